@@ -1,0 +1,1 @@
+"""The kernel: the only package that touches tasks, clocks and entropy."""

@@ -1,0 +1,34 @@
+"""Starting and stopping asyncio tasks: the one door to `create_task`."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+log = logging.getLogger("jetgate.tasks")
+
+_running: set[asyncio.Task[Any]] = set()
+counters = {"tasks": 0}
+
+
+def spawn(coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+    """Run a coroutine as a task; an exception that nobody awaits is logged, never lost."""
+    counters["tasks"] += 1
+    task = asyncio.get_running_loop().create_task(coroutine, name=name)
+    _running.add(task)
+    task.add_done_callback(_finished)
+    return task
+
+
+def _finished(task: asyncio.Task[Any]) -> None:
+    _running.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("task %s failed: %s", task.get_name(), error, exc_info=error)
+
+
+async def stop(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel tasks and wait until they are finished."""
+    live = [task for task in tasks if task is not None and not task.done()]
+    for task in live:
+        task.cancel()
+    await asyncio.gather(*live, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The log: a state machine without I/O and without a clock."""
