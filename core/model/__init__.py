@@ -1,0 +1,1 @@
+"""What crosses a surface: configs, states, infos, requests, responses, numbered errors."""

@@ -1,0 +1,47 @@
+"""An account's use of JetStream."""
+
+from typing import Annotated
+
+import msgspec
+
+from core.model.response import Response
+from core.model.wire import INLINE, OMIT, Int, Int64, Uint64
+
+
+class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """-1 = unlimited."""
+
+    max_memory: Int64 = -1
+    max_storage: Int64 = -1
+    max_streams: Int = -1
+    max_consumers: Int = -1
+    max_ack_pending: Int = -1
+    memory_max_stream_bytes: Int64 = -1
+    storage_max_stream_bytes: Int64 = -1
+    max_bytes_required: bool = False
+
+
+class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
+    level: Int = 0
+    total: Uint64 = 0
+    errors: Uint64 = 0
+    inflight: Annotated[Uint64, OMIT] = 0
+
+
+class AccountStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes used and reserved, streams and consumers, API requests."""
+
+    memory: Uint64 = 0
+    storage: Uint64 = 0
+    reserved_memory: Uint64 = 0
+    reserved_storage: Uint64 = 0
+    streams: Int = 0
+    consumers: Int = 0
+    limits: AccountLimits = AccountLimits()
+    domain: Annotated[str, OMIT] = ""
+    api: ApiStats = ApiStats()
+
+
+class AccountInfoResponse(Response, frozen=True, kw_only=True):
+    type: str = "io.nats.jetstream.api.v1.account_info_response"
+    stats: Annotated[AccountStats | None, INLINE] = None

@@ -1,0 +1,43 @@
+"""The numbered errors of the JetStream API, looked up by the reference server's own names.
+
+The table is `api_errors.json`: name, HTTP-like code, error code, description. Names are those of
+the reference without their `Err` or `ErrF` ending. Clients branch on codes and compare texts, so
+both are verbatim; `{...}` stands for text filled in by the caller.
+"""
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+
+from core.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class ApiErrorRow:
+    """One row of the table."""
+
+    name: str
+    code: int
+    err_code: int
+    description: str
+
+
+def _load() -> dict[str, ApiErrorRow]:
+    rows = json.loads(files("core.model").joinpath("api_errors.json").read_bytes())
+    return {row["name"]: ApiErrorRow(**row) for row in rows}
+
+
+TABLE = _load()
+_BY_CODE = {row.err_code: row for row in TABLE.values()}
+
+
+def api_error(name: str | int, /, **texts: object) -> ApiError:
+    """Build the error called `name` (or numbered so), with its placeholders filled in.
+
+    Raises KeyError for an unknown name or a missing text: a mistake of ours, not of a client's.
+    """
+    row = TABLE[name] if isinstance(name, str) else _BY_CODE[name]
+    text = row.description
+    if "{" in text:
+        text = text.format(**texts)
+    return ApiError(row.code, row.err_code, text)

@@ -1,0 +1,369 @@
+"""Structs to JSON and back, with every quirk of the reference server's JSON in this one place.
+
+Decoding follows Go's `encoding/json` with unknown members refused: names match without regard
+to case, a repeated member overwrites, null leaves a value alone, the first mistake is reported.
+Encoding follows the declaration order of the struct and the marks of `wire`.
+"""
+
+import base64
+import types
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from core.model import gojson
+from core.model.api_errors import api_error
+from core.model.gojson import JsonError, Node
+from core.model.gotime import format_time, parse_time
+from core.model.wire import BASE64, INLINE, OMIT, ZERO_TIME, Instant, Scalar
+
+T = TypeVar("T", bound=msgspec.Struct)
+Reader = Callable[["Context", bytes, Node, Any], Any]
+
+
+class Context:
+    """Where in the request we are, for error texts."""
+
+    __slots__ = ("lenient", "path", "root")
+
+    def __init__(self, root: str, lenient: bool) -> None:
+        self.root = root
+        self.path: list[str] = []
+        self.lenient = lenient
+
+    def wrong_type(self, value: str, go_type: str) -> JsonError:
+        if not self.path:
+            return JsonError(f"json: cannot unmarshal {value} into Go value of type {go_type}")
+        what = "" if self.path[-1].isdigit() else "Go struct field "
+        place = f"{what}{self.root}.{'.'.join(self.path)}"
+        return JsonError(f"json: cannot unmarshal {value} into {place} of type {go_type}")
+
+
+class WireEnum(StrEnum):
+    """A choice that travels as one exact string.
+
+    Subclasses may set `json_aliases` (other spellings that are read) and `json_error` (the text
+    for anything else; `{quoted}` is the offending JSON as a Go string, `{raw}` the JSON itself).
+    """
+
+    @classmethod
+    def json_aliases(cls) -> Mapping[str, str]:
+        return {}
+
+    @classmethod
+    def json_error(cls) -> str:
+        return "can not unmarshal {quoted}"
+
+    @classmethod
+    def read(cls, text: str) -> "WireEnum":
+        """Read the JSON text of a value, quotes included."""
+        value = cls.json_aliases().get(text)
+        if value is None and text[:1] == '"' and text[-1:] == '"':
+            value = text[1:-1]
+        if value is not None and value in cls._value2member_map_:
+            return cls(value)
+        raise JsonError(cls.json_error().format(quoted=gojson.quote(text), raw=text))
+
+
+class Field:
+    """What the codec knows of one member of a struct."""
+
+    __slots__ = ("attribute", "marks", "name", "omit", "reader", "writer")
+
+    def __init__(self, attribute: str, name: str, annotation: Any) -> None:
+        self.attribute = attribute
+        self.name = name
+        self.marks = _marks(annotation)
+        self.omit = OMIT in self.marks
+        self.reader, _ = _reader(annotation)
+        self.writer = _writer(annotation)
+
+
+@cache
+def _fields(cls: type[msgspec.Struct]) -> tuple[Field, ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+    return tuple(Field(attribute, name, hints[attribute]) for attribute, name in names)
+
+
+@cache
+def _by_name(cls: type[msgspec.Struct]) -> dict[str, Field]:
+    return {field.name: field for field in _fields(cls)}
+
+
+def go_name(cls: type[msgspec.Struct]) -> str:
+    """The Go type whose name error texts show for this struct."""
+    return str(getattr(cls, "go_name", cls.__name__))
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def decode(cls: type[T], body: bytes) -> T:
+    """Read a request. Raises ApiError 10025 with the reference's text when it is not a `cls`."""
+    try:
+        return _decode(cls, body, lenient=False)
+    except JsonError as error:
+        raise api_error("JSInvalidJSON", err=str(error)) from None
+
+
+def decode_lenient(cls: type[T], body: bytes) -> T:
+    """Read a reply, or a body whose unknown members do not matter. Raises JsonError."""
+    return _decode(cls, body, lenient=True)
+
+
+def _decode(cls: type[T], body: bytes, *, lenient: bool) -> T:
+    context = Context(go_name(cls), lenient)
+    value: T = cls()
+    for node in gojson.parse_all(body):
+        value = _read_struct(cls, context, body, node, value)
+    return value
+
+
+def _read_struct(cls: type[T], context: Context, body: bytes, node: Node, old: Any) -> T:
+    if node.kind == "null":
+        return old if isinstance(old, cls) else cls()
+    if node.kind != "object":
+        raise context.wrong_type(node.kind, f"server.{go_name(cls)}")
+    values: dict[str, Any] = {}
+    for name, member in node.members:
+        field = _find(cls, name)
+        if field is None:
+            if context.lenient:
+                continue
+            raise JsonError(f"json: unknown field {gojson.quote(name)}")
+        before = values.get(field.attribute, getattr(old, field.attribute, None))
+        context.path.append(name)
+        values[field.attribute] = field.reader(context, body, member, before)
+        context.path.pop()
+    if isinstance(old, cls):
+        return msgspec.structs.replace(old, **values)
+    return cls(**values)
+
+
+def _find(cls: type[msgspec.Struct], name: str) -> Field | None:
+    fields = _by_name(cls)
+    found = fields.get(name)
+    if found is None:
+        folded = name.replace("\u017f", "s").replace("\u212a", "k").lower()
+        found = fields.get(folded)
+    return found
+
+
+def _reader(annotation: Any) -> tuple[Reader, str]:
+    """The reader of an annotation and the Go type it reads."""
+    base, marks = _plain(annotation), _marks(annotation)
+    scalar = next((mark for mark in marks if isinstance(mark, Scalar)), None)
+    if scalar is not None:
+        return _read_number(scalar), scalar.go
+    instant = next((mark for mark in marks if isinstance(mark, Instant)), None)
+    if instant is not None:
+        return _read_time(instant), "time.Time"
+    if BASE64 in marks:
+        return _read_base64, "[]uint8"
+    return _reader_of_type(base)
+
+
+def _reader_of_type(base: Any) -> tuple[Reader, str]:
+    origin = get_origin(base)
+    if origin in (Union, types.UnionType):
+        inner = next(arg for arg in get_args(base) if arg is not types.NoneType)
+        reader, go = _reader(inner)
+        return _read_optional(reader), f"*{go}"
+    if origin is tuple:
+        reader, go = _reader(get_args(base)[0])
+        return _read_array(reader, f"[]{go}"), f"[]{go}"
+    if origin is dict:
+        reader, go = _reader(get_args(base)[1])
+        return _read_map(reader, f"map[string]{go}"), f"map[string]{go}"
+    if base is str:
+        return _read_string, "string"
+    if base is bool:
+        return _read_bool, "bool"
+    if isinstance(base, type) and issubclass(base, WireEnum):
+        return _read_enum(base), "string"
+    if isinstance(base, type) and issubclass(base, msgspec.Struct):
+        cls = base
+        return lambda c, b, n, old: _read_struct(cls, c, b, n, old), f"server.{go_name(base)}"
+    raise TypeError(f"no JSON form for {base!r}")
+
+
+def _read_number(scalar: Scalar) -> Reader:
+    def read(context: Context, body: bytes, node: Node, old: Any) -> Any:
+        if node.kind == "null":
+            return old if old is not None else 0
+        if node.kind != "number":
+            raise context.wrong_type(node.kind, scalar.go)
+        literal = node.text
+        if literal.lstrip("-").isdigit() and len(literal) <= 20:
+            value = int(literal)
+            if scalar.low <= value <= scalar.high and not (literal[0] == "-" and scalar.low == 0):
+                return value
+        raise context.wrong_type(f"number {literal}", scalar.go)
+
+    return read
+
+
+def _read_time(instant: Instant) -> Reader:
+    def read(context: Context, body: bytes, node: Node, old: Any) -> Any:
+        if node.kind == "null":
+            return old if instant.zero_is_unset else None
+        if node.kind != "string":
+            raise context.wrong_type(node.kind, "time.Time")
+        try:
+            value = parse_time(node.text)
+        except ValueError as error:
+            raise JsonError(str(error)) from None
+        return 0 if instant.zero_is_unset and value == ZERO_TIME else value
+
+    return read
+
+
+def _read_base64(context: Context, body: bytes, node: Node, old: Any) -> Any:
+    if node.kind != "string":
+        return b""
+    return base64.b64decode(node.text)
+
+
+def _read_string(context: Context, body: bytes, node: Node, old: Any) -> Any:
+    if node.kind == "null":
+        return old if old is not None else ""
+    if node.kind != "string":
+        raise context.wrong_type(node.kind, "string")
+    return node.text
+
+
+def _read_bool(context: Context, body: bytes, node: Node, old: Any) -> Any:
+    if node.kind == "null":
+        return old if old is not None else False
+    if node.kind != "bool":
+        raise context.wrong_type(node.kind, "bool")
+    return node.text == "true"
+
+
+def _read_enum(cls: type[WireEnum]) -> Reader:
+    def read(context: Context, body: bytes, node: Node, old: Any) -> Any:
+        return cls.read(body[node.start : node.end].decode("utf-8", "replace"))
+
+    return read
+
+
+def _read_optional(inner: Reader) -> Reader:
+    def read(context: Context, body: bytes, node: Node, old: Any) -> Any:
+        return None if node.kind == "null" else inner(context, body, node, old)
+
+    return read
+
+
+def _read_array(inner: Reader, go: str) -> Reader:
+    def read(context: Context, body: bytes, node: Node, old: Any) -> Any:
+        if node.kind == "null":
+            return ()
+        if node.kind != "array":
+            raise context.wrong_type(node.kind, go)
+        values = []
+        for index, item in enumerate(node.items):
+            context.path.append(str(index))
+            values.append(inner(context, body, item, None))
+            context.path.pop()
+        return tuple(values)
+
+    return read
+
+
+def _read_map(inner: Reader, go: str) -> Reader:
+    def read(context: Context, body: bytes, node: Node, old: Any) -> Any:
+        if node.kind == "null":
+            return {}
+        if node.kind != "object":
+            raise context.wrong_type(node.kind, go)
+        values = dict(old) if old else {}
+        for name, member in node.members:
+            context.path.append(name)
+            values[name] = inner(context, body, member, None)
+            context.path.pop()
+        return values
+
+    return read
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+_encoder = msgspec.json.Encoder()
+_ESCAPES = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
+
+
+def encode(value: msgspec.Struct) -> bytes:
+    """Write a struct as the reference server does."""
+    text = _encoder.encode(to_wire(value))
+    for char, escaped in _ESCAPES:
+        if char in text:
+            text = text.replace(char, escaped)
+    return text
+
+
+def to_wire(value: msgspec.Struct) -> dict[str, Any]:
+    """The JSON object of a struct, as plain dicts, lists, strings and numbers."""
+    out: dict[str, Any] = {}
+    for field in _fields(type(value)):
+        member = getattr(value, field.attribute)
+        if INLINE in field.marks:
+            if member is not None:
+                out.update(to_wire(member))
+        elif not (field.omit and _is_empty(member)):
+            out[field.name] = field.writer(member)
+    return out
+
+
+def _is_empty(member: Any) -> bool:
+    if isinstance(member, WireEnum):
+        return member is next(iter(type(member)))
+    return member is None or (not isinstance(member, msgspec.Struct) and not member)
+
+
+def _writer(annotation: Any) -> Callable[[Any], Any]:
+    marks = _marks(annotation)
+    for mark in marks:
+        if isinstance(mark, Instant):
+            unset = ZERO_TIME if mark.zero_is_unset else 0
+            return lambda value: None if value is None else format_time(value or unset)
+    if BASE64 in marks:
+        return lambda value: base64.b64encode(value).decode()
+    return _write
+
+
+def _write(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return to_wire(value)
+    if isinstance(value, WireEnum):
+        return value.value
+    if isinstance(value, tuple | list):
+        if value and isinstance(value[0], msgspec.Struct):
+            return [_write(item) for item in value]
+        return value
+    if isinstance(value, dict):
+        return {name: value[name] for name in sorted(value)}
+    return value
+
+
+# --- annotations -----------------------------------------------------------------------------
+
+
+def _marks(annotation: Any) -> tuple[Any, ...]:
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        return (*marks, *_marks(inner))
+    return ()
+
+
+def _plain(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -1,0 +1,254 @@
+"""JSON text to a tree of nodes, with the reference server's error texts.
+
+The tree keeps what typed decoding needs and a plain parser loses: the order and repetition of
+members, the literal text of numbers, the exact bytes of every value. Not recursive: depth costs
+no stack. Offsets in error texts count bytes and point behind the offending character.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+MAX_DEPTH = 10_000
+Kind = Literal["object", "array", "string", "number", "bool", "null"]
+
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER_PREFIX = re.compile(rb"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*|(?:\.[0-9]+)?[eE][+-]?[0-9]*)?)?")
+_ESCAPES = {
+    b'"': '"',
+    b"\\": "\\",
+    b"/": "/",
+    b"b": "\b",
+    b"f": "\f",
+    b"n": "\n",
+    b"r": "\r",
+    b"t": "\t",
+}
+_LITERALS: dict[bytes, tuple[bytes, Kind]] = {
+    b"t": (b"true", "bool"),
+    b"f": (b"false", "bool"),
+    b"n": (b"null", "null"),
+}
+
+
+class JsonError(ValueError):
+    """The text is not JSON."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One value: its kind, where its text lies, and what it holds."""
+
+    kind: Kind
+    start: int
+    end: int = 0
+    text: str = ""
+    members: list[tuple[str, "Node"]] = field(default_factory=list)
+    items: list["Node"] = field(default_factory=list)
+
+
+def parse_all(body: bytes) -> Iterator[Node]:
+    """Yield the values that stand one after the other in `body`. Raises JsonError."""
+    position = _skip(body, 0)
+    while position < len(body):
+        node, position = _parse(body, position)
+        yield node
+        position = _skip(body, position)
+
+
+def quote(text: str) -> str:
+    """Quote a string as Go's %q does."""
+    out = ['"']
+    for char in text:
+        if char in '"\\':
+            out.append("\\" + char)
+        elif char.isprintable():
+            out.append(char)
+        else:
+            out.append(_escape(char))
+    return "".join(out) + '"'
+
+
+def _escape(char: str) -> str:
+    named = {
+        "\a": "\\a",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\v": "\\v",
+    }
+    code = ord(char)
+    if char in named:
+        return named[char]
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _skip(body: bytes, position: int) -> int:
+    found = _SPACE.match(body, position)
+    return found.end() if found else position
+
+
+def _parse(body: bytes, position: int) -> tuple[Node, int]:
+    stack: list[Node] = []
+    names: list[str] = []
+    while True:
+        node = _value(body, position)
+        position = node.end
+        if node.kind in ("object", "array"):
+            if len(stack) == MAX_DEPTH:
+                raise JsonError(f"exceeded max depth at offset {node.start + 1}")
+            stack.append(node)
+            position, closed = _open(body, node, names)
+            if not closed:
+                continue
+            node = stack.pop()
+        while stack:
+            parent = stack[-1]
+            if parent.kind == "object":
+                parent.members.append((names.pop(), node))
+            else:
+                parent.items.append(node)
+            position, closed = _after(body, position, parent, names)
+            if not closed:
+                break
+            node = stack.pop()
+        else:
+            return node, position
+
+
+def _open(body: bytes, node: Node, names: list[str]) -> tuple[int, bool]:
+    """Go behind the bracket: to the first value, or out again when there is none."""
+    position = _skip(body, node.start + 1)
+    closing = b"}" if node.kind == "object" else b"]"
+    if body[position : position + 1] == closing:
+        node.end = position + 1
+        return position + 1, True
+    return (_name(body, position, names) if node.kind == "object" else position), False
+
+
+def _after(body: bytes, position: int, parent: Node, names: list[str]) -> tuple[int, bool]:
+    """Go behind a value: to the next one, or out of its parent."""
+    is_object = parent.kind == "object"
+    position = _skip(body, position)
+    char = body[position : position + 1]
+    if char == (b"}" if is_object else b"]"):
+        parent.end = position + 1
+        return position + 1, True
+    if char != b",":
+        where = "after object key:value pair" if is_object else "after array element"
+        raise _unexpected(body, position, where)
+    position = _skip(body, position + 1)
+    return (_name(body, position, names) if is_object else position), False
+
+
+def _name(body: bytes, position: int, names: list[str]) -> int:
+    if body[position : position + 1] != b'"':
+        raise _unexpected(body, position, "looking for beginning of object key string")
+    text, position = _string(body, position)
+    position = _skip(body, position)
+    if body[position : position + 1] != b":":
+        raise _unexpected(body, position, "after object key")
+    names.append(text)
+    return _skip(body, position + 1)
+
+
+def _value(body: bytes, position: int) -> Node:
+    char = body[position : position + 1]
+    if char == b'"':
+        text, end = _string(body, position)
+        return Node("string", position, end, text)
+    if char == b"{":
+        return Node("object", position, position + 1)
+    if char == b"[":
+        return Node("array", position, position + 1)
+    if char in _LITERALS and char:
+        literal, kind = _LITERALS[char]
+        end = _literal(body, position, literal)
+        return Node(kind, position, end, literal.decode())
+    if char == b"-" or char.isdigit():
+        found = _NUMBER.match(body, position)
+        rest = _NUMBER_PREFIX.match(body, position)
+        if found is None or rest is None or found.end() != rest.end():
+            end = rest.end() if rest else position
+            raise _unexpected(body, end, "in numeric literal")
+        return Node("number", position, found.end(), found.group().decode())
+    raise _unexpected(body, position, "looking for beginning of value")
+
+
+def _literal(body: bytes, position: int, literal: bytes) -> int:
+    for index, expected in enumerate(literal):
+        if body[position + index : position + index + 1] != bytes((expected,)):
+            name = literal.decode()
+            where = f"in literal {name} (expecting '{chr(expected)}')"
+            raise _unexpected(body, position + index, where)
+    return position + len(literal)
+
+
+def _string(body: bytes, position: int) -> tuple[str, int]:
+    parts: list[str] = []
+    position += 1
+    while True:
+        found = _PLAIN.match(body, position)
+        end = found.end() if found else position
+        parts.append(body[position:end].decode("utf-8", "replace"))
+        char = body[end : end + 1]
+        if char == b'"':
+            return _join_surrogates("".join(parts)), end + 1
+        if char != b"\\":
+            raise _unexpected(body, end, "in string")
+        text, position = _escape_sequence(body, end)
+        parts.append(text)
+
+
+def _escape_sequence(body: bytes, position: int) -> tuple[str, int]:
+    char = body[position + 1 : position + 2]
+    if char in _ESCAPES:
+        return _ESCAPES[char], position + 2
+    if not char:
+        raise JsonError("unexpected EOF")
+    end = position + 2
+    if char == b"u":
+        digits = body[end : end + 4]
+        if re.fullmatch(rb"[0-9a-fA-F]{4}", digits):
+            return chr(int(digits, 16)), end + 4
+        end += 4
+        if len(body) < end:
+            raise JsonError("unexpected EOF")
+    sequence = body[position:end].decode("utf-8", "replace")
+    raise JsonError(f"invalid escape sequence `{sequence}` in string at offset {end}")
+
+
+def _join_surrogates(text: str) -> str:
+    """Pairs of escaped surrogates become one character, lone ones U+FFFD."""
+    if text.isascii() or not re.search("[\ud800-\udfff]", text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _unexpected(body: bytes, position: int, where: str) -> JsonError:
+    if position >= len(body):
+        return JsonError("unexpected EOF")
+    char, size = _rune(body, position)
+    if char == "'":
+        shown = "\\'"
+    elif char == '"':
+        shown = '"'
+    else:
+        shown = quote(char)[1:-1] if char else f"\\x{body[position]:02x}"
+    return JsonError(f"invalid character '{shown}' {where} at offset {position + size}")
+
+
+def _rune(body: bytes, position: int) -> tuple[str, int]:
+    for size in range(1, 5):
+        try:
+            return body[position : position + size].decode(), size
+        except UnicodeDecodeError:
+            continue
+    return "", 1

@@ -1,0 +1,81 @@
+"""RFC 3339 times as Go reads and writes them, to and from nanoseconds since the Unix epoch."""
+
+import calendar
+import re
+from datetime import date
+
+_SECOND = 1_000_000_000
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_LAYOUT = '"2006-01-02T15:04:05Z07:00"'
+_PARTS = (
+    ("2006", re.compile(r"\d{4}")),
+    ("-", re.compile("-")),
+    ("01", re.compile(r"\d{2}")),
+    ("-", re.compile("-")),
+    ("02", re.compile(r"\d{2}")),
+    ("T", re.compile("T")),
+    ("15", re.compile(r"\d{2}")),
+    (":", re.compile(":")),
+    ("04", re.compile(r"\d{2}")),
+    (":", re.compile(":")),
+    ("05", re.compile(r"\d{2}(?:[.,]\d+)?")),
+    ("Z07:00", re.compile(r"Z|[+-]\d{2}:\d{2}")),
+)
+
+
+def format_time(nanos: int) -> str:
+    """Write an instant in UTC, with the trailing zeros of the fraction cut."""
+    seconds, fraction = divmod(nanos, _SECOND)
+    days, rest = divmod(seconds, 86_400)
+    day = date.fromordinal(days + _EPOCH_DAY)
+    text = f"{day.isoformat()}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    if fraction:
+        text += f".{fraction:09}".rstrip("0")
+    return text + "Z"
+
+
+def parse_time(text: str) -> int:
+    """Read an RFC 3339 time.
+
+    Raises ValueError with the text Go would give. Year 0 is read as year 1.
+    """
+    values: list[str] = []
+    rest = text
+    for element, pattern in _PARTS:
+        found = pattern.match(rest)
+        if found is None:
+            raise ValueError(
+                f'parsing time "{text}" as {_LAYOUT}: cannot parse "{rest}" as "{element}"'
+            )
+        values.append(found.group())
+        rest = rest[found.end() :]
+    if rest:
+        raise ValueError(f'parsing time "{text}": extra text: "{rest}"')
+    year, month, day, hour, minute = (int(values[i]) for i in (0, 2, 4, 6, 8))
+    whole, _, fraction = values[10].replace(",", ".").partition(".")
+    _check_ranges(text, year, month, day, hour, minute, int(whole))
+    days = date(max(year, 1), month, day).toordinal() - _EPOCH_DAY
+    seconds = days * 86_400 + hour * 3600 + minute * 60 + int(whole) - _offset(values[11])
+    return seconds * _SECOND + int(fraction[:9].ljust(9, "0"))
+
+
+def _check_ranges(
+    text: str, year: int, month: int, day: int, hour: int, minute: int, second: int
+) -> None:
+    limits = (
+        ("month", 1 <= month <= 12),
+        ("day", 1 <= month <= 12 and 1 <= day <= calendar.monthrange(max(year, 4), month)[1]),
+        ("hour", hour < 24),
+        ("minute", minute < 60),
+        ("second", second < 60),
+    )
+    for name, good in limits:
+        if not good:
+            raise ValueError(f'parsing time "{text}": {name} out of range')
+
+
+def _offset(zone: str) -> int:
+    if zone == "Z":
+        return 0
+    sign = -1 if zone[0] == "-" else 1
+    return sign * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60)

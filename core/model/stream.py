@@ -1,0 +1,292 @@
+"""Streams: configuration, state, info, and the requests and responses about them.
+
+Fields carry the names of the JSON members; order, types and omission follow the reference.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from core.model.codec import WireEnum
+from core.model.response import Paged, Response
+from core.model.wire import (
+    INLINE,
+    OMIT,
+    Duration,
+    Int,
+    Int32,
+    Int64,
+    OptionalTime,
+    Time,
+    Uint64,
+)
+
+NAMES_PAGE = 1024
+LIST_PAGE = 256
+SUBJECTS_PAGE = 100_000
+
+
+class Retention(WireEnum):
+    LIMITS = "limits"
+    INTEREST = "interest"
+    WORKQUEUE = "workqueue"
+
+
+class Discard(WireEnum):
+    OLD = "old"
+    NEW = "new"
+
+    @classmethod
+    def read(cls, text: str) -> WireEnum:
+        """The only choice that is read without regard to case."""
+        return super().read(text.lower() if text.lower() in ('"old"', '"new"') else text)
+
+
+class Storage(WireEnum):
+    FILE = "file"
+    MEMORY = "memory"
+
+
+class Compression(WireEnum):
+    NONE = "none"
+    S2 = "s2"
+
+    @classmethod
+    def json_error(cls) -> str:
+        return "unknown compression algorithm"
+
+
+class PersistMode(WireEnum):
+    DEFAULT = "default"
+    ASYNC = "async"
+
+    @classmethod
+    def json_aliases(cls) -> dict[str, str]:
+        return {'""': "default"}
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    cluster: Annotated[str, OMIT] = ""
+    tags: Annotated[tuple[str, ...], OMIT] = ()
+    preferred: Annotated[str, OMIT] = ""
+
+
+class SubjectTransformConfig(msgspec.Struct, frozen=True, kw_only=True):
+    src: str = ""
+    dest: str = ""
+
+
+class ExternalStream(msgspec.Struct, frozen=True, kw_only=True):
+    api: str = ""
+    deliver: str = ""
+
+
+class StreamConsumerSource(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, OMIT] = ""
+    deliver_subject: Annotated[str, OMIT] = ""
+
+
+class StreamSource(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""
+    opt_start_seq: Annotated[Uint64, OMIT] = 0
+    opt_start_time: Annotated[OptionalTime, OMIT] = None
+    filter_subject: Annotated[str, OMIT] = ""
+    subject_transforms: Annotated[tuple[SubjectTransformConfig, ...], OMIT] = ()
+    external: Annotated[ExternalStream | None, OMIT] = None
+    consumer: Annotated[StreamConsumerSource | None, OMIT] = None
+
+
+class RePublish(msgspec.Struct, frozen=True, kw_only=True):
+    src: Annotated[str, OMIT] = ""
+    dest: str = ""
+    headers_only: Annotated[bool, OMIT] = False
+
+
+class StreamConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    inactive_threshold: Annotated[Duration, OMIT] = 0
+    max_ack_pending: Annotated[Int, OMIT] = 0
+
+
+class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stream is. Durations in nanoseconds; -1 = no limit once defaults are filled in."""
+
+    name: str = ""
+    description: Annotated[str, OMIT] = ""
+    subjects: Annotated[tuple[str, ...], OMIT] = ()
+    retention: Retention = Retention.LIMITS
+    max_consumers: Int = 0
+    max_msgs: Int64 = 0
+    max_bytes: Int64 = 0
+    max_age: Duration = 0
+    max_msgs_per_subject: Int64 = 0
+    max_msg_size: Annotated[Int32, OMIT] = 0
+    discard: Discard = Discard.OLD
+    storage: Storage = Storage.FILE
+    num_replicas: Int = 0
+    no_ack: Annotated[bool, OMIT] = False
+    duplicate_window: Annotated[Duration, OMIT] = 0
+    placement: Annotated[Placement | None, OMIT] = None
+    mirror: Annotated[StreamSource | None, OMIT] = None
+    sources: Annotated[tuple[StreamSource | None, ...], OMIT] = ()
+    compression: Compression = Compression.NONE
+    first_seq: Annotated[Uint64, OMIT] = 0
+    subject_transform: Annotated[SubjectTransformConfig | None, OMIT] = None
+    republish: Annotated[RePublish | None, OMIT] = None
+    allow_direct: bool = False
+    mirror_direct: bool = False
+    discard_new_per_subject: Annotated[bool, OMIT] = False
+    sealed: bool = False
+    deny_delete: bool = False
+    deny_purge: bool = False
+    allow_rollup_hdrs: bool = False
+    consumer_limits: StreamConsumerLimits = StreamConsumerLimits()
+    allow_msg_ttl: bool = False
+    subject_delete_marker_ttl: Annotated[Duration, OMIT] = 0
+    allow_msg_counter: Annotated[bool, OMIT] = False
+    allow_atomic: Annotated[bool, OMIT] = False
+    allow_msg_schedules: Annotated[bool, OMIT] = False
+    persist_mode: Annotated[PersistMode, OMIT] = PersistMode.DEFAULT
+    allow_batched: Annotated[bool, OMIT] = False
+    metadata: Annotated[dict[str, str], OMIT] = {}
+
+
+class StreamConfigRequest(StreamConfig, frozen=True, kw_only=True):
+    """The body of STREAM.CREATE and STREAM.UPDATE."""
+
+    pedantic: Annotated[bool, OMIT] = False
+
+    def config(self) -> StreamConfig:
+        """The configuration alone."""
+        values = {name: getattr(self, name) for name in StreamConfig.__struct_fields__}
+        return StreamConfig(**values)
+
+
+class LostStreamData(msgspec.Struct, frozen=True, kw_only=True):
+    msgs: tuple[int, ...] = ()
+    bytes: Uint64 = 0
+
+
+class StreamState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stream holds. `num_deleted` and `deleted` count interior gaps only."""
+
+    messages: Uint64 = 0
+    bytes: Uint64 = 0
+    first_seq: Uint64 = 0
+    first_ts: Time = 0
+    last_seq: Uint64 = 0
+    last_ts: Time = 0
+    num_subjects: Annotated[Int, OMIT] = 0
+    subjects: Annotated[dict[str, Uint64], OMIT] = {}
+    num_deleted: Annotated[Int, OMIT] = 0
+    deleted: Annotated[tuple[Uint64, ...], OMIT] = ()
+    lost: Annotated[LostStreamData | None, OMIT] = None
+    consumer_count: Int = 0
+
+
+class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, OMIT] = ""
+    leader: Annotated[str, OMIT] = ""
+
+
+class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
+    config: StreamConfig = StreamConfig()
+    created: Time = 0
+    state: StreamState = StreamState()
+    domain: Annotated[str, OMIT] = ""
+    cluster: Annotated[ClusterInfo | None, OMIT] = None
+    ts: Time = 0
+
+
+# --- requests --------------------------------------------------------------------------------
+
+
+class StreamPageRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """STREAM.NAMES and STREAM.LIST: `subject` keeps streams whose subjects collide with it."""
+
+    go_name = "JSApiStreamNamesRequest"
+    offset: Int = 0
+    subject: Annotated[str, OMIT] = ""
+
+
+class StreamInfoRequest(msgspec.Struct, frozen=True, kw_only=True):
+    go_name = "JSApiStreamInfoRequest"
+    offset: Int = 0
+    deleted_details: Annotated[bool, OMIT] = False
+    subjects_filter: Annotated[str, OMIT] = ""
+
+
+class StreamPurgeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`seq`: remove below it; `keep`: leave that many; `filter`: of these subjects only."""
+
+    go_name = "JSApiStreamPurgeRequest"
+    seq: Annotated[Uint64, OMIT] = 0
+    filter: Annotated[str, OMIT] = ""
+    keep: Annotated[Uint64, OMIT] = 0
+
+
+class MsgDeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    go_name = "JSApiMsgDeleteRequest"
+    seq: Uint64 = 0
+    no_erase: Annotated[bool, OMIT] = False
+
+
+class PeerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    go_name = "JSApiStreamRemovePeerRequest"
+    peer: str = ""
+
+
+# --- responses -------------------------------------------------------------------------------
+
+_V1 = "io.nats.jetstream.api.v1."
+
+
+class StreamCreateResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_create_response"
+    info: Annotated[StreamInfo | None, INLINE] = None
+    did_create: Annotated[bool, OMIT] = False
+
+
+class StreamUpdateResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_update_response"
+    info: Annotated[StreamInfo | None, INLINE] = None
+
+
+class StreamInfoResponse(Paged, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_info_response"
+    info: Annotated[StreamInfo | None, INLINE] = None
+
+
+class StreamNamesResponse(Paged, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_names_response"
+    streams: tuple[str, ...] | None = None
+
+
+class StreamListResponse(Paged, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_list_response"
+    streams: tuple[StreamInfo, ...] = ()
+
+
+class StreamDeleteResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_delete_response"
+    success: Annotated[bool, OMIT] = False
+
+
+class StreamPurgeResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_purge_response"
+    success: Annotated[bool, OMIT] = False
+    purged: Uint64 = 0
+
+
+class MsgDeleteResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_msg_delete_response"
+    success: Annotated[bool, OMIT] = False
+
+
+class StreamStepdownResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_leader_stepdown_response"
+    success: Annotated[bool, OMIT] = False
+
+
+class StreamRemovePeerResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_remove_peer_response"
+    success: Annotated[bool, OMIT] = False

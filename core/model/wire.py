@@ -1,0 +1,54 @@
+"""How a field looks in JSON: the marks that `codec` reads from the annotations of structs.
+
+The reference server is written in Go and its error texts name Go types; those names are part of
+what clients see, so each scalar carries one.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+ZERO_TIME = -62_135_596_800_000_000_000
+"""The instant that stands for "no time" on the wire: 0001-01-01T00:00:00Z."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A JSON number with the name and the bounds of its Go type."""
+
+    go: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """Nanoseconds since the Unix epoch here, an RFC 3339 string there.
+
+    `zero_is_unset`: 0 is written as the zero time, for times that are always emitted.
+    """
+
+    zero_is_unset: bool
+
+
+class Mark:
+    """Marks without parameters."""
+
+
+OMIT = Mark()
+"""Leave the member out when its value is empty: zero, "", false, no elements, None."""
+
+INLINE = Mark()
+"""Write the members of this struct in place, or nothing when it is None."""
+
+BASE64 = Mark()
+"""Bytes here, a base64 string there."""
+
+Int = Annotated[int, Scalar("int", -(2**63), 2**63 - 1)]
+Int64 = Annotated[int, Scalar("int64", -(2**63), 2**63 - 1)]
+Int32 = Annotated[int, Scalar("int32", -(2**31), 2**31 - 1)]
+Uint64 = Annotated[int, Scalar("uint64", 0, 2**64 - 1)]
+Duration = Annotated[int, Scalar("time.Duration", -(2**63), 2**63 - 1)]
+"""Nanoseconds."""
+
+Time = Annotated[int, Instant(zero_is_unset=True)]
+OptionalTime = Annotated[int | None, Instant(zero_is_unset=False)]
