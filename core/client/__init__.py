@@ -1,0 +1,47 @@
+"""The asyncio NATS client: what the gateway, the commands and the tests speak with.
+
+`connect` opens a `Client` over one of two links, a TCP socket (`tcp.dial`) or a node in this
+process (`loopback.attach`); `JetStream` is the stream and consumer API on top of it.
+"""
+
+from core.client.client import Client, Options, Subscription, connect
+from core.client.jetstream import Batch, JetStream, read_ack
+from core.client.link import Connector, Link
+from core.client.loopback import attach
+from core.client.msg import Msg, header_block, header_items, status_of
+from core.client.pull import Fetched, Pull
+from core.client.refusals import (
+    ClientError,
+    ConnectionLost,
+    NoResponders,
+    RequestTimeout,
+    ServerRefused,
+)
+from core.client.replies import ReplyBatch
+from core.client.tcp import dial
+
+__all__ = [
+    "Batch",
+    "Client",
+    "ClientError",
+    "ConnectionLost",
+    "Connector",
+    "Fetched",
+    "JetStream",
+    "Link",
+    "Msg",
+    "NoResponders",
+    "Options",
+    "Pull",
+    "ReplyBatch",
+    "RequestTimeout",
+    "ServerRefused",
+    "Subscription",
+    "attach",
+    "connect",
+    "dial",
+    "header_block",
+    "header_items",
+    "read_ack",
+    "status_of",
+]

@@ -1,0 +1,419 @@
+"""One connection to a NATS server.
+
+*Concurrency*: one event loop. Received messages are handed out once per read, as lists; what is
+written gathers for the rest of the loop turn and leaves in one `write`.
+*Life cycle*: `connect` returns when the server has accepted CONNECT; `close` (or `drain`) ends it.
+*Failure*: when the link is lost, waiting requests end with `ConnectionLost`, and the client
+connects again with growing pauses and restores its subscriptions; publishing meanwhile raises.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from core.client.link import Connector, Link
+from core.client.msg import Msg, status_of
+from core.client.refusals import (
+    ClientError,
+    ConnectionLost,
+    NoResponders,
+    RequestTimeout,
+    ServerRefused,
+)
+from core.client.replies import Replies, ReplyBatch
+from core.protocol.parser import ClientParser
+from core.runtime.nuid import nuid
+from core.runtime.tasks import spawn, stop
+
+OnBatch = Callable[[list[Msg]], None]
+
+_MUX_SID = b"1"
+_RECONNECT_FIRST_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a client connects. Times in seconds."""
+
+    name: str = "jetgate"
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    connect_timeout: float = 5.0
+    reconnect_wait_max: float = 2.0
+    ping_interval: float = 30.0
+    pings_out_max: int = 2
+
+
+class ServerInfo(msgspec.Struct, frozen=True):
+    """What INFO says that a client can use."""
+
+    server_id: str = ""
+    server_name: str = ""
+    version: str = ""
+    max_payload: int = 1 << 20
+    headers: bool = False
+    jetstream: bool = False
+    client_id: int = 0
+
+
+class Subscription:
+    """Interest in a subject. `on_batch` gets the messages of one read at a time."""
+
+    __slots__ = ("_client", "gathered", "on_batch", "queue", "sid", "subject")
+
+    def __init__(
+        self, client: "Client", sid: bytes, subject: bytes, queue: bytes, on_batch: OnBatch
+    ) -> None:
+        self._client = client
+        self.sid = sid
+        self.subject = subject
+        self.queue = queue
+        self.on_batch = on_batch
+        self.gathered: list[Msg] = []
+
+    def unsubscribe(self) -> None:
+        """Stop now."""
+        self._client.unsubscribe(self)
+
+
+class Client:
+    """A connected client; made by `connect`."""
+
+    def __init__(self, connector: Connector, options: Options) -> None:
+        self.info = ServerInfo()
+        self.options = options
+        self.last_error = ""
+        self.connected = False
+        self.closed = False
+        self._connector = connector
+        self._link: Link | None = None
+        self._parser = ClientParser(self)
+        self._replies = Replies()
+        self._subs: dict[bytes, Subscription] = {}
+        self._touched: list[Subscription] = []
+        self._pongs: deque[asyncio.Future[None] | None] = deque()
+        self._pings_out = 0
+        self._next_sid = int(_MUX_SID)
+        self._out: list[bytes] = []
+        self._handshake: asyncio.Future[None] | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._pinging: asyncio.TimerHandle | None = None
+
+    # -- sending -----------------------------------------------------------------------------
+
+    @property
+    def paused(self) -> bool:
+        """True while the server takes bytes more slowly than they are written."""
+        return self._link is not None and self._link.paused
+
+    @property
+    def inbox_prefix(self) -> bytes:
+        """Where answers to requests of this connection arrive."""
+        return self._replies.prefix
+
+    def publish(
+        self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
+    ) -> None:
+        """Send one message. Raises ConnectionLost while there is no connection."""
+        self.write(_pub(subject, reply, headers, payload))
+
+    def write(self, data: bytes) -> None:
+        """Send protocol bytes with what else this loop turn gathers."""
+        if not self.connected:
+            raise ConnectionLost
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush_out)
+        self._out.append(data)
+
+    async def request(
+        self, subject: bytes, payload: bytes = b"", *, headers: bytes = b"", within: float = 5.0
+    ) -> Msg:
+        """Send a request and return the first answer.
+
+        Raises NoResponders, RequestTimeout or ConnectionLost.
+        """
+        token, future = self._replies.expect()
+        try:
+            self.write(_pub(subject, self._replies.prefix + token, headers, payload))
+            async with asyncio.timeout(within):
+                msg = await future
+        except TimeoutError:
+            raise RequestTimeout(subject, within) from None
+        finally:
+            self._replies.forget(token)
+        if msg.headers and not msg.payload and status_of(msg.headers)[0] == 503:
+            raise NoResponders(subject)
+        return msg
+
+    def request_many(
+        self,
+        subjects: Sequence[bytes],
+        payloads: Sequence[bytes],
+        headers: Sequence[bytes] | None = None,
+    ) -> ReplyBatch:
+        """Send a run of requests as one buffer; `forget_batch` follows when no more is awaited.
+
+        `headers` holds complete blocks or empty bytes. The answers appear in the result; its
+        `done` is set when all are there. Raises ConnectionLost.
+        """
+        head, batch = self._replies.expect_batch(len(payloads))
+        reply = b"%s%s-" % (self._replies.prefix, head)
+        try:
+            self.write(_pub_run(subjects, payloads, headers, reply))
+        except ConnectionLost:
+            self._replies.forget(head)
+            raise
+        forget = self._replies.forget
+        batch.done.add_done_callback(lambda _: forget(head))
+        return batch
+
+    def subscribe(self, subject: bytes, on_batch: OnBatch, *, queue: bytes = b"") -> Subscription:
+        """Register interest in a subject. Raises ConnectionLost."""
+        self._next_sid += 1
+        sub = Subscription(self, b"%d" % self._next_sid, subject, queue, on_batch)
+        self.write(_sub_line(sub))
+        self._subs[sub.sid] = sub
+        return sub
+
+    def unsubscribe(self, sub: Subscription) -> None:
+        """End a subscription at once; what is under way to it is dropped."""
+        if self._subs.pop(sub.sid, None) is not None and self.connected:
+            self.write(b"UNSUB %s\r\n" % sub.sid)
+
+    async def retire(self, sub: Subscription) -> None:
+        """End a subscription but hand out what is still under way to it."""
+        if sub.sid not in self._subs:
+            return
+        try:
+            self.write(b"UNSUB %s\r\n" % sub.sid)
+            await self.flush()
+        except ClientError:
+            pass  # gone with the connection: nothing is under way
+        finally:
+            self._subs.pop(sub.sid, None)
+
+    def new_inbox(self) -> bytes:
+        """A fresh reply subject for a subscription of one's own."""
+        return b"_INBOX." + nuid().encode()
+
+    async def flush(self, within: float = 5.0) -> None:
+        """Return when the server has processed all that was sent before."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.write(b"PING\r\n")
+        self._pongs.append(future)
+        try:
+            async with asyncio.timeout(within):
+                await future
+        except TimeoutError:
+            raise RequestTimeout(b"PING", within) from None
+
+    async def drain(self) -> None:
+        """Stop receiving, let what is under way finish, close."""
+        for sub in list(self._subs.values()):
+            self.write(b"UNSUB %s\r\n" % sub.sid)
+        if self.connected:
+            await self.flush()
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection for good; waiting requests end with ConnectionLost."""
+        self.closed = True
+        await stop(self._reconnecting)
+        self._flush_out()
+        self._down()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    # -- receiving: the sink of the parser ---------------------------------------------------
+
+    def on_msg(
+        self, subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        if sid == _MUX_SID:
+            self._replies.on_reply(subject, headers, payload)
+            return
+        sub = self._subs.get(sid)
+        if sub is not None:
+            if not sub.gathered:
+                self._touched.append(sub)
+            sub.gathered.append(Msg(subject, reply, headers, payload))
+
+    def on_info(self, payload: bytes) -> None:
+        self.info = msgspec.json.decode(payload, type=ServerInfo)
+        if self._handshake is not None and not self.connected and self._link is not None:
+            self._link.write(self._connect_line() + b"PING\r\n")
+
+    def on_ping(self) -> None:
+        if self._link is not None:
+            self._link.write(b"PONG\r\n")
+
+    def on_pong(self) -> None:
+        if self._handshake is not None:
+            if not self._handshake.done():
+                self._handshake.set_result(None)
+            return
+        if self._pongs:
+            waiting = self._pongs.popleft()
+            if waiting is None:
+                self._pings_out -= 1
+            elif not waiting.done():
+                waiting.set_result(None)
+
+    def on_ok(self) -> None:
+        """`+OK` is asked for by nobody here (verbose is off)."""
+
+    def on_err(self, text: bytes) -> None:
+        self.last_error = text.decode(errors="replace").strip().strip("'")
+        if self._handshake is not None and not self._handshake.done():
+            self._handshake.set_exception(ServerRefused(self.last_error))
+
+    # -- the link ----------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Dial and shake hands. Raises OSError, ServerRefused or TimeoutError."""
+        loop = asyncio.get_running_loop()
+        self._parser = ClientParser(self)
+        self._handshake = loop.create_future()
+        try:
+            async with asyncio.timeout(self.options.connect_timeout):
+                self._link = await self._connector(self._received, self._lost)
+                await self._handshake
+        except BaseException:
+            link, self._link = self._link, None
+            if link is not None:
+                link.close()
+            raise
+        finally:
+            self._handshake = None
+        self.connected = True
+        lines = [b"SUB %s* %s\r\n" % (self._replies.prefix, _MUX_SID)]
+        lines += [_sub_line(sub) for sub in self._subs.values()]
+        self.write(b"".join(lines))
+        self._pinging = loop.call_later(self.options.ping_interval, self._ping)
+
+    def _received(self, data: bytes) -> None:
+        try:
+            self._parser.feed(data)
+        finally:
+            touched = self._touched
+            if touched:
+                self._touched = []
+                for sub in touched:
+                    gathered, sub.gathered = sub.gathered, []
+                    sub.on_batch(gathered)
+
+    def _flush_out(self) -> None:
+        out = self._out
+        if out and self._link is not None:
+            self._link.write(out[0] if len(out) == 1 else b"".join(out))
+        self._out = []
+
+    def _lost(self, exc: Exception | None) -> None:
+        if self._handshake is not None and not self._handshake.done():
+            self._handshake.set_exception(ConnectionLost())
+            return
+        if not self.connected:
+            return
+        self._link = None
+        self._down()
+        if not self.closed:
+            self._reconnecting = spawn(self._reconnect(), name="client reconnect")
+
+    def _down(self) -> None:
+        self.connected = False
+        self._out = []
+        self._pings_out = 0
+        if self._pinging is not None:
+            self._pinging.cancel()
+        self._replies.fail_all()
+        pongs, self._pongs = self._pongs, deque()
+        for waiting in pongs:
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(ConnectionLost())
+
+    async def _reconnect(self) -> None:
+        wait = _RECONNECT_FIRST_S
+        while not self.closed:
+            try:
+                await self.open()
+                return
+            except (OSError, ServerRefused, ConnectionLost):
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, self.options.reconnect_wait_max)
+
+    def _ping(self) -> None:
+        if self._pings_out >= self.options.pings_out_max and self._link is not None:
+            self._link.close()
+            return
+        self._pings_out += 1
+        self._pongs.append(None)
+        self.write(b"PING\r\n")
+        loop = asyncio.get_running_loop()
+        self._pinging = loop.call_later(self.options.ping_interval, self._ping)
+
+    def _connect_line(self) -> bytes:
+        options = self.options
+        fields: dict[str, object] = {
+            "verbose": False,
+            "pedantic": False,
+            "headers": True,
+            "no_responders": True,
+            "echo": True,
+            "protocol": 1,
+            "lang": "python",
+            "version": "0.1.0",
+            "name": options.name,
+        }
+        if options.user:
+            fields |= {"user": options.user, "pass": options.password}
+        if options.token:
+            fields["auth_token"] = options.token
+        return b"CONNECT " + msgspec.json.encode(fields) + b"\r\n"
+
+
+async def connect(connector: Connector, options: Options | None = None) -> Client:
+    """Open a client. Raises OSError, ServerRefused, ConnectionLost or TimeoutError."""
+    client = Client(connector, options or Options())
+    await client.open()
+    return client
+
+
+def _pub(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    if reply:
+        subject = b"%s %s" % (subject, reply)
+    if headers:
+        hlen = len(headers)
+        sizes = (subject, hlen, hlen + len(payload), headers, payload)
+        return b"HPUB %s %d %d\r\n%s%s\r\n" % sizes
+    return b"PUB %s %d\r\n%s\r\n" % (subject, len(payload), payload)
+
+
+def _pub_run(
+    subjects: Sequence[bytes],
+    payloads: Sequence[bytes],
+    headers: Sequence[bytes] | None,
+    reply: bytes,
+) -> bytes:
+    """The protocol bytes of a run of requests; reply subjects are `<reply><index>`."""
+    parts: list[bytes] = []
+    for i, payload in enumerate(payloads):
+        head = headers[i] if headers is not None else b""
+        if head:
+            hlen = len(head)
+            sizes = (subjects[i], reply, i, hlen, hlen + len(payload))
+            parts += (b"HPUB %s %s%d %d %d\r\n" % sizes, head, payload, b"\r\n")
+        else:
+            line = b"PUB %s %s%d %d\r\n" % (subjects[i], reply, i, len(payload))
+            parts += (line, payload, b"\r\n")
+    return b"".join(parts)
+
+
+def _sub_line(sub: Subscription) -> bytes:
+    if sub.queue:
+        return b"SUB %s %s %s\r\n" % (sub.subject, sub.queue, sub.sid)
+    return b"SUB %s %s\r\n" % (sub.subject, sub.sid)

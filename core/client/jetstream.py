@@ -1,0 +1,269 @@
+"""Streams and consumers as a client sees them: API requests, publishing, pulling, reading.
+
+Every call is one request on `$JS.API.>` or a stream's own subjects. Refusals by the server are
+`ApiError` with the server's code, number and text.
+"""
+
+from base64 import b64decode
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from core.client.client import Client
+from core.client.msg import Msg, status_of
+from core.client.pull import Fetched, Pull
+from core.client.refusals import NoResponders
+from core.client.replies import ReplyBatch
+from core.errors import ApiError
+from core.model.api_errors import api_error
+from core.model.codec import decode_lenient, encode
+from core.model.consumer import ConsumerConfig, ConsumerInfo, CreateConsumerRequest, NextRequest
+from core.model.gotime import parse_time
+from core.model.message import MsgGetRequest, PubAck, StoredMsg
+from core.model.response import ErrorBody, Response
+from core.model.stream import StreamConfig, StreamInfo, StreamPurgeRequest
+from core.runtime.nuid import nuid
+
+NANOS = 1_000_000_000
+_PULL_GRACE_S = 1.0
+
+
+class _Message(msgspec.Struct):
+    subject: str = ""
+    seq: int = 0
+    time: str = ""
+    hdrs: str = ""
+    data: str = ""
+
+
+class _MsgGet(msgspec.Struct):
+    """MSG.GET read without the codec: payloads may be large and nothing here is free-form."""
+
+    message: _Message | None = None
+    error: ErrorBody | None = None
+
+
+class Batch:
+    """Columns of messages to publish together."""
+
+    __slots__ = ("headers", "nbytes", "payloads", "subjects")
+
+    def __init__(self) -> None:
+        self.subjects: list[bytes] = []
+        self.payloads: list[bytes] = []
+        self.headers: list[bytes] = []
+        self.nbytes = 0
+
+    def add(self, subject: bytes, payload: bytes, headers: bytes = b"") -> None:
+        """Append one message; `headers` is a complete block or empty."""
+        self.subjects.append(subject)
+        self.payloads.append(payload)
+        self.headers.append(headers)
+        self.nbytes += len(payload) + len(headers)
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+
+class JetStream:
+    """The JetStream API over one client. `timeout` in seconds applies to each request."""
+
+    def __init__(self, client: Client, *, timeout: float = 5.0) -> None:
+        self.client = client
+        self.timeout = timeout
+
+    async def call(self, verb: str, body: object = None) -> dict[str, Any]:
+        """Send one API request (`STREAM.INFO.S`) and return the decoded reply.
+
+        `body` is JSON bytes, or a value to encode, or None for an empty request.
+        Raises ApiError, and ClientError when no answer came.
+        """
+        payload = b""
+        if isinstance(body, bytes):
+            payload = body
+        elif body is not None:
+            payload = msgspec.json.encode(body)
+        subject = b"$JS.API." + verb.encode()
+        msg = await self.client.request(subject, payload, within=self.timeout)
+        reply: dict[str, Any] = msgspec.json.decode(msg.payload)
+        if (error := reply.get("error")) is not None:
+            raise ApiError(error["code"], error.get("err_code", 0), error.get("description", ""))
+        return reply
+
+    # -- publishing --------------------------------------------------------------------------
+
+    async def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> PubAck:
+        """Publish one message and return its receipt.
+
+        Raises ApiError when the stream refuses it, NoResponders when no stream captures the
+        subject, ValueError when something other than a stream answered.
+        """
+        msg = await self.client.request(subject, payload, headers=headers, within=self.timeout)
+        return read_ack(msg.payload)
+
+    def start_many(self, batch: Batch) -> ReplyBatch:
+        """Send a batch as one buffer; the receipts gather in the result. Raises ConnectionLost."""
+        headers = batch.headers if any(batch.headers) else None
+        return self.client.request_many(batch.subjects, batch.payloads, headers)
+
+    async def publish_many(self, batch: Batch) -> ReplyBatch:
+        """Publish a batch and return when each message is answered or the time is up.
+
+        Receipts are in order and unparsed (`read_ack`); None means unanswered.
+        Raises ConnectionLost.
+        """
+        replies = self.start_many(batch)
+        await replies.settled(self.timeout)
+        return replies
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def pull(self, stream: str, consumer: str, request: NextRequest) -> Pull:
+        """Send a pull request; messages gather in the result until it ends. Raises ConnectionLost.
+
+        Whoever calls this calls `Pull.release` in the end.
+        """
+        return Pull(self.client, f"CONSUMER.MSG.NEXT.{stream}.{consumer}", request)
+
+    async def fetch(self, stream: str, consumer: str, request: NextRequest) -> Fetched:
+        """Pull once and return what came until the request ended."""
+        pull = self.pull(stream, consumer, request)
+        try:
+            limit = request.expires / NANOS if request.expires else self.timeout
+            while not pull.ended and await pull.changed(limit + _PULL_GRACE_S):
+                pass
+        finally:
+            await pull.release()
+        return pull.result()
+
+    async def ack(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> None:
+        """Send acknowledgements (`+ACK`, `-NAK`, ...) without waiting for confirmation."""
+        parts = [
+            b"PUB %s %d\r\n%s\r\n" % (reply, len(payload), payload)
+            for reply, payload in zip(replies, payloads, strict=True)
+        ]
+        self.client.write(b"".join(parts))
+
+    async def ack_sync(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> ReplyBatch:
+        """Send acknowledgements and wait for the server's confirmation of each.
+
+        In the result an empty payload without status is a confirmation.
+        """
+        batch = self.client.request_many(replies, payloads)
+        await batch.settled(self.timeout)
+        return batch
+
+    async def message(self, stream: str, request: MsgGetRequest) -> StoredMsg:
+        """Read one message: by Direct Get where the stream allows it, else from its leader.
+
+        Raises ApiError 10037 when there is none, 10059 when there is no such stream.
+        """
+        try:
+            return await self.direct_get(stream, request)
+        except NoResponders:
+            return await self.msg_get(stream, request)
+
+    async def direct_get(self, stream: str, request: MsgGetRequest) -> StoredMsg:
+        """Read one message by Direct Get. Raises NoResponders where that is not allowed."""
+        subject = b"$JS.API.DIRECT.GET." + stream.encode()
+        msg = await self.client.request(subject, encode(request), within=self.timeout)
+        code, text = status_of(msg.headers)
+        if code == 404:
+            raise api_error("JSNoMessageFound")
+        if code:
+            raise ApiError(code, 0, text)
+        return _direct_message(msg)
+
+    async def msg_get(self, stream: str, request: MsgGetRequest) -> StoredMsg:
+        """Read one message from the leader of its stream."""
+        subject = b"$JS.API.STREAM.MSG.GET." + stream.encode()
+        msg = await self.client.request(subject, encode(request), within=self.timeout)
+        reply = msgspec.json.decode(msg.payload, type=_MsgGet)
+        _raise_if(reply.error)
+        message = reply.message or _Message()
+        return StoredMsg(
+            subject=message.subject,
+            seq=message.seq,
+            hdrs=b64decode(message.hdrs),
+            data=b64decode(message.data),
+            time=parse_time(message.time),
+        )
+
+    # -- management, typed -------------------------------------------------------------------
+
+    async def create_stream(self, config: StreamConfig) -> StreamInfo:
+        """Create a stream; the same one again is a success."""
+        return await self._stream("CREATE", config.name, encode(config))
+
+    async def update_stream(self, config: StreamConfig) -> StreamInfo:
+        """Replace the configuration of a stream."""
+        return await self._stream("UPDATE", config.name, encode(config))
+
+    async def stream_info(self, stream: str) -> StreamInfo:
+        """What a stream is and holds."""
+        return await self._stream("INFO", stream, b"")
+
+    async def delete_stream(self, stream: str) -> None:
+        """Delete a stream with its consumers and messages."""
+        await self.call(f"STREAM.DELETE.{stream}")
+
+    async def purge_stream(self, stream: str, request: StreamPurgeRequest | None = None) -> int:
+        """Remove messages; returns how many."""
+        body = encode(request) if request is not None else None
+        purged: int = (await self.call(f"STREAM.PURGE.{stream}", body))["purged"]
+        return purged
+
+    async def create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        """Create or update a consumer; without a name it gets one and is ephemeral."""
+        name = config.durable_name or config.name or nuid(8)
+        body = encode(CreateConsumerRequest(stream_name=stream, config=config))
+        return await self._consumer("CREATE", stream, name, body)
+
+    async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo:
+        """What a consumer is and how far it got."""
+        return await self._consumer("INFO", stream, consumer, b"")
+
+    async def delete_consumer(self, stream: str, consumer: str) -> None:
+        """Delete a consumer."""
+        await self.call(f"CONSUMER.DELETE.{stream}.{consumer}")
+
+    async def _stream(self, verb: str, stream: str, body: bytes) -> StreamInfo:
+        subject = f"$JS.API.STREAM.{verb}.{stream}".encode()
+        msg = await self.client.request(subject, body, within=self.timeout)
+        _raise_if(msgspec.json.decode(msg.payload, type=Response).error)
+        return decode_lenient(StreamInfo, msg.payload)
+
+    async def _consumer(self, verb: str, stream: str, consumer: str, body: bytes) -> ConsumerInfo:
+        subject = f"$JS.API.CONSUMER.{verb}.{stream}.{consumer}".encode()
+        msg = await self.client.request(subject, body, within=self.timeout)
+        _raise_if(msgspec.json.decode(msg.payload, type=Response).error)
+        return decode_lenient(ConsumerInfo, msg.payload)
+
+
+def _raise_if(error: ErrorBody | None) -> None:
+    if error is not None:
+        raise ApiError(error.code, error.err_code, error.description)
+
+
+def read_ack(payload: bytes) -> PubAck:
+    """Decode a receipt. Raises ApiError for a refusal, ValueError for anything else."""
+    ack = msgspec.json.decode(payload, type=PubAck)
+    _raise_if(ack.error)
+    if not ack.stream:
+        raise ValueError("not a publish acknowledgement")
+    return ack
+
+
+def _direct_message(msg: Msg) -> StoredMsg:
+    # The server's own four lines come last; a stored message may carry headers of these names.
+    lines = msg.headers[:-4].split(b"\r\n")
+    own = dict(line.split(b": ", 1) for line in lines[-4:])
+    stored = lines[:-4]
+    return StoredMsg(
+        subject=own[b"Nats-Subject"].decode(errors="replace"),
+        seq=int(own[b"Nats-Sequence"]),
+        hdrs=b"\r\n".join(stored) + b"\r\n\r\n" if len(stored) > 1 else b"",
+        data=msg.payload,
+        time=parse_time(own[b"Nats-Time-Stamp"].decode()),
+    )

@@ -1,0 +1,31 @@
+"""What the client needs from a transport: bytes in, bytes out, and the news that it ended."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+Receive = Callable[[bytes], None]
+"""Called with whatever arrived; chunk borders mean nothing."""
+
+Closed = Callable[[Exception | None], None]
+"""Called once when the link is gone, with the reason if there is one."""
+
+
+class Link(Protocol):
+    """One open connection to a server."""
+
+    @property
+    def paused(self) -> bool:
+        """True while the peer takes bytes more slowly than they are written."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, in order; never blocks."""
+        ...
+
+    def close(self) -> None:
+        """Send what was written and end the link; `closed` is called afterwards."""
+        ...
+
+
+Connector = Callable[[Receive, Closed], Awaitable[Link]]
+"""Opens a link. Raises OSError when nobody listens."""

@@ -1,0 +1,56 @@
+"""A received message, and the header block seen from a client.
+
+Header blocks stay bytes until someone looks inside (`NATS/1.0[ status[ text]]\\r\\n` followed by
+`Name: value\\r\\n` lines and an empty line).
+"""
+
+from collections.abc import Iterable
+
+_VERSION = b"NATS/1.0"
+
+
+class Msg:
+    """A delivered message. No reply and no headers are empty bytes."""
+
+    __slots__ = ("headers", "payload", "reply", "subject")
+
+    def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.subject = subject
+        self.reply = reply
+        self.headers = headers
+        self.payload = payload
+
+    def __repr__(self) -> str:
+        return f"Msg({self.subject!r}, {len(self.payload)} bytes)"
+
+
+def status_of(headers: bytes) -> tuple[int, str]:
+    """Status code and text of a header block; code 0 when it carries none."""
+    if len(headers) < 12 or headers[8:9] != b" ":
+        return 0, ""
+    line = headers[9 : headers.find(b"\r\n")].strip()
+    code, _, text = line.partition(b" ")
+    return (int(code), text.strip().decode(errors="replace")) if code.isdigit() else (0, "")
+
+
+def header_items(headers: bytes) -> list[tuple[bytes, bytes]]:
+    """Names and values of a block in order, duplicates and case kept, blanks around cut."""
+    items: list[tuple[bytes, bytes]] = []
+    for line in headers.split(b"\r\n")[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            items.append((name, value.strip(b" \t")))
+    return items
+
+
+def header_block(items: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Build a block; empty bytes when there are no items.
+
+    Raises ValueError when a name or a value would break out of its line.
+    """
+    parts = [_VERSION]
+    for name, value in items:
+        if not name or any(c in name for c in b":\r\n\0") or any(c in value for c in b"\r\n\0"):
+            raise ValueError(f"header {name!r} cannot be written")
+        parts.append(name + b": " + value)
+    return b"\r\n".join(parts) + b"\r\n\r\n" if len(parts) > 1 else b""

@@ -1,0 +1,47 @@
+"""What can go wrong on the client's side of a connection."""
+
+
+class ClientError(Exception):
+    """Base of everything that `core.client` raises by itself."""
+
+
+class ConnectionLost(ClientError):
+    """There is no connection, or it ended before the answer came.
+
+    Whether the server acted on what was sent is unknown.
+    """
+
+    def __str__(self) -> str:
+        return "connection to the NATS server lost"
+
+
+class ServerRefused(ClientError):
+    """The server answered `-ERR` while connecting; carries its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class NoResponders(ClientError):
+    """Nobody listens on the subject of a request."""
+
+    def __init__(self, subject: bytes) -> None:
+        super().__init__(subject)
+        self.subject = subject
+
+    def __str__(self) -> str:
+        return f"no responders for {self.subject.decode(errors='replace')}"
+
+
+class RequestTimeout(ClientError):
+    """No answer came in time. Whether the request was executed is unknown."""
+
+    def __init__(self, subject: bytes, seconds: float) -> None:
+        super().__init__(subject, seconds)
+        self.subject = subject
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        name = self.subject.decode(errors="replace")
+        return f"no answer on {name} within {self.seconds:g} s"
