@@ -1,12 +1,69 @@
-"""The exceptions of the core."""
+"""Every exception the core raises on purpose.
+
+    CoreError
+    ├── ConfigError             the operator's mistake; carries the key
+    ├── ProtocolError           the peer broke the wire protocol: -ERR (if there is a text), close
+    │   └── LimitExceeded         payload, control line, connections, protocol level
+    ├── AuthError               -ERR 'Authorization Violation'
+    ├── ApiError                a numbered JetStream error: code, err_code, description
+    ├── NotLeader               another node leads; carries its name, if known
+    ├── StorageError
+    │   ├── Unavailable           transient: the caller may try again
+    │   ├── OutcomeUnknown        the connection was lost during COMMIT: reload before going on
+    │   ├── Fenced                our epoch is old: step down and reload
+    │   └── Conflict              a compare-and-set was lost
+    └── ClientError             the client library's side
+        ├── RequestTimeout
+        ├── NoResponders
+        └── ConnectionClosed
+
+Expected refusals are values in plans, not exceptions. One translator per surface turns these
+into text: the session (-ERR), the API dispatcher (JSON), the gateway (problem documents).
+"""
 
 
 class CoreError(Exception):
-    """Base of everything the core raises on purpose."""
+    """The root; never raised itself."""
+
+
+class ConfigError(CoreError):
+    """A setting is missing or wrong."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(key, reason)
+        self.key = key
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.reason}"
+
+
+class ProtocolError(CoreError):
+    """The peer broke the wire protocol.
+
+    `text` is what stands between the quotes of the -ERR line. It is empty where the reference
+    server closes the connection without a word; `reason` then says what was wrong, for the log.
+    """
+
+    def __init__(self, text: str = "", reason: str = "") -> None:
+        super().__init__(text, reason)
+        self.text = text
+        self.reason = reason or text
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class LimitExceeded(ProtocolError):
+    """A limit of the connection was exceeded."""
+
+
+class AuthError(CoreError):
+    """The peer is not who it says, or may not do what it asks."""
 
 
 class ApiError(CoreError):
-    """A numbered JetStream error: `code` is HTTP-like, `err_code` is what clients branch on."""
+    """A JetStream error as clients see it: HTTP-like code, numbered err_code, description."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(code, err_code, description)
@@ -16,3 +73,58 @@ class ApiError(CoreError):
 
     def __str__(self) -> str:
         return f"{self.description} ({self.err_code})"
+
+
+class NotLeader(CoreError):
+    """This node does not lead what was asked of it."""
+
+    def __init__(self, what: str, leader: str | None = None) -> None:
+        super().__init__(what, leader)
+        self.what = what
+        self.leader = leader
+
+    def __str__(self) -> str:
+        return f"not the leader of {self.what}" + (f"; {self.leader} is" if self.leader else "")
+
+
+class StorageError(CoreError):
+    """The store did not do what was asked."""
+
+
+class Unavailable(StorageError):
+    """The store cannot be reached or refuses for now; nothing was written."""
+
+
+class OutcomeUnknown(StorageError):
+    """The connection was lost while a COMMIT was under way: it may or may not have happened."""
+
+
+class Fenced(StorageError):
+    """Another leader has a newer epoch; nothing was written."""
+
+
+class Conflict(StorageError):
+    """The stored value is not the one expected; nothing was written."""
+
+
+class ClientError(CoreError):
+    """An operation of the client library failed."""
+
+
+class RequestTimeout(ClientError):
+    """No answer came in time."""
+
+
+class NoResponders(ClientError):
+    """Nobody listens on the subject of a request."""
+
+
+class ConnectionClosed(ClientError):
+    """The connection is closed."""
+
+
+class OperatorError(CoreError):
+    """The server cannot start, or go on, until its operator changes something.
+
+    The text is one line that names the thing, its value and what is expected.
+    """

@@ -1,0 +1,1 @@
+"""Durable storage: the interfaces, and PostgreSQL behind them."""

@@ -1,0 +1,174 @@
+"""Opening sessions with PostgreSQL, each with the settings that its purpose needs.
+
+A session that the server opens never waits for a dead network longer than some seconds, finds no
+table by search path, and never spends time on JIT. What a connection string may say is left to
+asyncpg; texts made here never show its password.
+"""
+
+import asyncio
+import enum
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from core.errors import OperatorError
+
+CONNECT_TIMEOUT_S = 10.0
+
+# The server drops a peer that is gone after about six seconds, and so do we.
+_KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 3, 1, 3
+_USER_TIMEOUT_MS = 6000
+
+_COMMON = {
+    "search_path": "pg_catalog",
+    "jit": "off",
+    "timezone": "UTC",
+    "tcp_keepalives_idle": str(_KEEPALIVE_IDLE_S),
+    "tcp_keepalives_interval": str(_KEEPALIVE_INTERVAL_S),
+    "tcp_keepalives_count": str(_KEEPALIVE_COUNT),
+    "tcp_user_timeout": str(_USER_TIMEOUT_MS),
+}
+
+
+class Purpose(enum.Enum):
+    """What a session is for."""
+
+    LANE = "lane"  # log and heads: the write path
+    WRITE = "write"  # consumer state, removals, catalogue
+    READ = "read"
+    LOCK = "lock"  # holds the leases and nothing else
+    ADMIN = "admin"  # migrations, checks
+
+
+_SETTINGS: dict[Purpose, dict[str, str]] = {
+    # Every statement of the write path names its rows by key. A new table has no statistics, and
+    # without them the planner has been seen to read all of it.
+    Purpose.LANE: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
+    Purpose.WRITE: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
+    # Under a generic plan a list of subjects is searched one by one.
+    Purpose.READ: {
+        "plan_cache_mode": "force_custom_plan",
+        "enable_seqscan": "off",
+        "default_transaction_read_only": "on",
+        "statement_timeout": "60s",
+    },
+    Purpose.LOCK: {"idle_session_timeout": "0", "statement_timeout": "10s"},
+    Purpose.ADMIN: {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """Opens sessions with one database.
+
+    Attributes:
+        dsn: a connection string as libpq and asyncpg read it.
+    """
+
+    dsn: str
+
+    @property
+    def address(self) -> str:
+        """The database as an operator may read it: no user, no password."""
+        return describe(self.dsn)
+
+    async def open(
+        self,
+        purpose: Purpose,
+        *,
+        connection_class: type[asyncpg.Connection] = asyncpg.Connection,
+        settings: Mapping[str, str] | None = None,
+        timeout: float = CONNECT_TIMEOUT_S,  # noqa: ASYNC109 (asyncpg's own, and it cleans up)
+    ) -> Any:
+        """Open a session. What asyncpg raises is passed on; see `is_unavailable`."""
+        connection = await asyncpg.connect(
+            self.dsn,
+            timeout=timeout,
+            connection_class=connection_class,
+            server_settings={
+                "application_name": f"jetgate {purpose.value}",
+                **_COMMON,
+                **_SETTINGS[purpose],
+                **(settings or {}),
+            },
+        )
+        _keep_alive(connection)
+        return connection
+
+    async def open_plain(self, *, timeout: float = CONNECT_TIMEOUT_S) -> Any:  # noqa: ASYNC109
+        """Open a session with the database's own settings, to look at them.
+
+        Raises:
+            OperatorError: nobody answers, or we are refused; the text says why.
+        """
+        try:
+            return await asyncpg.connect(
+                self.dsn,
+                timeout=timeout,
+                statement_cache_size=0,
+                server_settings={"application_name": "jetgate check"},
+            )
+        except (OSError, TimeoutError, ValueError, asyncpg.PostgresError) as error:
+            raise OperatorError(_why(self.address, error)) from error
+        except asyncpg.InterfaceError as error:
+            raise OperatorError(_why(self.address, error)) from error
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether an error means that PostgreSQL is away or going away, and may be back soon.
+
+    A COMMIT that ends so has an unknown result.
+    """
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        # 08: connection. 57P0x: shutdown, crash, cannot connect now, database dropped, idle.
+        # 53300: too many connections. 25P03: idle in transaction.
+        return state.startswith(("08", "57P0")) or state in ("53300", "25P03")
+    return isinstance(error, (OSError, TimeoutError, asyncio.IncompleteReadError)) or (
+        isinstance(error, asyncpg.InterfaceError)
+    )
+
+
+def describe(dsn: str) -> str:
+    """The host, port and database of a connection string, without its secrets."""
+    try:
+        parts = urlsplit(dsn)
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "the given address"
+    if not host:
+        from_query = [p[5:] for p in parts.query.split("&") if p.startswith("host=")]
+        host = from_query[0] if from_query else "the default socket"
+    return f"{host}{port}{parts.path}"
+
+
+def _why(address: str, error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        reason = f"no answer within {CONNECT_TIMEOUT_S:g} s"
+    elif isinstance(error, OSError) and error.strerror:
+        reason = error.strerror.lower()
+    else:
+        reason = " ".join(str(error).split()) or type(error).__name__
+    return f"cannot use PostgreSQL at {address}: {reason}"
+
+
+def _keep_alive(connection: Any) -> None:
+    """Let our kernel notice a peer that vanished without a word, as theirs does."""
+    transport = getattr(connection, "_transport", None)
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is None or sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_S),
+        ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", _KEEPALIVE_COUNT),
+        ("TCP_USER_TIMEOUT", _USER_TIMEOUT_MS),
+    ):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

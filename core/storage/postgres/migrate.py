@@ -1,0 +1,90 @@
+"""Bringing a database to the schema of this release.
+
+One query tells that there is nothing to do; only when there is, Alembic is imported (it costs
+more than the rest of a start). Two nodes that start together migrate one after the other: an
+advisory lock is held meanwhile.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import migrations
+
+import core
+from core.errors import OperatorError
+from core.storage.postgres.connect import Connector, Purpose
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+LOCK_CLASS = 0x6A67
+_MIGRATION_LOCK = -1  # leases are 0 to 255
+
+
+async def migrate(connector: Connector) -> bool:
+    """Bring the schema up to date; return whether anything was done.
+
+    Raises:
+        OperatorError: the schema belongs to a newer release, or we may not create it.
+    """
+    connection = await connector.open(Purpose.ADMIN)
+    try:
+        if await revision(connection) == migrations.HEAD:
+            return False
+        await connection.execute(f"select pg_advisory_lock({LOCK_CLASS}, {_MIGRATION_LOCK})")
+        found = await revision(connection)
+        if found == migrations.HEAD:
+            return False
+        _refuse_newer(found)
+        await connection.execute("create schema if not exists jetgate_store")
+        await _upgrade(connector)
+        return True
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise OperatorError(f"cannot migrate {connector.address}: {error}") from error
+    finally:
+        await connection.close()
+
+
+async def revision(connection: Any) -> str | None:
+    """The revision of the schema in the database, None where there is none."""
+    try:
+        value = await connection.fetchval("select version_num from jetgate_store.schema_version")
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        return None
+    return None if value is None else str(value)
+
+
+def _refuse_newer(found: str | None) -> None:
+    if found is not None and found > migrations.HEAD:
+        raise OperatorError(
+            f"the database schema is at revision {found}, jetgate {core.__version__} knows"
+            f" revisions up to {migrations.HEAD}: run a newer jetgate"
+        )
+
+
+async def _upgrade(connector: Connector) -> None:
+    from sqlalchemy.ext.asyncio import create_async_engine  # heavy: only when needed
+    from sqlalchemy.pool import NullPool
+
+    async def session() -> Any:
+        return await connector.open(Purpose.ADMIN)
+
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=session, poolclass=NullPool)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(_run_alembic)
+    finally:
+        await engine.dispose()
+
+
+def _run_alembic(connection: "Connection") -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option(
+        "script_location", str(Path(migrations.__file__).parent).replace("%", "%%")
+    )
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -1,0 +1,346 @@
+"""The store: heads, streams, messages on two shelves, consumers, purges, nodes, SQL views.
+
+Two schemas. `jetgate_store` belongs to the server and may change with any release;
+`jetgate` holds views for people and programs, whose columns stay.
+
+Nothing here needs an extension, ICU, lz4 or a version newer than PostgreSQL 15.
+Times are nanoseconds since the Unix epoch. Names and subjects collate "C": byte order,
+whatever the locale of the database.
+"""
+
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+# Rows that every commit rewrites: room on the page keeps the updates heap-only, and vacuum comes
+# by number of dead rows, because a scale factor says nothing about a table of a few rows.
+_HOT = """
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_cost_delay = 0,
+  autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000
+"""
+
+# A shelf is vacuumed after 20,000 removals however large it is, and after 500,000 insertions, so
+# that index-only scans find their pages marked visible.
+_SHELF = """
+  toast_tuple_target = 8160,
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+  autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000,
+  autovacuum_vacuum_cost_delay = 0,
+  toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000,
+  toast.autovacuum_vacuum_insert_scale_factor = 0,
+  toast.autovacuum_vacuum_insert_threshold = 500000,
+  toast.autovacuum_vacuum_cost_delay = 0
+"""
+
+_TABLES = (
+    "create schema jetgate",
+    f"""
+    create table jetgate_store.head (
+      stream    integer primary key,
+      epoch     bigint not null,
+      first_seq bigint not null,
+      last_seq  bigint not null,
+      last_ts   bigint not null,
+      msgs      bigint not null,
+      bytes     bigint not null
+    ) with (fillfactor = 20, {_HOT})
+    """,
+    # Row 0 is the head of the catalogue itself: whoever changes streams or consumers checks it.
+    "insert into jetgate_store.head values (0, 0, 0, 0, 0, 0, 0)",
+    "create sequence jetgate_store.stream_number as integer",
+    # The generated columns are for the views. JSON text may hold an escaped NUL, which PostgreSQL
+    # cannot turn into text; it is read as the symbol for NUL.
+    """
+    create table jetgate_store.stream (
+      stream        integer primary key default nextval('jetgate_store.stream_number'),
+      account       text collate "C" not null,
+      name          text collate "C" not null,
+      shelf         integer not null,
+      created       bigint not null,
+      next_consumer integer not null default 1,
+      config        text collate "C" not null,
+      max_age bigint not null generated always as (
+        coalesce((replace(config, '\\u0000', '\\u2400')::json ->> 'max_age')::bigint, 0)
+      ) stored,
+      max_msgs_per_subject bigint not null generated always as (
+        coalesce(
+          (replace(config, '\\u0000', '\\u2400')::json ->> 'max_msgs_per_subject')::bigint, 0)
+      ) stored,
+      unique (account, name)
+    )
+    """,
+    # Eight columns: with nulls the bitmap still fits into the spare byte of the tuple header.
+    """
+    create table jetgate_store.message (
+      seq     bigint not null,
+      ts      bigint not null,
+      stream  integer not null,
+      shelf   integer not null,
+      crc     integer not null,
+      subject text collate "C" not null,
+      hdr     bytea,
+      data    bytea not null
+    ) partition by list (shelf)
+    """,
+    "alter table jetgate_store.message alter column data set storage external",
+    "alter table jetgate_store.message alter column hdr set storage external",
+)
+
+_CONSUMERS = (
+    # The state is rewritten up to twenty times a second, so it has no index but the key. The four
+    # plain columns repeat what the state says, for people; nothing in the server reads them.
+    f"""
+    create table jetgate_store.consumer (
+      stream   integer not null,
+      consumer integer not null,
+      name     text collate "C" not null,
+      created  bigint not null,
+      epoch    bigint not null,
+      config   text collate "C" not null,
+      state    bytea,
+      delivered_stream_seq bigint not null default 0,
+      ack_floor_stream_seq bigint not null default 0,
+      ack_pending          bigint not null default 0,
+      redelivered          bigint not null default 0,
+      primary key (stream, consumer),
+      unique (stream, name)
+    ) with (fillfactor = 50, {_HOT})
+    """,
+    "alter table jetgate_store.consumer alter column state set storage external",
+    # Removals that are decided and committed but whose rows are not all gone yet.
+    """
+    create table jetgate_store.purge (
+      stream    integer not null,
+      n         integer not null,
+      filters   text[] collate "C" not null,
+      up_to_seq bigint not null,
+      primary key (stream, n)
+    )
+    """,
+    f"""
+    create table jetgate_store.node (
+      node        text collate "C" primary key,
+      session_pid integer not null,
+      started     timestamptz not null,
+      seen        timestamptz not null,
+      nats        text not null default '',
+      http        text not null default ''
+    ) with (fillfactor = 20, {_HOT})
+    """,
+)
+
+
+def _shelf(number: int) -> tuple[str, ...]:
+    table = f"jetgate_store.message_{number}"
+    return (
+        f"create table {table} partition of jetgate_store.message for values in ({number})"
+        f" with ({_SHELF})",
+        f"alter table {table} alter column data set storage external",
+        f"alter table {table} alter column hdr set storage external",
+        f"create unique index message_{number}_seq on {table} (stream, seq) include (subject)",
+    )
+
+
+_FENCE = """
+create function jetgate_store.fence(
+  streams integer[], epochs bigint[], lasts bigint[], new_lasts bigint[],
+  firsts bigint[], ts bigint[], msgs bigint[], bytes bigint[]
+) returns void language plpgsql as $$
+declare
+  hit integer;
+begin
+  update jetgate_store.head h
+     set last_seq = x.new_last, first_seq = x.first, last_ts = x.ts, msgs = x.msgs, bytes = x.bytes
+    from unnest(streams, epochs, lasts, new_lasts, firsts, ts, msgs, bytes)
+      as x(stream, epoch, last, new_last, first, ts, msgs, bytes)
+   where h.stream = x.stream and h.epoch = x.epoch and h.last_seq = x.last;
+  get diagnostics hit = row_count;
+  if hit <> cardinality(streams) then
+    raise exception using errcode = 'JG001',
+      message = format('fenced: %s of %s heads are where the writer left them',
+                       hit, cardinality(streams));
+  end if;
+end
+$$
+"""
+
+_FUNCTIONS = (
+    _FENCE,
+    # Wildcards count only as whole tokens: `*` is one token, a last `>` one or more.
+    r"""
+    create function jetgate_store.subject_regex(filter text) returns text
+    language sql immutable strict parallel safe
+    return (
+      select '^' || string_agg(
+               case when token = '*' then '[^.]+'
+                    when token = '>' and place = count then '.+'
+                    else regexp_replace(token, '([\\^$.|?*+()\[\]{}])', '\\\1', 'g')
+               end, '\.' order by place) || '$'
+        from (select token, place, count(*) over () as count
+                from string_to_table(filter, '.') with ordinality as t(token, place)) as tokens
+    )
+    """,
+    r"""
+    create function jetgate_store.subject_matches(filter text, subject text) returns boolean
+    language sql immutable strict parallel safe
+    return case
+      when filter ~ '(^|\.)[*>](\.|$)'
+        then (subject collate "C") ~ (jetgate_store.subject_regex(filter) collate "C")
+      else (subject collate "C") = (filter collate "C")
+    end
+    """,
+    # Bytes as text where they are well-formed UTF-8 without NUL, else null. Reading them as
+    # LATIN1 turns every byte into one character, so that a regular expression can judge them
+    # without an exception block, which would forbid parallel plans.
+    r"""
+    create function jetgate_store.utf8_or_null(bytes bytea) returns text
+    language sql immutable strict parallel safe
+    return case
+      when position('\x00'::bytea in bytes) > 0 then null
+      when (convert_from(bytes, 'LATIN1') collate "C") ~ ('^(?:[\u0001-\u007f]'
+        || '|[\u00c2-\u00df][\u0080-\u00bf]'
+        || '|\u00e0[\u00a0-\u00bf][\u0080-\u00bf]'
+        || '|[\u00e1-\u00ec\u00ee\u00ef][\u0080-\u00bf]{2}'
+        || '|\u00ed[\u0080-\u009f][\u0080-\u00bf]'
+        || '|\u00f0[\u0090-\u00bf][\u0080-\u00bf]{2}'
+        || '|[\u00f1-\u00f3][\u0080-\u00bf]{3}'
+        || '|\u00f4[\u0080-\u008f][\u0080-\u00bf]{2})*$')
+        then convert_from(bytes, 'UTF8')
+    end
+    """,
+    """
+    create function jetgate_store.instant(ns bigint) returns timestamptz
+    language sql immutable strict parallel safe
+    return timestamptz '1970-01-01 00:00:00+00' + (ns / 1000) * interval '1 microsecond'
+    """,
+    # The search for the first message at or after a time. Times never decrease within a stream,
+    # so that halving the range of sequences replaces an index on time.
+    """
+    create function jetgate_store.first_at(of_stream integer, low bigint, high bigint, at bigint)
+    returns bigint language plpgsql stable parallel safe as $$
+    declare
+      middle bigint;
+      found_seq bigint;
+      found_ts bigint;
+    begin
+      while low < high loop
+        middle := low + (high - low) / 2;
+        select m.seq, m.ts into found_seq, found_ts from jetgate_store.message m
+         where m.stream = of_stream and m.seq >= middle order by m.seq limit 1;
+        if found_seq is null or found_seq >= high then
+          high := middle;
+        elsif found_ts >= at then
+          high := middle;
+        else
+          low := found_seq + 1;
+        end if;
+      end loop;
+      return low;
+    end
+    $$
+    """,
+)
+
+_VIEW_STREAMS = """
+create view jetgate.streams as
+select s.name, s.account,
+       h.msgs as messages, h.bytes, h.first_seq, h.last_seq,
+       case when h.last_ts > 0 then jetgate_store.instant(h.last_ts) end as last_time,
+       (select count(*) from jetgate_store.consumer c where c.stream = s.stream) as consumers,
+       jetgate_store.instant(s.created) as created,
+       replace(s.config, '\\u0000', '\\u2400')::json as config
+  from jetgate_store.stream s
+  join jetgate_store.head h on h.stream = s.stream
+"""
+
+_MESSAGE_COLUMNS = """
+       m.seq, m.subject, jetgate_store.instant(m.ts) as time,
+       jetgate_store.utf8_or_null(m.hdr) as headers,
+       jetgate_store.utf8_or_null(m.data) as text,
+       m.data, octet_length(m.data) as size, m.ts, m.crc
+"""
+
+_IS_THERE = """
+       m.seq >= h.first_seq and m.seq <= h.last_seq
+   and (s.max_age <= 0
+        or m.ts > (extract(epoch from now()) * 1000000000)::bigint - s.max_age)
+   and not exists (
+         select from jetgate_store.purge p, unnest(p.filters) as f(filter)
+          where p.stream = m.stream and m.seq <= p.up_to_seq
+            and jetgate_store.subject_matches(f.filter, m.subject))
+"""
+
+# Where a stream keeps only some messages of each subject, older ones may still wait for their
+# removal. Ranking needs every row of the stream, so these streams have a branch of their own; its
+# window is partitioned by the columns of the view, which lets conditions on them pass through.
+_VIEW_MESSAGES = f"""
+create view jetgate.messages as
+select s.name as stream, s.account, {_MESSAGE_COLUMNS}
+  from jetgate_store.stream s
+  join jetgate_store.head h on h.stream = s.stream
+  join jetgate_store.message m on m.stream = s.stream
+ where s.max_msgs_per_subject <= 0 and {_IS_THERE}
+union all
+select stream, account, seq, subject, time,
+       jetgate_store.utf8_or_null(hdr), jetgate_store.utf8_or_null(data),
+       data, size, ts, crc
+  from (
+    select s.name as stream, s.account, m.seq, m.subject, jetgate_store.instant(m.ts) as time,
+           m.hdr, m.data, octet_length(m.data) as size, m.ts, m.crc,
+           s.max_msgs_per_subject as keep,
+           row_number() over (partition by s.name, s.account, m.subject order by m.seq desc) as age,
+           ({_IS_THERE}) as is_there
+      from jetgate_store.stream s
+      join jetgate_store.head h on h.stream = s.stream
+      join jetgate_store.message m on m.stream = s.stream
+     where s.max_msgs_per_subject > 0 and m.seq <= h.last_seq) as ranked
+ where age <= keep and is_there
+"""
+
+_VIEW_CONSUMERS = """
+create view jetgate.consumers as
+select s.name as stream, s.account, c.name,
+       c.delivered_stream_seq, c.ack_floor_stream_seq, c.ack_pending, c.redelivered,
+       jetgate_store.instant(c.created) as created,
+       replace(c.config, '\\u0000', '\\u2400')::json as config
+  from jetgate_store.consumer c
+  join jetgate_store.stream s on s.stream = c.stream
+"""
+
+_COMMENTS = (
+    "comment on view jetgate.streams is 'One row per stream, with its size and configuration.'",
+    "comment on view jetgate.messages is 'Every message that is there, as NATS clients see it.'",
+    "comment on view jetgate.consumers is 'One row per consumer, as of its last saved state.'",
+)
+
+STATEMENTS = (
+    *_TABLES,
+    *_shelf(0),
+    *_shelf(1),
+    *_CONSUMERS,
+    *_FUNCTIONS,
+    _VIEW_STREAMS,
+    _VIEW_MESSAGES,
+    _VIEW_CONSUMERS,
+    *_COMMENTS,
+    # A table without statistics is planned as if it were large or empty at random.
+    *(
+        f"analyze jetgate_store.{table}"
+        for table in ("head", "stream", "message_0", "message_1", "consumer", "purge", "node")
+    ),
+)
+
+
+def upgrade() -> None:
+    """Run the statements in order."""
+    for statement in STATEMENTS:
+        op.get_bind().exec_driver_sql(statement)
+
+
+def downgrade() -> None:
+    """Refuse: revisions are forward only."""
+    raise NotImplementedError("jetgate's schema revisions are forward only")
