@@ -1,0 +1,129 @@
+"""Delivered messages as bytes on the wire.
+
+A *frame* is one `%` format per receiver and batch with everything constant filled in; the
+messages of a batch are then formatted at C speed by `map(frame.__mod__, zip(columns))`. Names and
+subscription ids may contain `%`, so everything put into a frame is escaped.
+
+The ack subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time
+ns>.<num pending>` (ADR-15, first form).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Batch:
+    """First deliveries of one step: parallel columns, as cut from a segment."""
+
+    seqs: Sequence[int]
+    times: Sequence[int]
+    subjects: Sequence[bytes]
+    headers: Sequence[bytes | None] | None
+    payloads: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def size(self, index: int, ack_size: int) -> int:
+        """What a message counts against `max_bytes` and the flow-control window."""
+        header = (self.headers[index] if self.headers else None) or b""
+        return len(self.subjects[index]) + ack_size + len(header) + len(self.payloads[index])
+
+
+def _escape(text: bytes) -> bytes:
+    return text.replace(b"%", b"%%")
+
+
+def frame(mid: bytes, ack_head: bytes) -> bytes:
+    """Format of a first delivery without headers: subject, seq, cseq, time, pending, size, payload.
+
+    Args:
+        mid: Subscription id between blanks, as it stands in the control line.
+        ack_head: `$JS.ACK.<stream>.<consumer>` (or the longer form) without a trailing dot.
+    """
+    return b"MSG %%b%b%b.1.%%d.%%d.%%d.%%d %%d\r\n%%b\r\n" % (_escape(mid), _escape(ack_head))
+
+
+def header_frame(mid: bytes, ack_head: bytes) -> bytes:
+    """Like `frame`, with header size before the size and the headers before the payload."""
+    fixed = (_escape(mid), _escape(ack_head))
+    return b"HMSG %%b%b%b.1.%%d.%%d.%%d.%%d %%d %%d\r\n%%b%%b\r\n" % fixed
+
+
+def lines(
+    batch: Batch, mid: bytes, ack_head: bytes, cseq: int, pending: int, plain: bytes
+) -> Iterable[bytes]:
+    """Format a whole batch for one receiver.
+
+    Args:
+        batch: The messages.
+        mid: See `frame`.
+        ack_head: See `frame`.
+        cseq: Consumer sequence of the first message.
+        pending: Messages still pending after the first one.
+        plain: `frame(mid, ack_head)`, kept by the caller.
+    """
+    cseqs = range(cseq, cseq + len(batch))
+    left = range(pending, pending - len(batch), -1)
+    payloads = batch.payloads
+    if batch.headers is None:
+        columns = zip(
+            batch.subjects, batch.seqs, cseqs, batch.times, left, map(len, payloads), payloads,
+            strict=True,
+        )  # fmt: skip
+        return map(plain.__mod__, columns)
+    return _header_lines(batch, header_frame(mid, ack_head), plain, cseqs, left)
+
+
+def _header_lines(
+    batch: Batch, headed: bytes, plain: bytes, cseqs: range, left: range
+) -> Iterator[bytes]:
+    assert batch.headers is not None, "the batch has a header column"
+    for subject, seq, cseq, ts, pending, header, payload in zip(
+        batch.subjects, batch.seqs, cseqs, batch.times, left, batch.headers, batch.payloads,
+        strict=True,
+    ):  # fmt: skip
+        size = len(payload)
+        if header:
+            size_h = len(header)
+            yield headed % (
+                subject, seq, cseq, ts, pending, size_h, size_h + size, header, payload,
+            )  # fmt: skip
+        else:
+            yield plain % (subject, seq, cseq, ts, pending, size, payload)
+
+
+def ack_subject(head: bytes, count: int, seq: int, cseq: int, ts: int, pending: int) -> bytes:
+    """The reply subject of one delivery."""
+    return b"%b.%d.%d.%d.%d.%d" % (head, count, seq, cseq, ts, pending)
+
+
+def message(
+    subject: bytes, mid: bytes, reply: bytes, header: bytes | None, payload: bytes
+) -> bytes:
+    """One message on the wire."""
+    if header:
+        size = len(header)
+        return b"HMSG %b%b%b %d %d\r\n%b%b\r\n" % (
+            subject, mid, reply, size, size + len(payload), header, payload,
+        )  # fmt: skip
+    return b"MSG %b%b%b %d\r\n%b\r\n" % (subject, mid, reply, len(payload), payload)
+
+
+def headers_only(header: bytes | None, payload: bytes) -> bytes:
+    """The header block of a message whose payload is left out: its size is told instead."""
+    block = header[:-2] if header else b"NATS/1.0\r\n"
+    return b"%bNats-Msg-Size: %d\r\n\r\n" % (block, len(payload))
+
+
+def without_payloads(batch: Batch) -> Batch:
+    """The batch as a `headers_only` consumer delivers it."""
+    headers = batch.headers or [None] * len(batch)
+    return Batch(
+        batch.seqs,
+        batch.times,
+        batch.subjects,
+        list(map(headers_only, headers, batch.payloads)),
+        [b""] * len(batch),
+    )

@@ -1,0 +1,42 @@
+"""Durations in the text form of Go, as clients write them: `1.5s`, `300ms`, `2h45m0s`."""
+
+import re
+
+_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_MAX = (1 << 63) - 1
+
+
+def parse_duration(text: str) -> int:
+    """Read a Go duration (`300ms`, `-1.5h`, `2h45m`) as nanoseconds.
+
+    Raises:
+        ValueError: The text is not a duration or does not fit 64 bits.
+    """
+    sign, rest = 1, text
+    if rest[:1] in ("+", "-"):
+        sign, rest = (-1 if rest[0] == "-" else 1), rest[1:]
+    if rest == "0":
+        return 0
+    total, at = 0, 0
+    while at < len(rest):
+        part = _PART.match(rest, at)
+        if part is None or not (part[1] or part[2]):
+            raise ValueError(f"not a duration: {text!r}")
+        unit = _UNITS[part[3]]
+        total += int(part[1] or 0) * unit
+        if part[2]:
+            total += int(part[2]) * unit // 10 ** len(part[2])
+        at = part.end()
+    if not rest or total > _MAX:
+        raise ValueError(f"not a duration: {text!r}")
+    return sign * total

@@ -1,0 +1,328 @@
+"""ConsumerMachine: what one consumer has delivered, what waits, and what may go out next.
+
+It holds the reference server's rules and no I/O: the runner asks how much may go out (`room`),
+hands in what it found (`deliver`, `redeliver`), and sends what the machine left in `outbox`.
+
+    stored -> num_pending -> deliver -> pending --ack/term/removed--> gone (the floor may move)
+                                          |  ^
+                              wait or nak v  | redeliver (count + 1)
+                                        queued --max_deliver--> given up
+
+All times are monotonic nanoseconds given by the caller; `shift` of `state` and `restored` turns
+them into wall-clock time. Priority groups, pause, sampling and advisories are not here.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+
+from core.consumer.acks import nak_delay
+from core.consumer.pending import Pending
+from core.consumer.pull import (
+    EXCEEDED_MAX_WAITING,
+    NO_MESSAGES,
+    PUSH_BASED,
+    REQUESTS_PENDING,
+    BadRequest,
+    Waiting,
+    read_request,
+    status,
+)
+from core.consumer.push import Push
+from core.consumer.state import TIME_UNIT, ConsumerState
+from core.model.consumer import AckPolicy, ConsumerConfig
+from core.subjects.subject import compile_filters
+
+NO_LIMIT = 1 << 62
+
+
+class ConsumerMachine:
+    """The state of one consumer.
+
+    Args:
+        config: Complete configuration, defaults filled in.
+        next_seq: First stream sequence to deliver.
+        chosen: For last-per-subject: the sequences to deliver before `live_from`, ascending.
+        live_from: First sequence that is delivered whatever `chosen` says.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        next_seq: int,
+        *,
+        chosen: Sequence[int] = (),
+        live_from: int = 0,
+        push: Push | None = None,
+    ) -> None:
+        self.pending = Pending()
+        self.waiting = Waiting()
+        self.push = push
+        self.next_seq = next_seq
+        self.delivered_cseq = 0
+        self.num_pending = 0
+        self.pending.floor_sseq = max(next_seq - 1, 0)
+        self.chosen: list[int] = list(chosen)
+        self.live_from = live_from
+        self.configure(config)
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Take a new configuration; what is pending keeps its deadlines."""
+        self.config = config
+        self.filters = [text.encode() for text in config.filters]
+        self.match = compile_filters(self.filters)
+        self.acks = config.ack_policy != AckPolicy.NONE
+        self.acks_all = config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL)
+        self.waits = config.backoff or (config.ack_wait or 30_000_000_000,)
+        self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
+        limited = self.acks and config.max_ack_pending > 0
+        self.max_pending = config.max_ack_pending if limited else NO_LIMIT
+
+    @property
+    def outbox(self) -> list[tuple[bytes, bytes]]:
+        """Statuses to send, in order: (reply subject, header block)."""
+        return self.waiting.outbox
+
+    @property
+    def delivered_sseq(self) -> int:
+        """Everything up to here was delivered or passed over."""
+        return self.next_seq - 1
+
+    def upcoming(self) -> int:
+        """The sequence from which to look for the next message."""
+        return self.chosen[0] if self.chosen else max(self.next_seq, self.live_from)
+
+    # what the stream reports
+
+    def stored(self, count: int) -> None:
+        """Wanted messages were added to the stream."""
+        self.num_pending += count
+
+    def removed(self, gone: Iterable[tuple[int, bytes]]) -> None:
+        """Messages left the stream: undelivered ones are not pending, pending ones are done."""
+        done: list[int] = []
+        for seq, subject in gone:
+            if seq in self.pending.first or seq in self.pending.counts:
+                done.append(seq)
+            elif self.expects(seq) and (self.match is None or self.match(subject)):
+                self.num_pending = max(self.num_pending - 1, 0)
+                if self.chosen and seq < self.live_from:
+                    self.chosen.remove(seq)
+        if done:
+            self.pending.ack(done)
+            self.pending.settle(self.delivered_cseq, self.delivered_sseq)
+
+    def expects(self, seq: int) -> bool:
+        """Whether this position is still to be delivered (its subject apart)."""
+        if self.chosen and seq < self.live_from:
+            at = bisect_left(self.chosen, seq)
+            return at < len(self.chosen) and self.chosen[at] == seq
+        return seq >= max(self.next_seq, self.live_from)
+
+    def purged(self, first_seq: int) -> None:
+        """Everything below `first_seq` is gone; the caller sets `num_pending` anew."""
+        pending = self.pending
+        self.next_seq = max(self.next_seq, first_seq)
+        self.chosen = [seq for seq in self.chosen if seq >= first_seq]
+        gone = [seq for seq in pending.first if seq < first_seq]
+        if gone:
+            pending.floor_cseq = max(pending.floor_cseq, pending.first[gone[-1]])
+        pending.ack([*gone, *(seq for seq in pending.counts if seq < first_seq)])
+        pending.floor_sseq = max(pending.floor_sseq, first_seq - 1)
+        if not pending.first:
+            pending.floor_cseq = self.delivered_cseq
+            pending.floor_sseq = self.delivered_sseq
+
+    # pull requests
+
+    def request(self, body: bytes, reply: bytes, now: int) -> None:
+        """Take a pull request: it joins the line or is refused with a status."""
+        if not reply:
+            return
+        refusal = self._admit(body, reply, now)
+        if refusal:
+            self.outbox.append((reply, status(refusal)))
+
+    def _admit(self, body: bytes, reply: bytes, now: int) -> bytes:
+        if self.push is not None:
+            return PUSH_BASED
+        try:
+            request = read_request(body, reply, now, self.config)
+        except BadRequest as error:
+            return error.line
+        waiting = self.waiting
+        if len(waiting) >= self.config.max_waiting > 0:
+            waiting.expire(now, self.delivered_cseq, self.delivered_sseq)
+            if len(waiting) >= self.config.max_waiting:
+                return b"" if request.heartbeat else EXCEEDED_MAX_WAITING
+        if request.no_wait:
+            available = self.num_pending + self.pending.queued()
+            if not available and not request.expires:
+                return NO_MESSAGES
+            if available and available < waiting.asked():
+                return REQUESTS_PENDING
+        waiting.add(request)
+        return b""
+
+    # deliveries
+
+    def room(self) -> int:
+        """How many messages may be delivered for the first time (0: wait for acks)."""
+        return max(self.max_pending - len(self.pending), 0)
+
+    def deliver(self, seqs: Sequence[int], now: int) -> int:
+        """Record first deliveries.
+
+        Returns:
+            The consumer sequence of the first; the others follow it.
+        """
+        count = len(seqs)
+        assert count, "something is delivered"
+        cseq = self.delivered_cseq + 1
+        self.delivered_cseq += count
+        self.next_seq = seqs[-1] + 1
+        self.num_pending = max(self.num_pending - count, 0)
+        if self.chosen:
+            del self.chosen[: bisect_left(self.chosen, self.next_seq)]
+            if not self.chosen:
+                self.next_seq = max(self.next_seq, self.live_from)
+        if self.acks:
+            self.pending.add(seqs, cseq, now, self.waits[0])
+        else:
+            self.pending.floor_cseq = self.delivered_cseq
+            self.pending.floor_sseq = self.delivered_sseq
+        return cseq
+
+    def passed(self, next_seq: int) -> None:
+        """Nothing wanted lies before `next_seq`."""
+        if not self.chosen:
+            self.next_seq = max(self.next_seq, next_seq)
+
+    def next_redelivery(self) -> int | None:
+        """The message that is delivered before any new one, if any."""
+        while (sseq := self.pending.next_queued()) is not None:
+            if 0 < self.max_deliver <= self.pending.deliveries(sseq):
+                self.pending.unqueue()
+                self.pending.give_up(sseq)
+                continue
+            return sseq
+        return None
+
+    def redeliver(self, sseq: int, now: int) -> tuple[int, int]:
+        """Record the redelivery of what `next_redelivery` showed.
+
+        Returns:
+            (how often it was delivered now, its new consumer sequence).
+        """
+        self.pending.unqueue()
+        count = self.pending.deliveries(sseq) + 1
+        self.delivered_cseq += 1
+        self.pending.again(sseq, count, now + self._wait(count))
+        return count, self.delivered_cseq
+
+    def vanished(self, sseq: int) -> None:
+        """A message due for redelivery is no longer in the stream."""
+        self.pending.ack((sseq,))
+        self.pending.settle(self.delivered_cseq, self.delivered_sseq)
+
+    def _wait(self, count: int) -> int:
+        return self.waits[min(count, len(self.waits)) - 1]
+
+    # acknowledgements
+
+    def ack(self, sseqs: Iterable[int]) -> None:
+        """Acknowledge messages one by one (policy explicit)."""
+        self.pending.ack(sseqs)
+        self.pending.settle(self.delivered_cseq, self.delivered_sseq)
+
+    def ack_upto(self, sseq: int, cseq: int) -> None:
+        """Acknowledge everything up to a message (policy all)."""
+        self.pending.ack_all(sseq, min(cseq, self.delivered_cseq))
+
+    def was_delivered(self, sseq: int) -> bool:
+        """Whether an acknowledgement of this sequence can be meant seriously."""
+        return sseq < self.next_seq
+
+    def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> None:
+        """Redeliver as soon as possible, or after the delay the argument asks for."""
+        pending = self.pending
+        if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
+            return
+        delay = nak_delay(argument)
+        if delay is None:
+            pending.enqueue(sseq)
+        else:
+            pending.delay(sseq, now + max(delay, 1))
+
+    def progress(self, sseq: int, now: int) -> None:
+        """Start the wait of a pending message anew."""
+        if sseq in self.pending.first and not self.pending.is_queued(sseq):
+            self.pending.delay(sseq, now + self._wait(self.pending.deliveries(sseq)))
+
+    def term(self, sseq: int, cseq: int) -> None:
+        """Never redeliver; counts as an acknowledgement."""
+        if self.acks_all:
+            self.ack_upto(sseq, cseq)
+        else:
+            self.ack((sseq,))
+
+    # time
+
+    def deadline(self) -> int | None:
+        """When `expire` should be called next."""
+        push = self.push.deadline() if self.push else None
+        times = (self.pending.deadline(), self.waiting.deadline(), push)
+        return min((time for time in times if time is not None), default=None)
+
+    def expire(self, now: int) -> None:
+        """Let pass what was due up to `now`: requests, heartbeats, acknowledgements."""
+        self.pending.expire(now, self.max_deliver)
+        self.waiting.expire(now, self.delivered_cseq, self.delivered_sseq)
+
+    # persistence
+
+    def state(self, shift: int) -> ConsumerState:
+        """What has to survive. `shift` = wall clock minus monotonic clock, nanoseconds."""
+        floor_cseq, floor_sseq = self.pending.floor()
+        return ConsumerState(
+            delivered_cseq=self.delivered_cseq,
+            delivered_sseq=self.delivered_sseq,
+            floor_cseq=floor_cseq,
+            floor_sseq=floor_sseq,
+            pending=self.pending.first,
+            marks=[(cseq, _stored(time, shift)) for cseq, time in self.pending.marks],
+            armed={s: t and _stored(t, shift) for s, t in self.pending.armed().items()},
+            counts=self.pending.counts,
+            chosen=[*self.chosen, self.live_from] if self.chosen else (),
+        )
+
+    def restored(self, state: ConsumerState, shift: int, is_live: Callable[[int], bool]) -> None:
+        """Take over a stored state. Messages that are no longer live are not pending.
+
+        The caller sets `num_pending`. Deadlines are those of the deliveries, so what was due
+        while nobody was there is redelivered at once.
+        """
+        pending = self.pending
+        self.delivered_cseq = state.delivered_cseq
+        self.next_seq = state.delivered_sseq + 1
+        pending.floor_cseq, pending.floor_sseq = state.floor_cseq, state.floor_sseq
+        if state.chosen:
+            self.chosen, self.live_from = list(state.chosen[:-1]), state.chosen[-1]
+        pending.first = {s: c for s, c in state.pending.items() if is_live(s)}
+        pending.counts = {s: n for s, n in state.counts.items() if is_live(s)}
+        armed = {s: t and t * TIME_UNIT - shift for s, t in state.armed.items() if is_live(s)}
+        marks = [(cseq, time * TIME_UNIT - shift) for cseq, time in state.marks]
+        pending.marks.extend(marks)
+        pending.restore(self._groups(marks), armed)
+
+    def _groups(self, marks: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
+        """First deliveries by the time they happened: (deadline, sequences)."""
+        groups: list[tuple[int, list[int]]] = [(at + self.waits[0], []) for _, at in marks]
+        starts = [cseq for cseq, _ in marks]
+        for sseq, cseq in self.pending.first.items():
+            at = bisect_left(starts, cseq + 1) - 1
+            groups[max(at, 0)][1].append(sseq)
+        return [group for group in groups if group[1]]
+
+
+def _stored(time: int, shift: int) -> int:
+    return max((time + shift) // TIME_UNIT, 1)

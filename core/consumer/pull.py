@@ -1,0 +1,300 @@
+"""Pull requests: how they are read, how they wait, and how each of them ends.
+
+Requests are served in turn, one message each; a request leaves the line when its batch is full,
+when the next message does not fit its `max_bytes`, when its time is over, or when a no-wait
+request has seen everything there was. Exactly one status ends a request that is not simply
+filled. Statuses go to `Waiting.outbox` as (reply subject, header block) in the order of events.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+
+import msgspec
+
+from core.model import codec, gojson
+from core.model.consumer import ConsumerConfig, NextRequest
+from core.model.gojson import JsonError
+from core.model.gotime import format_duration
+
+IDLE_HEARTBEAT = b"100 Idle Heartbeat"
+NO_MESSAGES = b"404 No Messages"
+REQUEST_TIMEOUT = b"408 Request Timeout"
+REQUESTS_PENDING = b"408 Requests Pending"
+EXCEEDED_MAX_WAITING = b"409 Exceeded MaxWaiting"
+SIZE_EXCEEDS = b"409 Message Size Exceeds MaxBytes"
+BATCH_COMPLETED = b"409 Batch Completed"
+CONSUMER_DELETED = b"409 Consumer Deleted"
+PUSH_BASED = b"409 Consumer is push based"
+SERVER_SHUTDOWN = b"409 Server Shutdown"
+
+
+def status(line: bytes) -> bytes:
+    """A header block that consists of a status."""
+    return b"NATS/1.0 %b\r\n\r\n" % line
+
+
+def status_left(line: bytes, request: "PullRequest") -> bytes:
+    """A status that tells what the request did not get."""
+    return b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n" % (
+        line,
+        request.batch,
+        request.max_bytes,
+    )
+
+
+def idle_heartbeat(cseq: int, sseq: int, stalled: bytes = b"") -> bytes:
+    """The heartbeat status with the last delivered sequences."""
+    extra = b"Nats-Consumer-Stalled: %b\r\n" % stalled if stalled else b""
+    return b"NATS/1.0 %b\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b\r\n" % (
+        IDLE_HEARTBEAT,
+        cseq,
+        sseq,
+        extra,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class PullRequest:
+    """One request for messages; `batch` and `max_bytes` count down.
+
+    Times are monotonic nanoseconds, 0 = none. `route` belongs to whoever sends the messages.
+    """
+
+    reply: bytes
+    batch: int = 1
+    expires: int = 0
+    no_wait: bool = False
+    max_bytes: int = 0
+    heartbeat: int = 0
+    beat: int = 0
+    delivered: int = 0
+    route: object = None
+    frame: bytes = b""
+    frame_for: object = None
+    parked: bool = False
+
+    def wakes(self) -> int:
+        """When this request needs attention (0: never by itself)."""
+        if self.beat and (not self.expires or self.beat < self.expires):
+            return self.beat
+        return self.expires
+
+
+class BadRequest(ValueError):
+    """A request that is refused; `line` is the status that says why."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__(line)
+        self.line = line.encode()
+
+
+_decode = msgspec.json.Decoder(NextRequest).decode
+_GO_STRUCT = NextRequest.go_name
+
+
+def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) -> PullRequest:
+    """Read the body of a request and check it against the limits of the consumer.
+
+    Empty = one message; digits = a batch; an object = every option; anything else = one message.
+
+    Raises:
+        BadRequest: With the status for the requester.
+    """
+    body = body.strip()
+    asked = NextRequest(batch=1)
+    if body[:1] == b"{":
+        asked = _read_object(body)
+    elif body:
+        asked = NextRequest(batch=_read_number(body))
+    if asked.idle_heartbeat > 0 and asked.idle_heartbeat * 2 > asked.expires:
+        raise BadRequest("400 Bad Request - heartbeat value too large")
+    if 0 < config.max_batch < asked.batch:
+        raise BadRequest(f"409 Exceeded MaxRequestBatch of {config.max_batch}")
+    if 0 < config.max_expires < asked.expires:
+        limit = format_duration(config.max_expires)
+        raise BadRequest(f"409 Exceeded MaxRequestExpires of {limit}")
+    if 0 < config.max_bytes < asked.max_bytes:
+        raise BadRequest(f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}")
+    return PullRequest(
+        reply,
+        asked.batch,
+        # A time that is over already ends the request as soon as it is looked at.
+        expires=now + asked.expires if asked.expires else 0,
+        no_wait=asked.no_wait,
+        max_bytes=max(asked.max_bytes, 0),
+        heartbeat=max(asked.idle_heartbeat, 0),
+        beat=now + asked.idle_heartbeat if asked.idle_heartbeat > 0 else 0,
+    )
+
+
+def _read_number(body: bytes) -> int:
+    """A batch in digits; 1 for anything that is not a number of 64 bits."""
+    if not re.fullmatch(rb"[+-]?[0-9]{1,19}", body):
+        return 1
+    number = int(body)
+    return number if -(1 << 63) <= number < 1 << 63 else 1
+
+
+def _read_object(body: bytes) -> NextRequest:
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # The careful reader knows null, other cases of names, and the texts of errors.
+    try:
+        nodes = gojson.parse_all(body)
+        end = next(nodes).end
+        rest = body[end:].lstrip(b" \t\r\n")
+        if rest:
+            shown = gojson.quote(rest[:1].decode("latin-1"))[1:-1]
+            raise JsonError(f"invalid character '{shown}' after top-level value")
+        return codec.decode_lenient(NextRequest, body)
+    except JsonError as error:
+        # Here the reference server reads with the older of its two JSON readers.
+        text = re.sub(r" at offset \d+$", "", str(error)).replace(_GO_STRUCT, "")
+        text = text.replace("unexpected EOF", "unexpected end of JSON input")
+        raise BadRequest(f"400 Bad Request - {text}") from None
+
+
+class Waiting:
+    """The line of waiting requests of one consumer."""
+
+    __slots__ = ("_earliest", "outbox", "queue")
+
+    def __init__(self) -> None:
+        self.queue: deque[PullRequest] = deque()
+        self.outbox: list[tuple[bytes, bytes]] = []
+        self._earliest = 0
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    def add(self, request: PullRequest) -> None:
+        """Put a request at the end of the line."""
+        self.queue.append(request)
+        wakes = request.wakes()
+        if wakes and (not self._earliest or wakes < self._earliest):
+            self._earliest = wakes
+
+    def deadline(self) -> int | None:
+        """When `expire` should run next (perhaps early, never late)."""
+        return (self._earliest or None) if self.queue else None
+
+    def asked(self) -> int:
+        """Messages that the waiting requests ask for together."""
+        return sum(map(attrgetter("batch"), self.queue))
+
+    def can_serve(self) -> bool:
+        """Whether a request is there that may be given messages now."""
+        queue = self.queue
+        if not queue:
+            return False
+        return not queue[0].parked or any(not request.parked for request in queue)
+
+    def take(
+        self, limit: int, now: int, size_of: Callable[[int], int] | None = None
+    ) -> list[PullRequest]:
+        """Decide who gets the next `limit` messages.
+
+        Stops early when nobody is left or a status has to go out before the next message, so the
+        caller sends what was decided, then the outbox, then asks again.
+
+        Args:
+            limit: How many messages are at hand.
+            now: Monotonic nanoseconds.
+            size_of: Size of the message at an index of this call, counted against `max_bytes`.
+        """
+        queue = self.queue
+        if len(queue) == 1 and not queue[0].max_bytes and not queue[0].parked:
+            return self._take_alone(queue[0], limit, now)
+        owners: list[PullRequest] = []
+        passed = 0
+        while queue and len(owners) < limit and passed < len(queue) and not self.outbox:
+            request = queue.popleft()
+            if request.parked:
+                queue.append(request)
+                passed += 1
+                continue
+            if request.expires and request.expires <= now:
+                self.outbox.append((request.reply, status_left(REQUEST_TIMEOUT, request)))
+                continue
+            if request.max_bytes and size_of and not self._fits(request, size_of(len(owners))):
+                continue
+            passed = 0
+            owners.append(request)
+            self._serve(request, 1, now)
+            if request.batch > 0:
+                queue.append(request)
+            elif request.max_bytes > 0:
+                self.outbox.append((request.reply, status_left(BATCH_COMPLETED, request)))
+        return owners
+
+    def _take_alone(self, request: PullRequest, limit: int, now: int) -> list[PullRequest]:
+        if request.expires and request.expires <= now:
+            self.queue.clear()
+            self.outbox.append((request.reply, status_left(REQUEST_TIMEOUT, request)))
+            return []
+        # A batch of zero or less still gets one message, as every request does.
+        count = min(limit, max(request.batch, 1))
+        self._serve(request, count, now)
+        if request.batch <= 0:
+            self.queue.clear()
+        return [request] * count
+
+    def _fits(self, request: PullRequest, size: int) -> bool:
+        """Count a message against `max_bytes`; a request it does not fit ends here."""
+        if size > request.max_bytes:
+            self.outbox.append((request.reply, status_left(SIZE_EXCEEDS, request)))
+            return False
+        request.max_bytes -= size
+        if not request.max_bytes:
+            request.batch = 1
+        return True
+
+    def _serve(self, request: PullRequest, count: int, now: int) -> None:
+        request.batch -= count
+        request.delivered += count
+        if request.heartbeat:
+            request.beat = now + request.heartbeat
+
+    def end_of_stream(self) -> None:
+        """Nothing more is there: no-wait requests that waited for less end now."""
+        if not any(request.no_wait for request in self.queue):
+            return
+        for request in list(self.queue):
+            if request.no_wait and (request.delivered or not request.expires):
+                self.queue.remove(request)
+                self.outbox.append((request.reply, status(NO_MESSAGES)))
+
+    def expire(self, now: int, cseq: int, sseq: int) -> None:
+        """End requests whose time is over and send the heartbeats that are due."""
+        if not self._earliest or now < self._earliest:
+            return
+        earliest, kept = 0, deque[PullRequest]()
+        for request in self.queue:
+            if request.expires and request.expires <= now:
+                self.outbox.append((request.reply, status_left(REQUEST_TIMEOUT, request)))
+                continue
+            if request.beat and request.beat <= now:
+                self.outbox.append((request.reply, idle_heartbeat(cseq, sseq)))
+                request.beat = now + request.heartbeat
+            wakes = request.wakes()
+            if wakes and (not earliest or wakes < earliest):
+                earliest = wakes
+            kept.append(request)
+        self.queue = kept
+        self._earliest = earliest
+
+    def drop(self, request: PullRequest) -> None:
+        """Forget a request without a word: nobody listens to its reply subject."""
+        if request in self.queue:
+            self.queue.remove(request)
+
+    def end_all(self, line: bytes, *, tell_left: bool = False) -> None:
+        """End every request with one status."""
+        for request in self.queue:
+            block = status_left(line, request) if tell_left else status(line)
+            self.outbox.append((request.reply, block))
+        self.queue.clear()

@@ -1,0 +1,128 @@
+"""Push delivery: flow control, heartbeats and the rate limit of one deliver subject.
+
+Flow control: bytes sent count up; past half the window a FlowControl request goes out whose
+answer counts them down again and doubles the window (2 MiB at first, 32 MiB at most). While the
+count is beyond the window nothing is delivered. Heartbeats go out when nothing was sent for an
+interval and name the outstanding request, so that a client which lost it can answer.
+"""
+
+_WINDOW_MAX = 32 * 1024 * 1024
+_WINDOW_FIRST = _WINDOW_MAX // 16
+_SECOND = 1_000_000_000
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+FLOW_CONTROL_REQUEST = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+
+
+class Push:
+    """What limits deliveries to a subject, apart from acknowledgements.
+
+    Args:
+        prefix: `$JS.FC.<stream>.<consumer>.`; empty = no flow control.
+        heartbeat: Nanoseconds; 0 = none.
+        rate_bps: Bits per second; 0 = unlimited.
+        burst: Bytes that may go out at once under the rate limit.
+    """
+
+    __slots__ = (
+        "_allowance",
+        "_filled_at",
+        "_requests",
+        "active",
+        "beat",
+        "burst",
+        "heartbeat",
+        "prefix",
+        "rate",
+        "request",
+        "request_bytes",
+        "sent",
+        "window",
+    )
+
+    def __init__(self, prefix: bytes, heartbeat: int, rate_bps: int, burst: int) -> None:
+        self.active = False
+        self.prefix = prefix
+        self.heartbeat = heartbeat
+        self.beat = 0
+        self.window = _WINDOW_FIRST
+        self.sent = 0
+        self.request = b""
+        self.request_bytes = 0
+        self._requests = 0
+        self.rate = rate_bps // 8
+        self.burst = burst
+        self._allowance = burst
+        self._filled_at = 0
+
+    def start(self, now: int) -> None:
+        """Somebody listens: begin afresh, whatever the receiver before left unanswered."""
+        self.active = True
+        self.sent = 0
+        self.request = b""
+        self.window = _WINDOW_FIRST
+        self.beat = now + self.heartbeat if self.heartbeat else 0
+
+    def stop(self) -> None:
+        """Nobody listens any more."""
+        self.active = False
+        self.beat = 0
+
+    def room(self, now: int) -> int | None:
+        """Bytes that may go out now (a message may exceed them); None = no limit."""
+        room: int | None = None
+        if self.prefix:
+            room = self.window - self.sent + 1
+        if self.rate:
+            gained = (now - self._filled_at) * self.rate // _SECOND
+            if gained:
+                self._allowance = min(self.burst, self._allowance + gained)
+                self._filled_at = now
+            room = self._allowance if room is None else min(room, self._allowance)
+        return room
+
+    def count(self, size: int, now: int) -> bytes:
+        """Count bytes that went out; the reply subject of a request to send now, or b""."""
+        if self.heartbeat:
+            self.beat = now + self.heartbeat
+        if self.rate:
+            self._allowance -= size
+        if not self.prefix:
+            return b""
+        self.sent += size
+        if self.request:
+            return b""
+        if self.sent <= self.window // 2:
+            return b""
+        self._requests += 1
+        number, digits = self._requests, ""
+        for _ in range(4):
+            number, digit = divmod(number, len(_DIGITS))
+            digits += _DIGITS[digit]
+        self.request = self.prefix + digits.encode()
+        self.request_bytes = self.sent
+        return self.request
+
+    def answered(self, subject: bytes) -> bool:
+        """Take the answer to a flow-control request; False if it is not the outstanding one."""
+        if not self.request or subject != self.request:
+            return False
+        self.window = min(self.window * 2, _WINDOW_MAX)
+        self.sent = max(self.sent - self.request_bytes, 0)
+        self.request = b""
+        self.request_bytes = 0
+        return True
+
+    def due_heartbeat(self, now: int) -> bool:
+        """Whether a heartbeat has to go out now (and start the next interval)."""
+        if not self.beat or now < self.beat:
+            return False
+        self.beat = now + self.heartbeat
+        return True
+
+    def deadline(self) -> int | None:
+        """When a heartbeat is due or the rate limit lets something pass."""
+        times = [self.beat] if self.beat else []
+        if self.rate and self._allowance <= 0:
+            times.append(self._filled_at + (1 - self._allowance) * _SECOND // self.rate + 1)
+        return min(times, default=None)

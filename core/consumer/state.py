@@ -1,0 +1,168 @@
+"""The persisted state of a consumer: one compact value, rewritten as a whole.
+
+Layout: a version byte (plus 128 when the rest is compressed), four 64-bit positions, then
+columns. A column is a varint count, a width byte (1, 2, 4, 8), and fixed-width little-endian
+numbers; ascending columns hold differences. So the sequences of thousands of pending messages
+are a byte each, packed and unpacked at C speed. Wall-clock times are kept in units of 100 ms.
+"""
+
+import sys
+import zlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import sub
+from struct import Struct, error
+
+TIME_UNIT = 100_000_000
+_VERSION = 1
+_COMPRESSED = 0x80
+_COMPRESS_ABOVE = 2048
+_POSITIONS = Struct("<QQQQ")
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+class StateError(ValueError):
+    """A stored state that cannot be read."""
+
+
+@dataclass(slots=True)
+class ConsumerState:
+    """What survives a restart. Times are in units of `TIME_UNIT` since the Unix epoch."""
+
+    delivered_cseq: int = 0
+    delivered_sseq: int = 0
+    floor_cseq: int = 0
+    floor_sseq: int = 0
+    pending: dict[int, int] = field(default_factory=dict)
+    """Stream sequence -> consumer sequence of the first delivery, ascending in both."""
+    marks: list[tuple[int, int]] = field(default_factory=list)
+    """(consumer sequence, time): first deliveries from there on happened then."""
+    armed: dict[int, int] = field(default_factory=dict)
+    """Stream sequence -> deadline of its own (0: waits for redelivery)."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """Stream sequence -> deliveries, where more than one."""
+    chosen: Sequence[int] = ()
+    """Sequences still to be delivered by a last-per-subject consumer, ascending."""
+
+
+def encode(state: ConsumerState) -> bytes:
+    """Return the stored form."""
+    armed = sorted(state.armed)
+    counted = sorted(state.counts)
+    body = b"".join(
+        (
+            _POSITIONS.pack(
+                state.delivered_cseq, state.delivered_sseq, state.floor_cseq, state.floor_sseq
+            ),
+            _ascending(list(state.pending)),
+            _ascending(list(state.pending.values())),
+            _ascending([cseq for cseq, _ in state.marks]),
+            _ascending([time for _, time in state.marks]),
+            _ascending(armed),
+            _column([state.armed[seq] for seq in armed]),
+            _ascending(counted),
+            _column([state.counts[seq] for seq in counted]),
+            _ascending(list(state.chosen)),
+        )
+    )
+    if len(body) > _COMPRESS_ABOVE:
+        return bytes((_VERSION | _COMPRESSED,)) + zlib.compress(body, 1)
+    return bytes((_VERSION,)) + body
+
+
+def decode(data: bytes) -> ConsumerState:
+    """Read a stored state.
+
+    Raises:
+        StateError: The value is damaged or of another version.
+    """
+    try:
+        if data[0] & ~_COMPRESSED != _VERSION:
+            raise StateError(f"consumer state has version {data[0] & ~_COMPRESSED}")
+        body = zlib.decompress(data[1:]) if data[0] & _COMPRESSED else data[1:]
+        positions = _POSITIONS.unpack_from(body)
+        reader = _Reader(body, _POSITIONS.size)
+        state = ConsumerState(*positions)
+        state.pending = dict(zip(reader.ascending(), reader.ascending(), strict=True))
+        state.marks = list(zip(reader.ascending(), reader.ascending(), strict=True))
+        state.armed = dict(zip(reader.ascending(), reader.column(), strict=True))
+        state.counts = dict(zip(reader.ascending(), reader.column(), strict=True))
+        state.chosen = reader.ascending()
+        if reader.at != len(body):
+            raise StateError("consumer state has trailing bytes")
+    except StateError:
+        raise
+    except (IndexError, ValueError, error, zlib.error) as cause:
+        raise StateError(f"consumer state is damaged: {cause}") from cause
+    return state
+
+
+def _ascending(values: list[int]) -> bytes:
+    if not values:
+        return b"\0"
+    return _column([values[0], *map(sub, values[1:], values)])
+
+
+def _column(values: list[int]) -> bytes:
+    """Count, the first value apart (it is an origin), then the rest at the width they need."""
+    if not values:
+        return b"\0"
+    rest = values[1:]
+    most = max(rest, default=0)
+    width = 1 if most < 1 << 8 else 2 if most < 1 << 16 else 4 if most < 1 << 32 else 8
+    numbers = array(_CODES[width], rest)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return _varint(len(values)) + bytes((width,)) + _varint(values[0]) + numbers.tobytes()
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+class _Reader:
+    """Reads columns one after the other."""
+
+    def __init__(self, body: bytes, at: int) -> None:
+        self.body = body
+        self.at = at
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.body[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def column(self) -> list[int]:
+        count = self.varint()
+        if not count:
+            return []
+        width = self.body[self.at]
+        self.at += 1
+        if width not in _CODES:
+            raise StateError(f"consumer state has a column of width {width}")
+        origin = self.varint()
+        size = (count - 1) * width
+        raw = self.body[self.at : self.at + size]
+        if len(raw) != size:
+            raise StateError("consumer state is cut short")
+        self.at += size
+        numbers = array(_CODES[width])
+        numbers.frombytes(raw)
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        return [origin, *numbers]
+
+    def ascending(self) -> list[int]:
+        return list(accumulate(self.column()))
