@@ -62,6 +62,7 @@ _TABLES = (
       shelf         integer not null,
       created       bigint not null,
       next_consumer integer not null default 1,
+      dropped       boolean not null default false,
       config        text collate "C" not null,
       max_age bigint not null generated always as (
         coalesce((replace(config, '\\u0000', '\\u2400')::json ->> 'max_age')::bigint, 0)
@@ -73,6 +74,7 @@ _TABLES = (
       unique (account, name)
     )
     """,
+    # `crc` is the CRC-32C of header block and payload; oid is the only unsigned 32-bit type.
     # Eight columns: with nulls the bitmap still fits into the spare byte of the tuple header.
     """
     create table jetgate_store.message (
@@ -80,7 +82,7 @@ _TABLES = (
       ts      bigint not null,
       stream  integer not null,
       shelf   integer not null,
-      crc     integer not null,
+      crc     oid not null,
       subject text collate "C" not null,
       hdr     bytea,
       data    bytea not null
@@ -170,6 +172,8 @@ $$
 
 _FUNCTIONS = (
     _FENCE,
+    # The functions of the views are declared as volatile and as strict as their bodies, for only
+    # such functions are inlined, and a call that is not costs five microseconds a row.
     # Wildcards count only as whole tokens: `*` is one token, a last `>` one or more.
     r"""
     create function jetgate_store.subject_regex(filter text) returns text
@@ -186,7 +190,7 @@ _FUNCTIONS = (
     """,
     r"""
     create function jetgate_store.subject_matches(filter text, subject text) returns boolean
-    language sql immutable strict parallel safe
+    language sql immutable parallel safe
     return case
       when filter ~ '(^|\.)[*>](\.|$)'
         then (subject collate "C") ~ (jetgate_store.subject_regex(filter) collate "C")
@@ -195,11 +199,14 @@ _FUNCTIONS = (
     """,
     # Bytes as text where they are well-formed UTF-8 without NUL, else null. Reading them as
     # LATIN1 turns every byte into one character, so that a regular expression can judge them
-    # without an exception block, which would forbid parallel plans.
+    # without an exception block, which would forbid parallel plans. Plain ASCII without a
+    # backslash is its own escape form, and twenty times faster to recognise so.
     r"""
     create function jetgate_store.utf8_or_null(bytes bytea) returns text
-    language sql immutable strict parallel safe
+    language sql stable parallel safe
     return case
+      when octet_length(encode(bytes, 'escape')) = octet_length(bytes)
+        then convert_from(bytes, 'UTF8')
       when position('\x00'::bytea in bytes) > 0 then null
       when (convert_from(bytes, 'LATIN1') collate "C") ~ ('^(?:[\u0001-\u007f]'
         || '|[\u00c2-\u00df][\u0080-\u00bf]'
@@ -214,7 +221,7 @@ _FUNCTIONS = (
     """,
     """
     create function jetgate_store.instant(ns bigint) returns timestamptz
-    language sql immutable strict parallel safe
+    language sql stable parallel safe
     return timestamptz '1970-01-01 00:00:00+00' + (ns / 1000) * interval '1 microsecond'
     """,
     # The search for the first message at or after a time. Times never decrease within a stream,

@@ -44,6 +44,8 @@ class Purpose(enum.Enum):
     ADMIN = "admin"  # migrations, checks
 
 
+_AWAY = (OSError, TimeoutError, asyncio.IncompleteReadError, asyncpg.InterfaceError)
+
 _SETTINGS: dict[Purpose, dict[str, str]] = {
     # Every statement of the write path names its rows by key. A new table has no statistics, and
     # without them the planner has been seen to read all of it.
@@ -128,9 +130,7 @@ def is_unavailable(error: BaseException) -> bool:
         # 08: connection. 57P0x: shutdown, crash, cannot connect now, database dropped, idle.
         # 53300: too many connections. 25P03: idle in transaction.
         return state.startswith(("08", "57P0")) or state in ("53300", "25P03")
-    return isinstance(error, (OSError, TimeoutError, asyncio.IncompleteReadError)) or (
-        isinstance(error, asyncpg.InterfaceError)
-    )
+    return isinstance(error, _AWAY)
 
 
 def describe(dsn: str) -> str:

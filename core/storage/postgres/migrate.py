@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
-import migrations
 
 import core
+import migrations
 from core.errors import OperatorError
 from core.storage.postgres.connect import Connector, Purpose
 
