@@ -1,0 +1,1 @@
+"""The NATS wire protocol, both sides, without I/O."""

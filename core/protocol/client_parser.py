@@ -1,0 +1,136 @@
+"""The client's side of the wire: bytes from a server become calls on a sink.
+
+The counterpart of `core.protocol.parser`, with the same structure and for the same reasons.
+"""
+
+from typing import Protocol
+
+from core.errors import ProtocolError
+
+_MAX_SIZE_DIGITS = 10
+
+Delivery = tuple[bytes, bytes, bytes, int, int]
+"""Subject, sid, reply, size of the header block, total size."""
+
+
+class ClientSink(Protocol):
+    """What a server's lines are called on."""
+
+    def on_msg(
+        self, subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None: ...
+
+    def on_info(self, body: bytes) -> None: ...
+    def on_ping(self) -> None: ...
+    def on_pong(self) -> None: ...
+    def on_ok(self) -> None: ...
+
+    def on_err(self, text: str) -> None:
+        """Take the text of an -ERR line, without its quotes."""
+        ...
+
+
+class ClientParser:
+    """Reads what a server sends."""
+
+    __slots__ = ("_chunks", "_delivery", "_missing", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._chunks: list[bytes] = []
+        self._missing = 0
+        self._delivery: Delivery = (b"", b"", b"", 0, 0)
+
+    def feed(self, data: bytes, sink: ClientSink) -> None:
+        """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
+        if self._missing:
+            if len(data) < self._missing:
+                self._chunks.append(data)
+                self._missing -= len(data)
+                return
+            data = self._complete(data, sink)
+        elif self._rest:
+            data = self._rest + data
+            self._rest = b""
+        if data:
+            self._read(data, sink)
+
+    def _read(self, data: bytes, sink: ClientSink) -> None:
+        pos, end = 0, len(data)
+        find = data.find
+        on_msg = sink.on_msg
+        while pos < end:
+            eol = find(b"\n", pos)
+            if eol < 0:
+                self._rest = data[pos:]
+                return
+            args = data[pos:eol].split()
+            count = len(args)
+            if count in (4, 5) and args[0] == b"MSG":
+                subject, sid = args[1], args[2]
+                reply = args[3] if count == 5 else b""
+                header_size, total = 0, _size(args[-1])
+            else:
+                delivery = self._control(data[pos:eol], args, sink)
+                if delivery is None:
+                    pos = eol + 1
+                    continue
+                subject, sid, reply, header_size, total = delivery
+            start = eol + 1
+            stop = start + total
+            if stop + 2 > end:
+                self._chunks = [data[start:]]
+                self._missing = stop + 2 - end
+                self._delivery = (subject, sid, reply, header_size, total)
+                return
+            if data[stop] != 13 or data[stop + 1] != 10:
+                raise ProtocolError(reason="payload not followed by CR LF")
+            body = start + header_size
+            on_msg(subject, sid, reply, data[start:body], data[body:stop])
+            pos = stop + 2
+
+    def _control(self, line: bytes, args: list[bytes], sink: ClientSink) -> Delivery | None:
+        verb = args[0].upper() if args else b""
+        if verb in (b"MSG", b"HMSG"):
+            return _delivery(verb, args)
+        if verb == b"PING":
+            sink.on_ping()
+        elif verb == b"PONG":
+            sink.on_pong()
+        elif verb == b"INFO":
+            sink.on_info(line[4:].strip())
+        elif verb == b"+OK":
+            sink.on_ok()
+        elif verb == b"-ERR":
+            sink.on_err(line[4:].strip().strip(b"'").decode("utf-8", "replace"))
+        else:
+            raise ProtocolError(reason="unknown operation from the server")
+        return None
+
+    def _complete(self, data: bytes, sink: ClientSink) -> bytes:
+        missing, self._missing = self._missing, 0
+        self._chunks.append(data[:missing])
+        whole = b"".join(self._chunks)
+        self._chunks = []
+        if not whole.endswith(b"\r\n"):
+            raise ProtocolError(reason="payload not followed by CR LF")
+        subject, sid, reply, header_size, _ = self._delivery
+        sink.on_msg(subject, sid, reply, whole[:header_size], whole[header_size:-2])
+        return data[missing:]
+
+
+def _delivery(verb: bytes, args: list[bytes]) -> Delivery:
+    count = len(args)
+    if verb == b"MSG" and count in (4, 5):
+        return args[1], args[2], args[3] if count == 5 else b"", 0, _size(args[-1])
+    if verb == b"HMSG" and count in (5, 6):
+        header_size, total = _size(args[-2]), _size(args[-1])
+        if header_size <= total:
+            return args[1], args[2], args[3] if count == 6 else b"", header_size, total
+    raise ProtocolError(reason="bad arguments of a delivery")
+
+
+def _size(digits: bytes) -> int:
+    if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS:
+        raise ProtocolError(reason="bad size")
+    return int(digits)

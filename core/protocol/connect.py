@@ -1,0 +1,111 @@
+"""The JSON of INFO and CONNECT.
+
+CONNECT is read as the reference server reads it: names in any case, unknown names ignored, null
+leaves the value before it, the last of equal names wins, invalid UTF-8 is replaced. A second
+CONNECT changes only what it names.
+"""
+
+import msgspec
+
+from core.errors import LimitExceeded, ProtocolError
+
+
+class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a server says of itself and of the connection; zero values are left out."""
+
+    server_id: str
+    server_name: str = ""
+    version: str = ""
+    proto: int = 0
+    go: str = ""
+    host: str = ""
+    port: int = 0
+    headers: bool = False
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
+    tls_available: bool = False
+    max_payload: int = 0
+    jetstream: bool = False
+    client_id: int = 0
+    client_ip: str = ""
+    nonce: str = ""
+    cluster: str = ""
+    domain: str = ""
+    connect_urls: list[str] = []
+    ldm: bool = False
+    connect_info: bool = False
+    remote_account: str = ""
+    acc_is_sys: bool = False
+    api_lvl: int = 0
+    xkey: str = ""
+
+
+class Connect(msgspec.Struct, kw_only=True):
+    """What a client says of itself. The defaults hold until a CONNECT is read."""
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    tls_required: bool = False
+    headers: bool = False
+    no_responders: bool = False
+    protocol: int = 0
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    user: str = ""
+    password: str = msgspec.field(name="pass", default="")
+    auth_token: str = ""
+    nkey: str = ""
+    sig: str = ""
+    jwt: str = ""
+    account: str = ""
+    new_account: bool = False
+
+
+_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Connect))
+_encode = msgspec.json.Encoder().encode
+
+
+def encode_info(info: Info) -> bytes:
+    """Return the JSON of an INFO line."""
+    return _encode(info)
+
+
+def decode_info(body: bytes) -> Info:
+    """Read the JSON of an INFO line. Raises ProtocolError."""
+    try:
+        return msgspec.json.decode(body, type=Info)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(reason=f"bad INFO: {error}") from error
+
+
+def encode_connect(connect: Connect) -> bytes:
+    """Return the JSON of a CONNECT line."""
+    return _encode(connect)
+
+
+def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
+    """Read the JSON of a CONNECT line on top of the values `before`.
+
+    Raises ProtocolError without text (bad JSON: the connection closes in silence) or with one.
+    """
+    values = msgspec.to_builtins(before) if before is not None else {}
+    try:
+        given = msgspec.json.decode(body.decode("utf-8", "replace"))
+        if not isinstance(given, dict | None):
+            raise ProtocolError(reason="CONNECT is not an object")
+        for name, value in (given or {}).items():
+            if value is not None and (key := name.lower()) in _NAMES:
+                if isinstance(value, float):
+                    raise ProtocolError(reason=f"CONNECT: {key} is not an integer")
+                values[key] = value
+        connect = msgspec.convert(values, Connect)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(reason=f"bad CONNECT: {error}") from error
+    if connect.protocol not in (0, 1):
+        raise LimitExceeded("invalid client protocol")
+    if connect.no_responders and not connect.headers:
+        raise ProtocolError("no responders requires headers support")
+    return connect

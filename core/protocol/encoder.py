@@ -1,0 +1,52 @@
+"""Values to wire bytes, for both sides.
+
+The delivery path of the server does not come through here: it shares the parts of a line between
+messages and targets (see `core.pubsub.account`).
+"""
+
+PING = b"PING\r\n"
+PONG = b"PONG\r\n"
+OK = b"+OK\r\n"
+
+
+def error(text: str) -> bytes:
+    """Return an -ERR line."""
+    return b"-ERR '%b'\r\n" % text.encode("utf-8", "surrogateescape")
+
+
+def info(body: bytes) -> bytes:
+    """Return an INFO line; the reference server has a space before the line end, so have we."""
+    return b"INFO %b \r\n" % body
+
+
+def message(subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    """Return a MSG, or with headers an HMSG."""
+    address = b"%b %b %b" % (subject, sid, reply + b" " if reply else b"")
+    if not headers:
+        return b"MSG %b%d\r\n%b\r\n" % (address, len(payload), payload)
+    size = len(headers)
+    return b"HMSG %b%d %d\r\n%b%b\r\n" % (address, size, size + len(payload), headers, payload)
+
+
+def connect(body: bytes) -> bytes:
+    """Return a CONNECT line."""
+    return b"CONNECT %b\r\n" % body
+
+
+def publish(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    """Return a PUB, or with headers an HPUB."""
+    address = b"%b %b" % (subject, reply + b" " if reply else b"")
+    if not headers:
+        return b"PUB %b%d\r\n%b\r\n" % (address, len(payload), payload)
+    size = len(headers)
+    return b"HPUB %b%d %d\r\n%b%b\r\n" % (address, size, size + len(payload), headers, payload)
+
+
+def subscribe(subject: bytes, queue: bytes, sid: bytes) -> bytes:
+    """Return a SUB."""
+    return b"SUB %b %b%b\r\n" % (subject, queue + b" " if queue else b"", sid)
+
+
+def unsubscribe(sid: bytes, limit: int = 0) -> bytes:
+    """Return an UNSUB; with a limit it takes effect after that many deliveries in all."""
+    return b"UNSUB %b %d\r\n" % (sid, limit) if limit else b"UNSUB %b\r\n" % sid

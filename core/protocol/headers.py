@@ -1,0 +1,118 @@
+"""Header blocks: `NATS/1.0[ status[ description]]CRLF`, `Name: value CRLF`..., CRLF.
+
+A block stays the bytes it came as. Names are looked up case-sensitively and exactly, as the
+reference server does for its own headers; the first of several equal names wins. Leading blanks
+of a value do not belong to it. ADR-4.
+"""
+
+from collections.abc import Iterable
+
+LINE = b"NATS/1.0"
+EMPTY = b"NATS/1.0\r\n\r\n"
+_NO_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+
+
+def find(block: bytes, name: bytes) -> bytes | None:
+    """Return the first value of a header, or None when the block does not have it."""
+    start = _value_start(block, name, 0)
+    return None if start < 0 else _value(block, start)
+
+
+def find_all(block: bytes, name: bytes) -> list[bytes]:
+    """Return all values of a header, in order."""
+    values: list[bytes] = []
+    start = _value_start(block, name, 0)
+    while start >= 0:
+        values.append(_value(block, start))
+        start = _value_start(block, name, start)
+    return values
+
+
+def parse(block: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the header lines as pairs; lines without a colon are left out."""
+    pairs: list[tuple[bytes, bytes]] = []
+    for line in block.split(b"\r\n")[1:]:
+        name, colon, value = line.partition(b":")
+        if colon and name:
+            pairs.append((name, value.strip()))
+    return pairs
+
+
+def status(block: bytes) -> tuple[int, str]:
+    """Return code and description of the status line; code 0 when there is none."""
+    if not block.startswith(LINE):
+        return 0, ""
+    code, _, text = block[len(LINE) : block.find(b"\r\n")].strip().partition(b" ")
+    return (int(code), text.strip().decode("utf-8", "replace")) if code.isdigit() else (0, "")
+
+
+def build(pairs: Iterable[tuple[bytes, bytes]], code: int = 0, text: bytes = b"") -> bytes:
+    """Make a block of pairs, with a status line when `code` is given.
+
+    Line ends inside a name or value become spaces: a block cannot be broken from within.
+    """
+    parts = [status_line(code, text) if code else b"NATS/1.0\r\n"]
+    for name, value in pairs:
+        parts.append(b"%b: %b\r\n" % (_one_line(name), _one_line(value)))
+    parts.append(b"\r\n")
+    return b"".join(parts)
+
+
+def status_line(code: int, text: bytes = b"") -> bytes:
+    """Return the first line of a status block, its line end included."""
+    return b"NATS/1.0 %d %b\r\n" % (code, text) if text else b"NATS/1.0 %d\r\n" % code
+
+
+def append(block: bytes, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return a block with more lines at its end; an empty `block` starts a new one."""
+    if not block:
+        return build(pairs)
+    parts = [block[:-2] if block.endswith(b"\r\n") else block + b"\r\n"]
+    for name, value in pairs:
+        parts.append(b"%b: %b\r\n" % (_one_line(name), _one_line(value)))
+    parts.append(b"\r\n")
+    return b"".join(parts)
+
+
+def remove(block: bytes, name: bytes) -> bytes:
+    """Return the block without a header; b"" when no line remains."""
+    key = b"\r\n" + name + b":"
+    start = block.find(key)
+    if start < 0:
+        return block
+    while start >= 0:
+        stop = block.find(b"\r\n", start + 2)
+        block = block[:start] + (block[stop:] if stop >= 0 else b"")
+        start = block.find(key)
+    return b"" if block == EMPTY else block
+
+
+def strip_status(block: bytes) -> bytes:
+    """Return the block without a status a client put there; b"" when no line remains.
+
+    A stream stores messages, not statuses.
+    """
+    if block.startswith(b"NATS/1.0\r\n"):
+        return b"" if block == EMPTY else block
+    stop = block.find(b"\r\n")
+    if not block.startswith(LINE) or stop < 0:
+        return block
+    rest = block[stop:]
+    return b"" if rest == b"\r\n\r\n" else LINE + rest
+
+
+def _value_start(block: bytes, name: bytes, position: int) -> int:
+    key = b"\r\n" + name + b":"
+    start = block.find(key, position)
+    return start + len(key) if start >= 0 else -1
+
+
+def _value(block: bytes, start: int) -> bytes:
+    stop = block.find(b"\r\n", start)
+    return block[start : stop if stop >= 0 else len(block)].lstrip(b" ")
+
+
+def _one_line(text: bytes) -> bytes:
+    return (
+        text.replace(b"\r", b" ").replace(b"\n", b" ") if b"\r" in text or b"\n" in text else text
+    )

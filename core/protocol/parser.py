@@ -1,0 +1,278 @@
+"""The server's side of the wire: bytes from a client become calls on a sink.
+
+`Parser.feed(data, sink)` takes whatever the socket brought, in any division, and calls one method
+of the sink per operation, in order. There is no frame object in between: it would cost more than
+the parsing. Limits are checked before anything is kept: at most one control line and one payload
+of legal size are ever held.
+
+The common forms of PUB and HPUB are read by `split` in the loop below. Everything else (other
+verbs, any case, LF-only lines, tabs, form feeds inside a subject) takes `_control`, which is the
+exact statement of the grammar; both must agree, and a property test holds them to it.
+
+Differences from the reference server, all on input that no client sends: a lone CR inside the
+arguments of a PUB separates arguments, and a size with leading zeros is passed on without them.
+"""
+
+import re
+from typing import Protocol
+
+from core.errors import LimitExceeded, ProtocolError
+
+MAX_PAYLOAD = 1024 * 1024
+MAX_CONTROL_LINE = 4096
+_MAX_SIZE_DIGITS = 9
+_RUN_START = 8
+_RUN_MAX = 256
+
+_ARGUMENTS = re.compile(rb"[^ \t\r\n]+")
+_BARE = (b"PING", b"PONG", b"+OK")
+_SPACED = (b"PUB", b"HPUB", b"SUB", b"UNSUB", b"INFO", b"-ERR")
+_VERBS = (*_BARE, *_SPACED, b"CONNECT")
+
+UNKNOWN_OPERATION = "Unknown Protocol Operation"
+
+Publication = tuple[bytes, bytes, int, int]
+"""Subject, reply, size of the header block (-1: a PUB), total size."""
+
+
+class ServerSink(Protocol):
+    """What a client's operations are called on. Methods may raise ProtocolError."""
+
+    def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
+
+    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+        """Take several messages without reply and headers, all of one subject and one size."""
+        ...
+
+    def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None: ...
+    def on_unsub(self, sid: bytes, limit: int) -> None: ...
+    def on_connect(self, body: bytes) -> None: ...
+    def on_ping(self) -> None: ...
+    def on_pong(self) -> None: ...
+
+    @property
+    def headers(self) -> bool:
+        """Whether the client announced header support; without it an HPUB is refused."""
+        ...
+
+
+class Parser:
+    """Reads what one client sends.
+
+    `msgs` and `nbytes` count the messages taken and the bytes of their headers and payloads.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_missing",
+        "_publication",
+        "_rest",
+        "max_control_line",
+        "max_payload",
+        "msgs",
+        "nbytes",
+    )
+
+    def __init__(
+        self, max_payload: int = MAX_PAYLOAD, max_control_line: int = MAX_CONTROL_LINE
+    ) -> None:
+        self.max_payload = max_payload
+        self.max_control_line = max_control_line
+        self.msgs = 0
+        self.nbytes = 0
+        self._rest = b""  # the beginning of a control line
+        self._chunks: list[bytes] = []  # the beginning of a payload
+        self._missing = 0  # bytes of it still to come, line end included
+        self._publication: Publication = (b"", b"", -1, 0)
+
+    def feed(self, data: bytes, sink: ServerSink) -> None:
+        """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
+        if self._missing:
+            if len(data) < self._missing:
+                self._chunks.append(data)
+                self._missing -= len(data)
+                return
+            data = self._complete(data, sink)
+        elif self._rest:
+            data = self._rest + data
+            self._rest = b""
+        if data:
+            self._read(data, sink)
+
+    def _read(self, data: bytes, sink: ServerSink) -> None:
+        pos, end = 0, len(data)
+        find = data.find
+        on_pub = sink.on_pub
+        limit, line_limit = self.max_payload, self.max_control_line
+        msgs = nbytes = 0
+        # split() also parts at these two, which the protocol does not
+        odd = b"\x0b" in data or b"\x0c" in data
+        while pos < end:
+            eol = find(b"\n", pos)
+            if eol < 0:
+                self._keep(data[pos:])
+                break
+            line = data[pos:eol]
+            args = line.split()
+            count = len(args)
+            if (
+                (count == 3 or count == 4)
+                and args[0] == b"PUB"
+                and (digits := args[-1]).isdigit()
+                and len(digits) <= _MAX_SIZE_DIGITS
+                and eol - pos <= line_limit
+                and not (odd and (b"\x0b" in line or b"\x0c" in line))
+            ):
+                subject = args[1]
+                reply = args[2] if count == 4 else b""
+                header_size = -1
+                total = int(digits)
+            else:
+                publication = self._control(line, sink)
+                if publication is None:
+                    pos = eol + 1
+                    on_pub = sink.on_pub  # a CONNECT may have changed what it is
+                    continue
+                subject, reply, header_size, total = publication
+            if total > limit:
+                raise LimitExceeded("Maximum Payload Violation")
+            start = eol + 1
+            stop = start + total
+            if stop + 2 > end:
+                self._begin(data[start:], (subject, reply, header_size, total))
+                break
+            if data[stop] != 13 or data[stop + 1] != 10:
+                raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+            msgs += 1
+            nbytes += total
+            if header_size > 0:
+                body = start + header_size
+                on_pub(subject, reply, data[start:body], data[body:stop])
+            else:
+                on_pub(subject, reply, b"", data[start:stop])
+                if not reply:
+                    head = data[pos:start]
+                    if data.startswith(head, stop + 2):
+                        pos = self._run(data, stop + 2, head, total, sink, subject)
+                        continue
+            pos = stop + 2
+        self.msgs += msgs
+        self.nbytes += nbytes
+
+    def _run(
+        self, data: bytes, pos: int, head: bytes, size: int, sink: ServerSink, subject: bytes
+    ) -> int:
+        """Take the messages from `pos` on that have the identical control line.
+
+        They are taken in growing windows: cut at what must stand between two of them, a window
+        is right if every piece has the right size. Returns where the run ends.
+        """
+        between = b"\r\n" + head
+        step = len(head) + size + 2
+        window = _RUN_START
+        end = len(data)
+        while pos + step <= end and data.startswith(head, pos):
+            stop = pos + window * step
+            if stop <= end and data.startswith(b"\r\n", stop - 2):
+                payloads = data[pos + len(head) : stop - 2].split(between)
+                if len(payloads) == window and set(map(len, payloads)) == {size}:
+                    sink.on_run(subject, payloads)
+                    self.msgs += window
+                    self.nbytes += window * size
+                    pos = stop
+                    if window < _RUN_MAX:
+                        window *= 2
+                    continue
+            if window > 1:
+                window //= 2
+                continue
+            return pos  # not a message of the run: the general path says what it is
+        return pos
+
+    def _control(self, line: bytes, sink: ServerSink) -> Publication | None:
+        """Read a control line of any form; return what follows if it announces a payload."""
+        line = line.removesuffix(b"\r")
+        if line.startswith(b"HPUB "):  # the most frequent by far
+            self._check_length(line[5:].lstrip(b" \t"))
+            return self._operation(b"HPUB", line[5:], sink)
+        verb = line[:7].upper()
+        if verb.startswith(_BARE):
+            if verb.startswith(b"PING"):
+                sink.on_ping()
+            elif verb.startswith(b"PONG"):
+                sink.on_pong()
+            return None
+        if verb == b"CONNECT":
+            self._check_length(body := line[7:].lstrip(b" \t"))
+            sink.on_connect(body)
+            return None
+        for name in _SPACED:
+            if verb.startswith((name + b" ", name + b"\t")):
+                self._check_length(arguments := line[len(name) :].lstrip(b" \t"))
+                return self._operation(name, arguments, sink)
+        raise ProtocolError(UNKNOWN_OPERATION)
+
+    def _operation(self, verb: bytes, text: bytes, sink: ServerSink) -> Publication | None:
+        args: list[bytes] = _ARGUMENTS.findall(text)
+        count = len(args)
+        if verb == b"HPUB" and count in (3, 4) and sink.headers:
+            header_size, total = _size(args[-2]), _size(args[-1])
+            if header_size <= total:
+                return args[0], args[1] if count == 4 else b"", header_size, total
+        elif verb == b"PUB" and count in (2, 3):
+            return args[0], args[1] if count == 3 else b"", -1, _size(args[-1])
+        elif verb == b"SUB" and count in (2, 3):
+            sink.on_sub(args[0], args[1] if count == 3 else b"", args[-1])
+            return None
+        elif verb == b"UNSUB" and count in (1, 2):
+            limit = args[1] if count == 2 else b""
+            is_number = limit.isdigit() and len(limit) <= _MAX_SIZE_DIGITS
+            sink.on_unsub(args[0], int(limit) if is_number else 0)
+            return None
+        elif verb == b"INFO" and count:
+            return None
+        raise ProtocolError(reason=f"bad arguments of {verb.decode()}")
+
+    def _check_length(self, arguments: bytes) -> None:
+        if len(arguments) > self.max_control_line:
+            raise LimitExceeded("maximum control line exceeded")
+
+    def _keep(self, rest: bytes) -> None:
+        """Keep the beginning of a control line, if it can become one."""
+        verb = rest[:8].upper()
+        name = next((v for v in _VERBS if v.startswith(verb[: len(v)])), None)
+        after = rest[len(name) :] if name else rest
+        if name is None or (after and name in _SPACED and after[0] not in b" \t"):
+            raise ProtocolError(UNKNOWN_OPERATION)
+        if after:
+            # what follows a bare verb means nothing; endless blanks are not kept either
+            arguments = b"" if name in _BARE else after.lstrip(b" \t")
+            self._check_length(arguments)
+            rest = name + b" " + arguments
+        self._rest = rest
+
+    def _begin(self, chunk: bytes, publication: Publication) -> None:
+        self._publication = publication
+        self._chunks = [chunk]
+        self._missing = publication[3] + 2 - len(chunk)
+
+    def _complete(self, data: bytes, sink: ServerSink) -> bytes:
+        """Deliver the message whose payload ends in `data`; return what follows it."""
+        missing, self._missing = self._missing, 0
+        self._chunks.append(data[:missing])
+        whole = b"".join(self._chunks)
+        self._chunks = []
+        if not whole.endswith(b"\r\n"):
+            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+        subject, reply, header_size, total = self._publication
+        self.msgs += 1
+        self.nbytes += total
+        body = max(header_size, 0)
+        sink.on_pub(subject, reply, whole[:body], whole[body:-2])
+        return data[missing:]
+
+
+def _size(digits: bytes) -> int:
+    if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS:
+        raise ProtocolError(reason="bad size")
+    return int(digits)

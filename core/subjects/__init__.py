@@ -1,0 +1,1 @@
+"""Subjects: tokens, wildcards, matching, and the tree of subscriptions. Pure."""

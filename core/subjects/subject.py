@@ -1,0 +1,122 @@
+"""The algebra of subjects.
+
+A subject is one or more tokens joined by `.`. In a *filter*, the token `*` stands for exactly one
+token and a last token `>` for one or more; a *literal* holds neither. `foo*` and `fo>o` are
+ordinary tokens. Everything here takes and returns `bytes`, as on the wire, and is case-sensitive.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+_BLANKS = re.compile(rb"[ \t\n\r\f]")
+
+
+def tokens(subject: bytes) -> list[bytes]:
+    """Split a subject into its tokens."""
+    return subject.split(b".")
+
+
+def is_valid_filter(subject: bytes) -> bool:
+    """Say whether one may subscribe to `subject`: no empty token, no blank, `>` only at the end."""
+    if not subject or _BLANKS.search(subject):
+        return False
+    parts = subject.split(b".")
+    return b"" not in parts and b">" not in parts[:-1]
+
+
+def is_valid_literal(subject: bytes) -> bool:
+    """Say whether a message may have `subject`: a valid filter without wildcards."""
+    return is_valid_filter(subject) and not has_wildcard(subject)
+
+
+def has_wildcard(subject: bytes) -> bool:
+    """Say whether any token is a wildcard."""
+    if b"*" not in subject and b">" not in subject:
+        return False
+    parts = subject.split(b".")
+    return b"*" in parts or parts[-1] == b">"
+
+
+def fixed_prefix(subject: bytes) -> bytes:
+    """Return what stands before the first wildcard token, its dot included; all of a literal."""
+    position = 0
+    for part in subject.split(b"."):
+        if part == b"*" or part == b">":
+            return subject[:position]
+        position += len(part) + 1
+    return subject
+
+
+def matches(subject: bytes, pattern: bytes) -> bool:
+    """Say whether a literal subject is matched by a filter; empty tokens match nothing."""
+    if b"*" not in pattern and b">" not in pattern:
+        return subject == pattern
+    have = subject.split(b".")
+    if b"" in have:
+        return False
+    want = pattern.split(b".")
+    if want[-1] == b">":
+        if len(have) < len(want):
+            return False
+        want.pop()
+    elif len(have) != len(want):
+        return False
+    # the shorter list decides: a trailing `>` has been taken off
+    return all(w == b"*" or w == h for w, h in zip(want, have, strict=False))
+
+
+def is_subset(inner: bytes, outer: bytes) -> bool:
+    """Say whether every subject matched by filter `inner` is matched by filter `outer`."""
+    have, want = inner.split(b"."), outer.split(b".")
+    for position, token in enumerate(want):
+        if position >= len(have):
+            return False
+        if token == b">":
+            return True
+        if have[position] == b">" or (token != b"*" and token != have[position]):
+            return False
+    return len(have) == len(want)
+
+
+def overlap(one: bytes, other: bytes) -> bool:
+    """Say whether some subject is matched by both filters."""
+    if one == other:
+        return True
+    left, right = one.split(b"."), other.split(b".")
+    for a, b in zip(left, right, strict=False):
+        if a == b">" or b == b">":
+            return True
+        if a != b and a != b"*" and b != b"*":
+            return False
+    return len(left) == len(right)
+
+
+def compile_filters(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
+    """Make one test out of several filters; None if every subject passes (no filter, or `>`).
+
+    The test expects valid literals, as stored subjects are. Literals become one set, filters of
+    the form `prefix.>` one `startswith`, anything else one regular expression.
+    """
+    if not filters or b">" in filters:
+        return None
+    literals = frozenset(f for f in filters if not has_wildcard(f))
+    wild = [f for f in filters if f not in literals]
+    if not wild:
+        if len(literals) == 1:
+            return next(iter(literals)).__eq__
+        return literals.__contains__
+    if not literals and all(_is_prefix(f) for f in wild):
+        prefixes = tuple(f[:-1] for f in wild)
+        head: bytes | tuple[bytes, ...] = prefixes[0] if len(prefixes) == 1 else prefixes
+        return lambda subject: subject.startswith(head)
+    match = re.compile(b"|".join(map(_expression, filters)), re.DOTALL).fullmatch
+    return lambda subject: match(subject) is not None
+
+
+def _is_prefix(pattern: bytes) -> bool:
+    return pattern.endswith(b".>") and not has_wildcard(pattern[:-2])
+
+
+def _expression(pattern: bytes) -> bytes:
+    special = {b"*": rb"[^.]+", b">": rb".+"}
+    return rb"\.".join(special.get(token) or re.escape(token) for token in pattern.split(b"."))
