@@ -79,3 +79,30 @@ def _offset(zone: str) -> int:
         return 0
     sign = -1 if zone[0] == "-" else 1
     return sign * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60)
+
+
+def format_duration(nanos: int) -> str:
+    """Write a duration as Go prints it: `1.5s`, `2m0s`, `100ms`, `1h0m0s`."""
+    sign = "-" if nanos < 0 else ""
+    nanos = abs(nanos)
+    if nanos < _SECOND:
+        for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
+            if nanos >= size:
+                return f"{sign}{_decimal(nanos, size)}{unit}"
+        return "0s"
+    minutes, rest = divmod(nanos, 60 * _SECOND)
+    text = f"{_decimal(rest, _SECOND)}s"
+    if minutes:
+        hours, minutes = divmod(minutes, 60)
+        text = f"{minutes}m{text}"
+        if hours:
+            text = f"{hours}h{text}"
+    return sign + text
+
+
+def _decimal(value: int, unit: int) -> str:
+    whole, fraction = divmod(value, unit)
+    if not fraction:
+        return str(whole)
+    digits = len(str(unit)) - 1
+    return f"{whole}.{fraction:0{digits}}".rstrip("0")

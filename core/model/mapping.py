@@ -1,0 +1,158 @@
+"""Subject mappings: checks the destination of transforms and republishing.
+
+A destination names wildcards of the source as `$1` or `{{wildcard(1)}}`, or applies one of the
+mapping functions to them. Only the check is here; texts are the reference's.
+"""
+
+import re
+from collections.abc import Callable
+
+_BAD_SUBJECT = "invalid subject"
+_PREFIX = "invalid mapping destination: "
+_INVALID = _PREFIX + "invalid transform"
+_UNKNOWN = _PREFIX + "unknown function"
+_OUT_OF_RANGE = _PREFIX + "wildcard index out of range"
+_TOO_FEW = _PREFIX + "not enough arguments passed to the function"
+_TOO_MANY = _PREFIX + "too many arguments passed to the function"
+_BAD_ARGUMENT = _PREFIX + "function argument is invalid or in the wrong format"
+_INT32_MAX = 2**31 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_COMMA = re.compile(r",\s*")
+
+
+class MappingError(ValueError):
+    """The mapping is not valid; the text says why."""
+
+
+def _function(name: str) -> re.Pattern[str]:
+    return re.compile(r"\{\{\s*" + name + r"\s*\((.*)\)\s*\}\}")
+
+
+def check_mapping(src: str, dest: str) -> None:
+    """Raise MappingError unless messages on `src` can be mapped to `dest`."""
+    if not dest:
+        return
+    tokens = dest.split(".")
+    for index, token in enumerate(tokens):
+        if not token or (">" in tokens[:index]):
+            raise _at(_INVALID, token)
+        if _is_function(token):
+            if not any(pattern.search(token) for pattern, _ in _FUNCTIONS):
+                raise _at(_UNKNOWN, token)
+        elif any(char in "\t\n\f\r " for char in token):
+            raise MappingError(_INVALID)
+    check_transform(src, dest)
+
+
+def check_transform(src: str, dest: str) -> None:
+    """The part of `check_mapping` that compares the two sides."""
+    if not dest:
+        return
+    source, target = (src or ">").split("."), dest.split(".")
+    whole = ">" in source
+    good = _is_well_formed(source) and _is_well_formed(target)
+    if not good or "*" in target or whole != (">" in target):
+        raise MappingError(_BAD_SUBJECT)
+    wildcards = source.count("*")
+    for token in target:
+        indexes, needs_source = _placeholder(token)
+        if wildcards == 0 and not whole:
+            if needs_source:
+                raise _at(_OUT_OF_RANGE, token)
+            continue
+        for index in indexes:
+            if index > wildcards:
+                raise _at(_OUT_OF_RANGE, f"{token}: [{index}]")
+
+
+def _is_well_formed(tokens: list[str]) -> bool:
+    return all(tokens) and ">" not in tokens[:-1]
+
+
+def _is_function(token: str) -> bool:
+    return len(token) > 4 and token.startswith("{{") and token.endswith("}}")
+
+
+def _at(text: str, token: str) -> MappingError:
+    return MappingError(f"{text} in {token}" if token else text)
+
+
+def _placeholder(token: str) -> tuple[list[int], bool]:
+    """The wildcards a destination token refers to, and whether it needs any."""
+    if len(token) > 1 and token[0] == "$":
+        if _INTEGER.fullmatch(token[1:]):
+            return [int(token[1:])], True
+        return [], False
+    if not _is_function(token):
+        return [], False
+    for pattern, read in _FUNCTIONS:
+        found = pattern.search(token)
+        if found:
+            return read(token, _COMMA.split(found.group(1)))
+    raise _at(_UNKNOWN, token)
+
+
+def _integer(token: str, text: str, limit: int = 2**63 - 1) -> int:
+    text = text.strip(" ")
+    if not _INTEGER.fullmatch(text) or not -limit - 1 <= int(text) <= limit:
+        raise _at(_BAD_ARGUMENT, token)
+    return int(text)
+
+
+def _count(token: str, arguments: list[str], count: int) -> None:
+    if len(arguments) < count:
+        raise _at(_TOO_FEW, token)
+    if len(arguments) > count:
+        raise _at(_TOO_MANY, token)
+
+
+def _wildcard(token: str, arguments: list[str]) -> tuple[list[int], bool]:
+    if arguments == [""]:
+        raise _at(_TOO_FEW, token)
+    _count(token, arguments, 1)
+    return [_integer(token, arguments[0])], True
+
+
+def _partition(token: str, arguments: list[str]) -> tuple[list[int], bool]:
+    if _integer(token, arguments[0]) > _INT32_MAX:
+        raise _at(_BAD_ARGUMENT, token)
+    return [_integer(token, argument) for argument in arguments[1:]], False
+
+
+def _index_and_number(token: str, arguments: list[str]) -> tuple[list[int], bool]:
+    _count(token, arguments, 2)
+    index = _integer(token, arguments[0])
+    _integer(token, arguments[1], _INT32_MAX)
+    return [index], True
+
+
+def _split(token: str, arguments: list[str]) -> tuple[list[int], bool]:
+    _count(token, arguments, 2)
+    index = _integer(token, arguments[0])
+    if " " in arguments[1] or "." in arguments[1]:
+        raise _at(_BAD_ARGUMENT, token)
+    return [index], True
+
+
+def _random(token: str, arguments: list[str]) -> tuple[list[int], bool]:
+    if len(arguments) != 1:
+        raise _at(_TOO_FEW, token)
+    if _integer(token, arguments[0]) > _INT32_MAX:
+        raise _at(_BAD_ARGUMENT, token)
+    return [], False
+
+
+_FUNCTIONS: tuple[tuple[re.Pattern[str], Callable[[str, list[str]], tuple[list[int], bool]]], ...]
+_FUNCTIONS = (
+    (_function("[wW]ildcard"), _wildcard),
+    (_function("[pP]artition"), _partition),
+    (_function("[sS]plit[fF]rom[lL]eft"), _index_and_number),
+    (_function("[sS]plit[fF]rom[rR]ight"), _index_and_number),
+    (_function("[sS]lice[fF]rom[lL]eft"), _index_and_number),
+    (_function("[sS]lice[fF]rom[rR]ight"), _index_and_number),
+    (_function("[rR]ight"), _index_and_number),
+    (_function("[lL]eft"), _index_and_number),
+    (_function("[sS]plit"), _split),
+    (_function("[rR]andom"), _random),
+)

@@ -1,0 +1,69 @@
+"""Features whose configuration is understood but which this server does not run yet.
+
+A stream or consumer that asks for one is refused by name, never silently served without it. A
+feature leaves this table when it works.
+"""
+
+from collections.abc import Callable
+
+from core.errors import ApiError
+from core.model.api_errors import api_error
+from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy, ReplayPolicy
+from core.model.stream import PersistMode, Retention, StreamConfig
+
+STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
+    ("interest retention", lambda c: c.retention is Retention.INTEREST),
+    ("workqueue retention", lambda c: c.retention is Retention.WORKQUEUE),
+    ("mirror", lambda c: c.mirror is not None),
+    ("sources", lambda c: bool(c.sources)),
+    ("subject transform", lambda c: c.subject_transform is not None),
+    ("republish", lambda c: c.republish is not None),
+    ("subject delete marker TTL", lambda c: c.subject_delete_marker_ttl > 0),
+    ("message counters", lambda c: c.allow_msg_counter),
+    ("atomic publish", lambda c: c.allow_atomic),
+    ("batch publish", lambda c: c.allow_batched),
+    ("message schedules", lambda c: c.allow_msg_schedules),
+    ("async persist mode", lambda c: c.persist_mode is PersistMode.ASYNC),
+)
+
+CONSUMER_FEATURES: tuple[tuple[str, Callable[[ConsumerConfig], bool]], ...] = (
+    ("flow control ack policy", lambda c: c.ack_policy is AckPolicy.FLOW_CONTROL),
+    ("priority groups", lambda c: c.priority_policy is not PriorityPolicy.NONE),
+    ("original replay policy", lambda c: c.replay_policy is ReplayPolicy.ORIGINAL),
+    ("rate limit", lambda c: c.rate_limit_bps > 0),
+    ("ack sampling", lambda c: c.sample_freq != ""),
+    ("pause", lambda c: c.pause_until is not None),
+    ("direct consumers", lambda c: c.direct or c.sourcing),
+)
+
+REQUESTS = {
+    "snapshot": "stream snapshot",
+    "restore": "stream restore",
+    "pause": "consumer pause",
+    "unpin": "consumer unpin",
+    "reset": "consumer reset",
+}
+"""Requests that are answered with a refusal."""
+
+
+def refuse_stream(config: StreamConfig) -> None:
+    """Raise ApiError 10052 when the stream needs something that is not there yet."""
+    for feature, is_used in STREAM_FEATURES:
+        if is_used(config):
+            raise api_error("JSStreamInvalidConfig", err=_text(feature))
+
+
+def refuse_consumer(config: ConsumerConfig) -> None:
+    """Raise ApiError 10012 when the consumer needs something that is not there yet."""
+    for feature, is_used in CONSUMER_FEATURES:
+        if is_used(config):
+            raise api_error("JSConsumerCreate", err=_text(feature))
+
+
+def refuse_request(request: str) -> ApiError:
+    """The error of a request that is not served yet."""
+    return api_error("JSStreamGeneral", err=_text(REQUESTS[request]))
+
+
+def _text(feature: str) -> str:
+    return f"{feature} is not supported by this server yet"

@@ -1,0 +1,95 @@
+"""Which API level an asset needs, and how that shows in its metadata.
+
+`_nats.req.level` is stored with the asset; `_nats.ver` and `_nats.level` are added to replies
+only, and taken out of requests.
+"""
+
+import msgspec
+
+from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
+from core.model.stream import PersistMode, StreamConfig
+from core.model.wire import ZERO_TIME
+
+API_LEVEL = 5
+SERVER_VERSION = "2.15.1"
+"""The release of the reference server whose behaviour this server shows."""
+
+REQUIRED = "_nats.req.level"
+_VERSION = "_nats.ver"
+_LEVEL = "_nats.level"
+
+
+def stream_level(config: StreamConfig) -> int:
+    """The lowest API level that serves this stream."""
+    level = 0
+    if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0:
+        level = 1
+    if (
+        config.allow_msg_counter
+        or config.allow_atomic
+        or config.allow_msg_schedules
+        or config.persist_mode is PersistMode.ASYNC
+    ):
+        level = 2
+    return 4 if config.allow_batched else level
+
+
+def consumer_level(config: ConsumerConfig) -> int:
+    """The lowest API level that serves this consumer."""
+    if config.ack_policy is AckPolicy.FLOW_CONTROL:
+        return 4
+    uses_groups = (
+        config.priority_policy is not PriorityPolicy.NONE
+        or config.priority_timeout != 0
+        or bool(config.priority_groups)
+    )
+    is_paused = config.pause_until is not None and config.pause_until != ZERO_TIME
+    return 1 if uses_groups or is_paused else 0
+
+
+def stamp_stream(config: StreamConfig) -> StreamConfig:
+    """Put the required level into the metadata, as it is stored."""
+    metadata = _stored(config.metadata, stream_level(config))
+    return msgspec.structs.replace(config, metadata=metadata)
+
+
+def stamp_consumer(config: ConsumerConfig) -> ConsumerConfig:
+    """Put the required level into the metadata, as it is stored."""
+    metadata = _stored(config.metadata, consumer_level(config))
+    return msgspec.structs.replace(config, metadata=metadata)
+
+
+def show_stream(config: StreamConfig) -> StreamConfig:
+    """The configuration with the members that only replies carry."""
+    return msgspec.structs.replace(config, metadata=_shown(config.metadata))
+
+
+def show_consumer(config: ConsumerConfig) -> ConsumerConfig:
+    """The configuration with the members that only replies carry."""
+    return msgspec.structs.replace(config, metadata=_shown(config.metadata))
+
+
+def comparable_metadata(metadata: dict[str, str], stored: dict[str, str]) -> dict[str, str]:
+    """The metadata of a request with the version members of the stored asset."""
+    mine = {key: value for key, value in metadata.items() if key not in (_VERSION, _LEVEL)}
+    mine.pop(REQUIRED, None)
+    if REQUIRED in stored:
+        mine[REQUIRED] = stored[REQUIRED]
+    return mine
+
+
+def is_level_supported(text: bytes) -> bool:
+    """Whether a `Nats-Required-Api-Level` header can be satisfied."""
+    try:
+        return int(text) <= API_LEVEL
+    except ValueError:
+        return False
+
+
+def _stored(metadata: dict[str, str], level: int) -> dict[str, str]:
+    kept = {key: value for key, value in metadata.items() if key not in (_VERSION, _LEVEL)}
+    return {**kept, REQUIRED: str(level)}
+
+
+def _shown(metadata: dict[str, str]) -> dict[str, str]:
+    return {**metadata, _VERSION: SERVER_VERSION, _LEVEL: str(API_LEVEL)}
