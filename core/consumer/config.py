@@ -1,0 +1,277 @@
+"""What a consumer's configuration may be: defaults, validation, creation, updates.
+
+Pure: a configuration in, the effective configuration out, or ApiError. The order of the checks is
+the reference's, because a request with several mistakes gets the first. Features that this server
+does not run are validated here all the same; `core.model.unsupported` refuses them afterwards.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from core.consumer.rules import FLOW_CONTROL_HEARTBEAT, check_rules
+from core.errors import ApiError
+from core.model import names
+from core.model.account import AccountLimits
+from core.model.api_errors import api_error
+from core.model.consumer import (
+    AckPolicy,
+    Action,
+    ConsumerConfig,
+    CreateConsumerRequest,
+    DeliverPolicy,
+    PriorityPolicy,
+)
+from core.model.stream import Retention, StreamConfig
+from core.model.subjects import collide
+from core.model.versions import comparable_metadata, stamp_consumer
+
+SECOND = 1_000_000_000
+ACK_WAIT = 30 * SECOND
+MAX_ACK_PENDING = 1000
+MAX_WAITING = 512
+EPHEMERAL_THRESHOLD = 5 * SECOND
+PINNED_TIMEOUT = 120 * SECOND
+CONSUMERS_PER_STREAM = 1000
+
+NO_LIMITS = AccountLimits()
+
+
+# --- the request -----------------------------------------------------------------------------
+
+
+def named_request(
+    request: CreateConsumerRequest, stream: str, name: str, filter_subject: str, durable: bool
+) -> ConsumerConfig:
+    """Compare a create request with the subject it came on and put the name into its config.
+
+    Args:
+        stream: the stream of the subject.
+        name: the consumer of the subject, "" for the legacy ephemeral form.
+        filter_subject: the tail of the subject behind the name, "" when there is none.
+        durable: whether it came on the legacy `CONSUMER.DURABLE.CREATE` form.
+    """
+    config = request.config
+    if stream != request.stream_name:
+        raise api_error("JSStreamMismatch")
+    if names.has_path_separator(name or config.name):
+        raise api_error("JSConsumerNameContainsPathSeparators")
+    if durable and not config.durable_name:
+        raise api_error("JSConsumerDurableNameNotSet")
+    if name:
+        if config.durable_name and config.durable_name != name:
+            raise api_error("JSConsumerDurableNameNotMatchSubject")
+        config = replace(config, name=name)
+    elif config.durable_name:
+        raise api_error("JSConsumerEphemeralWithDurableName")
+    if filter_subject and config.filter_subjects:
+        raise api_error("JSConsumerMultipleFiltersNotAllowed")
+    if filter_subject and config.filter_subject != filter_subject:
+        raise api_error("JSConsumerCreateFilterSubjectMismatch")
+    if config.num_replicas > 1:
+        raise api_error("JSStreamReplicasNotSupported")
+    return config
+
+
+# --- create and update -----------------------------------------------------------------------
+
+
+def check_create_or_update(
+    requested: ConsumerConfig,
+    stream: StreamConfig,
+    consumers: Mapping[str, ConsumerConfig],
+    *,
+    action: Action = Action.CREATE_OR_UPDATE,
+    has_interest: bool = False,
+    limits: AccountLimits = NO_LIMITS,
+    pedantic: bool = False,
+) -> tuple[ConsumerConfig, str]:
+    """Answer whether and how a consumer of `stream` may be created or changed.
+
+    Args:
+        requested: the configuration, its name already put in (`named_request`).
+        consumers: all consumers of the stream, by name.
+        has_interest: whether somebody subscribes to the deliver subject that the consumer of that
+            name has now.
+
+    Returns:
+        the configuration to store, and the name of the existing consumer that it replaces: "" when
+        the consumer is new. A new consumer whose `name` is empty gets a generated one, which is
+        not stored in its configuration.
+    """
+    name = requested.durable_name or requested.name
+    existing = consumers.get(name) if name else None
+    if existing is not None:
+        requested = replace(requested, pause_until=existing.pause_until)
+    config = stamp_consumer(requested)
+    config = _with_defaults(config, stream, limits, pedantic)
+    check_rules(config, stream, limits)
+    if existing is not None:
+        if action is Action.CREATE and not is_same(config, existing):
+            raise api_error("JSConsumerAlreadyExists")
+        if stream.retention is Retention.WORKQUEUE:
+            _check_partition(config, {k: v for k, v in consumers.items() if k != name})
+        check_changes(existing, config, has_interest=has_interest)
+        return _with_threshold(config), name
+    if action is Action.UPDATE:
+        raise api_error("JSConsumerDoesNotExist")
+    _check_count(config, stream, consumers, limits)
+    if stream.retention is Retention.WORKQUEUE and not (config.direct or config.sourcing):
+        _check_workqueue(config, consumers)
+    if len(config.durable_name.encode()) > names.NAME_MAX:
+        raise api_error("JSConsumerNameTooLong", max=names.NAME_MAX)
+    return _with_threshold(config), ""
+
+
+def _with_threshold(config: ConsumerConfig) -> ConsumerConfig:
+    """An ephemeral consumer is deleted when unused, by default soon."""
+    if config.durable_name or config.inactive_threshold > 0:
+        return config
+    return replace(config, inactive_threshold=EPHEMERAL_THRESHOLD)
+
+
+def is_same(requested: ConsumerConfig, stored: ConsumerConfig) -> bool:
+    """Whether two checked configurations are equal, versions of the server apart."""
+    metadata = comparable_metadata(requested.metadata, stored.metadata)
+    return replace(requested, metadata=metadata) == stored
+
+
+def check_changes(old: ConsumerConfig, new: ConsumerConfig, *, has_interest: bool) -> None:
+    """Refuse changes that an update may not make."""
+    fixed = (
+        ("deliver_policy", "deliver policy"),
+        ("mem_storage", "storage type"),
+        ("direct", "direct"),
+        ("sourcing", "sourcing"),
+        ("opt_start_seq", "start sequence"),
+        ("opt_start_time", "start time"),
+        ("ack_policy", "ack policy"),
+        ("replay_policy", "replay policy"),
+        ("idle_heartbeat", "heart beats"),
+        ("flow_control", "flow control"),
+    )
+    for field, text in fixed:
+        if getattr(old, field) != getattr(new, field):
+            raise _refused(f"{text} can not be updated")
+    if old.deliver_subject != new.deliver_subject:
+        if not old.deliver_subject:
+            raise _refused("can not update pull consumer to push based")
+        if not new.deliver_subject:
+            raise _refused("can not update push consumer to pull based")
+        if has_interest:
+            raise api_error("JSConsumerNameExist")
+    if old.max_waiting != new.max_waiting:
+        raise _refused("max waiting can not be updated")
+
+
+def _refused(reason: str) -> ApiError:
+    return api_error("JSConsumerCreate", err=reason)
+
+
+# --- defaults --------------------------------------------------------------------------------
+
+_ADJUSTED: tuple[tuple[str, int, int, str], ...] = (
+    ("max_waiting", 0, 0, "must not be negative"),
+    ("max_ack_pending", -1, -1, "must be set to -1"),
+    ("max_batch", 0, 0, "must not be negative"),
+    ("max_expires", 0, 0, "must not be negative"),
+    ("max_bytes", 0, 0, "must not be negative"),
+    ("idle_heartbeat", 0, 0, "must not be negative"),
+    ("inactive_threshold", 0, 0, "must not be negative"),
+    ("priority_timeout", 0, 0, "must not be negative"),
+)
+"""Field, lowest value that is left alone, what lower ones become, why pedantic mode refuses."""
+
+
+def _with_defaults(
+    config: ConsumerConfig, stream: StreamConfig, limits: AccountLimits, pedantic: bool
+) -> ConsumerConfig:
+    changes: dict[str, object] = {}
+    if config.max_deliver < -1 and pedantic:
+        raise _pedantic("max_deliver must be set to -1")
+    if config.max_deliver == 0 or config.max_deliver < -1:
+        changes["max_deliver"] = -1
+    for field, low, value, reason in _ADJUSTED:
+        if getattr(config, field) < low:
+            if pedantic:
+                raise _pedantic(f"{field} {reason}")
+            changes[field] = value
+    config = replace(config, **changes)
+    if not config.is_push and config.max_waiting == 0:
+        config = replace(config, max_waiting=MAX_WAITING)
+    config = _with_ack_wait(config, pedantic)
+    config = _with_stream_limits(config, stream, limits, pedantic)
+    if config.priority_policy is PriorityPolicy.PINNED_CLIENT and config.priority_timeout == 0:
+        config = replace(config, priority_timeout=PINNED_TIMEOUT)
+    if config.ack_policy is AckPolicy.FLOW_CONTROL and not pedantic:
+        config = replace(config, flow_control=True, idle_heartbeat=FLOW_CONTROL_HEARTBEAT)
+    return config
+
+
+def _with_ack_wait(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig:
+    if config.ack_wait == 0 and config.ack_policy in (AckPolicy.EXPLICIT, AckPolicy.ALL):
+        config = replace(config, ack_wait=ACK_WAIT)
+    if config.backoff:
+        if pedantic and config.ack_wait != config.backoff[0]:
+            raise _pedantic("first backoff value has to equal batch AckWait")
+        config = replace(config, ack_wait=config.backoff[0])
+    return config
+
+
+def _with_stream_limits(
+    config: ConsumerConfig, stream: StreamConfig, limits: AccountLimits, pedantic: bool
+) -> ConsumerConfig:
+    for field in ("max_ack_pending", "inactive_threshold"):
+        limit = getattr(stream.consumer_limits, field)
+        if getattr(config, field) == 0 and limit != 0:
+            if pedantic and limit > 0:
+                raise _pedantic(f"{field} must be set if it's configured in stream limits")
+            config = replace(config, **{field: limit})
+    if config.max_ack_pending == 0 and config.ack_policy is not AckPolicy.NONE:
+        most = limits.max_ack_pending
+        pending = min(most, MAX_ACK_PENDING) if most > 0 else MAX_ACK_PENDING
+        config = replace(config, max_ack_pending=pending)
+    return config
+
+
+def _pedantic(reason: str) -> ApiError:
+    return api_error("JSPedantic", err=reason)
+
+
+# --- the other consumers of the stream -------------------------------------------------------
+
+
+def _check_count(
+    config: ConsumerConfig,
+    stream: StreamConfig,
+    consumers: Mapping[str, ConsumerConfig],
+    limits: AccountLimits,
+) -> None:
+    most = stream.max_consumers
+    if most <= 0 or 0 < limits.max_consumers < most:
+        most = limits.max_consumers
+    if most <= 0:
+        most = CONSUMERS_PER_STREAM
+    counted = [c for c in consumers.values() if not (c.direct or c.sourcing)]
+    if len(counted) >= most and not (config.direct or config.sourcing):
+        raise api_error("JSMaximumConsumersLimit")
+
+
+def _check_workqueue(config: ConsumerConfig, consumers: Mapping[str, ConsumerConfig]) -> None:
+    if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
+        raise api_error("JSConsumerWQRequiresExplicitAck")
+    if config.deliver_policy is not DeliverPolicy.ALL:
+        raise api_error("JSConsumerWQConsumerNotDeliverAll")
+    if consumers and not config.filters:
+        raise api_error("JSConsumerWQMultipleUnfiltered")
+    _check_partition(config, consumers)
+
+
+def _check_partition(config: ConsumerConfig, others: Mapping[str, ConsumerConfig]) -> None:
+    """On a work queue, no two consumers may want the same message."""
+    for other in others.values():
+        if other.direct or other.sourcing:
+            continue
+        for mine in config.filters:
+            if not other.filters or any(collide(mine, theirs) for theirs in other.filters):
+                raise api_error("JSConsumerWQConsumerNotUnique")
