@@ -128,7 +128,10 @@ class Parser:
                 header_size = -1
                 total = int(digits)
             else:
-                publication = self._control(line, sink)
+                if args and args[0] == b"HPUB" and eol - pos <= line_limit and not odd:
+                    publication = _header_publication(args[1:], sink)
+                else:
+                    publication = self._control(line, sink)
                 if publication is None:
                     pos = eol + 1
                     on_pub = sink.on_pub  # a CONNECT may have changed what it is
@@ -192,9 +195,6 @@ class Parser:
     def _control(self, line: bytes, sink: ServerSink) -> Publication | None:
         """Read a control line of any form; return what follows if it announces a payload."""
         line = line.removesuffix(b"\r")
-        if line.startswith(b"HPUB "):  # the most frequent by far
-            self._check_length(line[5:].lstrip(b" \t"))
-            return self._operation(b"HPUB", line[5:], sink)
         verb = line[:7].upper()
         if verb.startswith(_BARE):
             if verb.startswith(b"PING"):
@@ -215,21 +215,19 @@ class Parser:
     def _operation(self, verb: bytes, text: bytes, sink: ServerSink) -> Publication | None:
         args: list[bytes] = _ARGUMENTS.findall(text)
         count = len(args)
-        if verb == b"HPUB" and count in (3, 4) and sink.headers:
-            header_size, total = _size(args[-2]), _size(args[-1])
-            if header_size <= total:
-                return args[0], args[1] if count == 4 else b"", header_size, total
-        elif verb == b"PUB" and count in (2, 3):
+        if verb == b"HPUB":
+            return _header_publication(args, sink)
+        if verb == b"PUB" and count in (2, 3):
             return args[0], args[1] if count == 3 else b"", -1, _size(args[-1])
-        elif verb == b"SUB" and count in (2, 3):
+        if verb == b"SUB" and count in (2, 3):
             sink.on_sub(args[0], args[1] if count == 3 else b"", args[-1])
             return None
-        elif verb == b"UNSUB" and count in (1, 2):
+        if verb == b"UNSUB" and count in (1, 2):
             limit = args[1] if count == 2 else b""
             is_number = limit.isdigit() and len(limit) <= _MAX_SIZE_DIGITS
             sink.on_unsub(args[0], int(limit) if is_number else 0)
             return None
-        elif verb == b"INFO" and count:
+        if verb == b"INFO" and count:
             return None
         raise ProtocolError(reason=f"bad arguments of {verb.decode()}")
 
@@ -270,6 +268,15 @@ class Parser:
         body = max(header_size, 0)
         sink.on_pub(subject, reply, whole[:body], whole[body:-2])
         return data[missing:]
+
+
+def _header_publication(args: list[bytes], sink: ServerSink) -> Publication:
+    count = len(args)
+    if count in (3, 4) and sink.headers:
+        header_size, total = _size(args[-2]), _size(args[-1])
+        if header_size <= total:
+            return args[0], args[1] if count == 4 else b"", header_size, total
+    raise ProtocolError(reason="bad arguments of an HPUB, or headers not announced")
 
 
 def _size(digits: bytes) -> int:

@@ -1,0 +1,1 @@
+"""Core NATS: accounts, subscriptions and the flow of messages. No JetStream."""

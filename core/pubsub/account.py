@@ -1,0 +1,342 @@
+"""One account: who listens to what, and the flow of messages between them.
+
+A subject is matched once. Its route is kept in `plans` under the subject; a route in whose
+making the last token had no say is kept in `_prefixes` under the subject without it, so that the
+one-time reply subjects of an inbox share one entry and leave none of their own behind. Both are
+emptied of exactly those routes that a new or removed subscription could change.
+
+Acknowledgements (`$JS.ACK.>`) are unique subjects at message rate. They skip the tree: `acks`
+maps the part of the subject that names the consumer to a call. Only while a client listens to
+such subjects do they also go the general way.
+
+Not here: sockets, permissions, JetStream.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+
+from core.pubsub.route import (
+    AckCall,
+    Member,
+    Route,
+    ServiceCall,
+    ServiceSubscription,
+    Session,
+    Subscription,
+    Target,
+)
+from core.runtime.turn import Turn
+from core.subjects.subject import fixed_prefix, has_wildcard, overlap
+from core.subjects.sublist import Sublist
+
+__all__ = [
+    "Account",
+    "AckCall",
+    "Route",
+    "ServiceCall",
+    "ServiceSubscription",
+    "Session",
+    "Subscription",
+    "Target",
+]
+
+PLANS_MAX = 8192
+ACK_PREFIX = b"$JS.ACK."
+_NOBODY = Route([], None)
+
+
+class Account:
+    """The subjects of one tenant; nothing crosses from one account to another."""
+
+    def __init__(
+        self, name: str, turn: Turn, *, chance: Callable[[], float] = random.random
+    ) -> None:
+        self.name = name
+        self.turn = turn
+        self.plans: dict[bytes, Route] = {}
+        self.acks: dict[bytes, AckCall] = {}
+        self.on_interest: list[Callable[[bytes], None]] = []
+        self.client_subscriptions = 0
+        self._prefixes: dict[bytes, Route] = {}
+        self._sublist: Sublist[Member] = Sublist()
+        self._ack_watchers = 0
+        self._chance = chance
+
+    # -- subscriptions inside the process
+
+    def subscribe(
+        self,
+        subject: bytes,
+        call: ServiceCall,
+        queue: bytes = b"",
+        *,
+        intercept: bool = False,
+    ) -> ServiceSubscription:
+        """Have `call` called with every message on `subject` (a filter)."""
+        subscription = ServiceSubscription(subject, call, queue, intercept)
+        self._sublist.insert(subject, subscription)
+        self._touch(subject)
+        return subscription
+
+    def unsubscribe(self, subscription: ServiceSubscription) -> None:
+        """End a subscription made by `subscribe`."""
+        if self._sublist.remove(subscription.subject, subscription):
+            self._touch(subscription.subject)
+
+    # -- subscriptions of clients
+
+    def add(self, subscription: Subscription) -> None:
+        """Begin a client's subscription."""
+        subject = subscription.subject
+        self._sublist.insert(subject, subscription)
+        self.client_subscriptions += 1
+        if _may_watch_acks(subject):
+            self._ack_watchers += 1
+        self._touch(subject)
+        for call in self.on_interest:
+            call(subject)
+
+    def remove(self, subscription: Subscription) -> None:
+        """End a client's subscription."""
+        self.remove_all((subscription,))
+
+    def remove_all(self, subscriptions: Iterable[Subscription]) -> None:
+        """End several subscriptions at once."""
+        wild = 0
+        gone = [s for s in subscriptions if self._sublist.remove(s.subject, s)]
+        for subscription in gone:
+            subject = subscription.subject
+            self.client_subscriptions -= 1
+            if _may_watch_acks(subject):
+                self._ack_watchers -= 1
+            wild += has_wildcard(subject)
+        if wild > 8 or len(gone) > PLANS_MAX:
+            self._forget_routes()
+        else:
+            for subscription in gone:
+                self._touch(subscription.subject)
+        for call in self.on_interest:
+            for subscription in gone:
+                call(subscription.subject)
+
+    def changed(self, subscription: Subscription) -> None:
+        """Say that a limit was set, or that its session's header support changed."""
+        self._touch(subscription.subject)
+
+    # -- routes
+
+    def route(self, subject: bytes) -> Route:
+        """Return where a literal subject goes, from the cache when it is there."""
+        route = self.plans.get(subject)
+        if route is not None:
+            return route
+        head, _, last = subject.rpartition(b".")
+        if last and (route := self._prefixes.get(head)) is not None:
+            return route
+        members, last_matters = self._sublist.match(subject)
+        if not members and b"" in subject.split(b"."):
+            return _NOBODY
+        if head and not last_matters:
+            if len(self._prefixes) >= PLANS_MAX:
+                _drop(self._prefixes)
+            route = self._prefixes[head] = Route(members, None)
+        else:
+            if len(self.plans) >= PLANS_MAX:
+                _drop(self.plans)
+            route = self.plans[subject] = Route(members, subject)
+        return route
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Say whether a message on `subject` would reach anybody now."""
+        return self.route(subject).interest
+
+    def take_ack(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> bool:
+        """Give an acknowledgement to its consumer; True when nobody else is to see it."""
+        parts = subject.rsplit(b".", 5)
+        call = self.acks.get(parts[0])
+        if call is None:
+            return False
+        call(parts, session, reply, headers, payload)
+        return not self._ack_watchers
+
+    # -- messages
+
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish from inside the server, to clients and services."""
+        self.deliver(self.route(subject), None, subject, reply, headers, payload)
+        self.turn.arm()
+
+    def send(self, to: bytes, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
+        """Deliver to whoever listens on `to` a message that shows `subject`.
+
+        Returns False when nobody is there.
+        """
+        route = self.route(to)
+        if not route.interest:
+            return False
+        self.turn.arm()
+        return self.deliver(route, None, subject, reply, headers, payload, shown=subject != to)
+
+    def deliver(
+        self,
+        route: Route,
+        source: Session | None,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        *,
+        shown: bool = False,
+    ) -> bool:
+        """Put a message into the outputs of its receivers; False when there was none.
+
+        `shown` says that `subject` is not the one the route was made for. The caller arms the
+        turn.
+        """
+        delivered = False
+        if route.targets:
+            tail = _tail(reply, headers, payload)
+            if shown or not route.plain or not (source is None or source.echo):
+                for target in route.targets:
+                    if self._deliver_one(target, source, subject, tail, headers, payload, reply):
+                        delivered = True
+            else:
+                self._fan_out(route, subject, tail, with_headers=bool(headers))
+                delivered = True
+        for group in route.groups:
+            if self._deliver_group(group, source, subject, reply, headers, payload):
+                delivered = True
+        for service in route.services:
+            service.call(source, subject, reply, headers, payload)
+            if not service.intercept:
+                delivered = True
+        return delivered
+
+    def deliver_run(self, route: Route, subject: bytes, payloads: list[bytes]) -> None:
+        """Deliver several payloads of one size, without reply and headers, to plain targets."""
+        assert route.heads is not None, "a run belongs to one subject"
+        assert route.plain, "no target needs looking at one by one"
+        size = b"%d\r\n" % len(payloads[0])
+        count = len(payloads)
+        for target, session, out, head in route.heads:
+            if not out:
+                self.turn.dirty.append(session)
+            line = head + size
+            target.delivered += count
+            out += (line, (b"\r\n" + line).join(payloads), b"\r\n")
+
+    def _fan_out(self, route: Route, subject: bytes, tail: bytes, *, with_headers: bool) -> None:
+        dirty = self.turn.dirty
+        verb = b"HMSG " if with_headers else b"MSG "
+        if route.heads is None or with_headers:
+            begin = verb + subject
+            for target in route.targets:
+                out = target.session.out
+                if not out:
+                    dirty.append(target.session)
+                target.delivered += 1
+                out += (begin, target.mid, tail)
+            return
+        for target, session, out, head in route.heads:
+            if not out:
+                dirty.append(session)
+            target.delivered += 1
+            out += (head, tail)
+
+    def _deliver_one(
+        self,
+        target: Subscription,
+        source: Session | None,
+        subject: bytes,
+        tail: bytes,
+        headers: bytes,
+        payload: bytes,
+        reply: bytes,
+    ) -> bool:
+        """Deliver to one target with every rule in force; False if it is not to have it."""
+        session = target.session
+        if session.closed or (session is source and not session.echo):
+            return False
+        if target.limit and target.delivered >= target.limit:
+            return False  # its last delivery was earlier in this very fan-out
+        out = session.out
+        if not out:
+            self.turn.dirty.append(session)
+        target.delivered += 1
+        if not headers:
+            out += (b"MSG ", subject, target.mid, tail)
+        elif session.headers:
+            out += (b"HMSG ", subject, target.mid, tail)
+        else:
+            out += (b"MSG ", subject, target.mid, _tail(reply, b"", payload))
+        if target.limit and target.delivered >= target.limit:
+            self.remove(target)
+            session.forget(target)
+        return True
+
+    def _deliver_group(
+        self,
+        group: tuple[Member, ...],
+        source: Session | None,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> bool:
+        """Deliver to one member, chosen at random; to the next one if it may not have it."""
+        count = len(group)
+        first = int(self._chance() * count)
+        tail = _tail(reply, headers, payload)
+        for offset in range(count):
+            member = group[(first + offset) % count]
+            if isinstance(member, ServiceSubscription):
+                member.call(source, subject, reply, headers, payload)
+                return True
+            if self._deliver_one(member, source, subject, tail, headers, payload, reply):
+                return True
+        return False
+
+    # -- keeping the caches true
+
+    def _touch(self, subject: bytes) -> None:
+        """Forget the routes that a subscription to `subject` can change."""
+        if not has_wildcard(subject):
+            _discard(self.plans, subject)
+            _discard(self._prefixes, subject.rpartition(b".")[0])
+            return
+        prefix = fixed_prefix(subject)
+        for key in [key for key in self.plans if key.startswith(prefix)]:
+            _discard(self.plans, key)
+        for key in [key for key in self._prefixes if (key + b".").startswith(prefix)]:
+            _discard(self._prefixes, key)
+
+    def _forget_routes(self) -> None:
+        _drop(self.plans)
+        _drop(self._prefixes)
+
+
+def _discard(routes: dict[bytes, Route], key: bytes) -> None:
+    route = routes.pop(key, None)
+    if route is not None:
+        route.stale = True
+
+
+def _drop(routes: dict[bytes, Route]) -> None:
+    for route in routes.values():
+        route.stale = True
+    routes.clear()
+
+
+def _tail(reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    """Return what follows subject and sid in a MSG or HMSG."""
+    address = reply + b" " if reply else b""
+    if not headers:
+        return b"%b%d\r\n%b\r\n" % (address, len(payload), payload)
+    size = len(headers)
+    return b"%b%d %d\r\n%b%b\r\n" % (address, size, size + len(payload), headers, payload)
+
+
+def _may_watch_acks(subject: bytes) -> bool:
+    return overlap(subject, b"$JS.ACK.>")

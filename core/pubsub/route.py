@@ -1,0 +1,133 @@
+"""Where a message goes: subscriptions of clients, subscriptions in the process, and routes.
+
+A `Route` is what a subject resolves to, computed once and kept until a subscription that could
+change it comes or goes; `stale` then becomes True. Its `targets`, `groups` and `services` never
+change. A route may serve many subjects (all the reply subjects of one inbox), so it does not
+know its subject unless `heads` is set.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Session(Protocol):
+    """The server's side of one connection, as the flow of messages sees it.
+
+    `out` is the gathered output; whoever appends to it while it is empty appends the session to
+    `turn.dirty`. The list stays the same object for the life of the session. `blocked` says that
+    the socket takes no more for now, `closed` that it is gone.
+    """
+
+    out: list[bytes]
+    blocked: bool
+    closed: bool
+    headers: bool
+    echo: bool
+    client_id: int
+
+    def flush(self) -> None: ...
+
+    def forget(self, subscription: "Subscription") -> None:
+        """Drop a subscription that has had its last delivery."""
+        ...
+
+
+ServiceCall = Callable[["Session | None", bytes, bytes, bytes, bytes], None]
+"""Called with session (None: the server itself published), subject, reply, headers, payload."""
+
+AckCall = Callable[[list[bytes], "Session | None", bytes, bytes, bytes], None]
+"""Called with the subject in six parts (`rsplit(b".", 5)`), session, reply, headers, payload."""
+
+
+class Subscription:
+    """A client's subscription: the target of deliveries.
+
+    `mid` is what stands between subject and size in a MSG line: a line is
+    `b"MSG " + subject + mid + size`. Who writes such lines itself adds their number to
+    `delivered`: an UNSUB with a limit counts from the beginning. `limit` 0 means none.
+    """
+
+    __slots__ = ("delivered", "limit", "mid", "queue", "session", "sid", "subject")
+
+    def __init__(self, session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
+        self.session = session
+        self.subject = subject
+        self.queue = queue
+        self.sid = sid
+        self.mid = b" " + sid + b" "
+        self.delivered = 0
+        self.limit = 0
+
+
+Target = Subscription
+
+
+class ServiceSubscription:
+    """A subscription inside the process.
+
+    With `intercept` it sees the messages but does not count as interest.
+    """
+
+    __slots__ = ("call", "intercept", "queue", "subject")
+
+    def __init__(self, subject: bytes, call: ServiceCall, queue: bytes, intercept: bool) -> None:
+        self.subject = subject
+        self.call = call
+        self.queue = queue
+        self.intercept = intercept
+
+
+Member = Subscription | ServiceSubscription
+Head = tuple[Subscription, Session, list[bytes], bytes]
+"""A target, its session, the session's output, and the beginning of its MSG line."""
+
+
+class Route:
+    """The resolved receivers of a subject.
+
+    `sole` is the only receiver when that is one plain client subscription without a limit and
+    with header support; `only` is the only receiver when that is one service. `plain` says that
+    no target has a limit or lacks header support. `interest` says that somebody would get a
+    message (an intercepting service does not count).
+    """
+
+    __slots__ = (
+        "groups",
+        "heads",
+        "interest",
+        "only",
+        "plain",
+        "services",
+        "sole",
+        "stale",
+        "targets",
+    )
+
+    def __init__(self, members: list[Member], subject: bytes | None) -> None:
+        targets: list[Subscription] = []
+        services: list[ServiceSubscription] = []
+        groups: dict[bytes, list[Member]] = {}
+        for member in members:
+            if member.queue:
+                groups.setdefault(member.queue, []).append(member)
+            elif isinstance(member, Subscription):
+                targets.append(member)
+            else:
+                services.append(member)
+        self.targets = tuple(targets)
+        self.groups = tuple(tuple(group) for group in groups.values())
+        self.services = tuple(services)
+        self.heads: tuple[Head, ...] | None = None
+        if subject is not None:
+            self.heads = tuple(
+                (t, t.session, t.session.out, b"MSG " + subject + t.mid) for t in targets
+            )
+        self.plain = all(not t.limit and t.session.headers for t in targets)
+        alone = len(members) == 1
+        self.sole = targets[0] if alone and targets and self.plain else None
+        self.only = services[0].call if alone and services else None
+        counts = any(not service.intercept for service in services)
+        self.interest = bool(targets or groups or counts)
+        if not counts:
+            self.only = None  # an intercepting service leaves the no-responders rule in force
+        self.stale = False
