@@ -24,7 +24,8 @@ from core.client.refusals import (
     ServerRefused,
 )
 from core.client.replies import Replies, ReplyBatch
-from core.protocol.parser import ClientParser
+from core.errors import ProtocolError
+from core.protocol.client_parser import ClientParser
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
 
@@ -243,8 +244,8 @@ class Client:
                 self._touched.append(sub)
             sub.gathered.append(Msg(subject, reply, headers, payload))
 
-    def on_info(self, payload: bytes) -> None:
-        self.info = msgspec.json.decode(payload, type=ServerInfo)
+    def on_info(self, body: bytes) -> None:
+        self.info = msgspec.json.decode(body, type=ServerInfo)
         if self._handshake is not None and not self.connected and self._link is not None:
             self._link.write(self._connect_line() + b"PING\r\n")
 
@@ -267,8 +268,8 @@ class Client:
     def on_ok(self) -> None:
         """`+OK` is asked for by nobody here (verbose is off)."""
 
-    def on_err(self, text: bytes) -> None:
-        self.last_error = text.decode(errors="replace").strip().strip("'")
+    def on_err(self, text: str) -> None:
+        self.last_error = text
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(ServerRefused(self.last_error))
 
@@ -299,6 +300,10 @@ class Client:
     def _received(self, data: bytes) -> None:
         try:
             self._parser.feed(data)
+        except ProtocolError as error:
+            self.last_error = str(error)
+            if self._link is not None:
+                self._link.close()
         finally:
             touched = self._touched
             if touched:

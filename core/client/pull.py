@@ -33,6 +33,7 @@ class Pull:
         self.status = 0
         self.text = ""
         self.ended = False
+        self.interrupted = False
         self._client = client
         self._wanted = request.batch or 1
         self._change: asyncio.Future[None] | None = None
@@ -43,7 +44,7 @@ class Pull:
 
     async def changed(self, within: float) -> bool:
         """Wait until messages arrived or the request ended; False when the time is up."""
-        if self.ended:
+        if self.ended or self.interrupted:
             return True
         self._change = asyncio.get_running_loop().create_future()
         try:
@@ -54,6 +55,11 @@ class Pull:
         finally:
             self._change = None
         return True
+
+    def interrupt(self) -> None:
+        """Wake whoever waits for a change; the request itself goes on until `release`."""
+        self.interrupted = True
+        self._wake()
 
     def take(self) -> list[Msg]:
         """The messages that arrived since the last call."""
@@ -84,5 +90,8 @@ class Pull:
             self._wanted -= 1
         if self._wanted <= 0:
             self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
         if self._change is not None and not self._change.done():
             self._change.set_result(None)

@@ -1,0 +1,1 @@
+"""The HTTP façade: a NATS client that speaks REST."""

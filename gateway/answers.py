@@ -1,0 +1,28 @@
+"""Responses that several handlers give."""
+
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+
+
+def json_answer(
+    value: object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """A JSON response; the `type` of API replies is left out."""
+    if isinstance(value, dict):
+        value.pop("type", None)
+    return Response(orjson.dumps(value), status, headers=headers, media_type=JSON)
+
+
+def created(value: dict[str, Any], location: str) -> Response:
+    """A 201 with the place of what was created."""
+    return json_answer(value, 201, {"Location": location})
+
+
+def no_content(headers: dict[str, str] | None = None) -> Response:
+    """A 204."""
+    return Response(None, 204, headers=headers)

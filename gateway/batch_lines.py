@@ -1,0 +1,238 @@
+"""Lines of a batch publish: bytes to messages, receipts to result lines.
+
+Pure, and run per message: a line is decoded once into a struct, `data` is passed on as the very
+bytes that came, and a receipt that is a success is passed back as the server wrote it.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+
+import msgspec
+import orjson
+from msgspec import UnsetType
+
+from core.client import Batch, ReplyBatch, read_ack
+from core.errors import ApiError
+from gateway import headers as headers_of
+from gateway.models import Expect, PublishLine
+from gateway.problems import Problem, bad_request, problem_of
+from gateway.settings import Settings
+from gateway.validation import header_text, publish_subject
+
+_SUCCESS = b'{"stream":'
+_SUBJECTS_KEPT = 8192
+_NO_STREAM = "no stream captures this subject"
+
+
+class Lines:
+    """Reads lines; remembers the subjects it has checked."""
+
+    def __init__(self, settings: Settings, max_payload: int) -> None:
+        self._settings = settings
+        self._max_payload = max_payload
+        self._decoder = msgspec.json.Decoder(PublishLine)
+        self._subjects: dict[str, bytes] = {}
+
+    def run(self, lines: list[bytes]) -> "Run":
+        """Read the lines of one piece of the body; blank ones count for nothing."""
+        run = Run()
+        for entry in self._decoded(lines):
+            if isinstance(entry, PublishLine):
+                self._put(run, entry)
+            else:
+                run.refuse(entry)
+        return run
+
+    def item(self, run: "Run", raw: bytes | msgspec.Raw) -> None:
+        """Read one element of an array."""
+        entry = self._entry(raw)
+        if isinstance(entry, PublishLine):
+            self._put(run, entry)
+        else:
+            run.refuse(entry)
+
+    def _decoded(self, lines: list[bytes]) -> "list[PublishLine] | list[PublishLine | Problem]":
+        try:
+            return self._decoder.decode_lines(b"\n".join(lines))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return [self._entry(line) for line in lines if line.strip()]
+
+    def _entry(self, line: bytes | msgspec.Raw) -> PublishLine | Problem:
+        try:
+            return self._decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return bad_request("bad-json", str(error))
+        except RecursionError:
+            return bad_request("bad-json", "nested too deeply")
+
+    def _put(self, run: "Run", line: PublishLine) -> None:
+        try:
+            subject = self._subjects.get(line.subject) or self._subject(line.subject)
+            payload = _payload(line)
+            if len(payload) > self._max_payload:
+                detail = f"payload: larger than {self._max_payload} bytes"
+                raise Problem(413, "body-too-large", detail)
+            plain = line.headers is None and line.msg_id is None and line.expect is None
+            run.add(subject, payload, b"" if plain else _headers(line, self._settings))
+        except Problem as problem:
+            run.refuse(problem)
+
+    def _subject(self, text: str) -> bytes:
+        subject = publish_subject(text, self._settings)
+        if len(self._subjects) >= _SUBJECTS_KEPT:
+            self._subjects.clear()
+        self._subjects[text] = subject
+        return subject
+
+
+def _payload(line: PublishLine) -> bytes:
+    data, text, encoded = line.data, line.text, line.data_base64
+    if not isinstance(data, UnsetType):
+        if not isinstance(text, UnsetType) or not isinstance(encoded, UnsetType):
+            raise bad_request("bad-line", "only one of data, text and data_base64")
+        payload = bytes(data)
+        if not payload.isascii():
+            try:
+                payload.decode()
+            except UnicodeDecodeError:
+                raise bad_request("bad-json", "data: not UTF-8") from None
+        return payload
+    if not isinstance(text, UnsetType):
+        if not isinstance(encoded, UnsetType):
+            raise bad_request("bad-line", "only one of data, text and data_base64")
+        return text.encode()
+    if isinstance(encoded, UnsetType):
+        return b""
+    try:
+        return b64decode(encoded, validate=True)
+    except (Base64Error, ValueError):
+        raise bad_request("bad-line", "data_base64: not base64") from None
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def _headers(line: PublishLine, settings: Settings) -> bytes:
+    items: headers_of.Items = []
+    for name, values in (line.headers or {}).items():
+        key = name.encode()
+        if key[:5].lower() == b"nats-":
+            key = headers_of.jetstream_name(key)
+        for value in [values] if isinstance(values, str) else values:
+            items.append((key, _header_value(value, name)))
+    if line.msg_id is not None:
+        items.append((b"Nats-Msg-Id", _header_value(line.msg_id, "msg_id")))
+    if line.expect is not None:
+        items += _expectations(line.expect)
+    headers_of.check(items, settings)
+    return headers_of.block(items)
+
+
+def _header_value(value: str, what: str) -> bytes:
+    if _CONTROL.search(value):
+        raise bad_request("bad-header", f"{what}: a control character")
+    return header_text(value, what)
+
+
+def _expectations(expect: Expect) -> headers_of.Items:
+    items: headers_of.Items = []
+    if expect.stream is not None:
+        items.append((b"Nats-Expected-Stream", _header_value(expect.stream, "expect.stream")))
+    if expect.last_seq is not None:
+        items.append((b"Nats-Expected-Last-Sequence", b"%d" % expect.last_seq))
+    if expect.last_subject_seq is not None:
+        items.append((b"Nats-Expected-Last-Subject-Sequence", b"%d" % expect.last_subject_seq))
+    if expect.last_msg_id is not None:
+        value = _header_value(expect.last_msg_id, "expect.last_msg_id")
+        items.append((b"Nats-Expected-Last-Msg-Id", value))
+    return items
+
+
+class Run:
+    """The messages of one piece of the body, those refused among them, in order."""
+
+    __slots__ = ("batch", "refused", "replies", "size")
+
+    def __init__(self) -> None:
+        self.batch = Batch()
+        self.refused: dict[int, Problem] = {}
+        self.replies: ReplyBatch | None = None
+        self.size = 0
+
+    def add(self, subject: bytes, payload: bytes, headers: bytes) -> None:
+        """Append a message to publish."""
+        self.batch.add(subject, payload, headers)
+        self.size += 1
+
+    def refuse(self, problem: Problem) -> None:
+        """Note a line that cannot be published."""
+        self.refused[self.size] = problem
+        self.size += 1
+
+    def results(self, tally: "Tally") -> list[bytes]:
+        """One JSON text per line, in order."""
+        replies, refused = self.replies, self.refused
+        acks = replies.payloads if replies is not None else [None] * len(self.batch)
+        statuses = replies.statuses if replies is not None else {}
+        results: list[bytes] = []
+        answered = 0
+        for position in range(self.size):
+            if position in refused:
+                results.append(tally.failure(refused[position]))
+                continue
+            ack = acks[answered]
+            if ack is not None and ack.startswith(_SUCCESS) and answered not in statuses:
+                results.append(tally.success(ack))
+            else:
+                results.append(tally.failure(receipt_problem(ack, statuses.get(answered, 0))))
+            answered += 1
+        return results
+
+
+class Tally:
+    """Counts results. `brief`: successes are counted but not written."""
+
+    def __init__(self, brief: bool) -> None:
+        self.brief = brief
+        self.published = 0
+        self.duplicates = 0
+        self.failed = 0
+
+    def success(self, ack: bytes) -> bytes:
+        """The line of a receipt; a newline inside could only be a blank between tokens."""
+        self.published += 1
+        if b'"duplicate"' in ack:
+            self.duplicates += 1
+        return b"" if self.brief else ack.replace(b"\n", b" ")
+
+    def failure(self, problem: Problem) -> bytes:
+        """The line of an error; brief ones say which line it was, counting from 1."""
+        self.failed += 1
+        line: dict[str, object] = {"error": problem.members()}
+        if self.brief:
+            line["line"] = self.published + self.failed
+        return orjson.dumps(line)
+
+    def summary(self) -> bytes:
+        """What ends a brief answer."""
+        counts = {"published": self.published, "duplicates": self.duplicates, "failed": self.failed}
+        return orjson.dumps(counts)
+
+
+def receipt_problem(ack: bytes | None, status: int) -> Problem:
+    """Why a publish has no successful receipt."""
+    if ack is None:
+        detail = "no acknowledgement came; the outcome is unknown"
+        return Problem(504, "no-answer", detail)
+    if status == 503:
+        return Problem(404, "no-stream", _NO_STREAM)
+    if status:
+        return Problem(429, "too-many-requests", "the stream takes no more at the moment")
+    try:
+        read_ack(ack)
+    except ApiError as error:
+        return problem_of(error)
+    except ValueError:
+        pass
+    return Problem(502, "not-a-receipt", "something other than a stream answered")

@@ -1,0 +1,168 @@
+"""A batch publish, streamed both ways.
+
+Each piece of the body that arrives is one buffer of publishes; several may be unanswered while
+the next is read. A writer sends the results in order as they come. Whoever sends without reading
+the answer fills what this side may hold, and then stops it; `Prefer: return=minimal` needs no
+reading.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+
+from starlette.responses import Response
+from starlette.types import Message as Event
+from starlette.types import Receive, Scope, Send
+
+from core.client import ClientError
+from core.runtime.tasks import spawn, stop
+from gateway.answers import NDJSON
+from gateway.batch_lines import Lines, Run, Tally
+from gateway.call import Call, Disconnected
+from gateway.problems import Problem
+
+
+class PublishStream(Response):
+    """The NDJSON answer to an NDJSON body."""
+
+    media_type = NDJSON
+
+    def __init__(self, call: Call, *, brief: bool) -> None:
+        super().__init__(None)
+        del self.headers["content-length"]
+        self._call = call
+        self._settings = call.gateway.settings
+        self._tally = Tally(brief)
+        self._lines = Lines(self._settings, call.gateway.client.info.max_payload)
+        self._runs: deque[Run] = deque()
+        self._unread = 0
+        self._unacked = 0
+        self._unacked_bytes = 0
+        self._over = False
+        self._event = asyncio.Event()
+        self._room = asyncio.Event()
+        self._tail = b""
+        self._skipping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = None
+        try:
+            more = True
+            while more:
+                chunk, more = await self._call.chunk()
+                if writer is None:
+                    writer = spawn(self._write(send), name="publish results")
+                for run in self._split(chunk, last=not more):
+                    await self._submit(run, writer)
+            self._over = True
+            self._event.set()
+            if writer is not None:
+                await writer
+        except Disconnected:
+            pass
+        finally:
+            await stop(writer)
+
+    def _split(self, chunk: bytes, *, last: bool) -> list[Run]:
+        """The runs of messages in a piece of the body; an unfinished line is kept."""
+        lines = chunk.split(b"\n")
+        runs: list[Run] = []
+        if self._skipping:
+            if len(lines) == 1 and not last:
+                return runs
+            self._skipping = False
+            lines[0] = b""
+        elif self._tail:
+            lines[0] = self._tail + lines[0]
+        self._tail = b"" if last else lines.pop()
+        long = [i for i, line in enumerate(lines) if len(line) > self._settings.line_max]
+        begin = 0
+        for i in long:
+            runs += [self._lines.run(lines[begin:i]), self._too_long()]
+            begin = i + 1
+        runs.append(self._lines.run(lines[begin:]))
+        if len(self._tail) > self._settings.line_max:
+            self._tail, self._skipping = b"", True
+            runs.append(self._too_long())
+        return [run for run in runs if run.size]
+
+    def _too_long(self) -> Run:
+        run = Run()
+        detail = f"line: longer than {self._settings.line_max} bytes"
+        run.refuse(Problem(413, "body-too-large", detail))
+        return run
+
+    async def _submit(self, run: Run, writer: "asyncio.Task[None]") -> None:
+        if len(run.batch):
+            try:
+                run.replies = self._call.gateway.js.start_many(run.batch)
+            except ClientError:
+                run.replies = None
+        self._runs.append(run)
+        self._unread += run.size
+        self._unacked += len(run.batch)
+        self._unacked_bytes += run.batch.nbytes
+        self._event.set()
+        settings = self._settings
+        while (
+            self._unread > settings.batch_unread_max
+            or self._unacked > settings.batch_unacked_max
+            or self._unacked_bytes > settings.batch_unacked_bytes_max
+        ):
+            if writer.done():
+                raise Disconnected
+            self._room.clear()
+            await self._room.wait()
+
+    async def _write(self, send: Send) -> None:
+        """Send results in order. Ends early when the caller takes none for too long."""
+        started = False
+        try:
+            while not (self._over and not self._runs):
+                self._event.clear()
+                lines = await self._results()
+                if lines:
+                    if not started:
+                        started = True
+                        await send(self._start())
+                    body = b"\n".join(lines) + b"\n"
+                    async with asyncio.timeout(self._settings.write_timeout):
+                        await send(_body(body, more=True))
+                elif not self._over:
+                    await self._event.wait()
+            if not started:
+                await send(self._start())
+            end = self._tally.summary() + b"\n" if self._tally.brief else b""
+            await send(_body(end, more=False))
+        except TimeoutError:
+            pass
+        finally:
+            self._room.set()
+
+    def _start(self) -> Event:
+        return {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+
+    async def _results(self) -> list[bytes]:
+        """Results of the next run and of those after it that are complete already."""
+        lines: list[bytes] = []
+        while self._runs and (not lines or _is_settled(self._runs[0])):
+            run = self._runs[0]
+            if run.replies is not None:
+                # What has no receipt when the connection ends will have none.
+                with suppress(ClientError):
+                    await run.replies.settled(self._settings.publish_timeout)
+            self._runs.popleft()
+            self._unread -= run.size
+            self._unacked -= len(run.batch)
+            self._unacked_bytes -= run.batch.nbytes
+            lines += [line for line in run.results(self._tally) if line]
+            self._room.set()
+        return lines
+
+
+def _is_settled(run: Run) -> bool:
+    return run.replies is None or run.replies.done.done()
+
+
+def _body(body: bytes, *, more: bool) -> Event:
+    return {"type": "http.response.body", "body": body, "more_body": more}

@@ -1,0 +1,126 @@
+"""Consumers: management, fetching and acknowledging."""
+
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from core.errors import ApiError
+from core.runtime.nuid import nuid
+from gateway.acking import acknowledge
+from gateway.answers import created, json_answer, no_content
+from gateway.call import Call
+from gateway.fetching import fetch_answer
+from gateway.handlers.streams import merged, named
+from gateway.models import AckRequest, FetchRequest, NakRequest, TermRequest
+from gateway.problems import bad_request
+from gateway.validation import duration, header_text, json_object, name, sequence, struct
+
+_CONSUMER_NOT_FOUND = 10014
+
+
+async def list_consumers(call: Call) -> Response:
+    """List the consumers of a stream with configuration and state, a page at a time."""
+    stream = name(call.params["stream"], "stream")
+    offset = sequence(call.query("offset").get("offset", "0"), "offset")
+    reply = await call.gateway.js.call(f"CONSUMER.LIST.{stream}", {"offset": offset})
+    return json_answer(reply)
+
+
+async def create_consumer(call: Call) -> Response:
+    """Create a consumer; without a name it gets one and is ephemeral."""
+    config = json_object(await call.json_body())
+    wanted = config.get("durable_name") or config.get("name") or nuid(8)
+    if not isinstance(wanted, str):
+        raise bad_request("bad-name", "body: name is not text")
+    return await _save(call, name(wanted, "consumer"), config, "create")
+
+
+async def read_consumer(call: Call) -> Response:
+    """Read configuration and state of a consumer."""
+    return json_answer(await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}"))
+
+
+async def put_consumer(call: Call) -> Response:
+    """Create a consumer (201) or replace its configuration (200). Created ones are durable."""
+    config = json_object(await call.json_body())
+    consumer = named(call, config, "name", "consumer")
+    try:
+        await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}")
+    except ApiError as error:
+        if error.err_code != _CONSUMER_NOT_FOUND:
+            raise
+        config.setdefault("durable_name", consumer)
+        return await _save(call, consumer, config, "create")
+    config.setdefault("durable_name", consumer)
+    return await _save(call, consumer, config, "update")
+
+
+async def patch_consumer(call: Call) -> Response:
+    """Change members of the configuration (JSON merge patch)."""
+    patch = json_object(await call.json_body())
+    consumer = named(call, patch, "name", "consumer")
+    current = (await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}"))["config"]
+    return await _save(call, consumer, merged(current, patch), "update")
+
+
+async def _save(call: Call, consumer: str, config: dict[str, Any], action: str) -> Response:
+    stream = name(call.params["stream"], "stream")
+    config.setdefault("name", consumer)
+    request = {"stream_name": stream, "config": config, "action": action}
+    subject = f"CONSUMER.CREATE.{stream}.{consumer}"
+    reply = await call.gateway.js.call(subject, orjson.dumps(request))
+    if action == "update":
+        return json_answer(reply)
+    return created(reply, f"/v1/streams/{stream}/consumers/{consumer}")
+
+
+async def delete_consumer(call: Call) -> Response:
+    """Delete a consumer."""
+    path = _path(call)
+    await call.no_body()
+    await call.gateway.js.call(f"CONSUMER.DELETE.{path}")
+    return no_content()
+
+
+async def fetch(call: Call) -> Response:
+    """Fetch messages, waiting for them when there are none."""
+    stream, consumer = _names(call)
+    request = struct(FetchRequest, await call.json_body())
+    return await fetch_answer(call, stream, consumer, request)
+
+
+async def ack(call: Call) -> Response:
+    """Acknowledge deliveries."""
+    request = struct(AckRequest, await call.json_body())
+    return await acknowledge(call, *_names(call), b"+ACK", request.tokens, request.sync)
+
+
+async def nak(call: Call) -> Response:
+    """Give deliveries back, to be made again at once or after a delay."""
+    request = struct(NakRequest, await call.json_body())
+    delay = duration(request.delay, "delay")
+    verb = b'-NAK {"delay":%d}' % delay if delay else b"-NAK"
+    return await acknowledge(call, *_names(call), verb, request.tokens, request.sync)
+
+
+async def term(call: Call) -> Response:
+    """Stop deliveries for good."""
+    request = struct(TermRequest, await call.json_body())
+    reason = header_text(request.reason, "reason")
+    verb = b"+TERM " + reason if reason else b"+TERM"
+    return await acknowledge(call, *_names(call), verb, request.tokens, request.sync)
+
+
+async def progress(call: Call) -> Response:
+    """Say that work goes on, so that the ack wait begins again."""
+    request = struct(AckRequest, await call.json_body())
+    return await acknowledge(call, *_names(call), b"+WPI", request.tokens, request.sync)
+
+
+def _names(call: Call) -> tuple[str, str]:
+    return name(call.params["stream"], "stream"), name(call.params["consumer"], "consumer")
+
+
+def _path(call: Call) -> str:
+    return ".".join(_names(call))

@@ -1,0 +1,79 @@
+"""Publishing: one message, or a batch."""
+
+from contextlib import suppress
+
+import msgspec
+from msgspec import Raw
+from starlette.responses import Response
+
+from core.client import ClientError, NoResponders
+from gateway.answers import JSON, NDJSON, json_answer
+from gateway.batch_lines import Lines, Run, Tally, receipt_problem
+from gateway.batching import PublishStream
+from gateway.call import Call
+from gateway.headers import block, message_headers, preconditions
+from gateway.problems import Problem, bad_request
+from gateway.validation import publish_subject
+
+_LINES = (NDJSON, "application/ndjson", "application/jsonl")
+
+
+async def publish_one(call: Call) -> Response:
+    """Publish the body as one message."""
+    call.query()
+    gateway = call.gateway
+    subject = publish_subject(call.params["subject"], gateway.settings)
+    items = message_headers(call.scope["headers"], gateway.settings)
+    items += preconditions(call.headers)
+    names = [name for name, _ in items if name.startswith(b"Nats-")]
+    if len(names) != len(set(names)):
+        raise bad_request("bad-header", "a JetStream header is there twice")
+    body = await call.body(gateway.client.info.max_payload)
+    if len(body) + len(headers := block(items)) > gateway.client.info.max_payload:
+        raise Problem(413, "body-too-large", "headers and body: larger than the server takes")
+    try:
+        ack = await gateway.publisher.publish(subject, body, headers)
+    except NoResponders:
+        raise receipt_problem(b"", 503) from None
+    except ValueError:
+        raise receipt_problem(b"", 0) from None
+    receipt: dict[str, object] = {"stream": ack.stream, "seq": ack.seq}
+    answer = {"Location": f"/v1/streams/{ack.stream}/messages/{ack.seq}", "ETag": f'"{ack.seq}"'}
+    if ack.domain:
+        receipt["domain"] = ack.domain
+    if ack.duplicate:
+        receipt["duplicate"] = True
+        return json_answer(receipt, 200, answer | {"Idempotency-Replayed": "true"})
+    return json_answer(receipt, 201, answer)
+
+
+async def publish_batch(call: Call) -> Response:
+    """Publish many messages: lines of JSON streamed both ways, or one JSON array."""
+    call.query()
+    media_type = call.media_type()
+    if media_type in _LINES:
+        call.refuse_encoding()
+        return PublishStream(call, brief=call.prefers("return=minimal"))
+    if media_type == JSON:
+        return await _array(call)
+    raise Problem(415, "unsupported-media-type", f"Content-Type: {NDJSON} or {JSON} is needed")
+
+
+async def _array(call: Call) -> Response:
+    gateway = call.gateway
+    body = await call.body(gateway.settings.json_body_max)
+    try:
+        items = msgspec.json.decode(body, type=list[Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise bad_request("bad-json", "body: not a JSON array of messages") from None
+    lines = Lines(gateway.settings, gateway.client.info.max_payload)
+    run = Run()
+    for item in items:
+        lines.item(run, item)
+    if len(run.batch):
+        run.replies = gateway.js.start_many(run.batch)
+        # What has no receipt when the connection ends will have none.
+        with suppress(ClientError):
+            await run.replies.settled(gateway.settings.publish_timeout)
+    results = run.results(Tally(brief=False))
+    return Response(b"[" + b",".join(results) + b"]", media_type=JSON)

@@ -1,0 +1,135 @@
+"""Streams."""
+
+from typing import Any
+
+import msgspec
+import orjson
+from starlette.responses import Response
+
+from core.errors import ApiError
+from gateway.answers import created, json_answer, no_content
+from gateway.call import Call
+from gateway.models import PurgeRequest
+from gateway.problems import bad_request
+from gateway.validation import filter_subject, flag, json_object, name, sequence, struct
+
+_STREAM_NOT_FOUND = 10059
+
+
+async def list_streams(call: Call) -> Response:
+    """List streams with configuration and state, a page at a time."""
+    query = call.query("subject", "offset")
+    return await _page(call, "STREAM.LIST", query)
+
+
+async def list_stream_names(call: Call) -> Response:
+    """List the names of streams, a page at a time."""
+    query = call.query("subject", "offset")
+    return await _page(call, "STREAM.NAMES", query)
+
+
+async def _page(call: Call, verb: str, query: dict[str, str]) -> Response:
+    body: dict[str, Any] = {"offset": sequence(query.get("offset", "0"), "offset")}
+    if "subject" in query:
+        body["subject"] = filter_subject(query["subject"], call.gateway.settings)
+    reply = await call.gateway.js.call(verb, body)
+    reply["streams"] = reply.get("streams") or []
+    return json_answer(reply)
+
+
+async def create_stream(call: Call) -> Response:
+    """Create a stream; creating the same one again is a success too."""
+    config = json_object(await call.json_body())
+    stream = config.get("name")
+    if not isinstance(stream, str):
+        raise bad_request("bad-name", "body: name is missing")
+    name(stream, "stream")
+    reply = await call.gateway.js.call(f"STREAM.CREATE.{stream}", orjson.dumps(config))
+    reply.pop("did_create", None)
+    return created(reply, f"/v1/streams/{stream}")
+
+
+async def read_stream(call: Call) -> Response:
+    """Read configuration and state of a stream."""
+    query = call.query("subjects", "deleted", "offset")
+    body: dict[str, Any] = {}
+    if "subjects" in query:
+        body["subjects_filter"] = filter_subject(query["subjects"] or ">", call.gateway.settings)
+        body["offset"] = sequence(query.get("offset", "0"), "offset")
+    if flag(query.get("deleted", "false"), "deleted"):
+        body["deleted_details"] = True
+    stream = name(call.params["stream"], "stream")
+    reply = await call.gateway.js.call(f"STREAM.INFO.{stream}", body or None)
+    if "subjects" not in query:
+        for member in ("total", "offset", "limit"):
+            reply.pop(member, None)
+    return json_answer(reply)
+
+
+async def put_stream(call: Call) -> Response:
+    """Create a stream (201) or replace its configuration (200)."""
+    config = json_object(await call.json_body())
+    stream = named(call, config, "name", "stream")
+    js = call.gateway.js
+    try:
+        await js.call(f"STREAM.INFO.{stream}")
+    except ApiError as error:
+        if error.err_code != _STREAM_NOT_FOUND:
+            raise
+        reply = await js.call(f"STREAM.CREATE.{stream}", orjson.dumps(config))
+        reply.pop("did_create", None)
+        return created(reply, f"/v1/streams/{stream}")
+    return json_answer(await js.call(f"STREAM.UPDATE.{stream}", orjson.dumps(config)))
+
+
+async def patch_stream(call: Call) -> Response:
+    """Change members of the configuration (JSON merge patch)."""
+    patch = json_object(await call.json_body())
+    stream = named(call, patch, "name", "stream")
+    js = call.gateway.js
+    current = (await js.call(f"STREAM.INFO.{stream}"))["config"]
+    config = merged(current, patch)
+    return json_answer(await js.call(f"STREAM.UPDATE.{stream}", orjson.dumps(config)))
+
+
+async def delete_stream(call: Call) -> Response:
+    """Delete a stream with its consumers and messages."""
+    stream = name(call.params["stream"], "stream")
+    await call.no_body()
+    await call.gateway.js.call(f"STREAM.DELETE.{stream}")
+    return no_content()
+
+
+async def purge_stream(call: Call) -> Response:
+    """Remove messages: all, of a subject, below a sequence, or all but the newest."""
+    stream = name(call.params["stream"], "stream")
+    request = struct(PurgeRequest, await call.json_body())
+    if request.filter:
+        filter_subject(request.filter, call.gateway.settings)
+    body = msgspec.json.encode(request)
+    reply = await call.gateway.js.call(f"STREAM.PURGE.{stream}", body if body != b"{}" else None)
+    return json_answer({"purged": reply.get("purged", 0)})
+
+
+def named(call: Call, config: dict[str, Any], member: str, what: str) -> str:
+    """The name in the path, put into the configuration; a different one there is refused."""
+    wanted = name(call.params[what], what)
+    if config.setdefault(member, wanted) != wanted:
+        raise bad_request("bad-name", f"body: {member} is not the {what} of the path")
+    return wanted
+
+
+def merged(current: Any, patch: Any) -> Any:
+    """Apply an RFC 7396 merge patch; metadata that the server adds by itself is left out."""
+    if not isinstance(patch, dict):
+        return patch
+    result: dict[str, Any] = dict(current) if isinstance(current, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    if isinstance(metadata := result.get("metadata"), dict):
+        own = ("_nats.ver", "_nats.level", "_nats.req.level")
+        result["metadata"] = {k: v for k, v in metadata.items() if k not in own}
+    return result

@@ -1,0 +1,35 @@
+"""Health and metrics."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from core.client import ClientError
+from core.errors import ApiError
+from gateway.answers import json_answer
+from gateway.call import Call
+from gateway.problems import Problem
+
+
+async def healthz(call: Call) -> Response:
+    """Say that the process answers."""
+    return json_answer({"status": "ok"})
+
+
+async def readyz(call: Call) -> Response:
+    """Say whether requests can be served: the server is reached and JetStream answers."""
+    try:
+        await call.gateway.js.call("INFO")
+    except (ClientError, ApiError) as error:
+        headers = {"Retry-After": "1"}
+        raise Problem(503, "not-ready", str(error), headers=headers) from None
+    return json_answer({"status": "ok"})
+
+
+async def metrics(call: Call) -> Response:
+    """Show all metrics in the Prometheus text format."""
+    registry = call.gateway.metrics
+    registry.take()
+    # Formatting tens of thousands of samples would hold up the loop.
+    body, content_type = await asyncio.to_thread(registry.text, call.headers.get("accept", ""))
+    return Response(body, headers={"Content-Type": content_type})

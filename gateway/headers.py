@@ -1,0 +1,155 @@
+"""HTTP headers to message headers and back.
+
+Into messages: `Nats-H-<Name>` is the user's `<Name>`; of JetStream's own (`Nats-*`) those that
+steer one publish are taken, all others are refused. HTTP names have no case, so names arrive in
+the usual form (`X-Order-Id`).
+Out of messages: JetStream's own as they are, everything else behind `Nats-H-`, so that no message
+can set a cookie, a redirect or a policy on a response.
+"""
+
+import re
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+
+from gateway.problems import Problem, bad_request
+from gateway.settings import Settings
+from gateway.validation import header_text, sequence
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_UNPRINTABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_USER = b"nats-h-"
+PUBLISH_HEADERS = (
+    "Nats-Msg-Id",
+    "Nats-Expected-Stream",
+    "Nats-Expected-Last-Sequence",
+    "Nats-Expected-Last-Subject-Sequence",
+    "Nats-Expected-Last-Subject-Sequence-Subject",
+    "Nats-Expected-Last-Msg-Id",
+    "Nats-Rollup",
+    "Nats-TTL",
+    "Nats-Incr",
+    "Nats-Schedule",
+    "Nats-Schedule-Target",
+    "Nats-Schedule-Source",
+    "Nats-Schedule-TTL",
+    "Nats-Schedule-Time-Zone",
+    "Nats-Schedule-Rollup",
+    "Nats-Required-Api-Level",
+)
+_ALLOWED = {name.lower().encode(): name.encode() for name in PUBLISH_HEADERS}
+# Types that a browser shows or downloads without running anything.
+_SAFE_TYPES = re.compile(
+    rb"(application/(json|[a-z0-9.-]+\+json|x-ndjson|cbor|msgpack|octet-stream|protobuf|avro)"
+    rb"|text/(plain|csv)|image/(png|jpeg|webp|gif))(; ?charset=[a-z0-9-]{1,20})?"
+)
+
+Items = list[tuple[bytes, bytes]]
+
+
+def canonical(name: bytes) -> bytes:
+    """The usual spelling of a header name: `x-order-id` becomes `X-Order-Id`."""
+    return b"-".join(part[:1].upper() + part[1:] for part in name.split(b"-"))
+
+
+def jetstream_name(name: bytes) -> bytes:
+    """The spelling of one of JetStream's own headers. Raises Problem unless it may be set."""
+    known = _ALLOWED.get(name.lower())
+    if known is None:
+        shown = name.decode(errors="replace")
+        raise bad_request("header-not-allowed", f"{shown}: cannot be set by a publisher")
+    return known
+
+
+def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> Items:
+    """The message headers in the headers of a publish request."""
+    items: Items = []
+    for name, value in raw:
+        if name.startswith(_USER):
+            items.append((canonical(name[len(_USER) :]), _value(name, value)))
+        elif name.startswith(b"nats-"):
+            items.append((jetstream_name(name), _value(name, value)))
+        elif name == b"content-type" and value:
+            items.append((b"Content-Type", _value(name, value)))
+    check(items, settings)
+    return items
+
+
+def check(items: Items, settings: Settings) -> None:
+    """Check names, count and size of message headers."""
+    size = 0
+    for name, value in items:
+        size += len(name) + len(value) + 4
+        if not _TOKEN.fullmatch(name):
+            raise bad_request("bad-header", f"header name {name.decode(errors='replace')!r}")
+    if len(items) > settings.message_header_count_max or size > settings.message_header_bytes_max:
+        limits = f"{settings.message_header_count_max}, {settings.message_header_bytes_max} bytes"
+        raise Problem(431, "headers-too-large", f"message headers: more than {limits}")
+
+
+def _value(name: bytes, value: bytes) -> bytes:
+    if _UNPRINTABLE.search(value):
+        raise bad_request("bad-header", f"{name.decode(errors='replace')}: a control character")
+    return value
+
+
+def preconditions(headers: Headers) -> Items:
+    """`Idempotency-Key`, `If-Match` and `If-None-Match` as JetStream expresses them."""
+    items: Items = []
+    if (key := headers.get("idempotency-key")) is not None:
+        text = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
+        if not text:
+            raise bad_request("bad-header", "Idempotency-Key: empty")
+        items.append((b"Nats-Msg-Id", header_text(text, "Idempotency-Key")))
+    scope = headers.get("js-expect", "subject").lower()
+    if scope not in ("subject", "stream"):
+        raise bad_request("bad-header", "Js-Expect: not subject or stream")
+    expected = _expected(headers.get("if-match"), headers.get("if-none-match"))
+    if expected is not None:
+        which = b"Last-Subject-Sequence" if scope == "subject" else b"Last-Sequence"
+        items.append((b"Nats-Expected-" + which, b"%d" % expected))
+    return items
+
+
+def _expected(if_match: str | None, if_none_match: str | None) -> int | None:
+    if if_match is not None and if_none_match is not None:
+        raise bad_request("bad-header", "If-Match and If-None-Match exclude each other")
+    if if_none_match is not None:
+        if if_none_match.strip() != "*":
+            raise bad_request("bad-header", 'If-None-Match: only "*" means something here')
+        return 0
+    if if_match is None:
+        return None
+    tag = if_match.strip()
+    if len(tag) < 3 or tag[0] != '"' or tag[-1] != '"':
+        raise bad_request("bad-header", 'If-Match: one entity tag such as "42"')
+    return sequence(tag[1:-1], "If-Match")
+
+
+def response_headers(items: Items) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """The HTTP headers that show message headers, and the content type to answer with.
+
+    Those that HTTP cannot carry are left out and counted in `Js-Headers-Omitted`.
+    """
+    shown: list[tuple[bytes, bytes]] = []
+    omitted = 0
+    media_type = b"application/octet-stream"
+    for name, value in items:
+        if not _TOKEN.fullmatch(name) or _UNPRINTABLE.search(value):
+            omitted += 1
+            continue
+        lower = name.lower()
+        if lower == b"content-type" and _SAFE_TYPES.fullmatch(value.lower()):
+            media_type = value.lower()
+        own = lower.startswith(b"nats-") and not lower.startswith(_USER)
+        shown.append((name if own else b"Nats-H-" + name, value))
+    if omitted:
+        shown.append((b"Js-Headers-Omitted", b"%d" % omitted))
+    return shown, media_type
+
+
+def block(items: Items) -> bytes:
+    """The header block of checked items; empty when there are none."""
+    return (
+        b"NATS/1.0\r\n%s\r\n" % b"".join(b"%s: %s\r\n" % item for item in items) if items else b""
+    )

@@ -1,0 +1,201 @@
+"""Prometheus metrics: what the node says of itself, and what the façade counts.
+
+The node's numbers come from a callable given by the composer; it is called once per scrape, on
+the event loop, and what it returns is only read afterwards.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from gateway.observations import Observation, RequestDone, RequestFailed
+
+REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts of observations up to each bound (not summed up), those beyond the last, the sum."""
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNumbers:
+    """One stream."""
+
+    name: str
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    consumers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerNumbers:
+    """One consumer."""
+
+    stream: str
+    name: str
+    num_pending: int
+    num_ack_pending: int
+    num_redelivered: int = 0
+    num_waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a node says of itself at one moment. Counters count since its start."""
+
+    streams: Sequence[StreamNumbers] = ()
+    consumers: Sequence[ConsumerNumbers] = ()
+    connections: int = 0
+    subscriptions: int = 0
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    slow_consumers: int = 0
+    commits: int = 0
+    commit_failures: int = 0
+    commit_seconds: Histogram | None = None
+    loop_stalls: int = 0
+    gauges: dict[str, float] = field(default_factory=dict)
+    """Further figures of the composer: full metric name to value."""
+
+
+class Metrics(Collector):
+    """Collects and formats; also counts requests as an observer."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot] | None = None) -> None:
+        self._snapshot = snapshot
+        self._taken = Snapshot()
+        self._requests: dict[tuple[str, int], int] = {}
+        self._seconds: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+        self._failures = 0
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def observe(self, observation: Observation) -> None:
+        """Count a request."""
+        match observation:
+            case RequestDone(operation, _, status, seconds):
+                key = (operation, status)
+                self._requests[key] = self._requests.get(key, 0) + 1
+                counts = self._seconds.setdefault(operation, [0] * (len(REQUEST_BUCKETS) + 1))
+                slot = sum(seconds > bound for bound in REQUEST_BUCKETS)
+                counts[slot] += 1
+                self._sums[operation] = self._sums.get(operation, 0.0) + seconds
+            case RequestFailed():
+                self._failures += 1
+
+    def take(self) -> None:
+        """Ask the node for its numbers; call it on the event loop."""
+        if self._snapshot is not None:
+            self._taken = self._snapshot()
+
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """The text of all metrics in the format the scraper accepts, and its content type."""
+        encoder, content_type = choose_encoder(accept)
+        return encoder(self._registry), content_type
+
+    def collect(self) -> Iterable[Metric]:
+        """All metric families, from the numbers taken last."""
+        numbers = self._taken
+        if self._snapshot is not None:
+            yield from _server(numbers)
+            yield from _streams(numbers.streams)
+            yield from _consumers(numbers.consumers)
+        yield from self._http()
+
+    def _http(self) -> Iterable[Metric]:
+        requests = CounterMetricFamily(
+            "jetgate_http_requests", "Requests answered.", labels=("operation", "status")
+        )
+        for (operation, status), count in list(self._requests.items()):
+            requests.add_metric((operation, str(status)), count)
+        yield requests
+        seconds = HistogramMetricFamily(
+            "jetgate_http_request_seconds", "Time until an answer began.", labels=("operation",)
+        )
+        for operation, counts in list(self._seconds.items()):
+            histogram = Histogram(REQUEST_BUCKETS, tuple(counts), self._sums[operation])
+            seconds.add_metric((operation,), _buckets(histogram), histogram.total)
+        yield seconds
+        yield CounterMetricFamily(
+            "jetgate_http_failures", "Requests that failed by our fault.", self._failures
+        )
+
+
+def _server(numbers: Snapshot) -> Iterable[Metric]:
+    yield GaugeMetricFamily("jetgate_connections", "Open connections.", numbers.connections)
+    yield GaugeMetricFamily("jetgate_subscriptions", "Subscriptions.", numbers.subscriptions)
+    counters = (
+        ("jetgate_in_msgs", "Messages received from clients.", numbers.in_msgs),
+        ("jetgate_out_msgs", "Messages sent to clients.", numbers.out_msgs),
+        ("jetgate_in_bytes", "Bytes of messages received.", numbers.in_bytes),
+        ("jetgate_out_bytes", "Bytes of messages sent.", numbers.out_bytes),
+        (
+            "jetgate_slow_consumers",
+            "Connections cut for reading too slowly.",
+            numbers.slow_consumers,
+        ),
+        ("jetgate_commits", "Transactions committed.", numbers.commits),
+        ("jetgate_commit_failures", "Transactions that failed.", numbers.commit_failures),
+        ("jetgate_loop_stalls", "Turns of the event loop over 100 ms.", numbers.loop_stalls),
+    )
+    for name, text, value in counters:
+        yield CounterMetricFamily(name, text, value)
+    if numbers.commit_seconds is not None:
+        family = HistogramMetricFamily("jetgate_commit_seconds", "Time of a commit.")
+        family.add_metric((), _buckets(numbers.commit_seconds), numbers.commit_seconds.total)
+        yield family
+    for name, figure in numbers.gauges.items():
+        yield GaugeMetricFamily(name, name, figure)
+
+
+def _streams(streams: Sequence[StreamNumbers]) -> Iterable[Metric]:
+    columns: tuple[tuple[str, str, Callable[[StreamNumbers], int]], ...] = (
+        ("jetgate_stream_messages", "Messages in the stream.", lambda s: s.messages),
+        ("jetgate_stream_bytes", "Bytes in the stream.", lambda s: s.bytes),
+        ("jetgate_stream_first_seq", "First sequence.", lambda s: s.first_seq),
+        ("jetgate_stream_last_seq", "Last sequence.", lambda s: s.last_seq),
+        ("jetgate_stream_consumers", "Consumers of the stream.", lambda s: s.consumers),
+    )
+    for name, text, value in columns:
+        family = GaugeMetricFamily(name, text, labels=("stream",))
+        for stream in streams:
+            family.add_metric((stream.name,), value(stream))
+        yield family
+
+
+def _consumers(consumers: Sequence[ConsumerNumbers]) -> Iterable[Metric]:
+    columns: tuple[tuple[str, str, Callable[[ConsumerNumbers], int]], ...] = (
+        ("jetgate_consumer_num_pending", "Messages not yet delivered.", lambda c: c.num_pending),
+        ("jetgate_consumer_num_ack_pending", "Deliveries not acked.", lambda c: c.num_ack_pending),
+        ("jetgate_consumer_num_redelivered", "Redelivered messages.", lambda c: c.num_redelivered),
+        ("jetgate_consumer_num_waiting", "Waiting pull requests.", lambda c: c.num_waiting),
+    )
+    for name, text, value in columns:
+        family = GaugeMetricFamily(name, text, labels=("stream", "consumer"))
+        for consumer in consumers:
+            family.add_metric((consumer.stream, consumer.name), value(consumer))
+        yield family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    buckets: list[tuple[str, float]] = []
+    running = 0
+    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+        running += count
+        buckets.append(("+Inf" if bound == float("inf") else str(bound), running))
+    return buckets

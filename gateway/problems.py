@@ -1,0 +1,150 @@
+"""Errors as `application/problem+json` (RFC 9457). The only place where an error becomes HTTP.
+
+The `type` is `urn:jetgate:problem:<kind>`; refusals by JetStream carry its `err_code`, and `kind`
+is its own name for them (`stream-not-found`). JetStream's `code` is a hint that is not always an
+HTTP status one would choose: many mistakes of the caller are 500 there, never here.
+"""
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import orjson
+from starlette.responses import Response
+
+from core.client import ClientError, ConnectionLost, NoResponders, RequestTimeout
+from core.errors import ApiError
+from core.model.api_errors import TABLE
+
+MEDIA_TYPE = "application/problem+json"
+_STATUS_OF = {
+    10002: 409,  # limits of the account
+    10012: 400,
+    10013: 409,
+    10028: 409,
+    10047: 409,
+    10048: 503,
+    10052: 400,
+    10053: 400,
+    10054: 413,
+    10058: 409,
+    10060: 412,
+    10065: 409,
+    10069: 400,
+    10070: 412,
+    10071: 412,
+    10074: 400,
+    10097: 431,
+    10105: 409,
+    10109: 409,
+    10110: 409,
+    10111: 400,
+    10118: 503,
+    10119: 503,
+    10148: 409,
+    10149: 404,
+    10164: 412,
+    10194: 503,
+    10195: 503,
+}
+_NOT_DELETED = 10057
+_LIMIT_REACHED = 10077
+_KINDS = {
+    row.err_code: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", row.name.removeprefix("JS")).lower()
+    for row in TABLE.values()
+}
+_TITLES = {row.err_code: row.description for row in TABLE.values() if "{" not in row.description}
+
+
+class Problem(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str = "",
+        *,
+        title: str = "",
+        headers: Mapping[str, str] | None = None,
+        **extra: object,
+    ) -> None:
+        super().__init__(status, kind, detail)
+        self.status = status
+        self.kind = kind
+        self.title = title or HTTPStatus(status).phrase
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+    def members(self, instance: str = "") -> dict[str, object]:
+        """The JSON object."""
+        body: dict[str, object] = {
+            "type": f"urn:jetgate:problem:{self.kind}",
+            "title": self.title,
+            "status": self.status,
+        }
+        if self.detail:
+            body["detail"] = self.detail
+        if instance:
+            body["instance"] = instance
+        return body | self.extra
+
+
+def problem_of(error: Exception) -> Problem:
+    """The problem that stands for an error of the layers below."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, ApiError):
+        return _api_problem(error)
+    if isinstance(error, NoResponders):
+        return Problem(
+            503, "no-responders", "nobody serves this request at the moment", headers=_RETRY
+        )
+    if isinstance(error, RequestTimeout):
+        return Problem(
+            504, "no-answer", "the server did not answer in time; the outcome is unknown"
+        )
+    if isinstance(error, ConnectionLost):
+        detail = "the connection to the server was lost; the outcome is unknown"
+        return Problem(503, "not-connected", detail, headers=_RETRY)
+    if isinstance(error, ClientError):
+        return Problem(503, "server-refused", "the server refused the connection")
+    return Problem(500, "internal", "an error of the server; the outcome is unknown")
+
+
+_RETRY = {"Retry-After": "1"}
+
+
+def _api_problem(error: ApiError) -> Problem:
+    status = _status(error)
+    kind = _KINDS.get(error.err_code, "jetstream")
+    extra: dict[str, object] = {"err_code": error.err_code} if error.err_code else {}
+    headers: dict[str, str] = {}
+    if error.err_code == 10071 and (actual := error.description.rpartition(" ")[2]).isdigit():
+        extra["current_sequence"] = int(actual)
+    if status in (429, 503):
+        headers["Retry-After"] = "1"
+    title = _TITLES.get(error.err_code, "")
+    return Problem(status, kind, error.description, title=title, headers=headers, **extra)
+
+
+def _status(error: ApiError) -> int:
+    text = error.description.lower()
+    if error.err_code == _NOT_DELETED:
+        return 404 if "no message" in text or "eof" in text else 409
+    if error.err_code == _LIMIT_REACHED and "too large" in text:
+        return 413
+    status = _STATUS_OF.get(error.err_code, error.code)
+    return status if 400 <= status <= 599 else 500
+
+
+def respond(problem: Problem, instance: str) -> Response:
+    """The response of a problem."""
+    body = orjson.dumps(problem.members(instance), default=str)
+    return Response(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
+
+
+def bad_request(kind: str, detail: str) -> Problem:
+    """A 400."""
+    return Problem(400, kind, detail)

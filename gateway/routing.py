@@ -1,0 +1,96 @@
+"""Finding the operation of a request in the route table.
+
+Paths are matched as they came and each parameter is percent-decoded once afterwards, so `%2F` and
+`%3A` inside a name separate nothing.
+"""
+
+from collections.abc import Iterable
+
+from gateway.problems import Problem
+from gateway.routes import Operation
+from gateway.validation import percent_decoded
+
+Params = dict[str, str]
+
+
+class _Node:
+    """Routes that share a beginning. `verbs`: endings `:verb` of a parameter segment."""
+
+    __slots__ = ("fixed", "methods", "parameter", "verbs")
+
+    def __init__(self) -> None:
+        self.fixed: dict[bytes, _Node] = {}
+        self.parameter: tuple[str, _Node] | None = None
+        self.verbs: dict[bytes, tuple[str, _Node]] = {}
+        self.methods: dict[str, Operation] = {}
+
+
+class Table:
+    """The route table as a tree of segments."""
+
+    def __init__(self, routes: Iterable[Operation]) -> None:
+        self._root = _Node()
+        for operation in routes:
+            node = self._root
+            for segment in operation.path.strip("/").split("/"):
+                node = _child(node, segment)
+            if operation.method in node.methods:
+                raise ValueError(f"two operations at {operation.method} {operation.path}")
+            node.methods[operation.method] = operation
+
+    def find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
+        """The operation, its parameters, and the methods that exist there.
+
+        The operation is None for OPTIONS. Raises Problem 404, 405, or 400 for bad encoding.
+        """
+        node, raw = self._walk(raw_path)
+        if node is None or not node.methods:
+            raise Problem(404, "no-such-route", "nothing is at this path")
+        allow = _allow(node)
+        if method == "OPTIONS":
+            return None, {}, allow
+        operation = node.methods.get("GET" if method == "HEAD" else method)
+        if operation is None:
+            detail = f"this path takes {allow}"
+            raise Problem(405, "method-not-allowed", detail, headers={"Allow": allow})
+        params = {key: percent_decoded(value, key) for key, value in raw.items()}
+        return operation, params, allow
+
+    def _walk(self, raw_path: bytes) -> tuple[_Node | None, dict[str, bytes]]:
+        raw: dict[str, bytes] = {}
+        node = self._root
+        if raw_path[:1] != b"/":
+            return None, raw
+        for segment in raw_path[1:].split(b"/"):
+            following = node.fixed.get(segment)
+            if following is None:
+                head, colon, verb = segment.rpartition(b":")
+                if colon and verb in node.verbs:
+                    key, following = node.verbs[verb]
+                    segment = head
+                elif node.parameter is not None and segment:
+                    key, following = node.parameter
+                else:
+                    return None, raw
+                raw[key] = segment
+            node = following
+        return node, raw
+
+
+def _child(node: _Node, segment: str) -> _Node:
+    if not segment.startswith("{"):
+        return node.fixed.setdefault(segment.encode(), _Node())
+    key, _, verb = segment[1:].partition("}")
+    if verb:
+        return node.verbs.setdefault(verb.removeprefix(":").encode(), (key, _Node()))[1]
+    if node.parameter is None:
+        node.parameter = (key, _Node())
+    assert node.parameter[0] == key, "one name for one place in a path"
+    return node.parameter[1]
+
+
+def _allow(node: _Node) -> str:
+    methods = set(node.methods) | {"OPTIONS"}
+    if "GET" in methods:
+        methods.add("HEAD")
+    return ", ".join(sorted(methods))

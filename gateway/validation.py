@@ -1,0 +1,156 @@
+"""What comes from outside: names, subjects, durations, JSON. Everything raises `Problem`.
+
+Subjects and names end in NATS protocol lines and API subjects, so nothing passes that could end a
+line, add a token or widen a match.
+"""
+
+import re
+from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+import orjson
+
+from gateway.problems import Problem, bad_request
+from gateway.settings import Settings
+
+T = TypeVar("T")
+
+_BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+# Controls, blanks of every kind, and characters that are invisible or break lines.
+_UNSAFE = re.compile(
+    r"[\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u2064\u3000\ufeff]"
+)
+_NAME_FORBIDDEN = re.compile(r"[.*>/\\]")
+_NAME_MAX = 255
+_OPEN_DOLLAR = ("$KV.", "$O.")
+_RESERVED = ("_INBOX.", "_R_.", "_GR_.")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_INT64_MAX = 2**63 - 1
+
+
+def percent_decoded(segment: bytes, what: str) -> str:
+    """Decode a path or query part, once. Anything that is not UTF-8 afterwards is refused."""
+    if _BAD_PERCENT.search(segment):
+        raise bad_request("bad-encoding", f"{what}: a percent sign without two hexadecimal digits")
+    try:
+        return unquote_to_bytes(segment).decode() if b"%" in segment else segment.decode()
+    except UnicodeDecodeError:
+        raise bad_request("bad-encoding", f"{what}: not UTF-8") from None
+
+
+def name(text: str, what: str) -> str:
+    """Check the name of a stream or consumer."""
+    if not text or _UNSAFE.search(text) or _NAME_FORBIDDEN.search(text):
+        rule = "1 to 255 characters without blanks, control characters or . * > / \\"
+        raise bad_request("bad-name", f"{what} name: {rule}")
+    if len(text.encode(errors="replace")) > _NAME_MAX:
+        raise bad_request("bad-name", f"{what} name: longer than {_NAME_MAX} bytes")
+    return text
+
+
+def publish_subject(text: str, settings: Settings) -> bytes:
+    """Check a subject to publish to."""
+    tokens = _subject_tokens(text, settings)
+    if "*" in tokens or ">" in tokens:
+        raise bad_request("bad-subject", "subject: no wildcards when publishing")
+    reserved = text.startswith(_RESERVED)
+    if reserved or (text.startswith("$") and not text.startswith(_OPEN_DOLLAR)):
+        raise Problem(403, "reserved-subject", "subject: reserved for the system")
+    return text.encode()
+
+
+def filter_subject(text: str, settings: Settings) -> str:
+    """Check a subject that may have wildcards."""
+    tokens = _subject_tokens(text, settings)
+    if ">" in tokens[:-1]:
+        raise bad_request("bad-subject", "subject: > only as the last token")
+    return text
+
+
+def _subject_tokens(text: str, settings: Settings) -> list[str]:
+    if not text or _UNSAFE.search(text):
+        raise bad_request("bad-subject", "subject: empty, or has blanks or control characters")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise bad_request("bad-subject", "subject: not UTF-8") from None
+    tokens = text.split(".")
+    if size > settings.subject_bytes_max or len(tokens) > settings.subject_tokens_max:
+        limits = f"{settings.subject_bytes_max} bytes or {settings.subject_tokens_max} tokens"
+        raise bad_request("bad-subject", f"subject: more than {limits}")
+    if "" in tokens:
+        raise bad_request("bad-subject", "subject: an empty token")
+    return tokens
+
+
+def header_text(text: str, what: str) -> bytes:
+    """Check text that becomes the value of a message header."""
+    if any(c in text for c in "\r\n\0"):
+        raise bad_request("bad-header", f"{what}: has a line break or NUL")
+    return text.strip(" \t").encode(errors="surrogatepass")
+
+
+def sequence(text: str, what: str) -> int:
+    """Read a sequence number."""
+    if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 2**64:
+        raise bad_request("bad-parameter", f"{what}: not a sequence number")
+    return int(text)
+
+
+def flag(text: str, what: str) -> bool:
+    """Read a boolean query parameter; its name alone means true."""
+    if text in ("", "true", "1"):
+        return True
+    if text in ("false", "0"):
+        return False
+    raise bad_request("bad-parameter", f"{what}: not true or false")
+
+
+def duration(value: int | str, what: str) -> int:
+    """Read a duration as nanoseconds: an integer is nanoseconds, text is like 1.5s or 2m30s."""
+    if isinstance(value, int):
+        if 0 <= value <= _INT64_MAX:
+            return value
+        raise bad_request("bad-duration", f"{what}: negative or too long")
+    matched = 0
+    total = 0.0
+    for part in _DURATION.finditer(value[:64]):
+        if part.start() != matched:
+            break
+        matched = part.end()
+        total += float(part[1]) * _UNITS[part[2]]
+    if not value or matched != len(value):
+        raise bad_request("bad-duration", f"{what}: not a duration such as 500ms, 1.5s or 2m")
+    if total > _INT64_MAX:
+        raise bad_request("bad-duration", f"{what}: too long")
+    return int(total)
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """Read a free-form JSON object."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request("bad-json", f"body: {error}") from None
+    if not isinstance(value, dict):
+        raise bad_request("bad-json", "body: not a JSON object")
+    return value
+
+
+def struct(cls: type[T], body: bytes) -> T:
+    """Read a JSON body of a known shape; an empty one has all defaults."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=cls)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise bad_request("bad-json", f"body: {text}") from None
