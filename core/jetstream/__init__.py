@@ -1,0 +1,1 @@
+"""The shell around the machines: what gathers, commits, emits and reads."""

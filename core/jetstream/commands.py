@@ -1,0 +1,125 @@
+"""Changes of the log other than publishing: purge, delete, expiry. Each computes a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.jetstream.opening import build_index
+from core.model.api_errors import api_error
+from core.stream.plan import Columns, StreamPlan
+from core.subjects.subject import compile_filters
+
+if TYPE_CHECKING:
+    from core.jetstream.stream_runner import StreamRunner
+
+# A removal of more rows than this is recorded and finished after the reply.
+_AT_ONCE = 10_000
+
+
+def unchanged(runner: StreamRunner) -> StreamPlan:
+    """Return a plan that changes nothing yet."""
+    machine = runner.machine
+    return StreamPlan(
+        before=machine.last_seq,
+        first_seq=machine.first_seq,
+        last_seq=machine.last_seq,
+        last_ts=machine.last_ts,
+        msgs=machine.msgs,
+        nbytes=machine.bytes,
+    )
+
+
+async def plan_purge(
+    runner: StreamRunner, pattern: bytes | None, seq: int, keep: int
+) -> StreamPlan:
+    """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter."""
+    if pattern is None:
+        return await _plan_purge_below(runner, seq, keep)
+    machine = runner.machine
+    rows = await _live_rows(runner, pattern, seq or machine.last_seq + 1)
+    if keep:
+        rows = rows[: max(len(rows) - keep, 0)]
+    plan = unchanged(runner)
+    for row in rows:
+        machine.remove(plan, *row)
+    if len(rows) <= _AT_ONCE:
+        plan.erased = [row[0] for row in rows]
+    else:
+        plan.purge_filters = (pattern.decode(),)
+        plan.purge_up_to = rows[-1][0]
+    return plan
+
+
+async def _plan_purge_below(runner: StreamRunner, seq: int, keep: int) -> StreamPlan:
+    """Plan a purge that ignores subjects: the head row says it all, rows go in the background."""
+    machine, reader = runner.machine, runner.shell.reader
+    plan = unchanged(runner)
+    if keep >= machine.msgs > 0 or (seq and seq <= machine.first_seq):
+        return plan
+    await runner.shell.janitor.finish(runner)
+    if keep:
+        seq = await reader.newest(runner.stream, runner.shelf, keep)
+    everything = not seq or seq > machine.last_seq
+    plan.purged_below = machine.last_seq + 1 if everything else seq
+    plan.first_seq = plan.purged_below
+    if everything:
+        plan.msgs = plan.nbytes = 0
+        return plan
+    plan.index, _ = await build_index(runner, machine.limit, seq)
+    count, content, blocks = await reader.totals(runner.stream, runner.shelf, seq, machine.last_seq)
+    plan.msgs = count
+    plan.nbytes = content + machine.overhead * count + (4 * blocks if machine.on_file else 0)
+    return plan
+
+
+async def _live_rows(
+    runner: StreamRunner, pattern: bytes | None, below: int
+) -> list[tuple[int, bytes, int]]:
+    """Return (sequence, subject, size) of live messages below a sequence, ascending."""
+    machine = runner.machine
+    match = compile_filters([pattern]) if pattern is not None else None
+    literal = None
+    if pattern is not None and b"*" not in pattern and b">" not in pattern:
+        literal = pattern.decode()
+        if not machine.index.count(pattern):
+            return []
+        known = machine.index.of_subject(pattern)
+        if known is not None:
+            return [(seq, pattern, size) for seq, size in known if seq < below]
+    more = 4 if machine.on_file else 0
+    stored = await runner.shell.reader.sizes(
+        runner.stream, runner.shelf, literal, machine.first_seq, below
+    )
+    return [
+        (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
+        for seq, subject, data, hdr in stored
+        if runner.is_live(seq) and seq <= machine.last_seq and (match is None or match(subject))
+    ]
+
+
+async def plan_delete(runner: StreamRunner, seq: int) -> StreamPlan:
+    """Plan the removal of one message; its row goes in the same transaction.
+
+    Raises ApiError 10057 as the reference server words it.
+    """
+    machine = runner.machine
+    if seq > machine.last_seq or not machine.msgs:
+        raise api_error(10057, err="stream store EOF")
+    found = await runner.get(seq)
+    if found is None:
+        raise api_error(10057, err="no message found")
+    _, _, subject, headers, payload = found
+    plan = unchanged(runner)
+    machine.remove(plan, seq, subject, machine.size_of(subject, headers, len(payload)))
+    plan.erased = [seq]
+    if seq == machine.first_seq:
+        plan.first_seq = seq + 1
+    return plan
+
+
+async def plan_expiry(runner: StreamRunner, now: int) -> StreamPlan:
+    """Plan the removal of what is older than `max_age`, as far as the front window knows it."""
+    empty = Columns()
+    if runner.machine.front_deficit(empty, now):
+        await runner.load_front()
+    return runner.machine.decide(empty, now)

@@ -1,0 +1,241 @@
+"""Direct Get (ADR-31): reads of a stream that any subscriber may ask for.
+
+Hits in memory are answered at once. The misses of one turn are gathered and read with one query,
+and while it runs the next ones gather: the commit pattern again, for reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from core.errors import Unavailable
+from core.jetstream.direct_request import DirectGetRequest
+from core.jetstream.queries import Message, message_at
+from core.model.gotime import format_time, parse_time
+from core.runtime.tasks import spawn
+from core.stream.headers import publish_headers
+
+if TYPE_CHECKING:
+    from core.jetstream.stream_runner import StreamRunner
+    from core.pubsub.account import ServiceSubscription, Session
+
+_PREFIX = b"$JS.API.DIRECT.GET."
+_QUEUE = b"_sys_"
+_API_LEVEL = 5
+_CACHE_MAX = 8192
+_BATCH = 2000
+
+
+class DirectGet:
+    """Serves `$JS.API.DIRECT.GET.<stream>` and its subject form for one stream."""
+
+    def __init__(self, runner: StreamRunner) -> None:
+        self._runner = runner
+        self._account = runner.account
+        self._turn = runner.shell.turn
+        self._second = -1
+        self._second_text = ""
+        self._subject = _PREFIX + runner.nameb
+        self._skip = len(self._subject) + 1
+        self._subscriptions: list[ServiceSubscription] = []
+        self._missed: list[tuple[int, bytes, bool]] = []
+        self._reading = False
+        # last answers by subject: (sequence, header size and body)
+        self._cache: dict[bytes, tuple[int, int, bytes]] = {}
+
+    def configure(self, allowed: bool) -> None:
+        """Listen when the stream allows Direct Get, else be nobody (no responders)."""
+        if allowed == bool(self._subscriptions):
+            return
+        if not allowed:
+            for subscription in self._subscriptions:
+                self._account.unsubscribe(subscription)
+            self._subscriptions = []
+            return
+        subscribe = self._account.subscribe
+        self._subscriptions = [
+            subscribe(self._subject, self._on_request, _QUEUE),
+            subscribe(self._subject + b".>", self._on_subject, _QUEUE),
+        ]
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _on_subject(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
+    ) -> None:
+        """The subject form: the last message of the subject that ends the request's."""
+        if not reply:
+            return
+        wanted = subject[self._skip :]
+        if headers and self._level_refused(headers, reply):
+            return
+        if body:
+            self._with_body(wanted, reply, body)
+            return
+        seq = self._runner.machine.index.last(wanted)
+        if not seq:
+            if b"*" in wanted or b">" in wanted:
+                self._spawn(reply, self._runner.last_by_subject(wanted))
+                return
+            self._status(reply, b"404 Message Not Found")
+            return
+        known = self._cache.get(wanted)
+        if known is not None and known[0] == seq:
+            self._send(reply, known[1], known[2])
+            return
+        self._by_seq(seq, reply, False, wanted)
+
+    def _with_body(self, wanted: bytes, reply: bytes, body: bytes) -> None:
+        try:
+            request = msgspec.json.decode(body, type=DirectGetRequest)
+        except msgspec.MsgspecError:
+            self._status(reply, b"408 Malformed Request")
+            return
+        if request != DirectGetRequest(no_hdr=request.no_hdr):
+            self._status(reply, b"408 Bad Request")
+            return
+        self._spawn(reply, self._runner.last_by_subject(wanted), request.no_hdr)
+
+    def _on_request(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
+    ) -> None:
+        if not reply:
+            return
+        if headers and self._level_refused(headers, reply):
+            return
+        if not body:
+            self._status(reply, b"408 Empty Request")
+            return
+        try:
+            request = msgspec.json.decode(body, type=DirectGetRequest)
+        except msgspec.MsgspecError:
+            self._status(reply, b"408 Malformed Request")
+            return
+        refused = request.refusal()
+        if refused:
+            self._status(reply, refused)
+            return
+        runner = self._runner
+        if request.last_by_subj:
+            wanted = request.last_by_subj.encode()
+            self._spawn(reply, runner.last_by_subject(wanted), request.no_hdr)
+        elif request.next_by_subj or request.start_time is not None:
+            self._spawn(reply, self._next(request), request.no_hdr)
+        else:
+            self._by_seq(request.seq, reply, request.no_hdr, b"")
+
+    async def _next(self, request: DirectGetRequest) -> Message | None:
+        runner = self._runner
+        seq = request.seq
+        if request.start_time is not None:
+            seq = await runner.first_at_time(parse_time(request.start_time))
+        if request.next_by_subj:
+            return await runner.next_by_subject(request.next_by_subj.encode(), seq)
+        return await runner.get(seq)
+
+    def _level_refused(self, headers: bytes, reply: bytes) -> bool:
+        level = publish_headers(headers).get(b"Nats-Required-Api-Level")
+        if level is None or (level.isdigit() and int(level) <= _API_LEVEL):
+            return False
+        self._status(reply, b"412 Required Api Level")
+        return True
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def _by_seq(self, seq: int, reply: bytes, no_hdr: bool, subject: bytes) -> None:
+        found = self._runner.in_tail(seq)
+        if found is not None:
+            self._answer(reply, found, no_hdr, subject)
+            return
+        machine = self._runner.machine
+        if seq >= self._runner.tail.start or seq < machine.first_seq or seq in self._runner.dead:
+            self._status(reply, b"404 Message Not Found")
+            return
+        self._missed.append((seq, reply, no_hdr))
+        if not self._reading:
+            self._reading = True
+            spawn(self._read_missed(), name=f"direct get {self._runner.name}")
+
+    async def _read_missed(self) -> None:
+        """Read everything that was missed, again and again while more gathers."""
+        runner = self._runner
+        try:
+            while self._missed:
+                batch, self._missed = self._missed[:_BATCH], self._missed[_BATCH:]
+                seqs = sorted({seq for seq, _, _ in batch})
+                try:
+                    page = await runner.shell.reader.points(runner.stream, runner.shelf, seqs)
+                except Unavailable:
+                    continue  # no answer: the requester times out and may ask again
+                live = runner.live(page) if page is not None else None
+                rows = {s: i for i, s in enumerate(live.seqs)} if live is not None else {}
+                for seq, reply, no_hdr in batch:
+                    place = rows.get(seq)
+                    if place is None or live is None:
+                        self._status(reply, b"404 Message Not Found")
+                    else:
+                        self._answer(reply, message_at(live, place), no_hdr, b"")
+                runner.shell.turn.run()
+        finally:
+            self._reading = False
+
+    def _spawn(self, reply: bytes, query: object, no_hdr: bool = False) -> None:
+        spawn(self._reply(reply, query, no_hdr), name=f"direct get {self._runner.name}")
+
+    async def _reply(self, reply: bytes, query: object, no_hdr: bool) -> None:
+        try:
+            found = await query  # type: ignore[misc]  # a coroutine of one of the queries
+        except Unavailable:
+            return
+        if found is None:
+            self._status(reply, b"404 Message Not Found")
+        else:
+            self._answer(reply, found, no_hdr, b"")
+        self._runner.shell.turn.arm()
+
+    def _answer(self, reply: bytes, found: Message, no_hdr: bool, cache_as: bytes) -> None:
+        seq, ts, subject, headers, payload = found
+        if no_hdr:
+            self._account.publish(reply, b"", b"", payload)
+            return
+        block = b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n" % (
+            headers[:-2] if headers else b"NATS/1.0\r\n",
+            self._runner.nameb,
+            subject,
+            seq,
+        )
+        block += b"Nats-Time-Stamp: %b\r\n\r\n" % self._stamp(ts)
+        body = block + payload
+        if cache_as and len(body) < 4096:
+            if len(self._cache) >= _CACHE_MAX:
+                self._cache.clear()
+            self._cache[cache_as] = (seq, len(block), body)
+        self._send(reply, len(block), body)
+
+    def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
+        """Write an answer straight into the session of its only receiver."""
+        target = self._account.route(reply).sole
+        if target is None:
+            self._account.publish(reply, b"", body[:header_size], body[header_size:])
+            return
+        out = target.session.out
+        if not out:
+            self._turn.dirty.append(target.session)
+        target.delivered += 1
+        line = b"%b%d %d\r\n" % (target.mid, header_size, len(body))
+        out += (b"HMSG ", reply, line, body, b"\r\n")
+
+    def _stamp(self, ts: int) -> bytes:
+        """Format a time; the whole second, which neighbours share, is formatted once."""
+        second, fraction = divmod(ts, 1_000_000_000)
+        if second != self._second:
+            self._second = second
+            self._second_text = format_time(second * 1_000_000_000)[:-1]
+        if not fraction:
+            return f"{self._second_text}Z".encode()
+        return f"{self._second_text}.{fraction:09}".rstrip("0").encode() + b"Z"
+
+    def _status(self, reply: bytes, status: bytes) -> None:
+        self._account.publish(reply, b"", b"NATS/1.0 " + status + b"\r\n\r\n", b"")

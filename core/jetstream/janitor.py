@@ -1,0 +1,184 @@
+"""The janitor: rows that are logically gone leave storage here, in bulk, on another connection.
+
+Removal is complete for every reader the moment its plan is committed. What remains is work
+without hurry: contiguous ranges below the first sequence, scattered rows sorted so that two dead
+rows of a page cost one page image, and messages past their age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError, Unavailable
+from core.runtime.tasks import spawn
+
+if TYPE_CHECKING:
+    from core.jetstream.shell import Shell
+    from core.jetstream.stream_runner import StreamRunner
+    from core.stream.plan import StreamPlan
+
+log = logging.getLogger("jetgate.janitor")
+
+_RANGE_ROWS = 10_000
+_SCATTERED_ROWS = 10_000
+_PAUSE = 0.5
+# An expiry timer is never finer than this (the reference server's granularity).
+_AGE_STEP_NS = 250_000_000
+
+
+class Janitor:
+    """Sweeps the streams of one node, one at a time."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[int, StreamRunner] = {}
+        self._wake = asyncio.Event()
+        self._swept_below: dict[int, int] = {}
+        self._ages: dict[int, asyncio.TimerHandle] = {}
+        self._dropped: list[tuple[int, int]] = []
+        self._busy = asyncio.Lock()
+        self.shell: Shell
+        self.rows = 0
+
+    def attach(self, shell: Shell) -> None:
+        """Give the janitor the node's services (they refer to each other)."""
+        self.shell = shell
+
+    def sweep(self, runner: StreamRunner) -> None:
+        """Remember that a stream has rows to remove."""
+        self._wanted[runner.stream] = runner
+        if len(runner.backlog) >= _SCATTERED_ROWS or len(self._wanted) == 1:
+            self._wake.set()
+
+    def drop(self, stream: int, shelf: int) -> None:
+        """Remove all rows of a deleted stream."""
+        self._dropped.append((stream, shelf))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Sweep until cancelled; what a crash leaves undone is found again at the next start."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                for runner in list(self._wanted.values()):
+                    del self._wanted[runner.stream]
+                    await self.finish(runner)
+                while self._dropped:
+                    await self._drop_rows(*self._dropped[-1])
+                    self._dropped.pop()
+            except Unavailable as error:
+                log.warning("sweeping waits for storage: %s", error)
+                self._wake.set()
+            await asyncio.sleep(_PAUSE)
+            if self._wanted:
+                self._wake.set()
+
+    async def finish(self, runner: StreamRunner) -> None:
+        """Remove every row of a stream that is logically gone by now."""
+        async with self._busy:
+            await self._sweep_range(runner)
+            while runner.backlog and not runner.closed:
+                rows = sorted(runner.backlog)[:_SCATTERED_ROWS]
+                await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
+                self.rows += len(rows)
+                runner.backlog.difference_update(rows)
+                start = runner.tail.start
+                runner.dead.difference_update([seq for seq in rows if seq < start])
+
+    async def _sweep_range(self, runner: StreamRunner) -> None:
+        below = runner.machine.first_seq
+        if self._swept_below.get(runner.stream, 0) >= below:
+            return
+        gone = _RANGE_ROWS
+        while gone >= _RANGE_ROWS and not runner.closed:
+            gone = await self.shell.sweeper.delete_below(
+                runner.stream, runner.shelf, below, _RANGE_ROWS
+            )
+            self.rows += gone
+        self._swept_below[runner.stream] = below
+
+    async def _drop_rows(self, stream: int, shelf: int) -> None:
+        gone = _RANGE_ROWS
+        while gone >= _RANGE_ROWS:
+            gone = await self.shell.sweeper.delete_below(stream, shelf, 1 << 62, _RANGE_ROWS)
+            self.rows += gone
+        await self.shell.catalog.forget_stream(stream)
+
+    def finish_purge(self, runner: StreamRunner, plan: StreamPlan) -> None:
+        """Remove the rows of a recorded purge by filter, then its record."""
+        seqs = sorted(seq for seq, _, _ in plan.removed)
+        spawn(self._finish_purge(runner, seqs), name=f"purge of {runner.name}")
+
+    async def _finish_purge(self, runner: StreamRunner, seqs: list[int]) -> None:
+        start = 0
+        while start < len(seqs) and not runner.closed:
+            rows = seqs[start : start + _SCATTERED_ROWS]
+            try:
+                async with self._busy:
+                    await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
+                    if start + _SCATTERED_ROWS >= len(seqs):
+                        await self.shell.sweeper.delete_purged(runner.stream, runner.shelf)
+            except Unavailable as error:
+                log.warning("purge of stream %s waits for storage: %s", runner.name, error)
+                await asyncio.sleep(_PAUSE)
+                continue
+            self.rows += len(rows)
+            start += _SCATTERED_ROWS
+            floor = runner.tail.start
+            runner.dead.difference_update([seq for seq in rows if seq < floor])
+
+    # -- age ---------------------------------------------------------------------------------
+
+    def watch_age(self, runner: StreamRunner) -> None:
+        """Make sure that a timer waits for the oldest message of a stream to come of age."""
+        machine = runner.machine
+        if runner.stream in self._ages or not machine.max_age or not machine.msgs:
+            return
+        oldest = next((ts for _, _, _, ts in machine.front), machine.last_ts)
+        if not machine.front and machine.front.upto < machine.last_seq:
+            oldest = 0
+        wait = max(oldest + machine.max_age - self.shell.clock.now(), _AGE_STEP_NS)
+        self._ages[runner.stream] = asyncio.get_running_loop().call_later(
+            wait / 1e9, self._come_of_age, runner
+        )
+
+    def _come_of_age(self, runner: StreamRunner) -> None:
+        del self._ages[runner.stream]
+        if not runner.closed:
+            spawn(self._expire(runner), name=f"expire {runner.name}")
+
+    async def _expire(self, runner: StreamRunner) -> None:
+        try:
+            await runner.trim()
+        except ApiError as error:
+            log.warning("expiry of stream %s waits: %s", runner.name, error)
+        self.watch_age(runner)
+
+    def forget(self, runner: StreamRunner) -> None:
+        """Stop every timer of a stream."""
+        self._wanted.pop(runner.stream, None)
+        timer = self._ages.pop(runner.stream, None)
+        if timer is not None:
+            timer.cancel()
+
+    # -- subjects that lost their last message -------------------------------------------------
+
+    def find_last(self, runner: StreamRunner, subjects: list[bytes]) -> None:
+        """Look up the new last sequence of subjects whose last message was removed."""
+        spawn(self._find_last(runner, subjects), name=f"last of {runner.name}")
+
+    async def _find_last(self, runner: StreamRunner, subjects: list[bytes]) -> None:
+        machine = runner.machine
+        for subject in subjects:
+            gone = machine.index.last(subject)
+            seq = gone
+            while seq:
+                seq = await self.shell.reader.last_before(
+                    runner.stream, runner.shelf, subject.decode(), seq
+                )
+                if not seq or runner.is_live(seq):
+                    break
+            if machine.index.last(subject) == gone:
+                machine.index.set_last(subject, seq)

@@ -1,0 +1,211 @@
+"""The lane: gather -> decide -> commit -> emit, for all streams that this node leads.
+
+While one commit is in flight the next batch gathers. A round takes everything that is ready,
+decides it stream by stream, writes it as one transaction, and only then lets acks and deliveries
+out. There is no timer: a lone publisher waits for nothing but its own commit.
+
+Failure: when the connection is lost during COMMIT the plans are kept, unacknowledged, until the
+heads are read again under a bumped epoch; a plan whose head is there was committed and is acked,
+one whose head is not there is committed again. What was gathered meanwhile is refused after two
+seconds (10008) so that no client waits for ever.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
+from core.model.api_errors import api_error
+from core.runtime.clock import Clock
+from core.runtime.turn import Turn
+from core.storage.interface import LogWriter, StreamCommit
+from core.stream.plan import StreamPlan
+
+log = logging.getLogger("jetgate.lane")
+
+ROUND_ROWS = 8192
+STREAM_ROWS = 4096
+PATIENCE = 2.0
+
+
+class Runner(Protocol):
+    """What the lane knows of a stream."""
+
+    stream: int
+    shelf: int
+    epoch: int
+    queued: bool
+
+    async def next_plan(self, limit: int, now: int) -> StreamPlan | None: ...
+    def has_work(self) -> bool: ...
+    def emit(self, plan: StreamPlan) -> None: ...
+    def fail(self, plan: StreamPlan, error: ApiError) -> None: ...
+    def refuse_gathered(self, error: ApiError) -> None: ...
+
+
+class Lane:
+    """The one writer of a node.
+
+    Args:
+        recover: called after storage failed; returns when this node leads again with fresh
+            epochs, and tells which of the given plans were committed. Raises Unavailable
+            while storage is away, Fenced when another node has taken over.
+        deposed: called when another node leads; the lane stops.
+    """
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        turn: Turn,
+        clock: Clock,
+        trusted: Callable[[], bool],
+        recover: Callable[
+            [list[tuple[Runner, StreamPlan]]], Awaitable[list[tuple[Runner, StreamPlan]]]
+        ],
+        deposed: Callable[[str], None],
+    ) -> None:
+        self._writer = writer
+        self._turn = turn
+        self._clock = clock
+        self._trusted = trusted
+        self._recover = recover
+        self._deposed = deposed
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self.ready: deque[Runner] = deque()
+        self.commits = 0
+        self.messages = 0
+        self.commit_ns = 0
+        self.last_commit_ns = 0
+        self.stopped = False
+
+    def enqueue(self, runner: Runner) -> None:
+        """Give a runner a place in the next round, unless it has one."""
+        if not runner.queued:
+            runner.queued = True
+            self.ready.append(runner)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Serve rounds until deposed or cancelled."""
+        while not self.stopped:
+            if not self.ready:
+                self._idle.set()
+                await self._wake.wait()
+            self._wake.clear()
+            self._idle.clear()
+            while self.ready and not self.stopped:
+                await self._round()
+
+    async def drain(self) -> None:
+        """Return when everything that was gathered is committed and emitted."""
+        while self.ready or not self._idle.is_set():
+            await self._idle.wait()
+            await asyncio.sleep(0)
+
+    async def _round(self) -> None:
+        work: list[tuple[Runner, StreamPlan]] = []
+        decided: list[tuple[Runner, StreamPlan]] = []
+        rows = 0
+        for _ in range(len(self.ready)):
+            runner = self.ready.popleft()
+            try:
+                plan = await runner.next_plan(STREAM_ROWS, self._clock.now())
+            except Unavailable as error:
+                log.warning("storage: %s", error)
+                self.ready.append(runner)
+                await self._settle([])
+                continue
+            # Only now: what arrived during the await above must not queue the runner twice, for
+            # two plans of one stream never share a transaction.
+            runner.queued = False
+            if runner.has_work():
+                self.enqueue(runner)
+            if plan is None:
+                continue
+            (work if plan.changes_head else decided).append((runner, plan))
+            rows += len(plan.texts)
+            if rows >= ROUND_ROWS:
+                break
+        if work:
+            await self._commit(work)
+        for runner, plan in decided:
+            runner.emit(plan)
+        self._turn.run()
+
+    async def _commit(self, work: list[tuple[Runner, StreamPlan]]) -> None:
+        """Commit, then emit; resolve what failed."""
+        while work and not self.stopped:
+            started = self._clock.monotonic()
+            try:
+                if not self._trusted():
+                    raise Unavailable("leadership is not confirmed")
+                await self._write(work)
+            except Fenced as error:
+                self._depose(str(error))
+                return
+            except Refused as error:
+                log.error("storage refused a commit: %s", error)
+                self._fail(work, error)
+                return
+            except (OutcomeUnknown, Unavailable) as error:
+                log.warning("storage: %s", error)
+                work = await self._settle(work)
+                continue
+            self.last_commit_ns = self._clock.monotonic() - started
+            self.commit_ns += self.last_commit_ns
+            self._emit(work)
+            return
+
+    async def _write(self, work: list[tuple[Runner, StreamPlan]]) -> None:
+        await self._writer.commit(
+            [StreamCommit(r.stream, r.shelf, r.epoch, plan) for r, plan in work]
+        )
+
+    def _emit(self, work: list[tuple[Runner, StreamPlan]]) -> None:
+        self.commits += 1
+        for runner, plan in work:
+            self.messages += len(plan.texts)
+            runner.emit(plan)
+
+    def _fail(self, work: list[tuple[Runner, StreamPlan]], error: Exception) -> None:
+        """Storage refused: nothing was written, and every publisher is told so."""
+        for runner, plan in work:
+            runner.fail(plan, api_error(10077, err=f"store refused: {error}"))
+
+    async def _settle(
+        self, work: list[tuple[Runner, StreamPlan]]
+    ) -> list[tuple[Runner, StreamPlan]]:
+        """Wait for storage and leadership; emit what turns out committed, return the rest."""
+        while not self.stopped:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    committed = await self._recover(work)
+            except Fenced as error:
+                self._depose(str(error))
+                return []
+            except (Unavailable, TimeoutError) as error:
+                self._refuse_gathered()
+                log.warning("waiting for storage: %s", error or "no answer yet")
+                await asyncio.sleep(0.1)
+                continue
+            self._emit(committed)
+            self._turn.run()
+            return [pair for pair in work if pair not in committed]
+        return []
+
+    def _refuse_gathered(self) -> None:
+        for runner in self.ready:
+            runner.refuse_gathered(api_error(10008))
+        for _ in range(len(self.ready)):
+            runner = self.ready.popleft()
+            runner.queued = False
+            if runner.has_work():
+                self.enqueue(runner)
+        self._turn.run()
+
+    def _depose(self, why: str) -> None:
+        self.stopped = True
+        self._deposed(why)

@@ -1,0 +1,346 @@
+"""What one can ask of a stream: positions, counts, single messages, its state.
+
+Memory first (index, tail), storage for the rest. Rows that are logically gone but still stored
+are filtered here, so that no reader ever sees them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from core.model.stream import StreamState
+from core.stream.segment import Segment
+from core.subjects.subject import compile_filters
+
+if TYPE_CHECKING:
+    from core.jetstream.shell import Shell
+    from core.jetstream.tail import Tail
+    from core.stream.machine import StreamMachine
+
+Match = Callable[[bytes], bool]
+Message = tuple[int, int, bytes, bytes, bytes]  # sequence, time, subject, headers, payload
+
+_PAGE = 2000
+_FRONT_PAGE = 5000
+_WINDOW = 10_000
+_WINDOW_MAX = 200_000
+# Subjects examined before the event loop gets its turn back.
+_SLICE = 20_000
+
+
+def cut(segment: Segment, places: list[int]) -> Segment | None:
+    """Return the messages of a segment at `places` (None when there are none)."""
+    if len(places) == len(segment):
+        return segment
+    if not places:
+        return None
+    headers = segment.headers
+    payloads = [segment.payloads[i] for i in places]
+    return Segment(
+        [segment.seqs[i] for i in places],
+        [segment.times[i] for i in places],
+        [segment.subjects[i] for i in places],
+        None if headers is None else [headers[i] for i in places],
+        payloads,
+        sum(map(len, payloads)),
+    )
+
+
+class StreamQueries:
+    """The reading side of a StreamRunner."""
+
+    stream: int
+    shelf: int
+    shell: Shell
+    machine: StreamMachine
+    tail: Tail
+    dead: set[int]
+    backlog: set[int]
+
+    # -- by position -------------------------------------------------------------------------
+
+    def is_live(self, seq: int) -> bool:
+        """Whether a message that storage or the tail holds is still the stream's."""
+        return seq >= self.machine.first_seq and seq not in self.dead
+
+    def live(self, segment: Segment) -> Segment | None:
+        """Return what of a segment is still the stream's (None: nothing)."""
+        first, last, dead = self.machine.first_seq, self.machine.last_seq, self.dead
+        if not dead and segment.first >= first and segment.last <= last:
+            return segment
+        return cut(
+            segment,
+            [i for i, s in enumerate(segment.seqs) if first <= s <= last and s not in dead],
+        )
+
+    def tail_at(self, seq: int) -> tuple[Segment, int] | None:
+        """Return the first message at or after `seq` as (segment, index), if in memory."""
+        return self.tail.at(seq)
+
+    async def read(self, seq: int, limit: int) -> Segment | None:
+        """Return up to `limit` live messages at or after `seq` from storage (None: no more)."""
+        seq = max(seq, self.machine.first_seq)
+        while seq <= self.machine.last_seq:
+            page = await self.shell.reader.range(self.stream, self.shelf, seq, limit)
+            if page is None:
+                return None
+            found = self.live(page)
+            if found is not None:
+                return found
+            seq = page.last + 1
+        return None
+
+    async def get(self, seq: int) -> Message | None:
+        """Return one message by its sequence."""
+        if not self.machine.first_seq <= seq <= self.machine.last_seq or seq in self.dead:
+            return None
+        found = self.in_tail(seq)
+        if found is not None or seq >= self.tail.start:
+            return found
+        page = await self.shell.reader.points(self.stream, self.shelf, [seq])
+        if page is None or not self.is_live(seq):
+            return None
+        return message_at(page, 0)
+
+    def in_tail(self, seq: int) -> Message | None:
+        """Return one live message by its sequence if memory holds it."""
+        if seq in self.dead or seq < self.machine.first_seq:
+            return None
+        place = self.tail.at(seq)
+        if place is None or place[0].seqs[place[1]] != seq:
+            return None
+        return message_at(*place)
+
+    async def first_message(self) -> Message | None:
+        """Return the oldest live message and make `first_seq` exact."""
+        machine = self.machine
+        if not machine.msgs:
+            return None
+        seq = machine.first_seq
+        if seq >= self.tail.start:
+            for segment, start in self.tail.since(seq):
+                for i in range(start, len(segment)):
+                    if self.is_live(segment.seqs[i]):
+                        machine.first_seq = segment.seqs[i]
+                        return message_at(segment, i)
+        limit = 1
+        while seq <= machine.last_seq:
+            page = await self.shell.reader.range(self.stream, self.shelf, seq, limit)
+            if page is None:
+                return None
+            found = self.live(page)
+            if found is not None:
+                if found.first > machine.first_seq:
+                    machine.first_seq = found.first
+                return message_at(found, 0)
+            seq = page.last + 1
+            limit = _PAGE
+        return None
+
+    async def first_at_time(self, ns: int) -> int:
+        """Return the first sequence stored at or after a time (last + 1: none)."""
+        machine = self.machine
+        if not machine.msgs or ns > machine.last_ts:
+            return machine.last_seq + 1
+        seq = await self.shell.reader.first_at(
+            self.stream, self.shelf, ns, machine.first_seq, machine.last_seq
+        )
+        while seq <= machine.last_seq and not self.is_live(seq):
+            page = await self.read(seq, 1)
+            seq = page.first if page is not None else machine.last_seq + 1
+        return seq
+
+    # -- by subject --------------------------------------------------------------------------
+
+    async def subjects_matching(self, filters: Sequence[bytes]) -> list[tuple[bytes, int, int]]:
+        """Return (subject, count, last sequence) of every subject that a filter matches."""
+        index = self.machine.index
+        if filters and not any(b"*" in f or b">" in f for f in filters):
+            found = ((f, index.count(f), index.last(f)) for f in dict.fromkeys(filters))
+            return [row for row in found if row[1]]
+        match = compile_filters(filters)
+        rows = list(index.items())
+        if match is None:
+            return rows
+        kept: list[tuple[bytes, int, int]] = []
+        for start in range(0, len(rows), _SLICE):
+            kept += [row for row in rows[start : start + _SLICE] if match(row[0])]
+            if start + _SLICE < len(rows):
+                await asyncio.sleep(0)
+        return kept
+
+    async def last_by_subject(self, pattern: bytes) -> Message | None:
+        """Return the newest message whose subject matches."""
+        while True:
+            rows = await self.subjects_matching([pattern])
+            seq = max((last for _, _, last in rows), default=0)
+            if not seq:
+                return None
+            found = await self.get(seq)
+            # A publish may have superseded it while storage was read: look again.
+            if found is not None or self.is_live(seq):
+                return found
+
+    async def next_by_subject(self, pattern: bytes, seq: int) -> Message | None:
+        """Return the first message at or after `seq` whose subject matches."""
+        machine = self.machine
+        seq = max(seq, machine.first_seq)
+        rows = await self.subjects_matching([pattern])
+        names = {subject: last for subject, _, last in rows if last >= seq}
+        if not names:
+            return None
+        if len(names) == 1:
+            ((only, last),) = names.items()
+            if last == seq or machine.index.count(only) == 1:
+                return await self.get(last)
+        match = compile_filters([pattern])
+        while seq <= machine.last_seq:
+            if seq >= self.tail.start:
+                return self._next_in_tail(match, seq)
+            if len(names) == 1:
+                seq = await self.shell.reader.next_of(self.stream, self.shelf, only.decode(), seq)
+                found = await self.get(seq) if seq else None
+                if found is not None or not seq:
+                    return found
+                seq += 1
+                continue
+            seq, found = await self._next_in_window(match, seq)
+            if found is not None:
+                return found
+        return None
+
+    def _next_in_tail(self, match: Match | None, seq: int) -> Message | None:
+        for segment, start in self.tail.since(seq):
+            for i in range(start, len(segment)):
+                if (match is None or match(segment.subjects[i])) and self.is_live(segment.seqs[i]):
+                    return message_at(segment, i)
+        return None
+
+    async def _next_in_window(self, match: Match | None, seq: int) -> tuple[int, Message | None]:
+        width = _WINDOW
+        end = min(self.tail.start - 1, self.machine.last_seq)
+        while seq <= end:
+            stop = min(seq + width - 1, end)
+            for place, subject in await self.shell.reader.names(self.stream, self.shelf, seq, stop):
+                if (match is None or match(subject)) and self.is_live(place):
+                    found = await self.get(place)
+                    if found is not None:
+                        return place, found
+            seq = stop + 1
+            width = min(width * 2, _WINDOW_MAX)
+        return seq, None
+
+    async def count_from(self, seq: int, match: Match | None, filters: Sequence[bytes]) -> int:
+        """Return how many live messages at or after `seq` match."""
+        machine = self.machine
+        if seq > machine.last_seq:
+            return 0
+        if seq <= machine.first_seq:
+            if match is None:
+                return machine.msgs
+            return sum(count for _, count, _ in await self.subjects_matching(filters))
+        if seq >= self.tail.start:
+            return self._count_tail(seq, match)
+        await self.shell.janitor.finish(self)
+        last = machine.last_seq
+        rows = await self.shell.reader.subjects(self.stream, self.shelf, seq, last)
+        count = sum(n for subject, n, _ in rows if match is None or match(subject))
+        return count + (self._count_tail(last + 1, match) if machine.last_seq > last else 0)
+
+    def _count_tail(self, seq: int, match: Match | None) -> int:
+        count = 0
+        for segment, start in self.tail.since(seq):
+            if match is None and not self.dead:
+                count += len(segment) - start
+                continue
+            for i in range(start, len(segment)):
+                if (match is None or match(segment.subjects[i])) and self.is_live(segment.seqs[i]):
+                    count += 1
+        return count
+
+    # -- facts for the machine ---------------------------------------------------------------
+
+    async def load_front(self) -> None:
+        """Load the next page of the oldest messages into the machine's window."""
+        machine = self.machine
+        front = machine.front
+        start = max(front.upto + 1, machine.first_seq)
+        rows = await self.shell.reader.front(self.stream, self.shelf, start, _FRONT_PAGE)
+        upto = rows[-1][0] if len(rows) == _FRONT_PAGE else machine.last_seq
+        size = machine.overhead
+        more = 4 if machine.on_file else 0
+        front.load(
+            (
+                (seq, subject, size + len(subject) + data + (hdr + more if hdr else 0), ts)
+                for seq, subject, data, hdr, ts in rows
+                if seq <= machine.last_seq and seq not in self.dead
+            ),
+            min(upto, machine.last_seq),
+        )
+
+    async def rows_of(self, subject: bytes) -> list[tuple[int, int]]:
+        """Return (sequence, size) of the live messages of a subject, from storage."""
+        machine = self.machine
+        rows = await self.shell.reader.sizes(
+            self.stream, self.shelf, subject.decode(), machine.first_seq, machine.last_seq + 1
+        )
+        more = 4 if machine.on_file else 0
+        base = machine.overhead + len(subject)
+        return [
+            (seq, base + data + (hdr + more if hdr else 0))
+            for seq, _, data, hdr in rows
+            if self.is_live(seq)
+        ]
+
+    # -- state -------------------------------------------------------------------------------
+
+    async def state(
+        self, *, deleted: bool = False, subjects: dict[str, int] | None = None
+    ) -> StreamState:
+        """Return the stream's state; `deleted` lists the interior gaps."""
+        first = await self.first_message()
+        machine = self.machine
+        empty = not machine.msgs
+        first_seq = machine.last_seq + 1 if empty else machine.first_seq
+        if empty and not machine.last_seq:
+            first_seq = 0
+        gaps = 0 if empty else machine.last_seq - first_seq + 1 - machine.msgs
+        return StreamState(
+            messages=machine.msgs,
+            bytes=machine.bytes,
+            first_seq=first_seq,
+            first_ts=first[1] if first is not None else 0,
+            last_seq=machine.last_seq,
+            last_ts=machine.last_ts,
+            num_subjects=len(machine.index),
+            subjects=subjects or {},
+            num_deleted=gaps,
+            deleted=tuple(await self._gaps(first_seq)) if deleted and gaps else (),
+            consumer_count=self.consumer_count(),
+        )
+
+    def consumer_count(self) -> int:
+        """Return how many consumers the stream has."""
+        raise NotImplementedError
+
+    async def _gaps(self, first: int) -> list[int]:
+        await self.shell.janitor.finish(self)
+        last = self.machine.last_seq
+        there = {
+            seq for seq, _ in await self.shell.reader.names(self.stream, self.shelf, first, last)
+        }
+        return [seq for seq in range(first, last + 1) if seq not in there]
+
+
+def message_at(segment: Segment, index: int) -> Message:
+    """Return one message of a segment."""
+    headers = segment.headers[index] if segment.headers is not None else None
+    return (
+        segment.seqs[index],
+        segment.times[index],
+        segment.subjects[index],
+        headers or b"",
+        segment.payloads[index],
+    )

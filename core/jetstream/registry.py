@@ -1,0 +1,159 @@
+"""The streams of one account on the node that leads them.
+
+Creating, changing and dropping go through here one at a time: the catalogue first, memory after
+COMMIT, so that nothing exists which storage does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from core.errors import StorageError
+from core.jetstream.opening import restore
+from core.jetstream.shell import Shell
+from core.jetstream.stream_runner import StreamRunner
+from core.model.account import AccountStats
+from core.model.api_errors import api_error
+from core.model.codec import decode_lenient, encode
+from core.model.consumer import ConsumerConfig
+from core.model.stream import Storage, StreamConfig
+from core.pubsub.account import Account
+from core.storage.interface import ConsumerRow, Head, StreamRow
+from core.stream.config import check_overlap, is_same
+
+_HOUR_NS = 3600 * 1_000_000_000
+_LOGS, _CHURN = 0, 1
+
+
+def shelf_for(config: StreamConfig) -> int:
+    """Choose the shelf of a new stream: what loses messages all the time stays apart from logs."""
+    short_lived = 0 < config.max_age < _HOUR_NS
+    return _CHURN if config.max_msgs_per_subject > 0 or short_lived else _LOGS
+
+
+class Registry:
+    """The streams of one account by name."""
+
+    def __init__(self, account: Account, shell: Shell) -> None:
+        self.account = account
+        self.shell = shell
+        self.streams: dict[str, StreamRunner] = {}
+        self.epoch = 0
+        self._changes = asyncio.Lock()
+
+    def configs(self) -> dict[str, StreamConfig]:
+        """Return the configurations of all streams by name."""
+        return {name: runner.config for name, runner in self.streams.items()}
+
+    def stream(self, name: str) -> StreamRunner:
+        """Return a stream; raises ApiError 10059."""
+        runner = self.streams.get(name)
+        if runner is None:
+            raise api_error(10059)
+        return runner
+
+    # -- load --------------------------------------------------------------------------------
+
+    async def open(self, row: StreamRow, consumers: list[ConsumerRow]) -> StreamRunner:
+        """Bring one stream back from storage, with its consumers."""
+        config = decode_lenient(StreamConfig, row.config.encode())
+        runner = StreamRunner(row, config, self.account, self.shell)
+        await restore(runner, row.head)
+        for consumer in consumers:
+            found = decode_lenient(ConsumerConfig, consumer.config.encode())
+            await runner.consumers.restore(consumer, found)
+        self.streams[row.name] = runner
+        return runner
+
+    def listen(self) -> None:
+        """Take publishes and requests: everything is loaded."""
+        for runner in self.streams.values():
+            runner.start()
+
+    # -- streams -----------------------------------------------------------------------------
+
+    async def create_stream(self, config: StreamConfig) -> tuple[StreamRunner, bool]:
+        """Create a checked stream; (the stream, False) when an identical one exists.
+
+        Raises ApiError.
+        """
+        async with self._changes:
+            existing = self.streams.get(config.name)
+            if existing is not None:
+                if not is_same(config, existing.config):
+                    raise api_error(10058)
+                return existing, False
+            check_overlap(config, self.configs().values())
+            last = max(config.first_seq, 1) - 1
+            head = Head(self.epoch, last + 1, last, 0, 0, 0)
+            created = self.shell.clock.now()
+            shelf = shelf_for(config)
+            text = encode(config).decode()
+            number = await self._stored(
+                self.shell.catalog.add_stream(
+                    self.account.name, config.name, shelf, created, text, head
+                )
+            )
+            row = StreamRow(number, self.account.name, config.name, shelf, created, text, head)
+            runner = StreamRunner(row, config, self.account, self.shell)
+            self.streams[config.name] = runner
+            runner.start()
+            return runner, True
+
+    async def update_stream(self, config: StreamConfig) -> StreamRunner:
+        """Change a stream to a checked configuration.
+
+        Raises ApiError.
+        """
+        async with self._changes:
+            runner = self.stream(config.name)
+            others = [r.config for r in self.streams.values() if r is not runner]
+            check_overlap(config, others)
+            # What the old limits removed must be gone before other limits could allow it again.
+            await self._stored(self.shell.janitor.finish(runner))
+            text = encode(config).decode()
+            await self._stored(self.shell.catalog.set_stream(runner.stream, text))
+            await runner.reconfigure(config)
+            return runner
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream and its consumers.
+
+        Raises ApiError.
+        """
+        async with self._changes:
+            runner = self.stream(name)
+            await self._stored(self.shell.catalog.drop_stream(runner.stream))
+            del self.streams[name]
+            runner.close()
+            self.shell.janitor.drop(runner.stream, runner.shelf)
+
+    async def _stored(self, change: object) -> int:
+        """Await a catalogue change; storage that is away is 10008 to the caller."""
+        try:
+            return await change  # type: ignore[no-any-return, misc]
+        except StorageError:
+            raise api_error(10008) from None
+
+    # -- numbers -----------------------------------------------------------------------------
+
+    def usage(self) -> AccountStats:
+        """Return what the account uses."""
+        runners = self.streams.values()
+        memory = sum(r.machine.bytes for r in runners if r.config.storage is Storage.MEMORY)
+        total = sum(r.machine.bytes for r in runners)
+        reserved = [(r.config.storage, max(r.config.max_bytes, 0)) for r in runners]
+        return AccountStats(
+            memory=memory,
+            storage=total - memory,
+            reserved_memory=sum(n for kind, n in reserved if kind is Storage.MEMORY),
+            reserved_storage=sum(n for kind, n in reserved if kind is Storage.FILE),
+            streams=len(self.streams),
+            consumers=sum(len(r.consumers) for r in runners),
+        )
+
+    def close(self) -> None:
+        """Stop everything without a word to storage: shutdown, or another node leads."""
+        for runner in self.streams.values():
+            runner.close(shutdown=True)
+        self.streams.clear()

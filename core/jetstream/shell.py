@@ -1,0 +1,39 @@
+"""What every runner of a node shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from core.jetstream.tail import TailBudget
+from core.runtime.clock import Clock
+from core.runtime.turn import Turn
+from core.storage.interface import Catalog, LogReader, Sweeper
+
+if TYPE_CHECKING:
+    from core.jetstream.janitor import Janitor
+    from core.jetstream.lane import Lane
+    from core.jetstream.state_writer import StateWriter
+    from core.jetstream.timers import Timers
+
+TAIL_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class Shell:
+    """The node's services, as runners use them; wired once by the composition root."""
+
+    clock: Clock
+    turn: Turn
+    reader: LogReader
+    sweeper: Sweeper
+    catalog: Catalog
+    lane: Lane
+    states: StateWriter
+    janitor: Janitor
+    timers: Timers
+    server_name: str
+    press: Callable[[], None]
+    domain: str = ""
+    tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

@@ -1,0 +1,132 @@
+"""Consumer states on their way to storage: one row per consumer, coalesced.
+
+A changed state is written at most 50 ms late; a double ack is written by the next flush, which
+starts at once when none is in flight, and is answered after COMMIT. Flushing never takes more
+than a fifth of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from core.errors import Fenced, Unavailable
+from core.runtime.clock import Clock
+from core.storage.interface import StateStore, StateWrite
+
+if TYPE_CHECKING:
+    from core.runtime.turn import Turn
+
+log = logging.getLogger("jetgate.states")
+
+INTERVAL = 0.05
+
+
+class Stateful(Protocol):
+    """What the writer knows of a consumer."""
+
+    def state_write(self) -> StateWrite | None:
+        """Return the state to write now (None: the consumer is gone)."""
+        ...
+
+
+class StateWriter:
+    """Writes the states of all consumers that this node leads."""
+
+    def __init__(
+        self, store: StateStore, turn: Turn, clock: Clock, deposed: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._turn = turn
+        self._clock = clock
+        self._deposed = deposed
+        self._dirty: dict[Stateful, None] = {}
+        self._waiting: list[Callable[[], None]] = []
+        self._urgent = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.flushes = 0
+
+    def mark(self, consumer: Stateful) -> None:
+        """Write this consumer's state soon."""
+        if not self._dirty:
+            self._wake.set()
+            self._idle.clear()
+        self._dirty[consumer] = None
+
+    def sync(self, consumer: Stateful, done: Callable[[], None]) -> None:
+        """Write this consumer's state with the next flush, and call `done` after COMMIT."""
+        self.mark(consumer)
+        self._waiting.append(done)
+        self._urgent.set()
+
+    async def run(self) -> None:
+        """Flush until cancelled."""
+        pause = INTERVAL
+        while True:
+            await self._wake.wait()
+            await self._gather(pause)
+            started = self._clock.monotonic()
+            await self.flush()
+            pause = max(INTERVAL, 5 * (self._clock.monotonic() - started) / 1e9)
+
+    async def _gather(self, pause: float) -> None:
+        """Wait for more changes, unless somebody waits for this flush."""
+        try:
+            async with asyncio.timeout(pause):
+                await self._urgent.wait()
+        except TimeoutError:
+            pass
+
+    async def flush(self) -> None:
+        """Write everything that is dirty now."""
+        dirty, self._dirty = self._dirty, {}
+        waiting, self._waiting = self._waiting, []
+        self._wake.clear()
+        self._urgent.clear()
+        writes = [w for w in (consumer.state_write() for consumer in dirty) if w is not None]
+        try:
+            written = await self._store.write(writes) if writes else set()
+        except Fenced as error:
+            self._deposed(str(error))
+            return
+        except Unavailable as error:
+            log.warning("consumer states wait for storage: %s", error)
+            self._give_back(dirty, waiting)
+            await asyncio.sleep(INTERVAL * 4)
+            return
+        self.flushes += 1
+        if len(written) < len(writes) and self._lost(dirty, written):
+            # An epoch was bumped since: by this node after a lost connection, in which case the
+            # fresh epoch is taken by the next flush, or by another node, which the lane finds out.
+            self._give_back(dirty, waiting)
+            await asyncio.sleep(INTERVAL)
+            return
+        for done in waiting:
+            done()
+        if waiting:
+            self._turn.run()
+        if not self._dirty:
+            self._idle.set()
+
+    def _lost(self, dirty: dict[Stateful, None], written: set[tuple[int, int]]) -> bool:
+        """Whether the state of a consumer that still exists was not written."""
+        writes = (consumer.state_write() for consumer in dirty)
+        return any(w is not None and (w.stream, w.consumer) not in written for w in writes)
+
+    def _give_back(self, dirty: dict[Stateful, None], waiting: list[Callable[[], None]]) -> None:
+        self._dirty = dirty | self._dirty
+        self._waiting = waiting + self._waiting
+        self._wake.set()
+        if waiting:
+            self._urgent.set()
+
+    async def drain(self) -> None:
+        """Write what is left; return when nothing is dirty."""
+        while self._dirty or self._waiting:
+            self._urgent.set()
+            self._wake.set()
+            await asyncio.sleep(0.005)

@@ -1,0 +1,435 @@
+"""StreamRunner: one stream, its machine, its memory tail, its consumers.
+
+Publishes are gathered in columns; the lane asks for a plan, commits it, and hands it back to
+`emit`. Everything else that changes the log (purge, delete, expiry) is a command that yields a
+plan of the same kind, so there is one way to write.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from core.errors import ApiError, StorageError
+from core.jetstream import commands
+from core.jetstream.acks import AckEmitter
+from core.jetstream.consumers import Consumers
+from core.jetstream.direct_get import DirectGet
+from core.jetstream.opening import build_index
+from core.jetstream.queries import Message, StreamQueries
+from core.jetstream.shell import Shell
+from core.jetstream.tail import Tail
+from core.model.api_errors import api_error
+from core.model.message import MsgGetRequest
+from core.model.stream import ClusterInfo, StreamConfig, StreamInfo
+from core.pubsub.account import Account, ServiceSubscription, Session
+from core.storage.interface import ConsumerRow, StreamRow
+from core.stream.headers import ROLLUP, publish_headers
+from core.stream.judge import refusal
+from core.stream.machine import StreamMachine
+from core.stream.plan import Columns, StreamPlan
+from core.stream.segment import Segment
+
+T = TypeVar("T")
+
+# Gathered bytes of one stream above which publishers are no longer read.
+PRESSURE_BYTES = 16 << 20
+
+
+@dataclass(slots=True)
+class Command:
+    """A change of the log other than a publish: computed when its turn comes."""
+
+    plan: Callable[[int], Awaitable[StreamPlan]]
+    done: asyncio.Future[StreamPlan]
+
+
+class StreamRunner(StreamQueries):
+    """The owner of one stream on the node that leads it."""
+
+    def __init__(
+        self, row: StreamRow, config: StreamConfig, account: Account, shell: Shell
+    ) -> None:
+        self.stream = row.stream
+        self.shelf = row.shelf
+        self.epoch = row.head.epoch
+        self.created = row.created
+        self.name = row.name
+        self.nameb = row.name.encode()
+        self.config = config
+        self.account = account
+        self.shell = shell
+        self.machine = StreamMachine(config)
+        self.columns = Columns()
+        self.commands: deque[Command] = deque()
+        self.current: Command | None = None
+        self.backlog: set[int] = set()
+        self.dead: set[int] = set()
+        self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
+        self.acks = AckEmitter(account, shell.turn, self.nameb)
+        self.consumers = Consumers(self)
+        self.direct = DirectGet(self)
+        self.subscriptions: list[ServiceSubscription] = []
+        self.queued = False
+        self.closed = False
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take publishes and requests."""
+        self.listen()
+        self.direct.configure(self.config.allow_direct)
+        self.consumers.start()
+
+    def close(self, *, shutdown: bool = False) -> None:
+        """Take nothing any more; waiting pulls are told why."""
+        self.closed = True
+        self.unlisten()
+        self.direct.configure(False)
+        self.consumers.close(shutdown=shutdown)
+        self.shell.janitor.forget(self)
+        self.tail.clear(self.machine.last_seq + 1)
+        self.refuse_gathered(api_error(10059))
+
+    async def reconfigure(self, config: StreamConfig) -> None:
+        """Take a configuration that the catalogue already has."""
+        old, self.config = self.config, config
+        if old.subjects != config.subjects:
+            self.listen()
+        self.direct.configure(config.allow_direct)
+        if max(old.max_msgs_per_subject, 0) != max(config.max_msgs_per_subject, 0):
+            await self.command(self._plan_new_limit)
+        else:
+            self.machine.configure(config)
+        await self.trim()
+
+    async def _plan_new_limit(self, _now: int) -> StreamPlan:
+        """Rebuild the index for another per-subject limit; drop what it no longer allows."""
+        index, superseded = await build_index(self, max(self.config.max_msgs_per_subject, 0))
+        plan = commands.unchanged(self)
+        self.machine.configure(self.config)
+        self.machine.index = index
+        for row in superseded:
+            self.machine.remove(plan, *row)
+        return plan
+
+    async def trim(self) -> None:
+        """Enforce limits that a new configuration or the passing of time made tighter."""
+        removed = 1
+        while removed:
+            plan = await self.command(lambda now: commands.plan_expiry(self, now))
+            removed = len(plan.removed)
+
+    # -- interest ----------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Subscribe to the stream's subjects (again, after they changed)."""
+        self.unlisten()
+        self.subscriptions = [
+            self.account.subscribe(subject.encode(), self.ingest)
+            for subject in self.config.subjects
+        ]
+
+    def unlisten(self) -> None:
+        """Take no more publishes."""
+        for subscription in self.subscriptions:
+            self.account.unsubscribe(subscription)
+        self.subscriptions = []
+
+    # -- gather ------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        session: Session | None,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Take one publish: four appends, and a place in the lane for the first of a batch."""
+        columns = self.columns
+        if not self.queued:
+            self.shell.lane.enqueue(self)
+        columns.subjects.append(subject)
+        columns.replies.append(reply)
+        columns.headers.append(headers)
+        columns.payloads.append(payload)
+        columns.nbytes += len(payload)
+        if headers:
+            columns.headered = True
+        if columns.nbytes > PRESSURE_BYTES:
+            self.shell.press()
+
+    def has_work(self) -> bool:
+        """Whether there is something for the next round."""
+        return bool(self.columns.subjects or self.commands)
+
+    async def command(self, plan: Callable[[int], Awaitable[StreamPlan]]) -> StreamPlan:
+        """Run a change of the log in its turn; return the committed plan.
+
+        Raises ApiError when the change is refused or storage is away.
+        """
+        done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
+        self.commands.append(Command(plan, done))
+        self.shell.lane.enqueue(self)
+        return await done
+
+    # -- decide ------------------------------------------------------------------------------
+
+    async def next_plan(self, limit: int, now: int) -> StreamPlan | None:
+        """Return what this stream wants committed next, or None."""
+        if self.commands:
+            return await self._command_plan(now)
+        columns = self.columns
+        if not columns.subjects:
+            return None
+        if len(columns) > limit:
+            columns = columns.split(limit)
+        else:
+            self.columns = Columns()
+        try:
+            rollups = None
+            if columns.headered or self.machine.front_deficit(columns, now):
+                rollups = await self._load_facts(columns, now)
+        except BaseException:
+            self._give_back(columns)
+            raise
+        plan = self.machine.decide(columns, now, rollups)
+        if self.config.no_ack:
+            plan.acks, plan.answers = [], []
+        return plan
+
+    async def _command_plan(self, now: int) -> StreamPlan | None:
+        command = self.commands.popleft()
+        if command.done.cancelled():
+            return None
+        try:
+            plan = await command.plan(now)
+        except ApiError as error:
+            if not command.done.cancelled():
+                command.done.set_exception(error)
+            return None
+        except BaseException:
+            self.commands.appendleft(command)
+            raise
+        self.current = command
+        return plan
+
+    def _give_back(self, columns: Columns) -> None:
+        later, self.columns = self.columns, columns
+        columns.subjects += later.subjects
+        columns.replies += later.replies
+        columns.headers += later.headers
+        columns.payloads += later.payloads
+        columns.nbytes += later.nbytes
+        columns.headered = columns.headered or later.headered
+
+    async def _load_facts(
+        self, columns: Columns, now: int
+    ) -> dict[bytes, list[tuple[int, int]]] | None:
+        """Read what the machine cannot know: oldest messages, and what roll-ups replace."""
+        while self.machine.front_deficit(columns, now):
+            await self.load_front()
+        rollups: dict[bytes, list[tuple[int, int]]] | None = None
+        if columns.headered:
+            for subject, block in zip(columns.subjects, columns.headers, strict=True):
+                if ROLLUP not in block or self.machine.index.of_subject(subject) is not None:
+                    continue
+                if publish_headers(block).get(ROLLUP, b"").lower() == b"sub":
+                    rollups = rollups or {}
+                    rollups[subject] = await self.rows_of(subject)
+        return rollups
+
+    # -- emit --------------------------------------------------------------------------------
+
+    def emit(self, plan: StreamPlan) -> None:
+        """Make a committed plan the state, and let out what waited for it."""
+        if plan.changes_head:
+            self._apply(plan)
+        if plan.acks:
+            self.acks.emit(plan.acks, plan.ack_first)
+        for reply, body in plan.answers:
+            self.account.publish(reply, b"", b"", body)
+        command, self.current = self.current, None
+        if command is not None and not command.done.done():
+            command.done.set_result(plan)
+
+    def _apply(self, plan: StreamPlan) -> None:
+        machine = self.machine
+        orphans = machine.apply(plan)
+        if orphans:
+            self.shell.janitor.find_last(self, orphans)
+        segment = plan.segment
+        if plan.purged_below:
+            self._purged(plan)
+        if plan.removed:
+            self._removed(plan)
+        if segment is not None and len(segment):
+            self.tail.append(segment)
+            if self.consumers:
+                counts = Counter(segment.subjects)
+                for consumer in self.consumers.values():
+                    consumer.on_stored(segment, counts)
+        elif self.tail.start == plan.before + 1:
+            self.tail.start = plan.last_seq + 1
+        if machine.max_age:
+            self.shell.janitor.watch_age(self)
+
+    def _purged(self, plan: StreamPlan) -> None:
+        if plan.index is None:
+            self.tail.clear(plan.before + 1)
+            self.dead.clear()
+            self.backlog.clear()
+        for consumer in self.consumers.values():
+            consumer.on_purged(plan.purged_below)
+        self.shell.janitor.sweep(self)
+
+    def _removed(self, plan: StreamPlan) -> None:
+        """Hide removed messages from every reader; leave their rows to the janitor."""
+        floor = self.machine.first_seq
+        hidden = {seq for seq, _, _ in plan.removed if seq >= floor}
+        if hidden:
+            self.dead |= hidden
+            if not plan.purge_filters:
+                self.backlog |= hidden.difference(plan.erased)
+        pairs = [(seq, subject) for seq, subject, _ in plan.removed]
+        for consumer in self.consumers.values():
+            consumer.on_removed(pairs, floor)
+        self.shell.janitor.sweep(self)
+
+    def _tail_dropped(self, segment: Segment) -> None:
+        """A dead message is forgotten once neither the tail nor storage holds it."""
+        if self.dead:
+            self.dead.difference_update(set(segment.seqs).difference(self.backlog))
+
+    def fail(self, plan: StreamPlan, error: ApiError) -> None:
+        """The plan was not written: tell every publisher, change nothing."""
+        body = refusal(error, self.nameb)
+        for reply in plan.acks:
+            if reply:
+                self.account.publish(reply, b"", b"", body)
+        for reply, answer in plan.answers:
+            accepted = answer.startswith(b'{"stream"') and not answer.endswith(b" true}")
+            self.account.publish(reply, b"", b"", body if accepted else answer)
+        command, self.current = self.current, None
+        if command is not None and not command.done.done():
+            command.done.set_exception(error)
+
+    def refuse_gathered(self, error: ApiError) -> None:
+        """Answer everything that waits for storage with an error."""
+        columns, self.columns = self.columns, Columns()
+        if not self.config.no_ack:
+            body = refusal(error, self.nameb)
+            for reply in columns.replies:
+                if reply:
+                    self.account.publish(reply, b"", b"", body)
+        commands, self.commands = self.commands, deque()
+        for command in commands:
+            if not command.done.done():
+                command.done.set_exception(error)
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def purge(self, pattern: str | None, seq: int | None, keep: int | None) -> int:
+        """Purge everything, or by filter, below a sequence, or all but the newest `keep`.
+
+        Returns how many messages went. Raises ApiError.
+        """
+        wanted = pattern.encode() if pattern and pattern != ">" else None
+        before = 0
+
+        async def plan_it(_now: int) -> StreamPlan:
+            nonlocal before
+            before = self.machine.msgs
+            return await self._stored(commands.plan_purge(self, wanted, seq or 0, keep or 0))
+
+        plan = await self.command(plan_it)
+        if plan.purge_filters:
+            self.shell.janitor.finish_purge(self, plan)
+        return before - plan.msgs
+
+    async def delete_message(self, seq: int) -> None:
+        """Delete one message; its row is gone when this returns.
+
+        Raises ApiError 10057.
+        """
+        await self.command(lambda _now: self._stored(commands.plan_delete(self, seq)))
+
+    async def _stored(self, plan: Awaitable[StreamPlan]) -> StreamPlan:
+        try:
+            return await plan
+        except StorageError:
+            raise api_error(10008) from None
+
+    async def get_message(self, request: MsgGetRequest) -> Message | None:
+        """Return the message that STREAM.MSG.GET asks for.
+
+        Raises ApiError 10008 while storage is away.
+        """
+        try:
+            return await self._get_message(request)
+        except StorageError:
+            raise api_error(10008) from None
+
+    async def _get_message(self, request: MsgGetRequest) -> Message | None:
+        if request.last_by_subj:
+            return await self.last_by_subject(request.last_by_subj.encode())
+        seq = request.seq
+        if request.start_time is not None:
+            seq = await self.first_at_time(request.start_time)
+        if request.next_by_subj:
+            return await self.next_by_subject(request.next_by_subj.encode(), seq)
+        return await self.get(seq)
+
+    async def info(
+        self,
+        *,
+        deleted: bool = False,
+        subjects: dict[str, int] | None = None,
+        with_cluster: bool = False,
+    ) -> StreamInfo:
+        """Return the stream's configuration and state.
+
+        Raises ApiError 10008 while storage is away.
+        """
+        try:
+            state = await self.state(deleted=deleted, subjects=subjects)
+        except StorageError:
+            raise api_error(10008) from None
+        return StreamInfo(
+            config=self.config,
+            created=self.created,
+            state=state,
+            domain=self.shell.domain,
+            cluster=ClusterInfo(leader=self.shell.server_name) if with_cluster else None,
+            ts=self.shell.clock.now(),
+        )
+
+    def consumer_count(self) -> int:
+        """Return how many consumers the stream has."""
+        return len(self.consumers)
+
+    # -- the catalogue's side of consumers -----------------------------------------------------
+
+    async def save_consumer(self, name: str, created: int, config: str, state: bytes) -> int:
+        """Record a new consumer in the catalogue; return its number.
+
+        Raises ApiError 10008 while storage is away.
+        """
+        row = ConsumerRow(self.stream, 0, name, created, self.epoch, config, state)
+        return await self._catalogued(self.shell.catalog.add_consumer(row))
+
+    async def change_consumer(self, consumer: int, config: str) -> None:
+        """Record a consumer's new configuration."""
+        await self._catalogued(self.shell.catalog.set_consumer(self.stream, consumer, config))
+
+    async def remove_consumer(self, consumer: int) -> None:
+        """Drop a consumer from the catalogue."""
+        await self._catalogued(self.shell.catalog.drop_consumer(self.stream, consumer))
+
+    async def _catalogued(self, change: Awaitable[T]) -> T:
+        try:
+            return await change
+        except StorageError:
+            raise api_error(10008) from None

@@ -1,0 +1,110 @@
+"""The memory tail: the newest committed messages of every stream, within one node-wide budget."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+
+from core.stream.segment import Segment
+
+# Roughly what a message costs beyond its payload: objects, list slots, subject.
+_MESSAGE_COST = 100
+_SMALL = 64
+_FULL = 512
+
+
+class TailBudget:
+    """Bounds the bytes of all tails of a node; the oldest segment of all goes first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._order: deque[tuple[Tail, Segment, int]] = deque()
+
+    def charge(self, tail: "Tail", segment: Segment, cost: int) -> None:
+        """Account for bytes added to a tail."""
+        self.used += cost
+        order = self._order
+        if order and order[-1][1] is segment:
+            order[-1] = (tail, segment, order[-1][2] + cost)
+        else:
+            order.append((tail, segment, cost))
+        while self.used > self.limit and len(order) > 1:
+            oldest, gone, freed = order.popleft()
+            self.used -= freed
+            oldest.drop(gone)
+
+
+class Tail:
+    """The newest segments of one stream, contiguous up to its last sequence."""
+
+    def __init__(self, budget: TailBudget, start: int, dropped: Callable[[Segment], None]) -> None:
+        self.start = start
+        self._budget = budget
+        self._segments: list[Segment] = []
+        self._dropped = dropped
+
+    def append(self, segment: Segment) -> None:
+        """Add what was just committed; small neighbours share one segment."""
+        cost = segment.nbytes + _MESSAGE_COST * len(segment)
+        segments = self._segments
+        if segments and len(segment) < _SMALL and len(segments[-1]) < _FULL:
+            _extend(segments[-1], segment)
+        else:
+            segments.append(segment)
+        self._budget.charge(self, segments[-1], cost)
+
+    def drop(self, segment: Segment) -> None:
+        """Forget the oldest segment (the budget asks; a cleared tail has it no more)."""
+        if self._segments and self._segments[0] is segment:
+            del self._segments[0]
+            self.start = segment.last + 1
+            self._dropped(segment)
+
+    def clear(self, start: int) -> None:
+        """Forget everything; the tail begins anew at `start`."""
+        self._segments.clear()
+        self.start = start
+
+    def at(self, seq: int) -> tuple[Segment, int] | None:
+        """Return the first message at or after `seq` as (segment, index), if it is in memory."""
+        segments = self._segments
+        if seq < self.start or not segments:
+            return None
+        place = max(bisect_right(segments, seq, key=_first) - 1, 0)
+        segment = segments[place]
+        index = segment.index(seq)
+        if index < len(segment):
+            return segment, index
+        if place + 1 < len(segments):
+            return segments[place + 1], 0
+        return None
+
+    def since(self, seq: int) -> list[tuple[Segment, int]]:
+        """Return (segment, first index) pairs that cover everything from `seq` on."""
+        found = self.at(seq)
+        if found is None:
+            return []
+        segment, index = found
+        place = next(i for i, s in enumerate(self._segments) if s is segment)
+        return [(segment, index), *((s, 0) for s in self._segments[place + 1 :])]
+
+
+def _first(segment: Segment) -> int:
+    return segment.seqs[0]
+
+
+def _extend(segment: Segment, more: Segment) -> None:
+    """Append in place: readers that stand in the segment keep their position."""
+    seqs, new = segment.seqs, more.seqs
+    if isinstance(seqs, range) and isinstance(new, range) and seqs.stop == new.start:
+        segment.seqs = range(seqs.start, new.stop)
+    else:
+        segment.seqs = [*seqs, *new]
+    segment.times = [*segment.times, *more.times]
+    if segment.headers is None and more.headers is not None:
+        segment.headers = [None] * len(segment)
+    if segment.headers is not None:
+        segment.headers += more.headers or [None] * len(more)
+    segment.subjects += more.subjects
+    segment.payloads += more.payloads
+    segment.nbytes += more.nbytes

@@ -1,0 +1,192 @@
+"""The catalogue: which streams and consumers exist, and the states of consumers.
+
+Every catalogue transaction checks the epoch of the catalogue's own head row (stream 0), so a
+deposed node can create, change or drop nothing. Stream numbers are never reused.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from core.errors import Fenced, Unavailable
+from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
+
+_LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+_LOAD_STREAMS = """
+    select s.stream, s.account, s.name, s.shelf, s.created, s.config,
+           h.epoch, h.first_seq, h.last_seq, h.last_ts, h.msgs, h.bytes
+    from jetgate_store.stream s join jetgate_store.head h using (stream)
+    where not s.dropped order by s.stream
+"""
+_LOAD_CONSUMERS = """
+    select c.stream, c.consumer, c.name, c.created, c.epoch, c.config, c.state
+    from jetgate_store.consumer c join jetgate_store.stream s using (stream)
+    where not s.dropped order by c.stream, c.consumer
+"""
+_WRITE_STATES = """
+    update jetgate_store.consumer c
+    set state = x.state, delivered_stream_seq = x.delivered, ack_floor_stream_seq = x.ack_floor,
+        ack_pending = x.pending, redelivered = x.redelivered
+    from unnest($1::int[], $2::int[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[],
+                $7::bigint[], $8::bigint[])
+         as x(stream, consumer, epoch, state, delivered, ack_floor, pending, redelivered)
+    where c.stream = x.stream and c.consumer = x.consumer and c.epoch = x.epoch
+    returning c.stream, c.consumer
+"""
+
+
+class PostgresCatalog:
+    """Catalog and StateStore over a pool; `epoch` is that of the catalogue's head."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self.epoch = 0
+
+    async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
+        try:
+            rows: list[Any] = await self._pool.fetch(statement, *arguments)
+        except _LOST as error:
+            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        return rows
+
+    async def _change(self, *statements: tuple[Any, ...]) -> Any:
+        """Run (statement, *arguments) tuples in one transaction fenced by the catalogue's epoch.
+
+        Returns the first row of the last statement. Raises Fenced, Unavailable.
+        """
+        try:
+            async with self._pool.acquire() as connection, connection.transaction():
+                held = await connection.fetchval(
+                    "update jetgate_store.head set last_seq = last_seq + 1 "
+                    "where stream = 0 and epoch = $1 returning 1",
+                    self.epoch,
+                )
+                if held is None:
+                    raise Fenced(f"catalogue epoch {self.epoch} is over")
+                row = None
+                for statement, *arguments in statements:
+                    row = await connection.fetchrow(statement, *arguments)
+                return row
+        except _LOST as error:
+            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+
+    async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
+        """Return everything that exists."""
+        streams = [
+            StreamRow(*row[:6], head=Head(*row[6:])) for row in await self._fetch(_LOAD_STREAMS)
+        ]
+        consumers = [ConsumerRow(*row) for row in await self._fetch(_LOAD_CONSUMERS)]
+        purges = await self._fetch(
+            "select stream, n, filters, up_to_seq from jetgate_store.purge order by stream, n"
+        )
+        return streams, consumers, [PurgeRow(r[0], r[1], tuple(r[2]), r[3]) for r in purges]
+
+    async def add_stream(
+        self, account: str, name: str, shelf: int, created: int, config: str, head: Head
+    ) -> int:
+        """Record a new stream with its head row; return its number."""
+        row = await self._change(
+            (
+                "with s as (insert into jetgate_store.stream "
+                "(account, name, shelf, created, config) values ($1, $2, $3, $4, $5) "
+                "returning stream) insert into jetgate_store.head "
+                "(stream, epoch, first_seq, last_seq, last_ts, msgs, bytes) "
+                "select stream, $6, $7, $8, 0, 0, 0 from s returning stream",
+                account,
+                name,
+                shelf,
+                created,
+                config,
+                head.epoch,
+                head.first_seq,
+                head.last_seq,
+            )
+        )
+        return int(row[0])
+
+    async def set_stream(self, stream: int, config: str) -> None:
+        """Change a stream's configuration."""
+        await self._change(
+            ("update jetgate_store.stream set config = $2 where stream = $1", stream, config)
+        )
+
+    async def drop_stream(self, stream: int) -> None:
+        """Delete a stream at once; its rows are swept later (`dropped_streams`)."""
+        await self._change(
+            ("delete from jetgate_store.consumer where stream = $1", stream),
+            ("delete from jetgate_store.purge where stream = $1", stream),
+            ("delete from jetgate_store.head where stream = $1", stream),
+            (
+                "update jetgate_store.stream set dropped = true, name = '' || stream || ' dropped' "
+                "where stream = $1",
+                stream,
+            ),
+        )
+
+    async def dropped_streams(self) -> list[tuple[int, int]]:
+        """Return (stream, shelf) of deleted streams whose rows may still be there."""
+        rows = await self._fetch("select stream, shelf from jetgate_store.stream where dropped")
+        return [(r[0], r[1]) for r in rows]
+
+    async def forget_stream(self, stream: int) -> None:
+        """Remove the last trace of a deleted stream, after its rows."""
+        await self._fetch("delete from jetgate_store.stream where stream = $1 and dropped", stream)
+
+    async def add_consumer(self, row: ConsumerRow) -> int:
+        """Record a new consumer; return its number, never used before in its stream."""
+        found = await self._change(
+            (
+                "with s as (update jetgate_store.stream set next_consumer = next_consumer + 1 "
+                "where stream = $1 returning next_consumer - 1 as n) "
+                "insert into jetgate_store.consumer (stream, consumer, name, created, epoch, config, state) "
+                "select $1, n, $2, $3, $4, $5, $6 from s returning consumer",
+                row.stream,
+                row.name,
+                row.created,
+                row.epoch,
+                row.config,
+                row.state,
+            )
+        )
+        return int(found[0])
+
+    async def set_consumer(self, stream: int, consumer: int, config: str) -> None:
+        """Change a consumer's configuration."""
+        await self._change(
+            (
+                "update jetgate_store.consumer set config = $3 where stream = $1 and consumer = $2",
+                stream,
+                consumer,
+                config,
+            )
+        )
+
+    async def drop_consumer(self, stream: int, consumer: int) -> None:
+        """Delete a consumer."""
+        await self._change(
+            (
+                "delete from jetgate_store.consumer where stream = $1 and consumer = $2",
+                stream,
+                consumer,
+            )
+        )
+
+    async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
+        """Write the states of consumers in one statement; return the (stream, consumer) written.
+
+        A state whose consumer is gone, or is led by another node since, is not written.
+        """
+        rows = await self._fetch(
+            _WRITE_STATES,
+            [s.stream for s in states],
+            [s.consumer for s in states],
+            [s.epoch for s in states],
+            [s.state for s in states],
+            [s.delivered_stream_seq for s in states],
+            [s.ack_floor_stream_seq for s in states],
+            [s.ack_pending for s in states],
+            [s.redelivered for s in states],
+        )
+        return {(row[0], row[1]) for row in rows}

@@ -1,0 +1,213 @@
+"""Reads of the log, and the physical removal of what is logically gone.
+
+A small pool of connections, one statement per question. Ranges come back as segments, point
+reads in batches: one round trip for everything that a turn of the event loop missed in memory.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from core.errors import Unavailable
+from core.storage.postgres.stream_log import segment_of
+from core.stream.headers import MSG_ID, find
+from core.stream.segment import Segment
+
+_ROW = "seq, ts, crc, subject, hdr, data"
+_LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+class PostgresReader:
+    """LogReader and Sweeper over a pool."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
+        try:
+            rows: list[Any] = await self._pool.fetch(statement, *arguments)
+        except _LOST as error:
+            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        return rows
+
+    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+        """Return up to `limit` messages at or after `seq`."""
+        return segment_of(
+            await self._fetch(
+                f"select {_ROW} from jetgate_store.message_{shelf} "
+                "where stream = $1 and seq >= $2 order by seq limit $3",
+                stream,
+                seq,
+                limit,
+            )
+        )
+
+    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
+        """Return the messages with these sequences, ascending, as far as they exist."""
+        return segment_of(
+            await self._fetch(
+                f"select {_ROW} from jetgate_store.message_{shelf} "
+                "where stream = $1 and seq = any($2::bigint[]) order by seq",
+                stream,
+                seqs,
+            )
+        )
+
+    async def front(
+        self, stream: int, shelf: int, seq: int, limit: int
+    ) -> list[tuple[int, bytes, int, int, int]]:
+        """Return (sequence, subject, payload bytes, header bytes, time) at or after `seq`."""
+        rows = await self._fetch(
+            "select seq, subject, octet_length(data), coalesce(octet_length(hdr), 0), ts "
+            f"from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq >= $2 order by seq limit $3",
+            stream,
+            seq,
+            limit,
+        )
+        return [(r[0], r[1].encode(), r[2], r[3], r[4]) for r in rows]
+
+    async def subjects(
+        self, stream: int, shelf: int, first: int, last: int
+    ) -> list[tuple[bytes, int, int]]:
+        """Return (subject, count, last sequence) over a range: an index-only scan."""
+        rows = await self._fetch(
+            f"select subject, count(*), max(seq) from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq >= $2 and seq <= $3 group by subject",
+            stream,
+            first,
+            last,
+        )
+        return [(r[0].encode(), r[1], r[2]) for r in rows]
+
+    async def sizes(
+        self, stream: int, shelf: int, subject: str | None, first: int, below: int
+    ) -> list[tuple[int, bytes, int, int]]:
+        """Return (sequence, subject, payload bytes, header bytes) of [first, below), ascending."""
+        rows = await self._fetch(
+            "select seq, subject, octet_length(data), coalesce(octet_length(hdr), 0) "
+            f"from jetgate_store.message_{shelf} where stream = $1 and seq >= $2 and seq < $3 "
+            "and ($4::text is null or subject = $4) order by seq",
+            stream,
+            first,
+            below,
+            subject,
+        )
+        return [(r[0], r[1].encode(), r[2], r[3]) for r in rows]
+
+    async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+        """Return the last sequence of a subject below `seq` (0: none)."""
+        rows = await self._fetch(
+            f"select seq from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq < $2 and subject = $3 order by seq desc limit 1",
+            stream,
+            seq,
+            subject,
+        )
+        return rows[0][0] if rows else 0
+
+    async def newest(self, stream: int, shelf: int, count: int) -> int:
+        """Return the sequence of the `count`-th newest message (0: there are fewer)."""
+        rows = await self._fetch(
+            f"select seq from jetgate_store.message_{shelf} "
+            "where stream = $1 order by seq desc offset $2 limit 1",
+            stream,
+            count - 1,
+        )
+        return rows[0][0] if rows else 0
+
+    async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
+        """Return messages, bytes of subjects, headers and payloads, and header blocks."""
+        rows = await self._fetch(
+            "select count(*), coalesce(sum(octet_length(subject) + octet_length(data) "
+            "+ coalesce(octet_length(hdr), 0)), 0)::bigint, count(hdr) "
+            f"from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq >= $2 and seq <= $3",
+            stream,
+            first,
+            last,
+        )
+        return rows[0][0], rows[0][1], rows[0][2]
+
+    async def next_of(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+        """Return the first sequence of a subject at or after `seq` (0: none)."""
+        rows = await self._fetch(
+            f"select seq from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq >= $2 and subject = $3 order by seq limit 1",
+            stream,
+            seq,
+            subject,
+        )
+        return rows[0][0] if rows else 0
+
+    async def names(
+        self, stream: int, shelf: int, first: int, last: int
+    ) -> list[tuple[int, bytes]]:
+        """Return (sequence, subject) of a range, ascending."""
+        rows = await self._fetch(
+            f"select seq, subject from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq >= $2 and seq <= $3 order by seq",
+            stream,
+            first,
+            last,
+        )
+        return [(r[0], r[1].encode()) for r in rows]
+
+    async def message_ids(
+        self, stream: int, shelf: int, since_ts: int, first: int
+    ) -> list[tuple[int, int, bytes]]:
+        """Return (sequence, time, message id) stored after `since_ts`, from sequence `first`."""
+        rows = await self._fetch(
+            f"select seq, ts, hdr from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq >= $2 and ts > $3 and hdr is not null order by seq",
+            stream,
+            first,
+            since_ts,
+        )
+        found = ((r[0], r[1], find(r[2], MSG_ID)) for r in rows)
+        return [(seq, ts, msg_id) for seq, ts, msg_id in found if msg_id]
+
+    async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
+        """Return the first sequence in [first, last] stored at or after `ts` (else last + 1).
+
+        Binary search: times never decrease with the sequence.
+        """
+        rows = await self._fetch(
+            "select jetgate_store.first_at($1, $2, $3, $4)", stream, first, last + 1, ts
+        )
+        return int(rows[0][0])
+
+    # -- removal -----------------------------------------------------------------------------
+
+    async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int:
+        """Delete up to `limit` of the oldest rows below `seq`; return how many went."""
+        rows = await self._fetch(
+            f"with gone as (delete from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq < $2 and seq <= coalesce((select seq from "
+            f"jetgate_store.message_{shelf} where stream = $1 and seq < $2 "
+            "order by seq offset $3 limit 1), $2) returning 1) select count(*) from gone",
+            stream,
+            seq,
+            limit,
+        )
+        return int(rows[0][0])
+
+    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int]) -> None:
+        """Delete rows by sequence (give them sorted: two dead rows of a page cost one image)."""
+        await self._fetch(
+            f"delete from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq = any($2::bigint[])",
+            stream,
+            seqs,
+        )
+
+    async def delete_purged(self, stream: int, shelf: int) -> None:
+        """Finish the recorded purges of a stream: rows, then records, in one transaction."""
+        await self._fetch(
+            "with p as (delete from jetgate_store.purge where stream = $1 "
+            f"returning filters, up_to_seq) delete from jetgate_store.message_{shelf} m "
+            "using p where m.stream = $1 and m.seq <= p.up_to_seq and exists (select 1 from "
+            "unnest(p.filters) f where jetgate_store.subject_matches(f, m.subject))",
+            stream,
+        )

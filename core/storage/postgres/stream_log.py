@@ -1,0 +1,220 @@
+"""The write path: all plans of a group commit as one fenced COPY.
+
+A simple-query string of several statements is one implicit transaction. The string is
+`select fence(...); [delete ...;] copy ... from stdin (format binary)`: the fence locks and moves
+every head row or raises `JG001`, in which case no row stays. Two waits per commit, whatever the
+number of messages and streams. The text holds only integers formatted here; everything a client
+chose travels in the binary COPY stream.
+
+asyncpg has no public call for statements before a COPY, so `FencedConnection` makes one private
+call, in one place; the driver's minor version is pinned for it.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from typing import Any
+
+import asyncpg
+from crc32c import crc32c
+
+from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
+from core.storage.interface import Head, StreamCommit
+from core.stream.segment import Segment
+
+COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
+FENCED = "JG001"
+
+Row = tuple[int, int, int, int, int, str, bytes | None, bytes]
+Connect = Callable[[], Awaitable[Any]]
+
+
+def checksum(headers: bytes | None, payload: bytes) -> int:
+    """CRC-32C (RFC 3720) of header block and payload, as readers verify it."""
+    return crc32c(payload, crc32c(headers)) if headers else crc32c(payload)
+
+
+def rows_of(commit: StreamCommit) -> Iterator[Row]:
+    """Yield the COPY rows of one plan without a Python step per message where possible."""
+    segment = commit.plan.segment
+    if segment is None:
+        return iter(())
+    payloads = segment.payloads
+    headers: Iterable[bytes | None]
+    crcs: Iterable[int]
+    if segment.headers is None:
+        headers, crcs = repeat(None), map(crc32c, payloads)
+    else:
+        headers, crcs = segment.headers, map(checksum, segment.headers, payloads)
+    return zip(
+        segment.seqs,
+        segment.times,
+        repeat(commit.stream),
+        repeat(commit.shelf),
+        crcs,
+        commit.plan.texts,
+        headers,
+        payloads,
+    )
+
+
+def _array(values: Iterable[int], kind: str) -> str:
+    return "'{" + ",".join(map(str, values)) + "}'::" + kind
+
+
+def fence_text(commits: Sequence[StreamCommit]) -> str:
+    """Return the statement that moves the heads of all streams of a commit, or raises."""
+    plans = [commit.plan for commit in commits]
+    arguments = (
+        _array((c.stream for c in commits), "int[]"),
+        _array((c.epoch for c in commits), "bigint[]"),
+        _array((p.before for p in plans), "bigint[]"),
+        _array((p.last_seq for p in plans), "bigint[]"),
+        _array((max(p.first_seq, p.purged_below) for p in plans), "bigint[]"),
+        _array((p.last_ts for p in plans), "bigint[]"),
+        _array((p.msgs for p in plans), "bigint[]"),
+        _array((p.nbytes for p in plans), "bigint[]"),
+    )
+    return f"select jetgate_store.fence({','.join(arguments)});"
+
+
+def _erase_text(commit: StreamCommit) -> str:
+    if not commit.plan.erased:
+        return ""
+    seqs = _array(sorted(commit.plan.erased), "bigint[]")
+    return (
+        f"delete from jetgate_store.message_{commit.shelf} "
+        f"where stream = {commit.stream} and seq = any({seqs});"
+    )
+
+
+class PostgresLog:
+    """LogWriter over one dedicated connection, opened again after it was lost."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._connection: Any = None
+        self._row_state: Any = None
+        self.commits = 0
+        self.rows = 0
+
+    async def _ready(self) -> Any:
+        connection = self._connection
+        if connection is None or connection.is_closed():
+            try:
+                connection = await self._connect()
+                sample = await connection.prepare(
+                    f"select {COLUMNS} from jetgate_store.message limit 0"
+                )
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+            self._row_state = sample._state
+            self._connection = connection
+        return connection
+
+    async def commit(self, commits: Sequence[StreamCommit]) -> None:
+        """Write the plans of all streams in one transaction.
+
+        Raises:
+            Fenced: another node leads one of the streams now; nothing was written.
+            Refused: PostgreSQL refused the statement; nothing was written.
+            Unavailable: PostgreSQL is not reachable; nothing was written.
+            OutcomeUnknown: the connection was lost while the commit was in flight.
+        """
+        connection = await self._ready()
+        ordered = sorted(commits, key=lambda commit: commit.stream)
+        text = fence_text(ordered) + "".join(map(_erase_text, ordered))
+        written = [c for c in ordered if c.plan.segment is not None and len(c.plan.segment)]
+        purges = [c for c in ordered if c.plan.purge_filters]
+        text += "".join(_purge_text(c) for c in purges)
+        try:
+            if not written:
+                await connection.execute(text)
+            else:
+                shelves = {c.shelf for c in written}
+                table = f"message_{shelves.pop()}" if len(shelves) == 1 else "message"
+                text += f"copy jetgate_store.{table} ({COLUMNS}) from stdin (format binary)"
+                rows = chain.from_iterable(map(rows_of, written))
+                # The one private call: a COPY with statements of the same transaction before it.
+                await connection._protocol.copy_in(text, None, None, rows, self._row_state, None)
+        except asyncpg.PostgresError as error:
+            raise self._translated(error) from error
+        except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+            self._drop()
+            raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
+        self.commits += 1
+        self.rows += sum(len(c.plan.texts) for c in written)
+
+    def _translated(self, error: asyncpg.PostgresError) -> Exception:
+        if error.sqlstate == FENCED:
+            return Fenced(str(error))
+        state = error.sqlstate or ""
+        # Class 57P and a lost connection end the session: whether COMMIT happened is unknown.
+        if state.startswith(("57P", "08")) or getattr(error, "severity_en", "") in (
+            "FATAL",
+            "PANIC",
+        ):
+            self._drop()
+            return OutcomeUnknown(str(error))
+        return Refused(str(error))
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.terminate()
+
+    async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
+        """Return head rows (all streams when none are named).
+
+        Raises Unavailable.
+        """
+        connection = await self._ready()
+        try:
+            rows = await connection.fetch(
+                "select stream, epoch, first_seq, last_seq, last_ts, msgs, bytes "
+                "from jetgate_store.head where stream = any($1::int[])",
+                list(streams),
+            )
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            self._drop()
+            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        return {row[0]: Head(*row[1:]) for row in rows}
+
+    async def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                await connection.close(timeout=1)
+
+
+def _purge_text(commit: StreamCommit) -> str:
+    filters, up_to = commit.plan.purge_filters, commit.plan.purge_up_to
+    hexed = ",".join(f"convert_from('\\x{f.encode().hex()}'::bytea,'UTF8')" for f in filters)
+    return (
+        "insert into jetgate_store.purge (stream, n, filters, up_to_seq) "
+        f"select {commit.stream}, coalesce(max(n), 0) + 1, array[{hexed}]::text[], {up_to} "
+        f"from jetgate_store.purge where stream = {commit.stream};"
+    )
+
+
+def segment_of(rows: Sequence[Any]) -> Segment | None:
+    """Return (seq, ts, crc, subject, hdr, data) rows as a segment.
+
+    Raises Unavailable when a row does not match its checksum: damage is reported, never served.
+    """
+    if not rows:
+        return None
+    seqs, times, crcs, subjects, headers, payloads = (list(c) for c in zip(*rows, strict=True))
+    has_headers = any(headers)
+    if has_headers:
+        found: list[int] = list(map(checksum, headers, payloads))
+    else:
+        found = list(map(crc32c, payloads))
+    if found != crcs:
+        bad = next(s for s, a, b in zip(seqs, found, crcs, strict=True) if a != b)
+        raise Unavailable(f"message at sequence {bad} does not match its checksum")
+    names = [subject.encode() for subject in subjects]
+    nbytes = sum(map(len, payloads)) + sum(map(len, names))
+    return Segment(seqs, times, names, headers if has_headers else None, payloads, nbytes)

@@ -1,0 +1,46 @@
+"""The oldest messages of a stream, as far as limits need to know them.
+
+Evicting by count, bytes or age needs the subject and size of the oldest messages, which memory
+does not hold for a long log. The window keeps a bounded run of them; the runner loads more from
+storage when a plan asks (`StreamMachine.front_deficit`).
+"""
+
+from collections.abc import Iterable, Iterator
+
+FRONT_MAX = 10_000
+
+
+class FrontWindow:
+    """Every live message from the first sequence up to `upto`, oldest first."""
+
+    __slots__ = ("nbytes", "rows", "upto")
+
+    def __init__(self, upto: int) -> None:
+        self.rows: dict[int, tuple[bytes, int, int]] = {}
+        self.nbytes = 0
+        self.upto = upto
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def load(self, rows: Iterable[tuple[int, bytes, int, int]], upto: int) -> None:
+        """Add (sequence, subject, size, time) rows; everything up to `upto` is now known."""
+        known = self.rows
+        for seq, subject, size, ts in rows:
+            known[seq] = (subject, size, ts)
+            self.nbytes += size
+        self.upto = upto
+
+    def drop(self, seq: int) -> None:
+        """Forget a message that is gone."""
+        row = self.rows.pop(seq, None)
+        if row is not None:
+            self.nbytes -= row[1]
+
+    def __iter__(self) -> Iterator[tuple[int, bytes, int, int]]:
+        for seq, (subject, size, ts) in self.rows.items():
+            yield seq, subject, size, ts
+
+    def newest_time(self) -> int:
+        """Time of the newest known message (0 when the window is empty)."""
+        return next(reversed(self.rows.values()))[2] if self.rows else 0

@@ -1,0 +1,231 @@
+"""What is known of each subject of a stream, in the fewest bytes that answer the questions.
+
+Three forms behind one interface, chosen by `max_msgs_per_subject`:
+
+- `LogIndex` (no limit): subject -> count and last sequence, packed into one integer;
+- `LastIndex` (limit 1, the key-value form): subject -> sequence and size of the one message;
+- `HistoryIndex` (limit n > 1): subject -> sequences and sizes of its messages, oldest first.
+
+Only committed messages are in an index: a plan is applied after COMMIT.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+_LAST_BITS = 44
+_LAST_MASK = (1 << _LAST_BITS) - 1
+_SIZE_BITS = 26
+_SIZE_MASK = (1 << _SIZE_BITS) - 1
+
+
+class SubjectIndex(Protocol):
+    """Counts and last sequences by subject."""
+
+    def __len__(self) -> int: ...
+
+    def count(self, subject: bytes) -> int:
+        """Return how many messages the subject has (0: none)."""
+        ...
+
+    def last(self, subject: bytes) -> int:
+        """Return the last sequence of the subject (0: none)."""
+        ...
+
+    def items(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield (subject, count, last sequence)."""
+        ...
+
+    def is_live(self, subject: bytes, seq: int) -> bool:
+        """Tell whether a stored message is still the stream's, as far as the index knows."""
+        ...
+
+    def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
+        """Record stored messages, in ascending sequence order."""
+        ...
+
+    def remove(self, seq: int, subject: bytes) -> bool:
+        """Forget one message; True when the last sequence of a subject that has others is gone."""
+        ...
+
+    def set_last(self, subject: bytes, seq: int) -> None:
+        """Set the last sequence of a subject after `remove` returned True."""
+        ...
+
+    def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
+        """Return (sequence, size) of a subject's messages, or None when only storage knows."""
+        ...
+
+
+class LogIndex:
+    """Count and last sequence per subject: what a log without per-subject limit needs."""
+
+    __slots__ = ("_map",)
+
+    def __init__(self) -> None:
+        self._map: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def count(self, subject: bytes) -> int:
+        return self._map.get(subject, 0) >> _LAST_BITS
+
+    def last(self, subject: bytes) -> int:
+        return self._map.get(subject, 0) & _LAST_MASK
+
+    def items(self) -> Iterator[tuple[bytes, int, int]]:
+        for subject, packed in self._map.items():
+            yield subject, packed >> _LAST_BITS, packed & _LAST_MASK
+
+    def is_live(self, subject: bytes, seq: int) -> bool:
+        return True
+
+    def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
+        known = self._map
+        lasts = dict(zip(subjects, seqs, strict=True))
+        if len(lasts) == len(subjects):
+            for subject, seq in lasts.items():
+                known[subject] = ((known.get(subject, 0) >> _LAST_BITS) + 1 << _LAST_BITS) | seq
+            return
+        for subject, count in Counter(subjects).items():
+            total = (known.get(subject, 0) >> _LAST_BITS) + count
+            known[subject] = (total << _LAST_BITS) | lasts[subject]
+
+    def load(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
+        """Add (subject, count, last sequence) read from storage to what is known already."""
+        known = self._map
+        for subject, count, last in rows:
+            packed = known.get(subject, 0)
+            known[subject] = ((packed >> _LAST_BITS) + count << _LAST_BITS) | max(
+                packed & _LAST_MASK, last
+            )
+
+    def remove(self, seq: int, subject: bytes) -> bool:
+        packed = self._map.get(subject)
+        if packed is None:
+            return False
+        count = (packed >> _LAST_BITS) - 1
+        if count <= 0:
+            del self._map[subject]
+            return False
+        last = packed & _LAST_MASK
+        self._map[subject] = (count << _LAST_BITS) | last
+        return last == seq
+
+    def set_last(self, subject: bytes, seq: int) -> None:
+        packed = self._map.get(subject)
+        if packed is not None:
+            self._map[subject] = (packed >> _LAST_BITS << _LAST_BITS) | seq
+
+    def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
+        return None if subject in self._map else []
+
+
+class LastIndex:
+    """The one message of each subject: `max_msgs_per_subject` is 1."""
+
+    __slots__ = ("_map",)
+
+    def __init__(self) -> None:
+        self._map: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def count(self, subject: bytes) -> int:
+        return 1 if subject in self._map else 0
+
+    def last(self, subject: bytes) -> int:
+        return self._map.get(subject, 0) >> _SIZE_BITS
+
+    def items(self) -> Iterator[tuple[bytes, int, int]]:
+        for subject, packed in self._map.items():
+            yield subject, 1, packed >> _SIZE_BITS
+
+    def is_live(self, subject: bytes, seq: int) -> bool:
+        return self._map.get(subject, 0) >> _SIZE_BITS == seq
+
+    def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
+        known = self._map
+        for seq, subject, size in zip(seqs, subjects, sizes, strict=True):
+            known[subject] = seq << _SIZE_BITS | size
+
+    def remove(self, seq: int, subject: bytes) -> bool:
+        packed = self._map.get(subject)
+        if packed is not None and packed >> _SIZE_BITS == seq:
+            del self._map[subject]
+        return False
+
+    def set_last(self, subject: bytes, seq: int) -> None:
+        raise AssertionError("a subject with one message has no other last message")
+
+    def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
+        packed = self._map.get(subject)
+        return [] if packed is None else [(packed >> _SIZE_BITS, packed & _SIZE_MASK)]
+
+
+class HistoryIndex:
+    """All messages of each subject: `max_msgs_per_subject` is more than 1."""
+
+    __slots__ = ("_map",)
+
+    def __init__(self) -> None:
+        # sequence, size, sequence, size, ... oldest first
+        self._map: dict[bytes, array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def count(self, subject: bytes) -> int:
+        entry = self._map.get(subject)
+        return 0 if entry is None else len(entry) >> 1
+
+    def last(self, subject: bytes) -> int:
+        entry = self._map.get(subject)
+        return 0 if entry is None else entry[-2]
+
+    def items(self) -> Iterator[tuple[bytes, int, int]]:
+        for subject, entry in self._map.items():
+            yield subject, len(entry) >> 1, entry[-2]
+
+    def is_live(self, subject: bytes, seq: int) -> bool:
+        entry = self._map.get(subject)
+        return entry is not None and seq in entry[::2]
+
+    def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
+        known = self._map
+        for seq, subject, size in zip(seqs, subjects, sizes, strict=True):
+            entry = known.get(subject)
+            if entry is None:
+                known[subject] = array("Q", (seq, size))
+            else:
+                entry.append(seq)
+                entry.append(size)
+
+    def remove(self, seq: int, subject: bytes) -> bool:
+        entry = self._map.get(subject)
+        if entry is None:
+            return False
+        for i in range(0, len(entry), 2):
+            if entry[i] == seq:
+                del entry[i : i + 2]
+                break
+        if not entry:
+            del self._map[subject]
+        return False
+
+    def set_last(self, subject: bytes, seq: int) -> None:
+        raise AssertionError("a history knows its last message")
+
+    def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
+        entry = self._map.get(subject)
+        return [] if entry is None else list(zip(entry[::2], entry[1::2], strict=True))
+
+
+def make_index(max_msgs_per_subject: int) -> LogIndex | LastIndex | HistoryIndex:
+    """Return an empty index of the form that a per-subject limit needs (-1, 0: no limit)."""
+    if max_msgs_per_subject == 1:
+        return LastIndex()
+    return HistoryIndex() if max_msgs_per_subject > 1 else LogIndex()

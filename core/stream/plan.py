@@ -1,0 +1,80 @@
+"""What one batch of publishes makes of a stream: decided first, committed next, then applied."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from core.stream.index import HistoryIndex, LastIndex, LogIndex
+from core.stream.segment import Segment
+
+
+class Columns:
+    """Publishes gathered while the commit before them is in flight, one list per column."""
+
+    __slots__ = ("headered", "headers", "nbytes", "payloads", "replies", "subjects")
+
+    def __init__(self) -> None:
+        self.subjects: list[bytes] = []
+        self.replies: list[bytes] = []
+        self.headers: list[bytes] = []
+        self.payloads: list[bytes] = []
+        self.nbytes = 0
+        self.headered = False
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def split(self, n: int) -> "Columns":
+        """Take the first `n` messages out into columns of their own."""
+        head = Columns()
+        head.subjects, self.subjects = self.subjects[:n], self.subjects[n:]
+        head.replies, self.replies = self.replies[:n], self.replies[n:]
+        head.headers, self.headers = self.headers[:n], self.headers[n:]
+        head.payloads, self.payloads = self.payloads[:n], self.payloads[n:]
+        head.headered = self.headered and any(head.headers)
+        head.nbytes = sum(map(len, head.payloads))
+        self.nbytes -= head.nbytes
+        return head
+
+
+@dataclass(slots=True)
+class StreamPlan:
+    """Rows to add, rows to drop, the head that results, and what to say after COMMIT.
+
+    `segment` holds the rows to write (None: none); `texts` their subjects as text. `removed`
+    are (sequence, subject, size) of committed messages that this plan takes out; those in
+    `erased` must be deleted in the same transaction, because no later leader could derive it;
+    a purge by filter too large for that is recorded instead (`purge_filters`, `purge_up_to`).
+    """
+
+    before: int
+    first_seq: int
+    last_seq: int
+    last_ts: int
+    msgs: int
+    nbytes: int
+    segment: Segment | None = None
+    texts: list[str] = field(default_factory=list)
+    sizes: Sequence[int] = ()
+    removed: list[tuple[int, bytes, int]] = field(default_factory=list)
+    erased: list[int] = field(default_factory=list)
+    purged_below: int = 0
+    # The subjects that remain after a purge which is not one of everything.
+    index: LogIndex | LastIndex | HistoryIndex | None = None
+    purge_filters: tuple[str, ...] = ()
+    purge_up_to: int = 0
+    ids: list[tuple[bytes, int]] = field(default_factory=list)
+    last_msg_id: bytes | None = None
+    # One of the two: replies of accepted messages with contiguous sequences, or ready answers.
+    acks: list[bytes] = field(default_factory=list)
+    ack_first: int = 0
+    answers: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    @property
+    def changes_head(self) -> bool:
+        """Whether there is anything to commit."""
+        return (
+            self.last_seq != self.before
+            or bool(self.removed)
+            or self.purged_below > 0
+            or bool(self.erased)
+        )
