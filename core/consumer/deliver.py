@@ -25,6 +25,18 @@ class Batch:
     def __len__(self) -> int:
         return len(self.payloads)
 
+    def first(self, count: int) -> "Batch":
+        """The first messages of the batch."""
+        if count >= len(self.payloads):
+            return self
+        return Batch(
+            self.seqs[:count],
+            self.times[:count],
+            self.subjects[:count],
+            self.headers[:count] if self.headers is not None else None,
+            self.payloads[:count],
+        )
+
     def size(self, index: int, ack_size: int) -> int:
         """What a message counts against `max_bytes` and the flow-control window."""
         header = (self.headers[index] if self.headers else None) or b""

@@ -104,7 +104,7 @@ class ConsumerMachine:
             if seq in self.pending.first or seq in self.pending.counts:
                 done.append(seq)
             elif self.expects(seq) and (self.match is None or self.match(subject)):
-                self.num_pending = max(self.num_pending - 1, 0)
+                self.num_pending -= 1
                 if self.chosen and seq < self.live_from:
                     self.chosen.remove(seq)
         if done:
@@ -118,9 +118,17 @@ class ConsumerMachine:
             return at < len(self.chosen) and self.chosen[at] == seq
         return seq >= max(self.next_seq, self.live_from)
 
-    def purged(self, first_seq: int) -> None:
-        """Everything below `first_seq` is gone; the caller sets `num_pending` anew."""
+    def purged(self, first_seq: int) -> bool:
+        """Everything below `first_seq` is gone.
+
+        Returns:
+            Whether undelivered messages went, so that `num_pending` has to be counted anew (it
+            is 0 until then).
+        """
         pending = self.pending
+        miscounted = self.upcoming() < first_seq
+        if miscounted:
+            self.num_pending = 0
         self.next_seq = max(self.next_seq, first_seq)
         self.chosen = [seq for seq in self.chosen if seq >= first_seq]
         gone = [seq for seq in pending.first if seq < first_seq]
@@ -131,6 +139,7 @@ class ConsumerMachine:
         if not pending.first:
             pending.floor_cseq = self.delivered_cseq
             pending.floor_sseq = self.delivered_sseq
+        return miscounted
 
     # pull requests
 
@@ -180,7 +189,7 @@ class ConsumerMachine:
         cseq = self.delivered_cseq + 1
         self.delivered_cseq += count
         self.next_seq = seqs[-1] + 1
-        self.num_pending = max(self.num_pending - count, 0)
+        self.num_pending -= count
         if self.chosen:
             del self.chosen[: bisect_left(self.chosen, self.next_seq)]
             if not self.chosen:
@@ -191,6 +200,12 @@ class ConsumerMachine:
             self.pending.floor_cseq = self.delivered_cseq
             self.pending.floor_sseq = self.delivered_sseq
         return cseq
+
+    def lost(self, seq: int) -> None:
+        """A chosen message turned out to be gone."""
+        if self.chosen and self.chosen[0] == seq:
+            del self.chosen[0]
+            self.num_pending -= 1
 
     def passed(self, next_seq: int) -> None:
         """Nothing wanted lies before `next_seq`."""

@@ -17,7 +17,7 @@ was acknowledged, and is looked for only when somebody asks.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import repeat, takewhile
+from itertools import islice, repeat, takewhile
 
 _QUEUED = 0
 _MARK_EVERY = 100_000_000
@@ -187,6 +187,11 @@ class Pending:
                 return queue[0]
             queue.popleft()
         return None
+
+    def later_queued(self, limit: int = 500) -> list[int]:
+        """Messages that come up for redelivery after the next one, for reading them together."""
+        due = self._due
+        return [seq for seq in islice(self._queue, 1, limit) if due.get(seq) == _QUEUED]
 
     def unqueue(self) -> None:
         """Take the message that `next_queued` showed out of the queue."""

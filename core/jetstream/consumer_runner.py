@@ -1,0 +1,485 @@
+"""ConsumerRunner: one consumer's machine, its place in the log, its subjects and its deadlines.
+
+Pull requests, acknowledgements and stored messages only leave a note and put the runner on the
+turn's list; `on_turn` applies the acknowledgements of the turn in one go and then pumps. Whatever
+changed is marked for the state writer; an acknowledgement that wants an answer gets it after the
+state was committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from core.consumer import acks
+from core.consumer.acks import AckKind
+from core.consumer.machine import ConsumerMachine
+from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
+from core.consumer.push import Push
+from core.consumer.state import ConsumerState, decode, encode
+from core.jetstream.cursor import Cursor
+from core.jetstream.delivery import Pump
+from core.model.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
+from core.runtime.tasks import spawn
+from core.storage.interface import StateWrite
+from core.subjects.subject import has_wildcard, matches
+
+if TYPE_CHECKING:
+    from core.jetstream.stream_runner import StreamRunner
+    from core.pubsub.account import ServiceSubscription, Session
+    from core.stream.segment import Segment
+
+_DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_BLOCKED_RETRY = 2_000_000
+_FAILED_RETRY = 250_000_000
+# Added to the inactivity threshold, so that a client that comes back just in time is in time.
+_INACTIVE_GRACE = 100_000_000
+_BURST = 1 << 20
+_COUNT_TRIES = 5
+
+
+def account_hash(name: str) -> bytes:
+    """The eight characters that stand for an account in long ack subjects."""
+    return bytes(_DIGITS[byte % 62] for byte in sha256(name.encode()).digest()[:8])
+
+
+class ConsumerRunner:
+    """The owner of one consumer on the node that leads its stream.
+
+    Args:
+        stream: The stream.
+        consumer: The consumer's number in the catalogue.
+        name: Its name; an ephemeral consumer's is not in its configuration.
+        config: Complete configuration.
+        created: Wall-clock nanoseconds.
+        machine: The rules, with the start position set.
+        on_inactive: Called when nobody has used the consumer for its inactivity threshold.
+    """
+
+    def __init__(
+        self,
+        stream: StreamRunner,
+        consumer: int,
+        name: str,
+        config: ConsumerConfig,
+        created: int,
+        machine: ConsumerMachine,
+        on_inactive: Callable[[ConsumerRunner], None],
+    ) -> None:
+        shell = stream.shell
+        self.stream = stream
+        self.consumer = consumer
+        self.name = name
+        self.config = config
+        self.created = created
+        self.machine = machine
+        self.armed = 0
+        self.closed = False
+        self.last_delivered = 0
+        self.last_acked = 0
+        self._account = stream.account
+        self._clock = shell.clock
+        self._turn = shell.turn
+        self._states = shell.states
+        self._timers = shell.timers
+        self._on_inactive = on_inactive
+        self._head = b"$JS.ACK.%b.%b" % (stream.nameb, name.encode())
+        self.cursor = Cursor(stream, self.wake)
+        self.pump = Pump(stream, self.cursor, machine, self._head)
+        self._queued = False
+        self._miscounted = False
+        self._acked: list[bytes] = []
+        self._answers: list[bytes] = []
+        self._subscriptions: list[ServiceSubscription] = []
+        self._used = self._clock.monotonic()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Listen for requests, acknowledgements and subscribers."""
+        account, names = self._account, (self.stream.nameb, self.name.encode())
+        self._subscriptions = [
+            account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
+        ]
+        for head in self._ack_heads():
+            account.acks[head] = self._on_ack
+        account.on_interest.append(self._on_interest)
+        self._start_push()
+        self._timers.at(self, self.deadline())
+        self.wake()
+
+    def _ack_heads(self) -> list[bytes]:
+        if not self.machine.acks:
+            return []
+        domain = self.stream.shell.domain.encode() or b"_"
+        names = (self.stream.nameb, self.name.encode())
+        long = b"$JS.ACK.%b.%b.%b.%b" % (domain, account_hash(self._account.name), *names)
+        return [self._head, long]
+
+    def _start_push(self) -> None:
+        push = self.machine.push
+        if push is None:
+            return
+        if push.prefix:
+            call = self._on_flow_control
+            self._subscriptions.append(self._account.subscribe(push.prefix + b"*", call))
+        self._watch_subscribers()
+
+    def close(self, *, deleted: bool) -> None:
+        """Stop; waiting requests are told whether the consumer or only this server goes away."""
+        if self.closed:
+            return
+        self._apply_acks()
+        if deleted:
+            self.machine.waiting.end_all(CONSUMER_DELETED)
+        else:
+            self.machine.waiting.end_all(SERVER_SHUTDOWN, tell_left=True)
+        self.pump.send_statuses()
+        self.closed = True
+        for subscription in self._subscriptions:
+            self._account.unsubscribe(subscription)
+        for head in self._ack_heads():
+            self._account.acks.pop(head, None)
+        self._account.on_interest.remove(self._on_interest)
+        self._timers.forget(self)
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have `on_turn` called in this turn of the loop."""
+        if not self._queued and not self.closed:
+            self._queued = True
+            self._turn.ready.append(self)
+            self._turn.arm()
+
+    def on_turn(self) -> None:
+        """Apply the acknowledgements of the turn, deliver, remember what changed."""
+        self._queued = False
+        if self.closed:
+            return
+        if self._acked:
+            self._apply_acks()
+        if self._answers:
+            self._answer_later()
+        if self._miscounted:
+            self._count_again()
+        machine, pump = self.machine, self.pump
+        if machine.waiting.queue or machine.outbox or machine.push is not None:
+            before = pump.delivered
+            if pump.run(self._clock.monotonic()):
+                # The rest after the other consumers and the sockets had their turn.
+                asyncio.get_running_loop().call_soon(self.wake)
+            if pump.delivered != before:
+                self.last_delivered = self._clock.now()
+                self._states.mark(self)
+        self._timers.at(self, self.deadline())
+
+    def _count_again(self) -> None:
+        machine, log = self.machine, self.stream.machine
+        if machine.match is None and not machine.chosen and machine.upcoming() <= log.first_seq:
+            self._miscounted = False
+            machine.num_pending = log.msgs
+        else:
+            spawn(self.recount(), name=f"count for consumer {self.name}")
+
+    def deadline(self) -> int | None:
+        """When something is due next."""
+        times = [self.machine.deadline(), self._inactive_at()]
+        if self.pump.blocked:
+            times.append(self._clock.monotonic() + _BLOCKED_RETRY)
+        if self.cursor.failed:
+            times.append(self._clock.monotonic() + _FAILED_RETRY)
+        return min((time for time in times if time is not None), default=None)
+
+    def on_deadline(self, now: int) -> None:
+        """Let pass what is due: requests, heartbeats, acknowledgements, the consumer itself."""
+        if self.closed:
+            return
+        if self._acked:
+            self._apply_acks()
+        self.machine.expire(now)
+        push = self.machine.push
+        if push is not None and push.due_heartbeat(now):
+            self.pump.heartbeat()
+        inactive_at = self._inactive_at()
+        if inactive_at is not None and inactive_at <= now and not self._in_use(now):
+            self._on_inactive(self)
+            return
+        self.wake()
+
+    def _inactive_at(self) -> int | None:
+        threshold = self.config.inactive_threshold
+        if threshold <= 0 or (self.machine.push is not None and self.machine.push.active):
+            return None
+        return self._used + threshold + _INACTIVE_GRACE
+
+    def _in_use(self, now: int) -> bool:
+        """Whether somebody still waits, or may still acknowledge; then the threshold restarts."""
+        machine = self.machine
+        waiting = any(self._account.has_interest(r.reply) for r in machine.waiting.queue)
+        if not waiting and machine.push is None and len(machine.pending):
+            last_wait = max(machine.waits)
+            waiting = now < self._used + self.config.inactive_threshold + last_wait
+        if waiting and machine.waiting.queue:
+            self._used = now
+        elif waiting:
+            self._used += max(self.config.inactive_threshold, _INACTIVE_GRACE)
+        return waiting
+
+    # -- from clients ------------------------------------------------------------------------
+
+    def _on_next(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self._request(payload, reply)
+
+    def _request(self, body: bytes, reply: bytes) -> None:
+        self._used = now = self._clock.monotonic()
+        self.machine.request(body, reply, now)
+        self.wake()
+
+    def _on_ack(
+        self,
+        parts: list[bytes],
+        session: Session | None,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        if payload in acks.PLAIN and not reply and not self.machine.acks_all:
+            self._acked.append(parts[2])
+            self.wake()
+            return
+        try:
+            sseq, cseq = _number(parts[2]), _number(parts[3])
+        except ValueError:
+            return
+        if self._acked:
+            self._apply_acks()
+        self._act(payload, sseq, cseq, reply)
+        self.wake()
+
+    def _act(self, payload: bytes, sseq: int, cseq: int, reply: bytes) -> None:
+        """Carry out one acknowledgement that is not a plain one."""
+        machine, now = self.machine, self._clock.monotonic()
+        self._used = now
+        self.last_acked = self._clock.now()
+        kind, argument = acks.parse(payload)
+        known = machine.was_delivered(sseq)
+        if kind in (AckKind.ACK, AckKind.NEXT, AckKind.TERM):
+            if known:
+                # TERM counts as an acknowledgement of the same kind.
+                machine.term(sseq, cseq)
+            if kind is AckKind.NEXT:
+                machine.request(argument, reply, now)
+                reply = b""
+        elif kind is AckKind.NAK:
+            machine.nak(sseq, cseq, argument, now)
+        elif kind is AckKind.PROGRESS:
+            machine.progress(sseq, now)
+        if reply and (known or kind not in (AckKind.ACK, AckKind.TERM)):
+            self._answers.append(reply)
+        self._states.mark(self)
+
+    def _apply_acks(self) -> None:
+        """Take the plain acknowledgements that were gathered."""
+        acked, self._acked = self._acked, []
+        if not acked:
+            return
+        if b"".join(acked).isdigit():
+            self.machine.ack(map(int, acked))
+        else:
+            self.machine.ack([int(text) for text in acked if text.isdigit()])
+        self._used = self._clock.monotonic()
+        self.last_acked = self._clock.now()
+        self._states.mark(self)
+
+    def _answer_later(self) -> None:
+        """Answer double acks once the state that contains them is durable."""
+        answers, self._answers = self._answers, []
+
+        def answer() -> None:
+            for reply in answers:
+                self._account.publish(reply, b"", b"", b"")
+
+        self._states.sync(self, answer)
+
+    # -- push --------------------------------------------------------------------------------
+
+    def _on_interest(self, subject: bytes) -> None:
+        deliver = self.config.deliver_subject
+        if not deliver or self.closed:
+            return
+        name = deliver.encode()
+        if subject == name or (has_wildcard(subject) and matches(name, subject)):
+            self._watch_subscribers()
+
+    def has_subscriber(self) -> bool:
+        """Whether somebody listens on the deliver subject, in the right queue group."""
+        subject = self.config.deliver_subject.encode()
+        if not subject:
+            return False
+        if not self.config.deliver_group:
+            return self._account.has_interest(subject)
+        group = self.config.deliver_group.encode()
+        return any(members[0].queue == group for members in self._account.route(subject).groups)
+
+    def _watch_subscribers(self) -> None:
+        """Begin or stop to push, by who listens."""
+        push = self.machine.push
+        if push is None:
+            return
+        bound, now = self.has_subscriber(), self._clock.monotonic()
+        if bound and not push.active:
+            push.start(now)
+        elif not bound and push.active:
+            push.stop()
+            self._used = now
+        self.wake()
+
+    def _on_flow_control(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        push = self.machine.push
+        if push is not None and push.answered(subject):
+            self.wake()
+
+    # -- from the stream ---------------------------------------------------------------------
+
+    def on_stored(self, segment: Segment, counts: dict[bytes, int]) -> None:
+        """Messages were committed."""
+        machine = self.machine
+        if machine.match is None:
+            count = len(segment)
+        else:
+            count = sum(counts[subject] for subject in filter(machine.match, counts))
+        if count or machine.waiting.queue:
+            machine.stored(count)
+            self.wake()
+
+    def on_removed(self, removed: Sequence[tuple[int, bytes]], floor: int) -> None:
+        """Messages left the stream."""
+        self.machine.removed(removed)
+        self.cursor.hide(seq for seq, _ in removed)
+        self.wake()
+
+    def on_purged(self, first_seq: int) -> None:
+        """Everything below `first_seq` is gone."""
+        self.cursor.reset()
+        if self.machine.purged(first_seq):
+            # What the stream adds in the same commit is reported after this call.
+            self._miscounted = True
+        self._states.mark(self)
+        self.wake()
+
+    async def recount(self) -> None:
+        """Set how much there is to deliver; again when messages were stored while counting."""
+        self._miscounted = False
+        stream, machine = self.stream, self.machine
+        if machine.chosen:
+            machine.chosen = [seq for seq in machine.chosen if stream.is_live(seq)]
+        for _ in range(_COUNT_TRIES):
+            last = stream.machine.last_seq
+            start = machine.live_from if machine.chosen else machine.upcoming()
+            count = await stream.count_from(start, machine.match, machine.filters)
+            machine.num_pending = count + len(machine.chosen)
+            if stream.machine.last_seq == last:
+                break
+        self.wake()
+
+    # -- configuration and state -------------------------------------------------------------
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Take a new configuration; the caller sets `num_pending` when filters changed."""
+        old, self.config = self.config, config
+        self.machine.configure(config)
+        if old.deliver_subject != config.deliver_subject:
+            self.pump.set_receiver()
+            if self.machine.push is not None:
+                self.machine.push.stop()
+        self._watch_subscribers()
+        self._used = self._clock.monotonic()
+        self._timers.at(self, self.deadline())
+        self.wake()
+
+    def encode_state(self) -> bytes:
+        """The state to persist."""
+        if self._acked:
+            self._apply_acks()
+        return encode(self.machine.state(self._clock.now() - self._clock.monotonic()))
+
+    def restore_state(self, state: bytes) -> None:
+        """Take over a persisted state. Raises StateError when it cannot be read."""
+        restored: ConsumerState = decode(state)
+        last = self.stream.machine.last_seq
+        restored.delivered_sseq = min(restored.delivered_sseq, max(last, 0))
+        restored.floor_sseq = min(restored.floor_sseq, restored.delivered_sseq)
+        shift = self._clock.now() - self._clock.monotonic()
+        self.machine.restored(restored, shift, self.stream.is_live)
+
+    def state_write(self) -> StateWrite | None:
+        """What the state writer stores for this consumer; None when it is gone."""
+        if self.closed:
+            return None
+        state = self.encode_state()
+        machine = self.machine
+        return StateWrite(
+            stream=self.stream.stream,
+            consumer=self.consumer,
+            epoch=self.stream.epoch,
+            state=state,
+            delivered_stream_seq=machine.delivered_sseq,
+            ack_floor_stream_seq=machine.pending.floor()[1],
+            ack_pending=len(machine.pending),
+            redelivered=len(machine.pending.counts),
+        )
+
+    def info(self) -> ConsumerInfo:
+        """The consumer as the API shows it."""
+        if self._acked:
+            self._apply_acks()
+        if self._miscounted:
+            self._count_again()
+        machine = self.machine
+        floor_cseq, floor_sseq = machine.pending.floor()
+        redelivered = 0 if machine.max_deliver == 1 else len(machine.pending.counts)
+        return ConsumerInfo(
+            stream_name=self.stream.name,
+            name=self.name,
+            created=self.created,
+            config=self.config,
+            delivered=SequenceInfo(
+                consumer_seq=machine.delivered_cseq,
+                stream_seq=machine.delivered_sseq,
+                last_active=self.last_delivered or None,
+            ),
+            ack_floor=SequenceInfo(
+                consumer_seq=floor_cseq,
+                stream_seq=floor_sseq,
+                last_active=self.last_acked or None,
+            ),
+            num_ack_pending=len(machine.pending),
+            num_redelivered=redelivered,
+            num_waiting=len(machine.waiting),
+            num_pending=max(machine.num_pending, 0),
+            push_bound=machine.push is not None and machine.push.active,
+            ts=self._clock.now(),
+        )
+
+
+def make_push(config: ConsumerConfig, stream: bytes, name: str) -> Push | None:
+    """The push side of a configuration, if it has one."""
+    if not config.deliver_subject:
+        return None
+    flow = config.flow_control or config.ack_policy is AckPolicy.FLOW_CONTROL
+    prefix = b"$JS.FC.%b.%b." % (stream, name.encode()) if flow else b""
+    return Push(prefix, config.idle_heartbeat, config.rate_limit_bps, _BURST)
+
+
+def _number(text: bytes) -> int:
+    """Read digits. Raises ValueError for anything else."""
+    if not text.isdigit():
+        raise ValueError("not a sequence")
+    return int(text)

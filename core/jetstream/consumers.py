@@ -1,0 +1,187 @@
+"""The consumers of one stream: creating, changing, restoring and deleting them.
+
+A refused request changes nothing: everything is checked before anything is touched. A consumer
+exists when its catalogue row is committed; its start position is fixed before that, so that no
+message stored meanwhile is missed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from core.consumer.config import check_create_or_update
+from core.consumer.machine import ConsumerMachine
+from core.consumer.state import StateError, encode
+from core.jetstream.consumer_runner import ConsumerRunner, make_push
+from core.model import codec
+from core.model.account import AccountLimits
+from core.model.api_errors import api_error
+from core.model.consumer import Action, ConsumerConfig, DeliverPolicy
+from core.runtime.nuid import nuid
+from core.runtime.tasks import spawn
+from core.storage.interface import ConsumerRow
+
+if TYPE_CHECKING:
+    from core.jetstream.stream_runner import StreamRunner
+
+log = logging.getLogger("jetgate.consumers")
+
+EPHEMERAL_NAME = 8
+_NO_LIMITS = AccountLimits()
+
+
+class Consumers(dict[str, ConsumerRunner]):
+    """The consumers of a stream by name."""
+
+    def __init__(self, stream: StreamRunner) -> None:
+        super().__init__()
+        self._stream = stream
+        self._started = False
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def create(
+        self,
+        requested: ConsumerConfig,
+        action: Action = Action.CREATE_OR_UPDATE,
+        *,
+        limits: AccountLimits = _NO_LIMITS,
+        pedantic: bool = False,
+    ) -> ConsumerRunner:
+        """Create a consumer or change the one that has its name.
+
+        Raises:
+            ApiError: The request is refused; nothing has changed.
+        """
+        stream = self._stream
+        present = self.get(requested.durable_name or requested.name)
+        config, existing = check_create_or_update(
+            requested,
+            stream.config,
+            {name: runner.config for name, runner in self.items()},
+            action=action,
+            has_interest=present is not None and present.has_subscriber(),
+            limits=limits,
+            pedantic=pedantic,
+        )
+        if existing:
+            return await self._change(self[existing], config)
+        return await self._add(config.durable_name or config.name or self._free_name(), config)
+
+    def _free_name(self) -> str:
+        while (name := nuid(EPHEMERAL_NAME)) in self:
+            pass
+        return name
+
+    async def delete(self, name: str) -> None:
+        """Delete a consumer.
+
+        Raises:
+            ApiError: 10014, there is none of that name.
+        """
+        runner = self.get(name)
+        if runner is None:
+            raise api_error("JSConsumerNotFound")
+        await self._stream.remove_consumer(runner.consumer)
+        if self.get(name) is runner:
+            del self[name]
+        runner.close(deleted=True)
+
+    def start(self) -> None:
+        """Serve clients: the stream is open and its consumers are restored."""
+        self._started = True
+        for runner in self.values():
+            runner.start()
+
+    def close(self, *, shutdown: bool = False) -> None:
+        """Stop all of them: this server goes away, or else the stream is deleted."""
+        for runner in list(self.values()):
+            runner.close(deleted=not shutdown)
+        self.clear()
+
+    async def restore(self, row: ConsumerRow, config: ConsumerConfig) -> ConsumerRunner:
+        """Bring a consumer of the catalogue back, redeliveries and all; `start` lets it serve."""
+        runner = await self._make(row.consumer, row.name, config, row.created)
+        if row.state is not None:
+            try:
+                runner.restore_state(row.state)
+            except StateError as error:
+                # A damaged state never costs the consumer itself: it starts over.
+                log.error("consumer %s.%s starts over: %s", self._stream.name, row.name, error)
+        await runner.recount()
+        self._enter(runner)
+        return runner
+
+    # -- steps -------------------------------------------------------------------------------
+
+    async def _add(self, name: str, config: ConsumerConfig) -> ConsumerRunner:
+        stream = self._stream
+        created = stream.shell.clock.now()
+        runner = await self._make(0, name, config, created)
+        if name in self:
+            # Somebody was faster while the start position was looked up.
+            return await self.create(config)
+        state = encode(runner.machine.state(0))
+        text = codec.encode(config).decode()
+        runner.consumer = await stream.save_consumer(name, created, text, state)
+        await runner.recount()
+        self._enter(runner)
+        return runner
+
+    async def _change(self, runner: ConsumerRunner, config: ConsumerConfig) -> ConsumerRunner:
+        if config == runner.config:
+            return runner
+        text = codec.encode(config).decode()
+        await self._stream.change_consumer(runner.consumer, text)
+        filters = runner.config.filters
+        runner.configure(config)
+        if config.filters != filters:
+            await runner.recount()
+        return runner
+
+    async def _make(
+        self, number: int, name: str, config: ConsumerConfig, created: int
+    ) -> ConsumerRunner:
+        stream = self._stream
+        next_seq, chosen, live_from = await self._start(config)
+        push = make_push(config, stream.nameb, name)
+        machine = ConsumerMachine(config, next_seq, chosen=chosen, live_from=live_from, push=push)
+        return ConsumerRunner(stream, number, name, config, created, machine, self._delete_inactive)
+
+    async def _start(self, config: ConsumerConfig) -> tuple[int, list[int], int]:
+        """Where a new consumer starts: next sequence, chosen ones, where the rest begins."""
+        stream = self._stream
+        machine = stream.machine
+        end = machine.last_seq + 1
+        match config.deliver_policy:
+            case DeliverPolicy.NEW:
+                return end, [], 0
+            case DeliverPolicy.LAST:
+                if not config.filters:
+                    return max(machine.last_seq, machine.first_seq), [], 0
+                rows = await stream.subjects_matching([f.encode() for f in config.filters])
+                return max((last for _, _, last in rows), default=end), [], 0
+            case DeliverPolicy.LAST_PER_SUBJECT:
+                rows = await stream.subjects_matching([f.encode() for f in config.filters])
+                chosen = sorted(last for _, _, last in rows if last)
+                return (chosen[0] if chosen else end), chosen, end
+            case DeliverPolicy.BY_START_SEQUENCE:
+                return max(config.opt_start_seq, machine.first_seq), [], 0
+            case DeliverPolicy.BY_START_TIME:
+                return await stream.first_at_time(config.opt_start_time or 0), [], 0
+        return machine.first_seq, [], 0
+
+    def _enter(self, runner: ConsumerRunner) -> None:
+        """From here on the stream tells the consumer what happens."""
+        self[runner.name] = runner
+        if self._started:
+            runner.start()
+
+    def _delete_inactive(self, runner: ConsumerRunner) -> None:
+        if self.get(runner.name) is runner:
+            spawn(self._expire(runner), name=f"expiry of consumer {runner.name}")
+
+    async def _expire(self, runner: ConsumerRunner) -> None:
+        log.info("consumer %s.%s is inactive and goes", self._stream.name, runner.name)
+        await self.delete(runner.name)
