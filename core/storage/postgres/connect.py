@@ -137,6 +137,8 @@ def describe(dsn: str) -> str:
     """The host, port and database of a connection string, without its secrets."""
     try:
         parts = urlsplit(dsn)
+        if parts.scheme not in ("postgresql", "postgres"):
+            return "the given address"
         host = parts.hostname or ""
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
@@ -150,6 +152,8 @@ def describe(dsn: str) -> str:
 def _why(address: str, error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         reason = f"no answer within {CONNECT_TIMEOUT_S:g} s"
+    elif isinstance(error, ConnectionRefusedError):
+        reason = "connection refused"
     elif isinstance(error, OSError) and error.strerror:
         reason = error.strerror.lower()
     else:

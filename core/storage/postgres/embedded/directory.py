@@ -1,0 +1,196 @@
+"""One data directory: who uses it, and what a killed process left behind in it.
+
+DIR/lock          held (flock) by the jetgate that uses DIR
+DIR/pg            PostgreSQL's data
+DIR/postgres.log  what PostgreSQL prints
+DIR/ports.json    the addresses, while they are served
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from core.errors import OperatorError
+from core.storage.postgres.embedded.installation import Account, run_as
+
+_SOCKET_NAME = ".s.PGSQL.5432"
+_SOCKET_PATH_MAX = 100  # sockaddr_un has 104 bytes on macOS, 108 on Linux
+_QUIT_TIMEOUT_S, _KILL_TIMEOUT_S = 5.0, 10.0
+_POLL_S = 0.01
+
+
+def claim(directory: Path) -> int:
+    """Create a data directory if need be and lock it; return the lock's file descriptor.
+
+    Raises:
+        OperatorError: it cannot be used, or another jetgate uses it.
+    """
+    try:
+        # Root's PostgreSQL runs as another user, who must pass through.
+        directory.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OperatorError(f"cannot use data directory {directory}: {reason}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+        os.close(lock)
+        raise OperatorError(
+            f"data directory {directory} is in use by another jetgate"
+            + (f" (process {holder})" if holder else "")
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def require_passage(directory: Path, account: Account) -> None:
+    """Make sure that PostgreSQL's user can enter a directory.
+
+    Raises:
+        OperatorError: it cannot; the text names the directory that stops it.
+    """
+    if not account.switch or _enters(directory, account):
+        return
+    barred = directory
+    for place in (*reversed(directory.parents), directory):
+        if not _enters(place, account):
+            barred = place
+            break
+    raise OperatorError(
+        f"cannot use data directory {directory}: PostgreSQL refuses to run as root, and user"
+        f" {account.name}, who runs it instead, cannot enter {barred}: choose a directory with"
+        " --data that every user can reach, or run jetgate as an ordinary user"
+    )
+
+
+def _enters(directory: Path, account: Account) -> bool:
+    done = run_as(account, ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(directory)])
+    return done.returncode == 0
+
+
+def socket_directory(directory: Path, account: Account) -> Path:
+    """A private directory for the Unix socket: short, and the same at every start if it can be.
+
+    Raises:
+        OperatorError: there is no place for it.
+    """
+    name = hashlib.sha256(str(directory).encode()).hexdigest()[:10]
+    for base in (Path("/tmp"), Path(tempfile.gettempdir()), directory):
+        path = base / f"jetgate-{name}"
+        if len(str(path / _SOCKET_NAME).encode()) >= _SOCKET_PATH_MAX:
+            continue
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+            if path.lstat().st_uid == os.geteuid() and account.switch:
+                os.chown(path, account.uid, account.gid)
+            found = path.lstat()
+            # Somebody else may have made it first: then it is not private.
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == account.uid:
+                path.chmod(0o700)
+                return path
+            path = Path(tempfile.mkdtemp(prefix=f"jetgate-{name[:4]}", dir=base))
+            if account.switch:
+                os.chown(path, account.uid, account.gid)
+            return path
+        except OSError:
+            continue
+    raise OperatorError("no directory for PostgreSQL's socket: neither /tmp nor TMPDIR can be used")
+
+
+def postmaster_status(data: Path) -> tuple[int, str]:
+    """The process id and status in postmaster.pid; (0, "") if there is none or it is not whole."""
+    try:
+        lines = (data / "postmaster.pid").read_text().splitlines()
+        return int(lines[0]), lines[7].strip() if len(lines) > 7 else ""
+    except (OSError, ValueError, IndexError):
+        return 0, ""
+
+
+async def stop_leftovers(data: Path, report: Callable[[str], None]) -> None:
+    """Stop the PostgreSQL of a jetgate that was killed. The caller holds the directory's lock.
+
+    Raises:
+        OperatorError: something that uses the directory does not end.
+    """
+    pid, _ = postmaster_status(data)
+    if pid and _is_postgres_in(data, pid):
+        report(f"stopping a PostgreSQL left behind in {data} (process {pid})")
+        _signal(pid, signal.SIGQUIT)
+        await _until_gone([pid], _QUIT_TIMEOUT_S)
+    # With their postmaster gone, backends end by themselves, but perhaps not before their query;
+    # a new postmaster would refuse to start beside them.
+    rest = processes_in(data)
+    for process in rest:
+        _signal(process, signal.SIGKILL)
+    if not await _until_gone(rest, _KILL_TIMEOUT_S):
+        raise OperatorError(f"processes {rest} still use {data} and do not end")
+    # The number in the file may by now belong to somebody else, whom PostgreSQL would respect.
+    pid, _ = postmaster_status(data)
+    if pid and not _is_postgres_in(data, pid):
+        (data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def processes_in(data: Path) -> list[int]:
+    """The processes whose working directory is the data directory, which only PostgreSQL's is."""
+    try:
+        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+    return [number for number in numbers if _is_in(data, number)]
+
+
+def _is_in(data: Path, pid: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd") == str(data.resolve())
+    except OSError:
+        return False
+
+
+def _is_postgres_in(data: Path, pid: int) -> bool:
+    if Path("/proc/self").exists():
+        return _is_in(data, pid)
+    listed = subprocess.run(
+        ["ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False
+    )
+    return "postgres" in listed.stdout and str(data) in listed.stdout
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        # After the name in parentheses comes the state; a zombie uses nothing any more.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return Path("/proc/self").exists()  # the file vanished between the two questions
+
+
+async def _until_gone(pids: list[int], seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            while not all(_is_gone(pid) for pid in pids):  # noqa: ASYNC110 (not our children)
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError:
+        return False
+    return True

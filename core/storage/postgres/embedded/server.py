@@ -1,0 +1,297 @@
+"""PostgreSQL as our child process: start, watch, restart, stop.
+
+*Life.* `start` returns when PostgreSQL accepts connections, after minutes of recovery if need be.
+A watcher starts it again, ever more slowly, whenever it ends by itself; sessions break meanwhile
+and their owners connect again. `stop` is a fast shutdown, and an immediate one when that takes
+too long: what was committed is on disk either way.
+
+*Death.* If we are killed, the kernel tells PostgreSQL to shut down at once (`launcher`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from core.errors import OperatorError
+from core.runtime.tasks import spawn, stop
+from core.storage.postgres.connect import Connector
+from core.storage.postgres.embedded import launcher
+from core.storage.postgres.embedded.directory import (
+    claim,
+    postmaster_status,
+    require_passage,
+    socket_directory,
+    stop_leftovers,
+)
+from core.storage.postgres.embedded.installation import (
+    DEFAULT_MAJOR,
+    Installation,
+    find_installation,
+)
+from core.storage.postgres.embedded.template import DATABASE, SUPERUSER, new_data_directory
+
+log = logging.getLogger("jetgate.postgres")
+
+_GIB = 1 << 30
+_POLL_S = 0.005
+_PROGRESS_S = 2.0
+_RECOVERY_TIMEOUT_S = 900.0
+_FAST_STOP_S, _QUIT_STOP_S = 1.2, 1.0
+_BACKOFF_FIRST_S, _BACKOFF_MAX_S = 0.05, 5.0
+_LOG_BYTES_MAX = 16 << 20
+
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "cluster_name": "jetgate",
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    "commit_delay": "0",
+    # One GiB of log is replayed in about two seconds after a crash; four take fourteen.
+    "max_wal_size": "1GB",
+    "min_wal_size": "512MB",
+    "wal_buffers": "64MB",
+    "wal_compression": "off",
+    "checkpoint_timeout": "5min",
+    "checkpoint_completion_target": "0.9",
+    # The default nap of a minute lets a small bucket of hot keys grow a thousandfold.
+    "autovacuum_naptime": "5s",
+    "autovacuum_vacuum_cost_delay": "0",
+    "autovacuum_max_workers": "2",
+    "jit": "off",
+    "random_page_cost": "1.1",
+    "max_locks_per_transaction": "256",
+    "log_min_messages": "warning",
+    "log_line_prefix": "%m [%p] ",
+    "log_timezone": "UTC",
+}
+
+
+class EmbeddedPostgres:
+    """One PostgreSQL server over one data directory.
+
+    Attributes:
+        dsn: a connection string of its database; valid after `start`, and the same after each
+            restart.
+        pid: the process id of the postmaster, None while it is down.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        major: int | None = None,
+        report: Callable[[str], None] = log.info,
+    ) -> None:
+        """`settings` go over ours; `major` is for new data (existing data know theirs)."""
+        self.directory = Path(os.path.abspath(directory))
+        self.data = self.directory / "pg"
+        self.dsn = ""
+        self.pid: int | None = None
+        self.restarts = 0
+        self._settings = {**SETTINGS, "shared_buffers": _shared_buffers(), **(settings or {})}
+        self._major = major
+        self._report = report
+        self._lock = -1
+        self._sockets: Path | None = None
+        self._installation: Installation | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def connector(self) -> Connector:
+        """Opens sessions with the database."""
+        return Connector(self.dsn)
+
+    async def start(self) -> str:
+        """Start PostgreSQL, on new data if there are none; return `dsn`.
+
+        Raises:
+            OperatorError: it cannot be started; the text is one line.
+        """
+        self._lock = claim(self.directory)
+        try:
+            self._prepare()
+            await stop_leftovers(self.data, self._report)
+            await self._launch()
+        except BaseException:
+            await self.stop()
+            raise
+        self._watcher = spawn(self._watch(), name="postgres watcher")
+        return self.dsn
+
+    async def stop(self) -> None:
+        """Stop PostgreSQL and give the directory back. Safe to call twice."""
+        await stop(self._watcher)
+        self._watcher = None
+        await self._end(self._process)
+        self._process = self.pid = None
+        if self._sockets is not None:
+            with contextlib.suppress(OSError):
+                self._sockets.rmdir()
+            self._sockets = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _prepare(self) -> None:
+        owner, major = _existing(self.data)
+        if major and self._major and major != self._major:
+            raise OperatorError(
+                f"the data in {self.data} are of PostgreSQL {major}, not {self._major}"
+            )
+        self._installation = find_installation(major or self._major or DEFAULT_MAJOR, owner=owner)
+        account = self._installation.account
+        require_passage(self.directory, account)
+        if not major:
+            durable = self._settings["fsync"] != "off"
+            new_data_directory(self._installation, self.data, durable=durable)
+        self._sockets = socket_directory(self.directory, account)
+        self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._sockets}"
+
+    async def _launch(self) -> None:
+        """Run PostgreSQL and wait until it accepts connections."""
+        assert self._installation is not None, "prepared first"
+        account = self._installation.account
+        command = [str(self._installation.binary("postgres")), "-D", str(self.data)]
+        command += ["-k", str(self._sockets)]
+        for name, value in self._settings.items():
+            command += ["-c", f"{name}={value}"]
+        uid = account.uid if account.switch else -1
+        log_path = self.directory / "postgres.log"
+        start_of_log = _trim(log_path)
+        with log_path.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", launcher.__file__),
+                *(str(uid), str(account.gid), str(os.getpid())),
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # A Ctrl-C in the terminal is for us; we stop PostgreSQL after the sessions.
+                start_new_session=True,
+                env={"LC_ALL": "C", "PATH": os.defpath, "TZ": "UTC"},
+                cwd="/",
+            )
+        self._process = process
+        await self._until_ready(process, log_path, start_of_log)
+        self.pid = process.pid
+
+    async def _until_ready(
+        self, process: asyncio.subprocess.Process, log_path: Path, start_of_log: int
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        told = began + _PROGRESS_S
+        while postmaster_status(self.data) != (process.pid, "ready"):
+            if process.returncode is not None:
+                raise OperatorError(
+                    f"PostgreSQL did not start: {_reason(log_path, start_of_log)}"
+                    f" (more in {log_path})"
+                )
+            now = loop.time()
+            if now - began > _RECOVERY_TIMEOUT_S:
+                raise OperatorError(
+                    f"PostgreSQL is not ready after {_RECOVERY_TIMEOUT_S:g} s, see {log_path}"
+                )
+            if now >= told:
+                self._report(f"waiting for PostgreSQL to recover ({now - began:.0f} s)")
+                told = now + _PROGRESS_S
+            await asyncio.sleep(_POLL_S)
+
+    async def _watch(self) -> None:
+        """Start PostgreSQL again whenever it ends."""
+        pause = _BACKOFF_FIRST_S
+        while True:
+            assert self._process is not None
+            code = await self._process.wait()
+            self.pid = None
+            log.warning("PostgreSQL ended by itself (%s); starting it again", _describe(code))
+            await asyncio.sleep(pause)
+            try:
+                await stop_leftovers(self.data, self._report)
+                await self._launch()
+            except OperatorError as error:
+                log.error("%s", error)
+                pause = min(pause * 2, _BACKOFF_MAX_S)
+            else:
+                self.restarts += 1
+                pause = _BACKOFF_FIRST_S
+                log.info("PostgreSQL accepts connections again")
+
+    async def _end(self, process: asyncio.subprocess.Process | None) -> None:
+        if process is None or process.returncode is not None:
+            return
+        for number, seconds in (
+            (signal.SIGINT, _FAST_STOP_S),
+            (signal.SIGQUIT, _QUIT_STOP_S),
+            (signal.SIGKILL, None),
+        ):
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+            try:
+                async with asyncio.timeout(seconds):
+                    await process.wait()
+                return
+            except TimeoutError:
+                log.warning("PostgreSQL is slow to stop (%s)", signal.Signals(number).name)
+
+
+def _existing(data: Path) -> tuple[int | None, int | None]:
+    """The owner and major version of a data directory; (None, None) if there is none.
+
+    Raises:
+        OperatorError: something else is there.
+    """
+    try:
+        if not data.exists():
+            return None, None
+        return data.stat().st_uid, int((data / "PG_VERSION").read_text())
+    except (OSError, ValueError) as error:
+        raise OperatorError(
+            f"{data} exists but is not a PostgreSQL data directory that we can read: {error}"
+        ) from error
+
+
+def _shared_buffers() -> str:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return "512MB" if memory >= 4 * _GIB else "128MB"
+
+
+def _trim(log_path: Path) -> int:
+    """Set a log aside that has grown large; return the size of the current one."""
+    try:
+        size = log_path.stat().st_size
+    except OSError:
+        return 0
+    if size <= _LOG_BYTES_MAX:
+        return size
+    log_path.rename(log_path.with_name("postgres.log.1"))
+    return 0
+
+
+def _reason(log_path: Path, start: int) -> str:
+    """The last complaint that was printed after an offset."""
+    with log_path.open("rb") as printed:
+        printed.seek(start)
+        lines = printed.read().decode(errors="replace").splitlines()
+    for mark in ("FATAL:", "PANIC:", "ERROR:"):
+        for line in reversed(lines):
+            if mark in line:
+                return line.partition(mark)[2].strip()
+    return lines[-1] if lines else "it said nothing"
+
+
+def _describe(code: int) -> str:
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"

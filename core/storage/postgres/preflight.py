@@ -1,0 +1,150 @@
+"""What a database must be before jetgate trusts it with messages.
+
+Every check reads one fact and has one sentence to refuse with: the value, and what is expected.
+All facts are read before anything is refused, so that the operator sees the whole list at once.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from core.errors import OperatorError
+from core.storage.postgres.connect import Connector
+
+VERSIONS = range(15, 19)
+_PROBE_LOCK = (0x6A67, -2)  # leases are 0 to 255, the migration has -1
+
+_FACTS = """
+    select current_setting('server_version') as version,
+           current_setting('server_version_num')::int / 10000 as major,
+           current_setting('fsync') as fsync,
+           current_setting('full_page_writes') as full_page_writes,
+           current_setting('synchronous_commit') as synchronous_commit,
+           current_setting('server_encoding') as encoding,
+           pg_is_in_recovery() as in_recovery,
+           current_setting('default_transaction_read_only') as read_only,
+           current_database() as database,
+           current_user as username,
+           has_database_privilege(current_database(), 'create') as may_create,
+           (select pg_get_userbyid(nspowner) from pg_namespace where nspname = 'jetgate_store')
+             as schema_owner,
+           coalesce((select pg_has_role(nspowner, 'usage') from pg_namespace
+                      where nspname = 'jetgate_store'), true) as owns_schema
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a database says about itself."""
+
+    version: str
+    major: int
+    fsync: str
+    full_page_writes: str
+    synchronous_commit: str
+    encoding: str
+    in_recovery: bool
+    read_only: str
+    database: str
+    username: str
+    may_create: bool
+    schema_owner: str | None
+    owns_schema: bool
+
+
+async def preflight(connector: Connector) -> Facts:
+    """Check a database.
+
+    Raises:
+        OperatorError: it cannot be reached, or cannot be trusted; the text gives every reason.
+    """
+    connection = await connector.open_plain()
+    try:
+        reasons = await _pooler(connection)
+        facts = Facts(**await connection.fetchrow(_FACTS))
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise OperatorError(f"cannot check PostgreSQL at {connector.address}: {error}") from error
+    finally:
+        connection.terminate()
+    reasons += refusals(facts)
+    if reasons:
+        raise OperatorError(
+            f"PostgreSQL at {connector.address} cannot be used: {'; '.join(reasons)}"
+        )
+    return facts
+
+
+def refusals(facts: Facts) -> list[str]:
+    """The reasons not to trust a database with these facts, one sentence each."""
+    reasons = []
+    if facts.major not in VERSIONS:
+        reasons.append(f"its version is {facts.version}, expected {VERSIONS[0]} to {VERSIONS[-1]}")
+    if facts.in_recovery:
+        reasons.append("it is a standby in recovery, expected the primary")
+    elif facts.read_only != "off":
+        reasons.append("default_transaction_read_only is on, expected off")
+    if facts.fsync != "on":
+        reasons.append(
+            f"fsync is {facts.fsync}, expected on: a power failure would lose acknowledged messages"
+        )
+    if facts.full_page_writes != "on":
+        reasons.append(
+            f"full_page_writes is {facts.full_page_writes}, expected on:"
+            " a power failure could damage pages"
+        )
+    if facts.synchronous_commit not in ("on", "remote_apply"):
+        reasons.append(
+            f"synchronous_commit is {facts.synchronous_commit}, expected on or remote_apply:"
+            " a commit would not mean that messages are safe"
+        )
+    if facts.encoding != "UTF8":
+        reasons.append(f"the encoding of {facts.database} is {facts.encoding}, expected UTF8")
+    return reasons + _rights(facts)
+
+
+def _rights(facts: Facts) -> list[str]:
+    if facts.schema_owner is None and not facts.may_create:
+        return [
+            f"user {facts.username} may not create schemas in database {facts.database}:"
+            f" grant create on database {facts.database} to {facts.username}"
+        ]
+    if not facts.owns_schema:
+        return [
+            f"schema jetgate_store belongs to {facts.schema_owner}, not to {facts.username}:"
+            " use its owner"
+        ]
+    return []
+
+
+async def _pooler(connection: Any) -> list[str]:
+    """Whether transactions of one connection end up in different sessions.
+
+    A transaction pooler would strand the advisory locks that leadership is made of. It shows
+    itself by another process id, a lock that is not ours to release, or a prepared statement that
+    is unknown a moment later.
+    """
+    reason = (
+        "a transaction pooler is in between (PgBouncer or alike), expected a direct connection"
+        " or session pooling"
+    )
+    lock_class, number = _PROBE_LOCK
+    try:
+        async with connection.transaction():
+            first = await connection.fetchval("select pg_backend_pid()")
+            await connection.execute(f"select pg_advisory_lock_shared({lock_class}, {number})")
+        statement = await connection.prepare("select pg_backend_pid()")
+        pids = {first}
+        for _ in range(4):
+            async with connection.transaction():
+                pids.add(await statement.fetchval())
+        released = await connection.fetchval(
+            f"select pg_advisory_unlock_shared({lock_class}, {number})"
+        )
+    except (
+        asyncpg.InvalidSQLStatementNameError,
+        asyncpg.DuplicatePreparedStatementError,
+        asyncpg.ProtocolViolationError,
+    ):
+        return [reason]
+    return [] if released and len(pids) == 1 else [reason]
