@@ -9,6 +9,7 @@
     ├── NotLeader               another node leads; carries its name, if known
     ├── StorageError
     │   ├── Unavailable           transient: the caller may try again
+    │   ├── Refused               PostgreSQL refused the statement; trying again will not help
     │   ├── OutcomeUnknown        the connection was lost during COMMIT: reload before going on
     │   ├── Fenced                our epoch is old: step down and reload
     │   └── Conflict              a compare-and-set was lost
@@ -93,6 +94,10 @@ class StorageError(CoreError):
 
 class Unavailable(StorageError):
     """The store cannot be reached or refuses for now; nothing was written."""
+
+
+class Refused(StorageError):
+    """The store understood and refused (disk full, read-only, ...); nothing was written."""
 
 
 class OutcomeUnknown(StorageError):

@@ -25,7 +25,7 @@ class ClientSink(Protocol):
     def on_pong(self) -> None: ...
     def on_ok(self) -> None: ...
 
-    def on_err(self, text: str) -> None:
+    def on_err(self, text: bytes) -> None:
         """Take the text of an -ERR line, without its quotes."""
         ...
 
@@ -33,32 +33,33 @@ class ClientSink(Protocol):
 class ClientParser:
     """Reads what a server sends."""
 
-    __slots__ = ("_chunks", "_delivery", "_missing", "_rest")
+    __slots__ = ("_chunks", "_delivery", "_missing", "_rest", "_sink")
 
-    def __init__(self) -> None:
+    def __init__(self, sink: ClientSink) -> None:
+        self._sink = sink
         self._rest = b""
         self._chunks: list[bytes] = []
         self._missing = 0
         self._delivery: Delivery = (b"", b"", b"", 0, 0)
 
-    def feed(self, data: bytes, sink: ClientSink) -> None:
+    def feed(self, data: bytes) -> None:
         """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
         if self._missing:
             if len(data) < self._missing:
                 self._chunks.append(data)
                 self._missing -= len(data)
                 return
-            data = self._complete(data, sink)
+            data = self._complete(data)
         elif self._rest:
             data = self._rest + data
             self._rest = b""
         if data:
-            self._read(data, sink)
+            self._read(data)
 
-    def _read(self, data: bytes, sink: ClientSink) -> None:
+    def _read(self, data: bytes) -> None:
         pos, end = 0, len(data)
         find = data.find
-        on_msg = sink.on_msg
+        on_msg = self._sink.on_msg
         while pos < end:
             eol = find(b"\n", pos)
             if eol < 0:
@@ -71,7 +72,7 @@ class ClientParser:
                 reply = args[3] if count == 5 else b""
                 header_size, total = 0, _size(args[-1])
             else:
-                delivery = self._control(data[pos:eol], args, sink)
+                delivery = self._control(data[pos:eol], args)
                 if delivery is None:
                     pos = eol + 1
                     continue
@@ -89,7 +90,8 @@ class ClientParser:
             on_msg(subject, sid, reply, data[start:body], data[body:stop])
             pos = stop + 2
 
-    def _control(self, line: bytes, args: list[bytes], sink: ClientSink) -> Delivery | None:
+    def _control(self, line: bytes, args: list[bytes]) -> Delivery | None:
+        sink = self._sink
         verb = args[0].upper() if args else b""
         if verb in (b"MSG", b"HMSG"):
             return _delivery(verb, args)
@@ -102,12 +104,12 @@ class ClientParser:
         elif verb == b"+OK":
             sink.on_ok()
         elif verb == b"-ERR":
-            sink.on_err(line[4:].strip().strip(b"'").decode("utf-8", "replace"))
+            sink.on_err(line[4:].strip().strip(b"'"))
         else:
             raise ProtocolError(reason="unknown operation from the server")
         return None
 
-    def _complete(self, data: bytes, sink: ClientSink) -> bytes:
+    def _complete(self, data: bytes) -> bytes:
         missing, self._missing = self._missing, 0
         self._chunks.append(data[:missing])
         whole = b"".join(self._chunks)
@@ -115,7 +117,7 @@ class ClientParser:
         if not whole.endswith(b"\r\n"):
             raise ProtocolError(reason="payload not followed by CR LF")
         subject, sid, reply, header_size, _ = self._delivery
-        sink.on_msg(subject, sid, reply, whole[:header_size], whole[header_size:-2])
+        self._sink.on_msg(subject, sid, reply, whole[:header_size], whole[header_size:-2])
         return data[missing:]
 
 

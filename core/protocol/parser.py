@@ -91,6 +91,7 @@ class Parser:
             if len(data) < self._missing:
                 self._chunks.append(data)
                 self._missing -= len(data)
+                self._check_last(data)
                 return
             data = self._complete(data, sink)
         elif self._rest:
@@ -105,6 +106,7 @@ class Parser:
         on_pub = sink.on_pub
         limit, line_limit = self.max_payload, self.max_control_line
         msgs = nbytes = 0
+        publication: Publication | None
         # split() also parts at these two, which the protocol does not
         odd = b"\x0b" in data or b"\x0c" in data
         while pos < end:
@@ -253,6 +255,12 @@ class Parser:
         self._publication = publication
         self._chunks = [chunk]
         self._missing = publication[3] + 2 - len(chunk)
+        self._check_last(chunk)
+
+    def _check_last(self, chunk: bytes) -> None:
+        # a payload of wrong size is refused at its first wrong byte, not when more comes
+        if self._missing == 1 and chunk and chunk[-1] != 13:
+            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
 
     def _complete(self, data: bytes, sink: ServerSink) -> bytes:
         """Deliver the message whose payload ends in `data`; return what follows it."""

@@ -14,6 +14,7 @@ Not here: sockets, permissions, JetStream.
 
 import random
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from core.pubsub.route import (
     AckCall,
@@ -25,9 +26,11 @@ from core.pubsub.route import (
     Subscription,
     Target,
 )
-from core.runtime.turn import Turn
 from core.subjects.subject import fixed_prefix, has_wildcard, overlap
 from core.subjects.sublist import Sublist
+
+if TYPE_CHECKING:
+    from core.pubsub.server import Hub
 
 __all__ = [
     "Account",
@@ -49,10 +52,11 @@ class Account:
     """The subjects of one tenant; nothing crosses from one account to another."""
 
     def __init__(
-        self, name: str, turn: Turn, *, chance: Callable[[], float] = random.random
+        self, name: str, hub: "Hub", *, chance: Callable[[], float] = random.random
     ) -> None:
         self.name = name
-        self.turn = turn
+        self.hub = hub
+        self.turn = hub.turn
         self.plans: dict[bytes, Route] = {}
         self.acks: dict[bytes, AckCall] = {}
         self.on_interest: list[Callable[[bytes], None]] = []
@@ -214,7 +218,7 @@ class Account:
                 delivered = True
         return delivered
 
-    def deliver_run(self, route: Route, subject: bytes, payloads: list[bytes]) -> None:
+    def deliver_run(self, route: Route, payloads: list[bytes]) -> None:
         """Deliver several payloads of one size, without reply and headers, to plain targets."""
         assert route.heads is not None, "a run belongs to one subject"
         assert route.plain, "no target needs looking at one by one"

@@ -15,7 +15,8 @@ class Session(Protocol):
 
     `out` is the gathered output; whoever appends to it while it is empty appends the session to
     `turn.dirty`. The list stays the same object for the life of the session. `blocked` says that
-    the socket takes no more for now, `closed` that it is gone.
+    the socket takes no more for now, `closed` that it is gone; calls
+    put into `on_writable` are made once, when a blocked session takes more or is closed.
     """
 
     out: list[bytes]
@@ -24,6 +25,7 @@ class Session(Protocol):
     headers: bool
     echo: bool
     client_id: int
+    on_writable: list[Callable[[], None]]
 
     def flush(self) -> None: ...
 
@@ -86,13 +88,15 @@ class Route:
     """The resolved receivers of a subject.
 
     `sole` is the only receiver when that is one plain client subscription without a limit and
-    with header support; `only` is the only receiver when that is one service. `plain` says that
-    no target has a limit or lacks header support. `interest` says that somebody would get a
-    message (an intercepting service does not count).
+    with header support, `head` then the beginning of its MSG line if that is known; `only` is
+    the only receiver when that is one service. `plain` says that no target has a limit or lacks
+    header support. `interest` says that somebody would get a message (an intercepting service
+    does not count).
     """
 
     __slots__ = (
         "groups",
+        "head",
         "heads",
         "interest",
         "only",
@@ -125,6 +129,7 @@ class Route:
         self.plain = all(not t.limit and t.session.headers for t in targets)
         alone = len(members) == 1
         self.sole = targets[0] if alone and targets and self.plain else None
+        self.head = self.heads[0][3] if self.sole and self.heads else b""
         self.only = services[0].call if alone and services else None
         counts = any(not service.intercept for service in services)
         self.interest = bool(targets or groups or counts)

@@ -17,9 +17,19 @@ def tokens(subject: bytes) -> list[bytes]:
 
 
 def is_valid_filter(subject: bytes) -> bool:
-    """Say whether one may subscribe to `subject`: no empty token, no blank, `>` only at the end."""
+    """Say whether `subject` is a filter: no empty token, no blank, `>` only at the end."""
     if not subject or _BLANKS.search(subject):
         return False
+    parts = subject.split(b".")
+    return b"" not in parts and b">" not in parts[:-1]
+
+
+def can_subscribe(subject: bytes) -> bool:
+    """Say whether a client may subscribe to `subject`, which holds no blank that parts arguments.
+
+    Unlike `is_valid_filter`, which rules names that are stored, it lets a form feed or a lone CR
+    inside a token pass, as the reference server does.
+    """
     parts = subject.split(b".")
     return b"" not in parts and b">" not in parts[:-1]
 

@@ -1,0 +1,22 @@
+"""Limits of the NATS port. The defaults are those of the reference server; times in seconds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client, or all of them, may use.
+
+    `max_subscriptions` and `max_subscription_tokens` 0 mean unlimited.
+    """
+
+    max_payload: int = 1024 * 1024
+    max_control_line: int = 4096
+    max_pending: int = 64 * 1024 * 1024
+    write_deadline: float = 10.0
+    max_connections: int = 65536
+    max_subscriptions: int = 0
+    max_subscription_tokens: int = 0
+    ping_interval: float = 120.0
+    ping_max: int = 2
+    first_ping: float = 2.0

@@ -1,0 +1,181 @@
+"""The hub: what all connections of a node share.
+
+Accounts, the turn, the limits, the sessions and their counters; and the lever against producers
+that are faster than what consumes them: `press` makes sessions that bring much data stop reading,
+`release` lets them go on.
+
+`crowded` is set by a flush that leaves a session near `max_pending`; the producer whose read
+was being served holds back for a moment. `blocked` lists the sessions whose sockets take no more,
+with what they had taken by when.
+
+Sessions count for themselves; `totals` adds up the living and what the dead left behind.
+"""
+
+import hashlib
+from base64 import b32encode
+from binascii import crc_hqx
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.errors import AuthError
+from core.protocol.connect import Connect
+from core.pubsub.account import Account
+from core.pubsub.limits import Limits
+from core.pubsub.route import Session
+from core.pubsub.user_info import answer_user_info
+from core.runtime.clock import Clock
+from core.runtime.nuid import nuid
+from core.runtime.turn import Turn
+
+_SERVER_PREFIX = 13 << 3  # N
+_CURVE_PREFIX = 23 << 3  # X
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Messages and bytes in both directions, as plain counters."""
+
+    in_msgs: int = 0
+    in_bytes: int = 0
+    out_msgs: int = 0
+    out_bytes: int = 0
+
+
+class Connection(Session, Protocol):
+    """A session as the hub sees it."""
+
+    traffic: Traffic
+    account: Account
+
+    def resume(self) -> None:
+        """Read again."""
+        ...
+
+    def written(self) -> int:
+        """Return how many bytes the socket has taken so far."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Write what gathered and close."""
+        ...
+
+    def cut(self, reason: str) -> None:
+        """Drop the connection at once, as a slow consumer."""
+        ...
+
+    def count(self) -> Traffic:
+        """Bring `traffic` up to date and return it."""
+        ...
+
+
+class Hub:
+    """The shared state of one node's NATS side."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        clock: Clock,
+        *,
+        limits: Limits | None = None,
+        server_name: str = "",
+        jetstream: bool = True,
+    ) -> None:
+        self.turn = turn
+        self.clock = clock
+        self.limits = limits or Limits()
+        self.jetstream = jetstream
+        seed = nuid()
+        self.server_id = nkey(_SERVER_PREFIX, seed)
+        self.xkey = nkey(_CURVE_PREFIX, seed)
+        self.server_name = server_name or self.server_id
+        self.accounts: dict[str, Account] = {}
+        self.sessions: dict[int, Connection] = {}
+        self.host = ""
+        self.port = 0
+        self.overloaded = False
+        self.blocked: dict[Connection, tuple[int, int]] = {}
+        self.crowded = False
+        self.lame_duck = False
+        self.connections_total = 0
+        self.slow_consumers = 0
+        self.stale_connections = 0
+        self._last_client_id = 0
+        self._departed = Traffic()
+        self._waiting: list[Connection] = []
+        self.add_account("$G")
+
+    # -- accounts
+
+    def add_account(self, name: str) -> Account:
+        """Create an account with what every account offers."""
+        account = self.accounts[name] = Account(name, self)
+        answer_user_info(account)
+        return account
+
+    def default_account(self) -> Account:
+        """Return the account of a connection that has not said who it is."""
+        return self.accounts["$G"]
+
+    def authenticate(self, connect: Connect) -> Account:
+        """Return the account a CONNECT belongs to. Raises AuthError."""
+        if connect.account or connect.new_account:
+            raise AuthError("a client does not choose its account")
+        return self.accounts["$G"]
+
+    # -- sessions
+
+    def next_client_id(self) -> int:
+        """Return a number no connection of this node has had."""
+        self._last_client_id += 1
+        return self._last_client_id
+
+    def join(self, session: Connection) -> None:
+        """Take a new connection in."""
+        self.sessions[session.client_id] = session
+        self.connections_total += 1
+
+    def leave(self, session: Connection) -> None:
+        """Let a closed connection go; its counters stay in the totals."""
+        if self.sessions.pop(session.client_id, None) is not None:
+            _add(self._departed, session.count())
+
+    def totals(self) -> Traffic:
+        """Return the traffic of all connections since the start."""
+        total = Traffic()
+        _add(total, self._departed)
+        for session in self.sessions.values():
+            _add(total, session.count())
+        return total
+
+    # -- back-pressure
+
+    def press(self) -> None:
+        """Have sessions that bring much data wait, from their next read on, until `release`."""
+        self.overloaded = True
+
+    def release(self) -> None:
+        """Let all sessions that wait read again."""
+        self.overloaded = False
+        waiting, self._waiting = self._waiting, []
+        for session in waiting:
+            session.resume()
+
+    def wait(self, session: Connection) -> None:
+        """Keep a session that stopped reading until `release`."""
+        self._waiting.append(session)
+
+
+def nkey(prefix: int, seed: str) -> str:
+    """Return 56 characters in the form of a public key: prefix, 32 bytes, CRC-16, base 32.
+
+    Nobody holds a private half: the server proves its identity with TLS, not with this.
+    """
+    raw = bytes((prefix,)) + hashlib.sha256(f"{prefix}{seed}".encode()).digest()
+    return b32encode(raw + crc_hqx(raw, 0).to_bytes(2, "little")).decode()
+
+
+def _add(total: Traffic, part: Traffic) -> None:
+    total.in_msgs += part.in_msgs
+    total.in_bytes += part.in_bytes
+    total.out_msgs += part.out_msgs
+    total.out_bytes += part.out_bytes

@@ -1,0 +1,34 @@
+"""What a server says of itself in INFO."""
+
+from typing import TYPE_CHECKING
+
+from core.model.versions import API_LEVEL, SERVER_VERSION
+from core.protocol.connect import Info
+
+if TYPE_CHECKING:
+    from core.pubsub.server import Hub
+    from core.transport.session import ClientSession
+
+GO_VERSION = "go1.27.2"
+"""Clients parse this member; it names the toolchain of the release we are compatible with."""
+
+
+def info_of(hub: "Hub", session: "ClientSession") -> Info:
+    """Return the INFO for one connection."""
+    return Info(
+        server_id=hub.server_id,
+        server_name=hub.server_name,
+        version=SERVER_VERSION,
+        proto=1,
+        go=GO_VERSION,
+        host=hub.host,
+        port=hub.port,
+        headers=True,
+        max_payload=hub.limits.max_payload,
+        jetstream=hub.jetstream,
+        client_id=session.client_id,
+        client_ip=session.client_ip,
+        ldm=hub.lame_duck,
+        api_lvl=API_LEVEL,
+        xkey=hub.xkey,
+    )

@@ -1,0 +1,57 @@
+"""The NATS port: accepts connections and keeps the one timer that looks after them."""
+
+import asyncio
+
+from core.pubsub.server import Hub
+from core.transport.liveness import Liveness
+from core.transport.session import ClientSession
+
+_TICK_SECONDS = 0.25
+_BACKLOG = 4096
+
+
+class Listener:
+    """Accepts clients on a TCP address.
+
+    Life cycle: `start`, then `stop`; a stopped listener is not started again.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.liveness = Liveness(hub)
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Accept from now on; return the address. Raises OSError when it cannot be had."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._new_session, host, port, backlog=_BACKLOG, reuse_address=True
+        )
+        self.hub.host, self.hub.port = host, self._server.sockets[0].getsockname()[1]
+        self._timer = loop.call_later(_TICK_SECONDS, self._tick)
+        return self.hub.host, self.hub.port
+
+    def _new_session(self) -> ClientSession:
+        session = ClientSession(self.hub)
+        self.liveness.watch(session)
+        return session
+
+    def _tick(self) -> None:
+        self.liveness.tick()
+        self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
+
+    async def close_door(self) -> None:
+        """Accept nobody any more; who is here stays."""
+        if self._server is not None:
+            self._server.close()
+
+    async def stop(self) -> None:
+        """Accept nobody any more and close every connection, writing what gathered."""
+        await self.close_door()
+        if self._timer is not None:
+            self._timer.cancel()
+        for session in list(self.hub.sessions.values()):
+            session.close("Server Shutdown")
+        if self._server is not None:
+            await self._server.wait_closed()

@@ -1,0 +1,67 @@
+"""One timer for all sessions: who is alive, who takes what is written.
+
+Every session has one place in a heap ordered by the time it is looked at next. A session that
+was heard since the last look is left alone; another gets a PING, and is closed when too many
+went unanswered. A session whose socket took not a byte for `write_deadline` is cut.
+"""
+
+import heapq
+
+from core.pubsub.server import Hub
+from core.transport.session import ClientSession
+
+_SECOND = 1_000_000_000
+
+
+class Liveness:
+    """Looks after the sessions of a hub; `tick` is called every now and then."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._heap: list[tuple[int, int, ClientSession]] = []
+
+    def watch(self, session: ClientSession) -> None:
+        """Begin to look after a session."""
+        limits = self._hub.limits
+        first = min(limits.first_ping, limits.ping_interval)
+        self._push(session, self._hub.clock.monotonic() + int(first * _SECOND))
+
+    def tick(self) -> None:
+        """Look at every session whose time has come."""
+        now = self._hub.clock.monotonic()
+        interval = int(self._hub.limits.ping_interval * _SECOND)
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            _, _, session = heapq.heappop(heap)
+            if not session.closed:
+                self._look_at(session, now)
+                self._push(session, now + interval)
+        self._check_writes(now)
+        self._hub.turn.arm()
+
+    def _look_at(self, session: ClientSession, now: int) -> None:
+        heard, session.is_heard = session.is_heard, False
+        if heard:
+            session.last_heard = now
+        if heard and session.rtt:
+            return
+        if session.pings_out >= self._hub.limits.ping_max:
+            self._hub.stale_connections += 1
+            session.close("Stale Connection", "Stale Connection")
+        else:
+            session.ping()
+
+    def _check_writes(self, now: int) -> None:
+        deadline = int(self._hub.limits.write_deadline * _SECOND)
+        blocked = self._hub.blocked
+        for session, (before, since) in list(blocked.items()):
+            written = session.written()
+            if session.closed:
+                del blocked[session]
+            elif written != before:
+                blocked[session] = (written, now)
+            elif now - since >= deadline:
+                session.cut("Slow Consumer (Write Deadline)")
+
+    def _push(self, session: ClientSession, due: int) -> None:
+        heapq.heappush(self._heap, (due, session.client_id, session))

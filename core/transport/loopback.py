@@ -1,0 +1,169 @@
+"""A connection inside the process: the same session as over TCP, without a socket.
+
+Bytes go over in the next turn of the loop, never within the call that wrote them, so neither
+side runs inside the other. A link that is `paused` should not be written to: the server has
+enough for now. The client's side may stop the flow with `pause_reading`, which is to the server
+what a socket is that takes no more.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from core.pubsub.server import Hub
+from core.transport.session import ClientSession
+
+Receive = Callable[[bytes], None]
+Closed = Callable[[Exception | None], None]
+
+_CHUNK = 256 * 1024
+_PAUSED_ABOVE = 256 * 1024
+
+
+def connect_loopback(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
+    """Open a connection to this process' own hub.
+
+    `receive` is called with whatever the server sends, `closed` once at the end (with None: a
+    loopback has no errors of its own).
+    """
+    link = LoopbackLink(hub, receive, closed)
+    link.session.connection_made(link.end)
+    return link
+
+
+class LoopbackLink:
+    """The client's end."""
+
+    def __init__(self, hub: Hub, receive: Receive, closed: Closed) -> None:
+        self.session = ClientSession(hub)
+        self.end = _ServerEnd(self)
+        self._loop = asyncio.get_running_loop()
+        self._receive = receive
+        self._closed = closed
+        self._to_server: deque[bytes] = deque()
+        self._to_server_bytes = 0
+        self._to_client: list[bytes] = []
+        self._is_scheduled = False
+        self._is_reading = True
+        self._is_ending = False
+        self._is_over = False
+
+    @property
+    def paused(self) -> bool:
+        """True while the server takes bytes more slowly than they are written."""
+        return self._to_server_bytes > _PAUSED_ABOVE
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, in order; never blocks."""
+        if self._is_ending or not data:
+            return
+        for start in range(0, len(data), _CHUNK) if len(data) > _CHUNK else ():
+            self._to_server.append(data[start : start + _CHUNK])
+        if len(data) <= _CHUNK:
+            self._to_server.append(data)
+        self._to_server_bytes += len(data)
+        self._schedule()
+
+    def close(self) -> None:
+        """Send what was written and end the connection; `closed` is called afterwards."""
+        self._is_ending = True
+        self._schedule()
+
+    def pause_reading(self) -> None:
+        """Receive nothing until `resume_reading`."""
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        """Receive again."""
+        self._is_reading = True
+        self._schedule()
+
+    # -- the server's end
+
+    def deliver(self, data: bytes) -> None:
+        """Take bytes from the session."""
+        if self._is_over:
+            return
+        self._to_client.append(data)
+        if not self._is_reading and not self.session.blocked and self.held() > _PAUSED_ABOVE:
+            self.session.pause_writing()
+        self._schedule()
+
+    def held(self) -> int:
+        """Return how many bytes the client has not received yet."""
+        return sum(map(len, self._to_client))
+
+    def end_now(self, *, drop: bool) -> None:
+        """Close from the server's side."""
+        if drop:
+            self._to_client.clear()
+        self._to_server.clear()
+        self._is_ending = True
+        self._is_reading = True
+        self._schedule()
+
+    def schedule_pump(self) -> None:
+        """Go on after the session resumed reading."""
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled and not self._is_over:
+            self._is_scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._is_scheduled = False
+        queued = self._to_server
+        while queued and not self.end.is_stopped and not self._is_over:
+            data = queued.popleft()
+            self._to_server_bytes -= len(data)
+            self.session.data_received(data)
+        if self._is_reading and self._to_client:
+            data = b"".join(self._to_client)
+            self._to_client.clear()
+            if self.session.blocked:
+                self.session.resume_writing()
+            self._receive(data)
+        if self._is_ending and not queued and not self._to_client and not self._is_over:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.session.closed:
+            self.session.close("Client Closed")
+        self._is_over = True
+        self.session.connection_lost(None)
+        if self._to_client and self._is_reading:
+            self._receive(b"".join(self._to_client))
+            self._to_client.clear()
+        self._closed(None)
+
+
+class _ServerEnd(asyncio.Transport):
+    """What the session takes for its socket."""
+
+    def __init__(self, link: LoopbackLink) -> None:
+        super().__init__({"peername": ("127.0.0.1", 0)})
+        self._link = link
+        self.is_stopped = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._link.deliver(bytes(data))
+
+    def close(self) -> None:
+        self._link.end_now(drop=False)
+
+    def abort(self) -> None:
+        self._link.end_now(drop=True)
+
+    def pause_reading(self) -> None:
+        self.is_stopped = True
+
+    def resume_reading(self) -> None:
+        self.is_stopped = False
+        self._link.schedule_pump()
+
+    def get_write_buffer_size(self) -> int:
+        return self._link.held()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """The link has limits of its own."""

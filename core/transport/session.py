@@ -1,0 +1,427 @@
+"""One client: its bytes become publishes and subscriptions, deliveries become its bytes.
+
+Reading: a large read is served at once and the session then waits for the next turn of the loop,
+because an event loop may read one busy socket for a long time before it looks at the others.
+While the hub is overloaded, a session that brings much does not read at all.
+
+Writing: everything gathers in `out`; `flush` writes it once per turn. A socket that takes no more
+sets `blocked`. Whoever then still fills the session up to `max_pending` loses it (a slow
+consumer), nobody waits for it; the producer that fills it is held back for some milliseconds.
+
+Refused operations answer -ERR and go on; a broken protocol closes. The texts are the reference
+server's, and so is the silence where it closes without one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from core.errors import AuthError, ProtocolError
+from core.protocol import encoder
+from core.protocol import headers as header_blocks
+from core.protocol.connect import Connect, Info, decode_connect, encode_info
+from core.protocol.parser import Parser
+from core.pubsub.account import ACK_PREFIX, Account, Subscription
+from core.pubsub.server import Hub, Traffic
+from core.subjects.subject import can_subscribe, is_valid_literal
+from core.transport.greeting import info_of
+
+LARGE_READ = 32 * 1024
+SMALL_READ = 512
+_SLACK = 64 * 1024
+_HIGH_WATER = 256 * 1024
+_STALL_SECONDS = 0.004
+_RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
+_RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
+
+
+class ClientSession(asyncio.Protocol):
+    """The server's side of one connection."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.out: list[bytes] = []
+        self.blocked = False
+        self.closed = False
+        self.close_reason = ""
+        self.headers = False
+        self.echo = True
+        self.no_responders = False
+        self.client_id = hub.next_client_id()
+        self.client_ip = ""
+        self.connect = Connect()
+        self.is_connected = False
+        self.traffic = Traffic()
+        self.subscriptions: dict[bytes, Subscription] = {}
+        self.on_writable: list[Callable[[], None]] = []
+        self.on_pub = self._publish_checked
+        self.rtt = 0
+        self.last_heard = hub.clock.monotonic()
+        self.is_heard = False
+        self.started = hub.clock.now()
+        self.pings_out = 0
+        self._is_plain = False
+        self._bind(hub.default_account())
+        self._turn = hub.turn
+        self._dirty = hub.turn.dirty
+        self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
+        self._ping_sent = 0
+        self._slack = 0
+        self._delivered_before = 0
+        self._is_info_sent = False
+        self._transport: asyncio.Transport
+        self._loop: asyncio.AbstractEventLoop
+
+    def _bind(self, account: Account) -> None:
+        self.account = account
+        self._plans = account.plans
+
+    # -- the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet, or refuse when there are too many already."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._loop = asyncio.get_running_loop()
+        peer = transport.get_extra_info("peername")
+        self.client_ip = str(peer[0]) if isinstance(peer, tuple) else ""
+        limits = self.hub.limits
+        high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
+        self._transport.set_write_buffer_limits(high=high, low=high // 4)
+        self._transport.write(encoder.info(encode_info(info_of(self.hub, self))))
+        if len(self.hub.sessions) >= limits.max_connections > 0:
+            self.close("Maximum Connections Exceeded", "maximum connections exceeded")
+            return
+        self.hub.join(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve a read."""
+        if self.closed:
+            return
+        self.is_heard = True
+        try:
+            self._parser.feed(data, self)
+        except ProtocolError as error:
+            self.close("Protocol Violation" if error.text else "Parse Error", error.text)
+            self._turn.arm()
+            return
+        size = len(data)
+        if size >= LARGE_READ:
+            self._turn.run()
+            if self.closed:
+                return
+            self._transport.pause_reading()
+            if self.hub.crowded:
+                self.hub.crowded = False
+                self._loop.call_later(_STALL_SECONDS, self.resume)
+            else:
+                self._loop.call_soon(self.resume)
+        else:
+            self._turn.arm()
+            if self.hub.overloaded:
+                self._slack += size
+                if size >= SMALL_READ or self._slack >= _SLACK:
+                    self._transport.pause_reading()
+                    self.resume()
+
+    def resume(self) -> None:
+        """Read again, unless the hub is overloaded: then when it no longer is."""
+        if self.closed:
+            return
+        if self.hub.overloaded:
+            self.hub.wait(self)
+        else:
+            self._slack = 0
+            self._transport.resume_reading()
+
+    def flush(self) -> None:
+        """Write what gathered."""
+        out = self.out
+        if self.closed:
+            out.clear()
+            return
+        data = b"".join(out)
+        out.clear()
+        self.traffic.out_bytes += len(data)
+        self._transport.write(data)
+        if self.blocked:
+            pending = self._transport.get_write_buffer_size()
+            if pending > self.hub.limits.max_pending:
+                self.cut("Slow Consumer (Pending Bytes)")
+            elif pending * 4 > self.hub.limits.max_pending * 3:
+                self.hub.crowded = True
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        self.blocked = True
+        self.hub.blocked.setdefault(self, (self.written(), self.hub.clock.monotonic()))
+
+    def resume_writing(self) -> None:
+        """The socket takes more: wake who waited for it."""
+        self.blocked = False
+        self.hub.blocked.pop(self, None)
+        waiting, self.on_writable = self.on_writable, []
+        for call in waiting:
+            call()
+
+    def written(self) -> int:
+        """Return how many bytes the kernel has taken so far."""
+        return self.traffic.out_bytes - self._transport.get_write_buffer_size()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._depart("Client Closed" if exc is None else "Read Error")
+
+    def close(self, reason: str, error: str = "") -> None:
+        """Say why (if there is a text), write what gathered, and close."""
+        if self.closed:
+            return
+        if error:
+            self.out.append(encoder.error(error))
+        rest = b"".join(self.out)
+        if rest:
+            self._transport.write(rest)
+        self._depart(reason)
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            # a peer that reads nothing must not hold the socket for ever
+            self._loop.call_later(self.hub.limits.write_deadline, self._transport.abort)
+
+    def cut(self, reason: str) -> None:
+        """Drop a connection that does not take what is written."""
+        if not self.closed:
+            self.hub.slow_consumers += 1
+            self._depart(reason)
+            self._transport.abort()
+
+    def _depart(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        self.out.clear()
+        self._drop_subscriptions()
+        self.hub.leave(self)
+        waiting, self.on_writable = self.on_writable, []
+        for call in waiting:
+            call()
+
+    def count(self) -> Traffic:
+        """Bring the counters up to date and return them."""
+        traffic = self.traffic
+        traffic.in_msgs = self._parser.msgs
+        traffic.in_bytes = self._parser.nbytes
+        delivered = sum(s.delivered for s in self.subscriptions.values())
+        traffic.out_msgs = self._delivered_before + delivered
+        return traffic
+
+    # -- publishing
+
+    def _publish_plain(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish for a client without verbose, pedantic and with echo: every ordinary one."""
+        if reply and reply[:4] in _RESERVED and reply.startswith(_RESERVED_REPLIES):
+            self._refuse_reply(reply)
+            return
+        route = self._plans.get(subject)
+        if route is None:
+            if subject.startswith(ACK_PREFIX) and self.account.take_ack(
+                self, subject, reply, headers, payload
+            ):
+                return
+            if subject.startswith(b"$NRG."):
+                self._refuse_subject(subject)
+                return
+            route = self.account.route(subject)
+        only = route.only
+        if only is not None:
+            only(self, subject, reply, headers, payload)
+            return
+        sole = route.sole
+        if sole is None or headers:
+            delivered = self.account.deliver(route, self, subject, reply, headers, payload)
+            if reply and not delivered and self.no_responders:
+                self._say_no_responders(subject, reply)
+            return
+        out = sole.session.out
+        if not out:
+            self._dirty.append(sole.session)
+        sole.delivered += 1
+        if reply:
+            tail = b"%b %d\r\n%b\r\n" % (reply, len(payload), payload)
+        else:
+            tail = b"%d\r\n%b\r\n" % (len(payload), payload)
+        head = route.head
+        if head:
+            out += (head, tail)
+        else:
+            out += (b"MSG ", subject, sole.mid, tail)
+
+    def _publish_checked(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Publish for a client that is verbose or pedantic, or does not want its own echo."""
+        if self.connect.pedantic and not is_valid_literal(subject):
+            self._say(encoder.error("Invalid Publish Subject"))
+        if reply.startswith(_RESERVED_REPLIES):
+            self._refuse_reply(reply)
+            return
+        if subject.startswith(b"$NRG."):
+            self._refuse_subject(subject)
+            return
+        if self.connect.verbose:
+            self._say(encoder.OK)
+        account = self.account
+        if subject.startswith(ACK_PREFIX) and account.take_ack(
+            self, subject, reply, headers, payload
+        ):
+            return
+        route = account.route(subject)
+        if account.deliver(route, self, subject, reply, headers, payload):
+            return
+        if reply and self.no_responders:
+            self._say_no_responders(subject, reply)
+
+    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+        """Publish several messages of one subject and size, without reply and headers."""
+        route = self._plans.get(subject)
+        if (
+            route is None
+            or not (self._is_plain and route.plain and route.heads)
+            or route.groups
+            or route.services
+        ):
+            publish = self.on_pub
+            for payload in payloads:
+                publish(subject, b"", b"", payload)
+        else:
+            self.account.deliver_run(route, payloads)
+
+    def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
+        """Tell the requester that nobody listens, on the subscription it listens with."""
+        for target in self.account.route(reply).targets:
+            if target.session is self:
+                block = header_blocks.build(((b"Nats-Subject", subject),), 503)
+                self._say(encoder.message(reply, target.sid, b"", block, b""))
+                return
+
+    def _refuse_reply(self, reply: bytes) -> None:
+        self._say(_permissions(f'Publish with Reply of "{_text(reply)}"'))
+
+    def _refuse_subject(self, subject: bytes) -> None:
+        self._say(_permissions(f'Publish to "{_text(subject)}"'))
+
+    # -- subscribing
+
+    def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
+        """Subscribe; a sid that is in use keeps its subscription."""
+        limits = self.hub.limits
+        refusal = ""
+        if queue == b"_sys_":
+            refusal = f'Permissions Violation for Subscription to "{_text(subject)}"'
+            refusal += ' using queue "_sys_"'
+        elif 0 < limits.max_subscription_tokens <= subject.count(b"."):
+            refusal = f'Permissions Violation for Subscription to "{_text(subject)}"'
+            refusal += ", too many tokens"
+        elif 0 < limits.max_subscriptions <= len(self.subscriptions):
+            refusal = "maximum subscriptions exceeded"
+        elif sid not in self.subscriptions and not can_subscribe(subject):
+            refusal = "Invalid Subject"
+        if refusal:
+            self._say(encoder.error(refusal))
+            return
+        if sid not in self.subscriptions:
+            subscription = Subscription(self, subject, queue, sid)
+            self.subscriptions[sid] = subscription
+            self.account.add(subscription)
+        self._say_ok()
+
+    def on_unsub(self, sid: bytes, limit: int) -> None:
+        """Unsubscribe, now or after `limit` deliveries in all; an unknown sid is harmless."""
+        subscription = self.subscriptions.get(sid)
+        if subscription is not None:
+            if limit > subscription.delivered:
+                subscription.limit = limit
+                self.account.changed(subscription)
+            else:
+                self.account.remove(subscription)
+                self.forget(subscription)
+        self._say_ok()
+
+    def forget(self, subscription: Subscription) -> None:
+        """Drop a subscription that the account no longer has."""
+        if self.subscriptions.pop(subscription.sid, None) is not None:
+            self._delivered_before += subscription.delivered
+
+    def _drop_subscriptions(self) -> None:
+        gone = list(self.subscriptions.values())
+        self._delivered_before += sum(s.delivered for s in gone)
+        self.subscriptions = {}
+        if gone:
+            self.account.remove_all(gone)
+
+    # -- the connection itself
+
+    def on_connect(self, body: bytes) -> None:
+        """Take what the client says of itself; a later CONNECT starts without subscriptions."""
+        self.connect = decode_connect(body, self.connect if self.is_connected else None)
+        try:
+            account = self.hub.authenticate(self.connect)
+        except AuthError:
+            raise ProtocolError("Authorization Violation") from None
+        if self.is_connected or account is not self.account or self.subscriptions:
+            self._drop_subscriptions()
+        self._bind(account)
+        connect = self.connect
+        self.is_connected = True
+        self.headers = connect.headers
+        self.echo = connect.echo
+        self.no_responders = connect.no_responders
+        self._is_plain = connect.echo and not connect.verbose and not connect.pedantic
+        self.on_pub = self._publish_plain if self._is_plain else self._publish_checked
+        self._say_ok()
+
+    def on_ping(self) -> None:
+        """Answer, after everything the client sent before."""
+        self._say(encoder.PONG)
+        if self.is_connected and self.connect.protocol >= 1 and not self._is_info_sent:
+            self._is_info_sent = True
+            self.send_info(is_connect_info=True)
+
+    def on_pong(self) -> None:
+        """The client is alive."""
+        self.pings_out = 0
+        if self._ping_sent:
+            self.rtt = max(self.hub.clock.monotonic() - self._ping_sent, 1)
+            self._ping_sent = 0
+
+    def ping(self) -> None:
+        """Ask whether the client is alive."""
+        self.pings_out += 1
+        self._ping_sent = self.hub.clock.monotonic()
+        self._say(encoder.PING)
+
+    def send_info(self, *, is_connect_info: bool = False) -> None:
+        """Send an INFO after the first one."""
+        info: Info = info_of(self.hub, self)
+        if is_connect_info:
+            info.connect_info = True
+            info.remote_account = self.account.name
+        self._say(encoder.info(encode_info(info)))
+
+    def _say_ok(self) -> None:
+        if self.connect.verbose:
+            self._say(encoder.OK)
+
+    def _say(self, line: bytes) -> None:
+        if self.closed:
+            return
+        if not self.out:
+            self._dirty.append(self)
+        self.out.append(line)
+
+
+def _permissions(what: str) -> bytes:
+    return encoder.error(f"Permissions Violation for {what}")
+
+
+def _text(subject: bytes) -> str:
+    return subject.decode("utf-8", "surrogateescape")
