@@ -80,6 +80,7 @@ class Lane:
         self.commit_ns = 0
         self.last_commit_ns = 0
         self.stopped = False
+        self.release: Callable[[], None] = lambda: None
 
     def enqueue(self, runner: Runner) -> None:
         """Give a runner a place in the next round, unless it has one."""
@@ -129,6 +130,7 @@ class Lane:
             rows += len(plan.texts)
             if rows >= ROUND_ROWS:
                 break
+        self.release()
         if work:
             await self._commit(work)
         for runner, plan in decided:

@@ -157,7 +157,8 @@ declare
 begin
   update jetgate_store.head h
      set last_seq = x.new_last, first_seq = x.first, last_ts = x.ts, msgs = x.msgs, bytes = x.bytes
-    from unnest(streams, epochs, lasts, new_lasts, firsts, ts, msgs, bytes)
+    from unnest(fence.streams, fence.epochs, fence.lasts, fence.new_lasts, fence.firsts,
+                fence.ts, fence.msgs, fence.bytes)
       as x(stream, epoch, last, new_last, first, ts, msgs, bytes)
    where h.stream = x.stream and h.epoch = x.epoch and h.last_seq = x.last;
   get diagnostics hit = row_count;

@@ -1,0 +1,272 @@
+"""The composition root: one node, from its parts, and the order of starting and stopping.
+
+    leadership -> load -> lane, states, janitor -> API, streams, consumers -> NATS port
+
+Stopping goes the other way. A node that loses its leadership to another one drops everything it
+holds in memory and says so (`deposed`); whoever runs it starts it again as a standby.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import asyncpg
+
+from core.api.dispatcher import Dispatcher
+from core.errors import Fenced, Unavailable
+from core.jetstream.janitor import Janitor
+from core.jetstream.lane import Lane, Runner
+from core.jetstream.registry import Registry
+from core.jetstream.shell import TAIL_BYTES, Shell
+from core.jetstream.state_writer import StateWriter
+from core.jetstream.tail import TailBudget
+from core.jetstream.timers import Timers
+from core.pubsub.limits import Limits
+from core.pubsub.server import Hub
+from core.runtime.clock import Clock, SystemClock
+from core.runtime.tasks import spawn, stop
+from core.runtime.turn import Turn
+from core.storage.interface import ConsumerRow, Head
+from core.storage.postgres.catalog import PostgresCatalog
+from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.reads import PostgresReader
+from core.storage.postgres.stream_log import PostgresLog
+from core.stream.plan import StreamPlan
+from core.transport.listener import Listener
+
+log = logging.getLogger("jetgate.node")
+
+_READERS = 3
+_WRITERS = 3
+_ACCOUNT = "$G"
+
+
+class Leading(Protocol):
+    """What a node needs of its leadership (`core.storage.postgres.leases.Leadership`)."""
+
+    async def acquire(self) -> None:
+        """Return when this node leads, every epoch bumped; Fenced if another one took over."""
+        ...
+
+    def trusted(self) -> bool: ...
+    async def release(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """How a node presents itself. Port 0 means any free port; bytes and seconds as named."""
+
+    host: str = "127.0.0.1"
+    port: int = 4222
+    server_name: str = ""
+    limits: Limits = field(default_factory=Limits)
+    tail_bytes: int = TAIL_BYTES
+
+
+class Node:
+    """One jetgate node over one database."""
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        connector: Connector,
+        leadership: Leading,
+        clock: Clock | None = None,
+    ) -> None:
+        self.options = options
+        self.clock = clock or SystemClock()
+        self.turn = Turn()
+        self.hub = Hub(
+            self.turn, self.clock, limits=options.limits, server_name=options.server_name
+        )
+        self.leadership = leadership
+        self.deposed = asyncio.Event()
+        self._connector = connector
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._pools: list[Any] = []
+        self.registry: Registry
+        self.lane: Lane
+        self.states: StateWriter
+        self.janitor: Janitor
+        self.writer: PostgresLog
+        self.catalog: PostgresCatalog
+        self._listener: Listener | None = None
+        self._dispatcher: Dispatcher | None = None
+
+    # -- starting ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Lead, load everything, then accept clients.
+
+        Raises OperatorError when the address cannot be bound, Unavailable when PostgreSQL is
+        away.
+        """
+        await self.leadership.acquire()
+        await self._connect()
+        started = self.clock.monotonic()
+        await self._load()
+        self._tasks += [
+            spawn(self.lane.run(), name="lane"),
+            spawn(self.states.run(), name="states"),
+            spawn(self.janitor.run(), name="janitor"),
+        ]
+        self._dispatcher = Dispatcher(self.hub, {_ACCOUNT: self.registry}, self.clock)
+        self._dispatcher.start()
+        self.registry.listen()
+        log.info(
+            "leading %d streams, loaded in %.2f s",
+            len(self.registry.streams),
+            (self.clock.monotonic() - started) / 1e9,
+        )
+        self._listener = Listener(self.hub)
+        await self._listener.start(self.options.host, self.options.port)
+
+    @property
+    def nats_address(self) -> str:
+        """Where clients connect, `nats://host:port`."""
+        return f"nats://{self.hub.host}:{self.hub.port}"
+
+    async def _connect(self) -> None:
+        self.writer = PostgresLog(lambda: self._connector.open(Purpose.LANE))
+        readers = await self._pool(Purpose.READ, _READERS)
+        writers = await self._pool(Purpose.WRITE, _WRITERS)
+        self.catalog = PostgresCatalog(writers)
+        self.janitor = Janitor()
+        self.states = StateWriter(self.catalog, self.turn, self.clock, self._depose)
+        self.lane = Lane(
+            self.writer,
+            self.turn,
+            self.clock,
+            self.leadership.trusted,
+            self._recover,
+            self._depose,
+        )
+        shell = Shell(
+            clock=self.clock,
+            turn=self.turn,
+            reader=PostgresReader(readers),
+            sweeper=PostgresReader(writers),
+            catalog=self.catalog,
+            lane=self.lane,
+            states=self.states,
+            janitor=self.janitor,
+            timers=Timers(self.clock),
+            server_name=self.hub.server_name,
+            press=self.hub.press,
+            tails=TailBudget(self.options.tail_bytes),
+        )
+        self.lane.release = self._release
+        self.janitor.attach(shell)
+        self.registry = Registry(self.hub.accounts[_ACCOUNT], shell)
+
+    async def _pool(self, purpose: Purpose, size: int) -> Any:
+        async def connect(*_arguments: object, **_options: object) -> Any:
+            return await self._connector.open(purpose)
+
+        pool = asyncpg.create_pool(connect=connect, min_size=1, max_size=size)
+        try:
+            await pool
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        self._pools.append(pool)
+        return pool
+
+    async def _load(self) -> None:
+        await self._take_catalog_epoch()
+        streams, consumers, purges = await self.catalog.load()
+        by_stream: dict[int, list[ConsumerRow]] = {}
+        for consumer in consumers:
+            by_stream.setdefault(consumer.stream, []).append(consumer)
+        shelves = {row.stream: row.shelf for row in streams}
+        sweeper = self.registry.shell.sweeper
+        for stream in {purge.stream for purge in purges}:
+            await sweeper.delete_purged(stream, shelves[stream])
+        for row in streams:
+            await self.registry.open(row, by_stream.get(row.stream, []))
+        for stream, shelf in await self.catalog.dropped_streams():
+            self.janitor.drop(stream, shelf)
+
+    async def _take_catalog_epoch(self) -> None:
+        head = (await self.writer.heads([0]))[0]
+        self.catalog.epoch = self.registry.epoch = head.epoch
+
+    # -- leadership --------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        if self.hub.overloaded:
+            self.hub.release()
+
+    def _depose(self, why: str) -> None:
+        if not self.deposed.is_set():
+            log.warning("another node leads now: %s", why)
+            self.lane.stopped = True
+            self.deposed.set()
+
+    async def _recover(
+        self, work: list[tuple[Runner, StreamPlan]]
+    ) -> list[tuple[Runner, StreamPlan]]:
+        """Lead again after storage was away; return the plans that turn out committed.
+
+        The epochs are bumped before the heads are read, so that no COMMIT of the lost connection
+        can still arrive. Raises Fenced when a head is not where this node left it, Unavailable.
+        """
+        await self.leadership.acquire()
+        runners = {runner.stream: runner for runner in self.registry.streams.values()}
+        heads = await self.writer.heads([0, *runners])
+        plans = {runner.stream: plan for runner, plan in work}
+        committed: list[tuple[Runner, StreamPlan]] = []
+        for stream, runner in runners.items():
+            head = heads.get(stream)
+            plan = plans.get(stream)
+            if head is None:
+                raise Fenced(f"stream {runner.name} is gone")
+            if plan is not None and _is_after(head, plan):
+                committed.append((runner, plan))
+            elif (head.last_seq, head.msgs, head.bytes) != (
+                runner.machine.last_seq,
+                runner.machine.msgs,
+                runner.machine.bytes,
+            ):
+                raise Fenced(f"stream {runner.name} was written by another node")
+            runner.epoch = head.epoch
+        self.catalog.epoch = self.registry.epoch = heads[0].epoch
+        return committed
+
+    # -- stopping ----------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Accept nothing new, finish what is under way, say goodbye, let go of the leadership."""
+        if self._listener is not None:
+            await self._listener.close_door()
+        if not self.deposed.is_set() and self._tasks:
+            try:
+                async with asyncio.timeout(1.0):
+                    await self.lane.drain()
+                    await self.states.drain()
+            except TimeoutError:
+                log.warning("stopped before everything gathered was written; nothing of it was "
+                            "acknowledged")
+        if self._dispatcher is not None:
+            self._dispatcher.stop()
+        if hasattr(self, "registry"):
+            self.registry.close()
+        self.turn.run()
+        if self._listener is not None:
+            await self._listener.stop()
+        await stop(*self._tasks)
+        if hasattr(self, "writer"):
+            await self.writer.close()
+        for pool in self._pools:
+            pool.terminate()
+        await self.leadership.release()
+
+
+def _is_after(head: Head, plan: StreamPlan) -> bool:
+    """Whether a head row is what a plan makes of it."""
+    return (head.last_seq, head.last_ts, head.msgs, head.bytes) == (
+        plan.last_seq,
+        plan.last_ts,
+        plan.msgs,
+        plan.nbytes,
+    ) and head.first_seq == max(plan.first_seq, plan.purged_below)
