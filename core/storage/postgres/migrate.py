@@ -48,10 +48,9 @@ async def migrate(connector: Connector) -> bool:
 
 async def revision(connection: Any) -> str | None:
     """The revision of the schema in the database, None where there is none."""
-    try:
-        value = await connection.fetchval("select version_num from jetgate_store.schema_version")
-    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+    if await connection.fetchval("select to_regclass('jetgate_store.schema_version')") is None:
         return None
+    value = await connection.fetchval("select version_num from jetgate_store.schema_version")
     return None if value is None else str(value)
 
 

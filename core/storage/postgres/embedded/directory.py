@@ -25,6 +25,7 @@ _SOCKET_NAME = ".s.PGSQL.5432"
 _SOCKET_PATH_MAX = 100  # sockaddr_un has 104 bytes on macOS, 108 on Linux
 _QUIT_TIMEOUT_S, _KILL_TIMEOUT_S = 5.0, 10.0
 _POLL_S = 0.01
+_OWN_DIRECTORY = "/proc/self/cwd"
 
 
 def claim(directory: Path) -> int:
@@ -54,14 +55,20 @@ def claim(directory: Path) -> int:
     return lock
 
 
-def require_passage(directory: Path, account: Account) -> None:
-    """Make sure that PostgreSQL's user can enter a directory.
+def path_for(data: Path, account: Account) -> str:
+    """The path by which PostgreSQL's user reaches the data directory.
+
+    Root's directories are often closed to that user (/root, what mktemp makes). We never open
+    them: PostgreSQL is started inside the directory and reaches it as its working directory.
 
     Raises:
-        OperatorError: it cannot; the text names the directory that stops it.
+        OperatorError: it cannot be reached; the text names the directory that stops it.
     """
-    if not account.switch or _enters(directory, account):
-        return
+    if not account.switch or _enters(data, account):
+        return str(data)
+    if Path(_OWN_DIRECTORY).exists():
+        return _OWN_DIRECTORY
+    directory = data.parent
     barred = directory
     for place in (*reversed(directory.parents), directory):
         if not _enters(place, account):

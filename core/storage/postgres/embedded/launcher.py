@@ -1,4 +1,4 @@
-"""The program between jetgate and `postgres`: `python launcher.py UID GID PARENT postgres ...`.
+"""The program between us and `postgres`: `launcher.py UID GID PARENT DATA postgres ...`.
 
 It becomes the unprivileged user (UID -1: stays who it is), asks the kernel to send SIGQUIT, an
 immediate shutdown, when the process that started it dies, and turns into `postgres`. The request
@@ -18,8 +18,9 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Drop privileges, tie our life to the parent's, become the given program."""
     uid, gid, parent = (int(argument) for argument in sys.argv[1:4])
-    command = sys.argv[4:]
+    command = sys.argv[5:]
     libc = ctypes.CDLL(None, use_errno=True)
+    os.chdir(sys.argv[4])  # while we may: the other user may be barred from a parent of it
     if uid >= 0:
         os.setgroups([])
         os.setgid(gid)

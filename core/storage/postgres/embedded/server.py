@@ -23,8 +23,8 @@ from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import launcher
 from core.storage.postgres.embedded.directory import (
     claim,
+    path_for,
     postmaster_status,
-    require_passage,
     socket_directory,
     stop_leftovers,
 )
@@ -100,6 +100,7 @@ class EmbeddedPostgres:
         self._major = major
         self._report = report
         self._lock = -1
+        self._path = ""
         self._sockets: Path | None = None
         self._installation: Installation | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -149,10 +150,10 @@ class EmbeddedPostgres:
             )
         self._installation = find_installation(major or self._major or DEFAULT_MAJOR, owner=owner)
         account = self._installation.account
-        require_passage(self.directory, account)
         if not major:
             durable = self._settings["fsync"] != "off"
             new_data_directory(self._installation, self.data, durable=durable)
+        self._path = path_for(self.data, account)
         self._sockets = socket_directory(self.directory, account)
         self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._sockets}"
 
@@ -160,7 +161,7 @@ class EmbeddedPostgres:
         """Run PostgreSQL and wait until it accepts connections."""
         assert self._installation is not None, "prepared first"
         account = self._installation.account
-        command = [str(self._installation.binary("postgres")), "-D", str(self.data)]
+        command = [str(self._installation.binary("postgres")), "-D", self._path]
         command += ["-k", str(self._sockets)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
@@ -170,7 +171,7 @@ class EmbeddedPostgres:
         with log_path.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", launcher.__file__),
-                *(str(uid), str(account.gid), str(os.getpid())),
+                *(str(uid), str(account.gid), str(os.getpid()), str(self.data)),
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,

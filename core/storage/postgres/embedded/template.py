@@ -7,14 +7,15 @@ is copied, thrown away and made again.
 """
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
 import shutil
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from core.errors import OperatorError
@@ -53,6 +54,8 @@ def new_data_directory(installation: Installation, target: Path, *, durable: boo
         if durable:
             _force_to_disk(unfinished)
         unfinished.rename(target)
+        if durable:
+            _fsync(target.parent)
     except OSError as error:
         raise OperatorError(f"cannot create the data directory {target}: {error}") from error
     finally:
@@ -172,11 +175,19 @@ def _empty(directory: Path) -> None:
 
 def _force_to_disk(directory: Path) -> None:
     """PostgreSQL forces only what it writes itself; these files it will merely read at first."""
-    paths = [directory, directory.parent]
+    if sys.platform == "linux":
+        # One call instead of a thousand; it waits for other writers of the file system, too.
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(handle) == 0:
+                return
+        finally:
+            os.close(handle)
+    paths = [directory]
     for folder, folders, names in os.walk(directory):
         paths += [Path(folder) / name for name in (*folders, *names)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(_fsync, paths))
+    for path in paths:
+        _fsync(path)
 
 
 def _fsync(path: Path) -> None:
