@@ -1,0 +1,35 @@
+"""Fixtures that more than one suite needs, and the time budgets."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.budget import (  # noqa: F401  (hooks of pytest)
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+)
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[NatsServer]:
+    """The reference server, one for the session."""
+    with NatsServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def jetgate_server() -> Iterator[JetgateServer]:
+    """jetgate over its own PostgreSQL, one for the session."""
+    with JetgateServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["jetgate", "nats-server"])
+def server(request: pytest.FixtureRequest) -> JetgateServer | NatsServer:
+    """Both servers, one after the other: what holds on one must hold on the other."""
+    name = "jetgate_server" if request.param == "jetgate" else "nats_server"
+    started: JetgateServer | NatsServer = request.getfixturevalue(name)
+    return started

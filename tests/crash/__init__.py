@@ -1,0 +1,1 @@
+"""Kill the server again and again, then check what it promised."""

@@ -1,0 +1,137 @@
+"""jetgate as a user starts it: `jetgate dev` in a process of its own, on free ports."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from tests.support.eventually import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class JetgateServer:
+    """One `jetgate dev` process over a data directory that outlives it.
+
+    Args:
+        module: What `python -m` runs; tests of faults pass a module that wraps the command.
+        env: Additional environment of the process.
+    """
+
+    def __init__(self, *, module: str = "gateway", env: dict[str, str] | None = None) -> None:
+        self.dir = Path(tempfile.mkdtemp(prefix="jetgate-"))
+        self.data = self.dir / "data"
+        self.module = module
+        self.env = env or {}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.address = ("127.0.0.1", 0)
+        self.http = ("127.0.0.1", 0)
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "the server is not running"
+        return self.process.pid
+
+    def start(self, *, within: float = 60.0) -> Self:
+        """Start and wait until the node says that it accepts."""
+        ports = self.data / "ports.json"
+        ports.unlink(missing_ok=True)
+        flags = ["--nats-port", str(self.address[1]), "--http-port", str(self.http[1])]
+        command = [sys.executable, "-m", self.module, "dev", "--data", str(self.data), *flags]
+        with (self.dir / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, **self.env}
+            )
+        urls = eventually(lambda: self._urls(ports), within=within)
+        self.address = _address(urls["nats"])
+        self.http = _address(urls["http"])
+        return self
+
+    def _urls(self, ports: Path) -> dict[str, str]:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise RuntimeError(f"jetgate ended with {self.process.returncode}: {self.log()}")
+        try:
+            return dict(json.loads(ports.read_text()))
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def log(self, characters: int = 4000) -> str:
+        """The end of what the process printed."""
+        return (self.dir / "log").read_text(errors="replace")[-characters:]
+
+    def kill(self) -> None:
+        """kill -9 the node; its PostgreSQL follows by itself or is found by the next start."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def kill_postgres(self) -> list[int]:
+        """kill -9 the postmaster that the node started and all of its processes; their ids."""
+        family = _descendants(self.pid)
+        victims = [pid for pid in family if "postgres" in _command(pid)]
+        for pid in victims:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return victims
+
+    def settle(self) -> None:
+        """Deleted streams leave nothing that a new one could meet."""
+
+    def stop(self) -> None:
+        """Ctrl-C, then forget the data."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self.process = None
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def restart(self) -> None:
+        """kill -9 the node and start it again on the same ports and data."""
+        self.kill()
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _address(url: str) -> tuple[str, int]:
+    host, port = url.split("://", 1)[1].rstrip("/").rsplit(":", 1)
+    return host, int(port)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _descendants(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found: list[int] = []
+    wave = [root]
+    while wave:
+        wave = [child for pid in wave for child in children.get(pid, [])]
+        found += wave
+    return found

