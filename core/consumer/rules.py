@@ -179,7 +179,7 @@ def _check_sampling(sample: str) -> None:
     elif not -(2**63) <= int(number) < 2**63:
         problem = f"strconv.Atoi: parsing {quote(number)}: value out of range"
     elif int(number) < 0:
-        problem = "%!s(<nil>)"
+        problem = "<nil>"
     if problem:
         raise api_error("JSConsumerInvalidSampling", err=problem)
 

@@ -71,13 +71,15 @@ class WireEnum(StrEnum):
 class Field:
     """What the codec knows of one member of a struct."""
 
-    __slots__ = ("attribute", "marks", "name", "omit", "reader", "writer")
+    __slots__ = ("attribute", "is_empty", "marks", "name", "omit", "reader", "writer")
 
     def __init__(self, attribute: str, name: str, annotation: Any) -> None:
         self.attribute = attribute
         self.name = name
         self.marks = _marks(annotation)
         self.omit = OMIT in self.marks
+        is_time = any(isinstance(mark, Instant) for mark in self.marks)
+        self.is_empty = _is_none if is_time else _is_empty
         self.reader, _ = _reader(annotation)
         self.writer = _writer(annotation)
 
@@ -319,9 +321,13 @@ def to_wire(value: msgspec.Struct) -> dict[str, Any]:
         if INLINE in field.marks:
             if member is not None:
                 out.update(to_wire(member))
-        elif not (field.omit and _is_empty(member)):
+        elif not (field.omit and field.is_empty(member)):
             out[field.name] = field.writer(member)
     return out
+
+
+def _is_none(member: Any) -> bool:
+    return member is None
 
 
 def _is_empty(member: Any) -> bool:

@@ -240,3 +240,8 @@ class ConsumerStepdownResponse(Response, frozen=True, kw_only=True):
 class ConsumerRemovePeerResponse(Response, frozen=True, kw_only=True):
     type: str = _V1 + "consumer_remove_peer_response"
     success: Annotated[bool, OMIT] = False
+
+
+class ConsumerEvacuatePeerResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "consumer_evacuate_peer_response"
+    success: Annotated[bool, OMIT] = False

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from core.model.codec import WireEnum
+from core.model.gojson import JsonError, parse_all
 from core.model.response import Paged, Response
 from core.model.wire import (
     INLINE,
@@ -52,8 +53,14 @@ class Compression(WireEnum):
     S2 = "s2"
 
     @classmethod
-    def json_error(cls) -> str:
-        return "unknown compression algorithm"
+    def read(cls, text: str) -> WireEnum:
+        """The only choice that is read as any JSON string, escapes included."""
+        node = next(parse_all(text.encode()))
+        if node.kind not in ("string", "null"):
+            raise JsonError(f"json: cannot unmarshal {node.kind} into Go value of type string")
+        if node.text not in cls._value2member_map_:
+            raise JsonError("unknown compression algorithm")
+        return cls(node.text)
 
 
 class PersistMode(WireEnum):
@@ -208,6 +215,14 @@ class StreamPageRequest(msgspec.Struct, frozen=True, kw_only=True):
     subject: Annotated[str, OMIT] = ""
 
 
+class StreamListRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """As `StreamPageRequest`; only the name in error texts differs."""
+
+    go_name = "JSApiStreamListRequest"
+    offset: Int = 0
+    subject: Annotated[str, OMIT] = ""
+
+
 class StreamInfoRequest(msgspec.Struct, frozen=True, kw_only=True):
     go_name = "JSApiStreamInfoRequest"
     offset: Int = 0
@@ -230,9 +245,19 @@ class MsgDeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
     no_erase: Annotated[bool, OMIT] = False
 
 
-class PeerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    go_name = "JSApiStreamRemovePeerRequest"
-    peer: str = ""
+class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
+    go_name = "JSApiStreamSnapshotRequest"
+    deliver_subject: str = ""
+    no_consumers: Annotated[bool, OMIT] = False
+    chunk_size: Annotated[Int, OMIT] = 0
+    window_size: Annotated[Int, OMIT] = 0
+    jsck: Annotated[bool, OMIT] = False
+
+
+class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
+    go_name = "JSApiStreamRestoreRequest"
+    config: StreamConfig = StreamConfig()
+    state: StreamState = StreamState()
 
 
 # --- responses -------------------------------------------------------------------------------
@@ -290,3 +315,21 @@ class StreamStepdownResponse(Response, frozen=True, kw_only=True):
 class StreamRemovePeerResponse(Response, frozen=True, kw_only=True):
     type: str = _V1 + "stream_remove_peer_response"
     success: Annotated[bool, OMIT] = False
+
+
+class StreamEvacuatePeerResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_evacuate_peer_response"
+    success: Annotated[bool, OMIT] = False
+
+
+class StreamCancelMoveResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_cancel_move_response"
+
+
+class StreamSnapshotResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_snapshot_response"
+
+
+class StreamRestoreResponse(Response, frozen=True, kw_only=True):
+    type: str = _V1 + "stream_restore_response"
+    deliver_subject: str = ""

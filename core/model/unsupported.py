@@ -53,6 +53,11 @@ def refuse_stream(config: StreamConfig) -> None:
             raise api_error("JSStreamInvalidConfig", err=_text(feature))
 
 
+def uses_missing_feature(config: ConsumerConfig) -> bool:
+    """Whether `refuse_consumer` would refuse it."""
+    return any(is_used(config) for _, is_used in CONSUMER_FEATURES)
+
+
 def refuse_consumer(config: ConsumerConfig) -> None:
     """Raise ApiError 10012 when the consumer needs something that is not there yet."""
     for feature, is_used in CONSUMER_FEATURES:

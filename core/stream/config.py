@@ -87,6 +87,8 @@ def check_create(
         return existing, False
     _check_filters(config)
     check_overlap(config, others.values())
+    if "\0" in name:  # the reference cannot make a file of it, we cannot make text of it
+        raise api_error("JSStreamCreate", err="error creating store for stream")
     return config, True
 
 

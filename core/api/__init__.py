@@ -1,0 +1,1 @@
+"""`$JS.API.*`: one row per request subject."""

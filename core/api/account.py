@@ -1,0 +1,19 @@
+"""`$JS.API.INFO`."""
+
+from msgspec.structs import replace
+
+from core.api.call import Call, Nothing, Server
+from core.model.account import AccountInfoResponse, ApiStats
+from core.model.versions import API_LEVEL
+
+
+async def info(server: Server, call: Call[Nothing]) -> AccountInfoResponse:
+    """What the account uses and may use."""
+    counters = server.counters
+    stats = replace(
+        server.registry.usage(),
+        limits=server.limits,
+        domain=server.domain,
+        api=ApiStats(level=API_LEVEL, total=counters.total, errors=counters.errors),
+    )
+    return AccountInfoResponse(stats=stats)

@@ -1,0 +1,59 @@
+"""What a handler gets: the request, and the server it is asked of."""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+import msgspec
+
+from core.jetstream.registry import Registry
+from core.model.account import AccountLimits
+from core.runtime.clock import Clock
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Body(Enum):
+    """What a request's body may be, and what a wrong one is answered with."""
+
+    IGNORED = auto()
+    JSON = auto()
+    """Decoded, whatever it is; empty = all defaults."""
+    OPTIONAL = auto()
+    """Decoded when it begins like an object or an array, else as if it were not there."""
+    EMPTY = auto()
+    """Nothing or an empty object, else 10038."""
+    NEEDED = auto()
+    """Something, else 10003; decoded."""
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """The request of a route without one."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """API requests since start: answered in all, and those answered with an error."""
+
+    total: int = 0
+    errors: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What handlers work on."""
+
+    registry: Registry
+    clock: Clock
+    limits: AccountLimits = field(default_factory=AccountLimits)
+    counters: Counters = field(default_factory=Counters)
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """One request. `names` are the tokens of its subject that the route leaves open."""
+
+    names: tuple[str, ...]
+    request: R

@@ -1,0 +1,145 @@
+"""Requests about consumers."""
+
+import re
+
+from msgspec.structs import replace
+
+from core.api.call import Call, Nothing, Server
+from core.consumer.config import check_create_or_update, named_request
+from core.jetstream.consumer_runner import ConsumerRunner
+from core.jetstream.stream_runner import StreamRunner
+from core.model import unsupported
+from core.model.api_errors import api_error
+from core.model.consumer import (
+    ConsumerConfig,
+    ConsumerCreateResponse,
+    ConsumerDeleteResponse,
+    ConsumerInfo,
+    ConsumerInfoResponse,
+    ConsumerListResponse,
+    ConsumerNamesResponse,
+    ConsumerPageRequest,
+    ConsumerPauseRequest,
+    ConsumerPauseResponse,
+    ConsumerUnpinRequest,
+    ConsumerUnpinResponse,
+    CreateConsumerRequest,
+)
+from core.model.stream import LIST_PAGE, NAMES_PAGE
+from core.model.versions import show_consumer
+
+_GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
+
+
+async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerCreateResponse:
+    """`CONSUMER.CREATE.S`, `.S.C` and `.S.C.<filter>`."""
+    stream, *rest = call.names
+    name = rest[0] if rest else ""
+    return await _create(server, call.request, stream, name, ".".join(rest[1:]), durable=False)
+
+
+async def create_durable(
+    server: Server, call: Call[CreateConsumerRequest]
+) -> ConsumerCreateResponse:
+    """`CONSUMER.DURABLE.CREATE.S.C`, the older form."""
+    stream, name = call.names
+    return await _create(server, call.request, stream, name, "", durable=True)
+
+
+async def _create(
+    server: Server,
+    request: CreateConsumerRequest,
+    stream: str,
+    name: str,
+    filter_subject: str,
+    *,
+    durable: bool,
+) -> ConsumerCreateResponse:
+    config = named_request(request, stream, name, filter_subject, durable)
+    runner = server.registry.stream(stream)
+    _refuse_unsupported(runner, config, request)
+    consumer = await runner.consumers.create(
+        config, request.action, limits=server.limits, pedantic=request.pedantic
+    )
+    return ConsumerCreateResponse(info=_shown(consumer.info()))
+
+
+def _refuse_unsupported(
+    runner: StreamRunner, config: ConsumerConfig, request: CreateConsumerRequest
+) -> None:
+    """Refuse what is not served yet, but only once it is known to be valid otherwise."""
+    if not unsupported.uses_missing_feature(config):
+        return
+    others = {name: other.config for name, other in runner.consumers.items()}
+    check_create_or_update(
+        config, runner.config, others, action=request.action, pedantic=request.pedantic
+    )
+    unsupported.refuse_consumer(config)
+
+
+async def names(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerNamesResponse:
+    """Names of a stream's consumers."""
+    found = sorted(server.registry.stream(call.names[0]).consumers)
+    offset = min(max(call.request.offset, 0), len(found))
+    page = tuple(found[offset : offset + NAMES_PAGE])
+    return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_PAGE, consumers=page)
+
+
+async def list_consumers(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerListResponse:
+    """A stream's consumers with configuration and state."""
+    found = [c for _, c in sorted(server.registry.stream(call.names[0]).consumers.items())]
+    offset = min(max(call.request.offset, 0), len(found))
+    page = tuple(consumer.info() for consumer in found[offset : offset + LIST_PAGE])
+    return ConsumerListResponse(total=len(found), offset=offset, limit=LIST_PAGE, consumers=page)
+
+
+async def info(server: Server, call: Call[Nothing]) -> ConsumerInfoResponse:
+    """One consumer's configuration and state."""
+    return ConsumerInfoResponse(info=_shown(_consumer(server, call.names).info()))
+
+
+async def delete(server: Server, call: Call[Nothing]) -> ConsumerDeleteResponse:
+    """Delete a consumer."""
+    stream, name = call.names
+    await server.registry.stream(stream).consumers.delete(name)
+    return ConsumerDeleteResponse(success=True)
+
+
+async def pause(server: Server, call: Call[ConsumerPauseRequest]) -> ConsumerPauseResponse:
+    """Resume at once; to pause is not served yet."""
+    _consumer(server, call.names)
+    until = call.request.pause_until
+    if until > server.clock.now():
+        raise unsupported.refuse_request("pause")
+    return ConsumerPauseResponse(pause_until=until)
+
+
+async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
+    """No consumer has priority groups yet, so none can be unpinned."""
+    group = call.request.group
+    if not group:
+        raise api_error("JSInvalidJSON", err="consumer group not specified")
+    if not _GROUP_NAME.fullmatch(group):
+        raise api_error("JSConsumerInvalidGroupName")
+    _consumer(server, call.names)
+    raise api_error("JSConsumerInvalidPriorityGroup")
+
+
+async def reset(server: Server, call: Call[Nothing]) -> None:
+    """Not served yet. The reference is silent when there is no such consumer."""
+    stream, name = call.names
+    runner = server.registry.streams.get(stream)
+    if runner is not None and name in runner.consumers:
+        raise unsupported.refuse_request("reset")
+
+
+def _consumer(server: Server, names: tuple[str, ...]) -> ConsumerRunner:
+    stream, name = names
+    consumer = server.registry.stream(stream).consumers.get(name)
+    if consumer is None:
+        raise api_error("JSConsumerNotFound")
+    return consumer
+
+
+def _shown(info: ConsumerInfo) -> ConsumerInfo:
+    return replace(info, config=show_consumer(info.config))

@@ -1,0 +1,248 @@
+"""From a message on `$JS.API.*` to its answer.
+
+Requests about one stream are served in the order they came, those about different streams side
+by side. This is the one place where an error becomes JSON. A subject that no route knows is not
+answered, yet counts as listened to: the client's request times out, as with the reference.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from core.api.call import Body, Call, Server
+from core.api.routes import ROUTES, Level, Route
+from core.errors import ApiError, NotLeader, StorageError
+from core.model import codec, gojson
+from core.model.api_errors import api_error
+from core.model.response import ErrorBody, Response
+from core.model.versions import is_level_supported
+from core.protocol import headers as header_block
+from core.pubsub.account import Account, ServiceSubscription, Session
+from core.runtime.tasks import spawn, stop
+
+log = logging.getLogger("jetgate.api")
+
+PREFIX = b"$JS.API."
+QUEUE_MAX = 10_000
+_REQUIRED_LEVEL = b"Nats-Required-Api-Level"
+
+SUBJECTS = (
+    "*",
+    "*.*",
+    "STREAM.*.>",
+    "META.*.>",
+    "SERVER.*.>",
+    "ACCOUNT.*.>",
+    "CONSUMER.MSG.*",
+    *(
+        f"CONSUMER.{verb}.>"
+        for verb in (
+            "CREATE",
+            "DURABLE",
+            "NAMES",
+            "LIST",
+            "INFO",
+            "DELETE",
+            "PAUSE",
+            "UNPIN",
+            "RESET",
+            "LEADER",
+            "PEER",
+        )
+    ),
+)
+"""What is listened to below the prefix: everything but the requests that consumers and streams
+listen to themselves, each subject once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request in its queue."""
+
+    route: Route
+    names: tuple[str, ...]
+    reply: bytes
+    headers: bytes
+    payload: bytes
+
+
+class Dispatcher:
+    """Serves the API of one account.
+
+    Args:
+        account: where requests arrive and answers go.
+        server: what handlers work on.
+        routes: the table, all of it by default.
+    """
+
+    def __init__(self, account: Account, server: Server, routes: Iterable[Route] = ROUTES) -> None:
+        self._account = account
+        self._server = server
+        self._routes = _by_literals(routes)
+        self._subscriptions: list[ServiceSubscription] = []
+        self._queues: dict[str, deque[Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.waiting = 0
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._subscriptions = [
+            self._account.subscribe(PREFIX + subject.encode(), self.on_request)
+            for subject in SUBJECTS
+        ]
+
+    async def stop(self) -> None:
+        """Stop listening; requests that wait are dropped."""
+        for subscription in self._subscriptions:
+            self._account.unsubscribe(subscription)
+        self._subscriptions.clear()
+        await stop(*self._tasks)
+        self._queues.clear()
+        self.waiting = 0
+
+    # -- gathering ---------------------------------------------------------------------------
+
+    def on_request(
+        self,
+        session: Session | None,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Take one request; it is served later in this or a following turn."""
+        found = self.find(subject)
+        if found is None:
+            return
+        if self.waiting >= QUEUE_MAX:
+            self._server.counters.dropped += 1
+            return
+        self.waiting += 1
+        route, names = found
+        waiting = Waiting(route, names, reply, headers, payload)
+        key = names[0] if names else ""
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.append(waiting)
+            return
+        self._queues[key] = deque((waiting,))
+        task = spawn(self._drain(key), name=f"api {key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
+        """The route of a subject and the names in it."""
+        tokens = subject[len(PREFIX) :].decode("utf-8", "replace").split(".")
+        for count in range(min(len(tokens), _LITERALS_MAX), 0, -1):
+            for route, names, is_open in self._routes.get(tuple(tokens[:count]), ()):
+                left = len(tokens) - count
+                if left == names or (is_open and left > names):
+                    return route, tuple(tokens[count:])
+        return None
+
+    # -- serving -----------------------------------------------------------------------------
+
+    async def _drain(self, key: str) -> None:
+        queue = self._queues[key]
+        try:
+            while queue:
+                waiting = queue.popleft()
+                self.waiting -= 1
+                response = await self._serve(waiting)
+                if response is not None:
+                    self._answer(waiting, response)
+        finally:
+            self.waiting -= len(queue)
+            del self._queues[key]
+
+    async def _serve(self, waiting: Waiting) -> Response | None:
+        """Run the handler; whatever goes wrong becomes the error of its response."""
+        route = waiting.route
+        try:
+            request = self._request(waiting)
+            call: Call[Any] = Call(waiting.names, request)
+            return await route.handler(self._server, call)
+        except ApiError as error:
+            return route.response(error=ErrorBody.of(error))
+        except (StorageError, NotLeader) as error:
+            log.warning("%s is not served: %s", route.subject, error)
+            return route.response(error=ErrorBody.of(api_error("JSClusterNotAvail")))
+        except Exception:
+            log.exception("%s failed", route.subject)
+            unexpected = api_error("JSStreamGeneral", err="internal error")
+            return route.response(error=ErrorBody.of(unexpected))
+
+    def _request(self, waiting: Waiting) -> msgspec.Struct:
+        route = waiting.route
+        if route.level is Level.BEFORE_BODY:
+            _check_level(waiting.headers)
+        request = _decode(route, waiting.payload)
+        if route.level is Level.AFTER_BODY:
+            _check_level(waiting.headers)
+        return request
+
+    def _answer(self, waiting: Waiting, response: Response) -> None:
+        counters = self._server.counters
+        if response.error is not None:
+            counters.errors += 1
+        if response.error is not None or waiting.route.is_counted:
+            counters.total += 1
+        if waiting.reply:
+            self._account.publish(waiting.reply, b"", b"", codec.encode(response))
+
+
+def _check_level(headers: bytes) -> None:
+    level = header_block.find(headers, _REQUIRED_LEVEL) if headers else None
+    if level and not is_level_supported(level):
+        raise api_error("JSRequiredApiLevel")
+
+
+def _decode(route: Route, payload: bytes) -> msgspec.Struct:
+    match route.body:
+        case Body.IGNORED:
+            return route.request()
+        case Body.OPTIONAL:
+            if payload.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
+                return route.request()
+        case Body.EMPTY:
+            if not is_empty(payload):
+                raise api_error("JSNotEmptyRequest")
+            return route.request()
+        case Body.NEEDED:
+            if is_empty(payload):
+                raise api_error("JSBadRequest")
+    return codec.decode(route.request, payload)
+
+
+def is_empty(payload: bytes) -> bool:
+    """Whether a body is nothing, or one JSON object without members."""
+    if not payload:
+        return True
+    if len(payload) > 1024 and payload.strip(b" \t\r\n{}"):
+        return False
+    try:
+        nodes = list(gojson.parse_all(payload))
+    except gojson.JsonError:
+        return False
+    return len(nodes) == 1 and nodes[0].kind == "object" and not nodes[0].members
+
+
+def _by_literals(
+    routes: Iterable[Route],
+) -> dict[tuple[str, ...], list[tuple[Route, int, bool]]]:
+    """Routes by the literal tokens they begin with: (route, names that follow, or more)."""
+    table: dict[tuple[str, ...], list[tuple[Route, int, bool]]] = {}
+    for route in routes:
+        tokens = route.subject.split(".")
+        literals = tuple(token for token in tokens if token not in ("*", ">"))
+        names = len(tokens) - len(literals)
+        table.setdefault(literals, []).append((route, names, tokens[-1] == ">"))
+    return table
+
+
+_LITERALS_MAX = 3

@@ -1,0 +1,44 @@
+"""Requests about single messages of a stream."""
+
+from core.api.call import Call, Server
+from core.model.api_errors import api_error
+from core.model.message import MsgGetRequest, MsgGetResponse, StoredMsg
+from core.model.stream import MsgDeleteRequest, MsgDeleteResponse
+
+
+async def get(server: Server, call: Call[MsgGetRequest]) -> MsgGetResponse:
+    """Read one message by sequence, time, or subject."""
+    request = call.request
+    if request.batch > 0 or request.max_bytes > 0 or _is_contradictory(request):
+        raise api_error("JSBadRequest")
+    found = await server.registry.stream(call.names[0]).get_message(request)
+    if found is None:
+        raise api_error("JSNoMessageFound")
+    seq, time, subject, headers, payload = found
+    message = StoredMsg(
+        subject=subject.decode("utf-8", "replace"),
+        seq=seq,
+        hdrs=b"" if request.no_hdr else headers,
+        data=payload,
+        time=time,
+    )
+    return MsgGetResponse(message=message)
+
+
+def _is_contradictory(request: MsgGetRequest) -> bool:
+    """Exactly one way to find the message; `next_by_subj` may start at a sequence or time."""
+    ways = (request.seq > 0, bool(request.last_by_subj), request.start_time is not None)
+    if sum(ways) > 1 or not (any(ways) or request.next_by_subj):
+        return True
+    return bool(request.last_by_subj and request.next_by_subj)
+
+
+async def delete(server: Server, call: Call[MsgDeleteRequest]) -> MsgDeleteResponse:
+    """Delete one message. Its row goes with the commit, so `no_erase` makes no difference."""
+    runner = server.registry.stream(call.names[0])
+    if runner.config.sealed:
+        raise api_error("JSStreamSealed")
+    if runner.config.deny_delete:
+        raise api_error("JSStreamMsgDeleteFailed", err="message delete not permitted")
+    await runner.delete_message(call.request.seq)
+    return MsgDeleteResponse(success=True)

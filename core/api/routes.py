@@ -1,0 +1,142 @@
+"""The table of API requests: subject, body, request type, response type, handler.
+
+`CONSUMER.MSG.NEXT` and `DIRECT.GET` are not here: consumers and streams listen to those
+themselves, so that nobody listens when there is no such consumer or stream.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+from core.api import account, consumers, messages, streams
+from core.api.call import Body, Call, Nothing, Server
+from core.model import consumer as c
+from core.model import stream as s
+from core.model.account import AccountInfoResponse
+from core.model.message import MsgGetRequest, MsgGetResponse
+from core.model.response import Response
+
+Handler = Callable[[Server, Call[Any]], Awaitable[Response | None]]
+
+
+class Level(Enum):
+    """When `Nats-Required-Api-Level` is looked at. The reference is not uniform in this."""
+
+    BEFORE_BODY = auto()
+    AFTER_BODY = auto()
+    NEVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row. In `subject`, `*` is one name and `>` one or more."""
+
+    subject: str
+    body: Body
+    request: type[msgspec.Struct]
+    response: type[Response]
+    handler: Handler
+    level: Level = Level.BEFORE_BODY
+    is_counted: bool = True
+    """Whether successes count as API requests in the account's info."""
+
+
+_AFTER, _NEVER = Level.AFTER_BODY, Level.NEVER
+_CREATE = c.CreateConsumerRequest, c.ConsumerCreateResponse
+
+ROUTES: tuple[Route, ...] = (
+    Route("INFO", Body.IGNORED, Nothing, AccountInfoResponse, account.info),
+    # streams
+    Route(
+        "STREAM.CREATE.*", Body.JSON,
+        s.StreamConfigRequest, s.StreamCreateResponse, streams.create,
+    ),
+    Route(
+        "STREAM.UPDATE.*", Body.JSON,
+        s.StreamConfigRequest, s.StreamUpdateResponse, streams.update,
+    ),
+    Route("STREAM.INFO.*", Body.OPTIONAL, s.StreamInfoRequest, s.StreamInfoResponse, streams.info),
+    Route("STREAM.NAMES", Body.OPTIONAL, s.StreamPageRequest, s.StreamNamesResponse, streams.names),
+    Route(
+        "STREAM.LIST", Body.OPTIONAL,
+        s.StreamListRequest, s.StreamListResponse, streams.list_streams,
+    ),
+    Route("STREAM.DELETE.*", Body.EMPTY, Nothing, s.StreamDeleteResponse, streams.delete),
+    Route(
+        "STREAM.PURGE.*", Body.OPTIONAL,
+        s.StreamPurgeRequest, s.StreamPurgeResponse, streams.purge,
+    ),
+    Route(
+        "STREAM.MSG.GET.*", Body.NEEDED,
+        MsgGetRequest, MsgGetResponse, messages.get, is_counted=False,
+    ),
+    Route(
+        "STREAM.MSG.DELETE.*", Body.NEEDED,
+        s.MsgDeleteRequest, s.MsgDeleteResponse, messages.delete,
+    ),
+    Route(
+        "STREAM.SNAPSHOT.*", Body.NEEDED,
+        s.SnapshotRequest, s.StreamSnapshotResponse, streams.snapshot,
+    ),
+    Route(
+        "STREAM.RESTORE.*", Body.NEEDED,
+        s.RestoreRequest, s.StreamRestoreResponse, streams.restore,
+    ),
+    Route(
+        "STREAM.LEADER.STEPDOWN.*", Body.IGNORED,
+        Nothing, s.StreamStepdownResponse, streams.clustered, _NEVER,
+    ),
+    Route(
+        "STREAM.PEER.REMOVE.*", Body.IGNORED,
+        Nothing, s.StreamRemovePeerResponse, streams.clustered, _NEVER,
+    ),
+    Route(
+        "STREAM.PEER.EVACUATE.*", Body.IGNORED,
+        Nothing, s.StreamEvacuatePeerResponse, streams.clustered, _NEVER,
+    ),
+    Route(
+        "STREAM.CANCEL_MOVE.*", Body.IGNORED,
+        Nothing, s.StreamCancelMoveResponse, streams.clustered, _NEVER,
+    ),
+    # consumers
+    Route("CONSUMER.CREATE.*", Body.JSON, *_CREATE, consumers.create, _AFTER),
+    Route("CONSUMER.CREATE.*.>", Body.JSON, *_CREATE, consumers.create, _AFTER),
+    Route("CONSUMER.DURABLE.CREATE.*.*", Body.JSON, *_CREATE, consumers.create_durable, _AFTER),
+    Route(
+        "CONSUMER.NAMES.*", Body.OPTIONAL,
+        c.ConsumerPageRequest, c.ConsumerNamesResponse, consumers.names,
+    ),
+    Route(
+        "CONSUMER.LIST.*", Body.OPTIONAL,
+        c.ConsumerPageRequest, c.ConsumerListResponse, consumers.list_consumers,
+    ),
+    Route("CONSUMER.INFO.*.*", Body.EMPTY, Nothing, c.ConsumerInfoResponse, consumers.info, _AFTER),
+    Route("CONSUMER.DELETE.*.*", Body.EMPTY, Nothing, c.ConsumerDeleteResponse, consumers.delete),
+    Route(
+        "CONSUMER.PAUSE.*.*", Body.OPTIONAL,
+        c.ConsumerPauseRequest, c.ConsumerPauseResponse, consumers.pause, _AFTER,
+    ),
+    Route(
+        "CONSUMER.UNPIN.*.*", Body.JSON,
+        c.ConsumerUnpinRequest, c.ConsumerUnpinResponse, consumers.unpin,
+    ),
+    Route(
+        "CONSUMER.RESET.*.*", Body.IGNORED,
+        Nothing, c.ConsumerResetResponse, consumers.reset,
+    ),
+    Route(
+        "CONSUMER.LEADER.STEPDOWN.*.*", Body.IGNORED,
+        Nothing, c.ConsumerStepdownResponse, streams.clustered, _NEVER,
+    ),
+    Route(
+        "CONSUMER.PEER.REMOVE.*.*", Body.IGNORED,
+        Nothing, c.ConsumerRemovePeerResponse, streams.clustered, _NEVER,
+    ),
+    Route(
+        "CONSUMER.PEER.EVACUATE.*.*", Body.IGNORED,
+        Nothing, c.ConsumerEvacuatePeerResponse, streams.clustered, _NEVER,
+    ),
+)  # fmt: skip

@@ -1,0 +1,157 @@
+"""Requests about streams."""
+
+from msgspec.structs import replace
+
+from core.api.call import Call, Nothing, Server
+from core.jetstream.stream_runner import StreamRunner
+from core.model import unsupported
+from core.model.api_errors import api_error
+from core.model.stream import (
+    LIST_PAGE,
+    NAMES_PAGE,
+    SUBJECTS_PAGE,
+    RestoreRequest,
+    SnapshotRequest,
+    StreamConfigRequest,
+    StreamCreateResponse,
+    StreamDeleteResponse,
+    StreamInfo,
+    StreamInfoRequest,
+    StreamInfoResponse,
+    StreamListRequest,
+    StreamListResponse,
+    StreamNamesResponse,
+    StreamPageRequest,
+    StreamPurgeRequest,
+    StreamPurgeResponse,
+    StreamUpdateResponse,
+)
+from core.model.subjects import collide
+from core.model.versions import show_stream
+from core.stream.config import check_create, check_update
+
+
+async def create(server: Server, call: Call[StreamConfigRequest]) -> StreamCreateResponse:
+    """Create a stream; an identical one counts as created."""
+    (name,) = call.names
+    config, is_new = check_create(
+        call.request.config(),
+        server.registry.configs(),
+        name=name,
+        limits=server.limits,
+        pedantic=call.request.pedantic,
+    )
+    if is_new:
+        unsupported.refuse_stream(config)
+    runner, _ = await server.registry.create_stream(config)
+    return StreamCreateResponse(info=_shown(await runner.info()), did_create=True)
+
+
+async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdateResponse:
+    """Replace the configuration of a stream."""
+    (name,) = call.names
+    existing = server.registry.streams.get(name)
+    consumers = existing.consumers if existing is not None else {}
+    config = check_update(
+        call.request.config(),
+        server.registry.configs(),
+        {consumer: runner.config for consumer, runner in consumers.items()},
+        name=name,
+        limits=server.limits,
+        pedantic=call.request.pedantic,
+    )
+    unsupported.refuse_stream(config)
+    runner = await server.registry.update_stream(config)
+    return StreamUpdateResponse(info=_shown(await runner.info()))
+
+
+async def info(server: Server, call: Call[StreamInfoRequest]) -> StreamInfoResponse:
+    """Configuration and state; the subjects with their counts are paged."""
+    runner = server.registry.stream(call.names[0])
+    request, offset = call.request, max(call.request.offset, 0)
+    counts: dict[str, int] = {}
+    if request.subjects_filter:
+        rows = await runner.subjects_matching([request.subjects_filter.encode()])
+        counts = {subject.decode("utf-8", "replace"): count for subject, count, _ in rows}
+    page = counts
+    if offset or len(counts) > SUBJECTS_PAGE:
+        page = {name: counts[name] for name in sorted(counts)[offset : offset + SUBJECTS_PAGE]}
+    found = await runner.info(deleted=request.deleted_details, subjects=page, with_cluster=True)
+    return StreamInfoResponse(
+        total=len(counts),
+        offset=offset if counts else 0,
+        limit=SUBJECTS_PAGE if counts else 0,
+        info=_shown(found),
+    )
+
+
+async def names(server: Server, call: Call[StreamPageRequest]) -> StreamNamesResponse:
+    """Names of streams, by subject if wanted."""
+    found = [runner.name for runner in _matching(server, call.request.subject)]
+    offset = _offset(call.request.offset, len(found))
+    page = found[offset : offset + NAMES_PAGE]
+    return StreamNamesResponse(
+        total=len(found), offset=offset, limit=NAMES_PAGE, streams=tuple(page) or None
+    )
+
+
+async def list_streams(server: Server, call: Call[StreamListRequest]) -> StreamListResponse:
+    """Streams with configuration and state, by subject if wanted."""
+    found = _matching(server, call.request.subject)
+    offset = _offset(call.request.offset, len(found))
+    page = [await runner.info() for runner in found[offset : offset + LIST_PAGE]]
+    return StreamListResponse(total=len(found), offset=offset, limit=LIST_PAGE, streams=tuple(page))
+
+
+async def delete(server: Server, call: Call[Nothing]) -> StreamDeleteResponse:
+    """Delete a stream, its messages and its consumers."""
+    await server.registry.delete_stream(call.names[0])
+    return StreamDeleteResponse(success=True)
+
+
+async def purge(server: Server, call: Call[StreamPurgeRequest]) -> StreamPurgeResponse:
+    """Remove messages: all, below a sequence, all but the newest, of some subjects."""
+    request = call.request
+    if request.seq and request.keep:
+        raise api_error("JSBadRequest")
+    runner = server.registry.stream(call.names[0])
+    if runner.config.sealed:
+        raise api_error("JSStreamSealed")
+    if runner.config.deny_purge:
+        raise api_error("JSStreamPurgeFailed", err="stream purge not permitted")
+    purged = await runner.purge(request.filter or None, request.seq or None, request.keep or None)
+    return StreamPurgeResponse(success=True, purged=purged)
+
+
+async def clustered(server: Server, call: Call[Nothing]) -> None:
+    """Requests that only a cluster of the reference's kind can serve."""
+    raise api_error("JSClusterRequired")
+
+
+async def snapshot(server: Server, call: Call[SnapshotRequest]) -> None:
+    """Not served yet."""
+    server.registry.stream(call.names[0])
+    raise unsupported.refuse_request("snapshot")
+
+
+async def restore(server: Server, call: Call[RestoreRequest]) -> None:
+    """Not served yet."""
+    (name,) = call.names
+    if call.request.config.name not in ("", name):
+        raise api_error("JSStreamMismatch")
+    raise unsupported.refuse_request("restore")
+
+
+def _shown(info: StreamInfo) -> StreamInfo:
+    return replace(info, config=show_stream(info.config))
+
+
+def _offset(wanted: int, total: int) -> int:
+    return min(max(wanted, 0), total)
+
+
+def _matching(server: Server, subject: str) -> list[StreamRunner]:
+    runners = [runner for _, runner in sorted(server.registry.streams.items())]
+    if not subject:
+        return runners
+    return [r for r in runners if any(collide(subject, mine) for mine in r.config.subjects)]
