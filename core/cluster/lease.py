@@ -1,0 +1,63 @@
+"""The trust window: how long a node believes that it leads without asking again. Pure.
+
+The lock that makes a leader lives in PostgreSQL and can be lost without a word: its session ends,
+the database fails over. So the belief expires by itself. It is anchored at the *start* of the
+last successful check, because an answer may be old when it arrives, and it ends a margin before
+others may treat the holder as stalled:
+
+    check sent ---- answered ------------------- ttl - margin ---- ttl
+    |<------------------ trusted ------------------>|
+    others see the heartbeat of the check at the earliest when it was sent, and wait STALE for it
+
+Times are monotonic nanoseconds. Correctness never depends on this window: every write checks its
+epoch. The window keeps a deposed leader from answering reads and from trying in vain.
+"""
+
+from dataclasses import dataclass
+
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """The intervals of leadership, in nanoseconds.
+
+    Attributes:
+        ttl: how long a confirmed leadership lasts.
+        margin: how much earlier we stop to believe in it.
+        beat: between two heartbeats.
+        poll: between two attempts of a standby.
+        stale: the silence after which a holder counts as stalled.
+        answer: how long a check may take.
+    """
+
+    ttl: int = 5 * _SECOND
+    margin: int = _SECOND
+    beat: int = _SECOND
+    poll: int = _SECOND // 4
+    stale: int = 4 * _SECOND
+    answer: int = 2 * _SECOND
+
+    def __post_init__(self) -> None:
+        assert self.ttl - self.margin <= self.stale, "a holder must stop before others judge it"
+        assert self.beat + self.answer < self.ttl - self.margin, "one check may fail"
+
+
+class TrustWindow:
+    """Whether leadership was confirmed recently enough."""
+
+    def __init__(self, times: LeaseTimes) -> None:
+        self._span = times.ttl - times.margin
+        self._until: int | None = None
+
+    def confirm(self, started: int) -> None:
+        """Record a check that was begun at `started` and succeeded."""
+        self._until = max(self._until or 0, started + self._span)
+
+    def withdraw(self) -> None:
+        """Stop believing at once."""
+        self._until = None
+
+    def trusted(self, now: int) -> bool:
+        """Whether we still believe."""
+        return self._until is not None and now < self._until

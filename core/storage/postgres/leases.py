@@ -1,0 +1,170 @@
+"""The session that holds the leases: advisory locks, heartbeats, epochs.
+
+Streams hash into lease groups; a node holds one session-level advisory lock per group it leads,
+all on one direct connection that does nothing else. Today a node leads every group or none.
+
+A heartbeat travels on that very session, so it proves that the locks still exist. It need not
+survive a crash of the database (`synchronous_commit = off`); an epoch must, and does.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg
+
+from core.errors import Fenced, Unavailable
+from core.storage.leases import Holder, NodeRow
+from core.storage.postgres.connect import Connector, Purpose
+
+LOCK_CLASS = 0x6A67
+GROUPS = 256
+
+# Group 0 decides; whoever has it finds the others free.
+_TAKE_FIRST = f"select pg_try_advisory_lock({LOCK_CLASS}, 0)"
+_TAKE_REST = f"""
+    select count(*) filter (where not pg_try_advisory_lock({LOCK_CLASS}, g))
+      from generate_series(1, {GROUPS - 1}) as g
+"""
+
+# A holder that has not shown itself yet is as old as its session. A process id may be reused, so
+# a row of an earlier node must not speak for it.
+_HOLDER = f"""
+    select l.pid, coalesce(n.node, '') as node,
+           (extract(epoch from clock_timestamp() - greatest(n.seen, a.backend_start))
+             * 1000000000)::bigint as silence
+      from pg_locks l
+      left join lateral (
+             select node, seen from jetgate_store.node
+              where session_pid = l.pid order by seen desc limit 1) as n on true
+      left join pg_stat_activity a on a.pid = l.pid
+     where l.locktype = 'advisory' and l.classid = {LOCK_CLASS} and l.objid = 0 and l.objsubid = 2
+       and l.granted
+       and l.database = (select oid from pg_database where datname = current_database())
+"""
+
+_BEAT = """
+    insert into jetgate_store.node (node, session_pid, started, seen, nats, http)
+    values ($1, pg_backend_pid(), clock_timestamp(), clock_timestamp(), $2, $3)
+    on conflict (node) do update
+       set session_pid = excluded.session_pid, seen = excluded.seen,
+           nats = excluded.nats, http = excluded.http
+"""
+
+# Heads are locked in the order in which writers lock them. The token stands in a column of the
+# catalogue's head that has no other use. Consumers take the epoch of their stream.
+_TOKEN = "select bytes from jetgate_store.head where stream = 0"
+_LOCK_HEADS = "select stream from jetgate_store.head order by stream for update"
+_BUMP_HEADS = """
+    update jetgate_store.head
+       set epoch = epoch + 1, bytes = case when stream = 0 then $1 else bytes end
+"""
+_BUMP_CONSUMERS = """
+    update jetgate_store.consumer c set epoch = h.epoch
+      from jetgate_store.head h where h.stream = c.stream
+"""
+
+_BROKEN = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+class PostgresLeases:
+    """LeaseStore on one connection of its own."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._connection: Any = None
+        self._pid = 0
+
+    @property
+    def pid(self) -> int:
+        """The process id of the session, or of the last one; 0 before the first."""
+        return self._pid
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a session, as far as we know."""
+        return self._connection is not None and not self._connection.is_closed()
+
+    async def open(self) -> None:
+        """Open a session."""
+        self.close()
+        try:
+            self._connection = await self._connector.open(
+                Purpose.LOCK, settings={"synchronous_commit": "off"}
+            )
+        except _BROKEN as error:
+            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        self._pid = self._connection.get_server_pid()
+
+    def close(self) -> None:
+        """End the session without waiting."""
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def take(self) -> bool:
+        """Take the locks of all groups, or none."""
+        with self._translated() as connection:
+            if not await connection.fetchval(_TAKE_FIRST):
+                return False
+            if await connection.fetchval(_TAKE_REST) == 0:
+                return True
+            await connection.execute("select pg_advisory_unlock_all()")
+            return False
+
+    async def holder(self) -> Holder | None:
+        """Who holds the lock of the first group."""
+        with self._translated() as connection:
+            row = await connection.fetchrow(_HOLDER)
+            return None if row is None else Holder(row["pid"], row["silence"] or 0, row["node"])
+
+    async def end_session(self, pid: int) -> None:
+        """Terminate a backend of ours."""
+        with self._translated() as connection:
+            await connection.execute("select pg_terminate_backend($1)", pid)
+
+    async def bump(self, token: int, expected: int | None) -> int:
+        """Give every head and consumer a new epoch, durably; return the catalogue's."""
+        with self._translated() as connection:
+            async with connection.transaction():
+                await connection.execute("set local synchronous_commit = on")
+                await connection.execute(_LOCK_HEADS)
+                if expected is not None and await connection.fetchval(_TOKEN) != expected:
+                    raise Fenced("another node has led since")
+                await connection.execute(_BUMP_HEADS, token)
+                await connection.execute(_BUMP_CONSUMERS)
+                return int(
+                    await connection.fetchval(
+                        "select epoch from jetgate_store.head where stream = 0"
+                    )
+                )
+
+    async def token(self) -> int:
+        """The token that the last bump left."""
+        with self._translated() as connection:
+            return int(await connection.fetchval(_TOKEN))
+
+    async def beat(self, row: NodeRow) -> None:
+        """Renew the row of a node."""
+        with self._translated() as connection:
+            await connection.execute(_BEAT, row.node, row.nats, row.http)
+
+    async def leave(self, row: NodeRow) -> None:
+        """Remove the row of a node, let go of the locks and end the session in good order."""
+        with self._translated() as connection:
+            await connection.execute(
+                "delete from jetgate_store.node"
+                " where node = $1 or seen < clock_timestamp() - interval '1 day'",
+                row.node,
+            )
+            await connection.execute("select pg_advisory_unlock_all()")
+            await connection.close(timeout=0.5)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[Any]:
+        if self._connection is None:
+            raise Unavailable("there is no session with PostgreSQL")
+        try:
+            yield self._connection
+        except _BROKEN as error:
+            raise Unavailable(f"PostgreSQL does not answer: {error}") from error
