@@ -1,13 +1,14 @@
 """The ASGI application: every request through one table, every error through one translator."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from core.client import Client, JetStream
+from core.client import Client, ClientError, JetStream
 from core.runtime.clock import Clock, SystemClock
 from gateway.call import Call, Disconnected, Gateway
 from gateway.metrics import Metrics, Snapshot
@@ -78,7 +79,8 @@ class TableRoute(BaseRoute):
         seconds = (self._clock.monotonic() - begin) / _BILLION
         done = RequestDone(name, scope["method"], response.status_code, seconds)
         self._gateway.observe(done)
-        await response(scope, receive, send)
+        with suppress(Disconnected, ClientError):  # too late for another answer
+            await response(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[str, Response | None]:
         name = "none"

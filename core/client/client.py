@@ -268,8 +268,8 @@ class Client:
     def on_ok(self) -> None:
         """`+OK` is asked for by nobody here (verbose is off)."""
 
-    def on_err(self, text: str) -> None:
-        self.last_error = text
+    def on_err(self, text: bytes) -> None:
+        self.last_error = text.decode(errors="replace").strip().strip("'")
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(ServerRefused(self.last_error))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import cast
 from urllib.parse import urlsplit
 
 from core.client.link import Closed, Connector, Link, Receive
@@ -37,8 +38,7 @@ class TcpLink(asyncio.Protocol):
         self.paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -1,0 +1,1 @@
+"""The HTTP façade seen from outside."""

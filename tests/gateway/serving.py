@@ -1,0 +1,71 @@
+"""The façade over any NATS address, on a real HTTP server in a thread of its own."""
+
+import asyncio
+import socket
+import threading
+from typing import Self
+
+import uvicorn
+
+from core.client import Client, connect, dial
+from gateway.app import create_app
+from gateway.metrics import ConsumerNumbers, Histogram, Snapshot, StreamNumbers
+from gateway.observations import Observation, RequestFailed
+from gateway.settings import Settings
+
+SETTINGS = Settings(ack_key=b"a key for tests only, 32 bytes..")
+
+
+class GatewayServer:
+    """`create_app` served by uvicorn on a free port; failures of ours are kept to be asserted."""
+
+    def __init__(self, nats: tuple[str, int], settings: Settings = SETTINGS) -> None:
+        self.nats = nats
+        self.settings = settings
+        self.failures: list[BaseException] = []
+        self.http = ("127.0.0.1", 0)
+        self._server: uvicorn.Server | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ready = threading.Event()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        client: Client = await connect(dial("{}:{}".format(*self.nats)))
+        app = create_app(self.settings, client, observe=self._observe, snapshot=_snapshot)
+        listening = socket.socket()
+        listening.bind(self.http)
+        listening.listen(128)
+        self.http = listening.getsockname()
+        config = uvicorn.Config(
+            app, log_level="error", access_log=False, ws="none", lifespan="off", http="httptools"
+        )
+        self._server = uvicorn.Server(config)
+        self._ready.set()
+        await self._server.serve(sockets=[listening])
+        await client.close()
+
+    def _observe(self, observation: Observation) -> None:
+        if isinstance(observation, RequestFailed):
+            self.failures.append(observation.error)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(20), "the façade did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.should_exit = True
+        self._thread.join(20)
+
+
+def _snapshot() -> Snapshot:
+    return Snapshot(
+        streams=(StreamNumbers("ORDERS", 3, 300, 1, 3, 1),),
+        consumers=(ConsumerNumbers("ORDERS", 'quo"ted', 2, 1),),
+        in_msgs=7,
+        commits=2,
+        commit_seconds=Histogram((0.001, 0.01), (1, 1, 0), 0.006),
+    )

@@ -1,0 +1,254 @@
+"""Bad input, as a table: what is sent, and the answer. Nothing is ever a 5xx."""
+
+import json
+
+import pytest
+
+from tests.gateway.conftest import Stream
+from tests.gateway.web import Web
+
+JSON = "Content-Type: application/json\r\n"
+
+
+def request(line: str, headers: str = "", body: bytes = b"", *, length: bool = True) -> bytes:
+    sized = f"Content-Length: {len(body)}\r\n" if body and length else ""
+    return f"{line} HTTP/1.1\r\nHost: x\r\n{headers}{sized}\r\n".encode("latin-1") + body
+
+
+def post(path: str, headers: str = "", body: bytes = b"") -> bytes:
+    return request(f"POST {path}", headers, body)
+
+
+def publish(encoded_subject: str, headers: str = "") -> bytes:
+    return post(f"/v1/subjects/{encoded_subject}", headers, b"x")
+
+
+def put(path: str, body: bytes) -> bytes:
+    return request(f"PUT {path}", JSON, body)
+
+
+def fetch(body: bytes, headers: str = JSON) -> bytes:
+    return post("/v1/streams/NONE/consumers/C:fetch", headers, body)
+
+
+CASES: dict[str, tuple[bytes, int]] = {
+    # Paths
+    "unknown path": (request("GET /v2"), 404),
+    "root": (request("GET /"), 404),
+    "trailing slash": (request("GET /v1/streams/"), 404),
+    "double slash": (request("GET //v1/streams"), 404),
+    "dot segments": (request("GET /v1/../healthz"), 404),
+    "encoded dot segments": (request("GET /v1/%2e%2e/healthz"), 404),
+    "encoded slash separates nothing": (request("GET /v1%2Fstreams"), 404),
+    "encoded colon is no verb": (post("/v1/streams/S%3Apurge"), 405),
+    "unknown verb": (post("/v1/streams/S:explode"), 405),
+    "semicolon": (request("GET /v1/streams;a=b"), 404),
+    "long target": (request("GET /" + "a" * 9000), 414),
+    "long query": (request("GET /v1/streams?" + "a" * 9000), 414),
+    "absolute form": (request("GET http://x/healthz"), 200),
+    "mixed case host": (b"GET /healthz HTTP/1.1\r\nHoSt: X\r\n\r\n", 200),
+    "fragment": (request("GET /healthz#x"), 200),
+    # Methods
+    "method not allowed": (request("DELETE /v1/streams"), 405),
+    "trace": (request("TRACE /v1/streams"), 405),
+    "options": (request("OPTIONS /v1/streams"), 204),
+    "head": (request("HEAD /healthz"), 200),
+    "unknown method": (request("BREW /v1/streams"), 400),
+    # Queries
+    "unknown parameter": (request("GET /v1/streams?ofset=1"), 400),
+    "repeated parameter": (request("GET /v1/streams?offset=1&offset=2"), 400),
+    "offset not a number": (request("GET /v1/streams?offset=-1"), 400),
+    "offset huge": (request("GET /v1/streams?offset=" + "9" * 30), 400),
+    "offset in other digits": (request("GET /v1/streams?offset=%D9%A1"), 400),
+    "filter with blank": (request("GET /v1/streams?subject=a%20b"), 400),
+    "filter not utf-8": (request("GET /v1/streams?subject=%FF"), 400),
+    "half a percent sign": (request("GET /v1/streams?subject=%"), 400),
+    # Names
+    "name with dot": (request("GET /v1/streams/a.b"), 400),
+    "name with wildcard": (request("GET /v1/streams/*"), 400),
+    "name with encoded slash": (request("GET /v1/streams/a%2Fb"), 400),
+    "name with backslash": (request("GET /v1/streams/a%5Cb"), 400),
+    "name with nul": (request("GET /v1/streams/a%00b"), 400),
+    "name with line break": (request("GET /v1/streams/a%0D%0APUB"), 400),
+    "name overlong utf-8": (request("GET /v1/streams/%C0%AF"), 400),
+    "name of surrogates": (request("GET /v1/streams/%ED%A0%80"), 400),
+    "name too long": (request("GET /v1/streams/" + "a" * 256), 400),
+    "name encoded twice": (request("GET /v1/streams/%2541"), 404),
+    "name in body is another": (put("/v1/streams/A", b'{"name":"B"}'), 400),
+    "name missing": (post("/v1/streams", JSON, b"{}"), 400),
+    "name not text": (post("/v1/streams", JSON, b'{"name":5}'), 400),
+    "consumer name not text": (post("/v1/streams/S/consumers", JSON, b'{"name":[1]}'), 400),
+    # Subjects
+    "wildcard subject": (publish("a.*"), 400),
+    "full wildcard subject": (publish("%3E"), 400),
+    "empty token": (publish("a..b"), 400),
+    "leading dot": (publish(".a"), 400),
+    "trailing dot": (publish("a."), 400),
+    "blank": (publish("a%20b"), 400),
+    "tab": (publish("a%09b"), 400),
+    "line break": (publish("a%0D%0Ab"), 400),
+    "nul": (publish("a%00b"), 400),
+    "delete": (publish("a%7Fb"), 400),
+    "no-break space": (publish("a%C2%A0b"), 400),
+    "line separator": (publish("a%E2%80%A8b"), 400),
+    "not utf-8": (publish("a%FFb"), 400),
+    "overlong utf-8": (publish("%C0%AE"), 400),
+    "bad percent": (publish("a%2"), 400),
+    "no subject": (post("/v1/subjects/"), 404),
+    "api subject": (publish("$JS.API.STREAM.PURGE.S"), 403),
+    "ack subject": (publish("$JS.ACK.S.C.1.1.1.1.0"), 403),
+    "system subject": (publish("$SYS.REQ.SERVER.PING"), 403),
+    "any dollar": (publish("$FOO.a"), 403),
+    "inbox": (publish("_INBOX.abc"), 403),
+    "long subject": (publish("a" * 1025), 400),
+    "many tokens": (publish(".".join("a" * 65)), 400),
+    # Headers of a publish
+    "trace header": (publish("a", "Nats-Trace-Dest: b\r\n"), 400),
+    "request info header": (publish("a", "nAtS-rEqUeSt-InFo: b\r\n"), 400),
+    "unknown nats header": (publish("a", "Nats-Foo: b\r\n"), 400),
+    "nats header twice": (publish("a", "Nats-Msg-Id: 1\r\nNats-Msg-Id: 2\r\n"), 400),
+    "key and id": (publish("a", "Nats-Msg-Id: 1\r\nIdempotency-Key: 2\r\n"), 400),
+    "empty key": (publish("a", 'Idempotency-Key: ""\r\n'), 400),
+    "control character": (publish("a", "Nats-H-A: b\x01c\r\n"), 400),
+    "nul in value": (publish("a", "Nats-H-A: b\x00c\r\n"), 400),
+    "no header name": (publish("a", "Nats-H-: b\r\n"), 400),
+    "weak tag": (publish("a", 'If-Match: W/"1"\r\n'), 400),
+    "tag not a number": (publish("a", 'If-Match: "x"\r\n'), 400),
+    "tag huge": (publish("a", f'If-Match: "{"9" * 25}"\r\n'), 400),
+    "if-match star": (publish("a", "If-Match: *\r\n"), 400),
+    "both conditions": (publish("a", 'If-Match: "1"\r\nIf-None-Match: *\r\n'), 400),
+    "bad expect": (publish("a", 'If-Match: "1"\r\nJs-Expect: all\r\n'), 400),
+    "many message headers": (publish("a", "Nats-H-A: b\r\n" * 65), 431),
+    "large message header": (publish("a", f"Nats-H-A: {'b' * 9000}\r\n"), 431),
+    "many headers": (request("GET /healthz", "A: b\r\n" * 101), 431),
+    "large headers": (request("GET /healthz", f"A: {'b' * 33_000}\r\n"), 431),
+    "compressed body": (publish("a", "Content-Encoding: gzip\r\n"), 415),
+    "bad ttl": (publish("nobody.here", "Nats-TTL: never ever\r\n"), 404),
+    # Bodies
+    "not json": (post("/v1/streams", JSON, b"{"), 400),
+    "not an object": (post("/v1/streams", JSON, b"[]"), 400),
+    "nan": (post("/v1/streams", JSON, b'{"name":"A","max_msgs":NaN}'), 400),
+    "lone surrogate": (post("/v1/streams", JSON, b'{"name":"\\ud800"}'), 400),
+    "not utf-8 body": (post("/v1/streams", JSON, b'{"name":"\xff"}'), 400),
+    "deep nesting": (post("/v1/streams", JSON, b"[" * 100_000 + b"]" * 100_000), 400),
+    "deep nesting of objects": (
+        post("/v1/streams", JSON, b'{"a":' * 5000 + b"1" + b"}" * 5000),
+        400,
+    ),
+    "huge integer": (
+        post("/v1/streams", JSON, b'{"name":"A","max_msgs":' + b"9" * 5000 + b"}"),
+        400,
+    ),
+    "wrong media type": (post("/v1/streams", "Content-Type: text/json\r\n", b"{}"), 415),
+    "no media type": (post("/v1/streams", "", b"{}"), 415),
+    "form": (post("/v1/streams", "Content-Type: application/x-www-form-urlencoded\r\n", b"a"), 415),
+    "large body": (post("/v1/streams", JSON, b" " * (1 << 20) + b"{}"), 413),
+    "announced too large": (
+        request("POST /v1/streams", f"{JSON}Content-Length: 99999999999\r\n"),
+        413,
+    ),
+    "body where none belongs": (request("DELETE /v1/streams/NONE", JSON, b"{}"), 400),
+    "array of scalars": (post("/v1/publish", JSON, b'{"subject":"a"}'), 400),
+    "batch of nothing": (post("/v1/publish", JSON, b""), 400),
+    "batch in no format": (post("/v1/publish", "", b"x"), 415),
+    "compressed batch": (
+        post("/v1/publish", "Content-Type: application/x-ndjson\r\nContent-Encoding: br\r\n", b"x"),
+        415,
+    ),
+    # Fetching and acknowledging
+    "unknown member": (fetch(b'{"btch":1}'), 400),
+    "batch zero": (fetch(b'{"batch":0}'), 400),
+    "batch negative": (fetch(b'{"batch":-1}'), 400),
+    "batch a fraction": (fetch(b'{"batch":1.5}'), 400),
+    "batch text": (fetch(b'{"batch":"1"}'), 400),
+    "batch too many": (fetch(b'{"batch":1001}'), 400),
+    "batch huge": (fetch(b'{"batch":99999999999999999999}'), 400),
+    "expires negative": (fetch(b'{"expires":-1}'), 400),
+    "expires no duration": (fetch(b'{"expires":"soon"}'), 400),
+    "expires too long": (fetch(b'{"expires":"2h"}'), 400),
+    "expires fraction": (fetch(b'{"expires":1e308}'), 400),
+    "expires empty": (fetch(b'{"expires":""}'), 400),
+    "contradiction": (fetch(b'{"fill":true,"no_wait":true}'), 400),
+    "fetch from nothing": (fetch(b"{}"), 404),
+    "no tokens": (post("/v1/streams/S/consumers/C:ack", JSON, b'{"tokens":[]}'), 400),
+    "tokens null": (post("/v1/streams/S/consumers/C:ack", JSON, b'{"tokens":null}'), 400),
+    "token numbers": (post("/v1/streams/S/consumers/C:ack", JSON, b'{"tokens":[1]}'), 400),
+    "delay negative": (
+        post("/v1/streams/S/consumers/C:nak", JSON, b'{"tokens":["a"],"delay":-1}'),
+        400,
+    ),
+    "delay huge": (
+        post("/v1/streams/S/consumers/C:nak", JSON, b'{"tokens":["a"],"delay":"9999999999h"}'),
+        400,
+    ),
+    "reason with line break": (
+        post("/v1/streams/S/consumers/C:term", JSON, b'{"tokens":["a"],"reason":"a\\r\\nb"}'),
+        400,
+    ),
+    # Messages
+    "sequence zero": (request("GET /v1/streams/S/messages/0"), 400),
+    "sequence negative": (request("GET /v1/streams/S/messages/-1"), 400),
+    "sequence text": (request("GET /v1/streams/S/messages/x"), 400),
+    "sequence plus": (request("GET /v1/streams/S/messages/+1"), 400),
+    "sequence too large": (request(f"GET /v1/streams/NONE/messages/{2**64}"), 400),
+    "sequence largest": (request(f"GET /v1/streams/NONE/messages/{2**64 - 1}"), 404),
+    "nothing asked": (request("GET /v1/streams/S/messages"), 400),
+    "two questions": (request("GET /v1/streams/S/messages?last_by=a&next_by=b"), 400),
+    "bad time": (request("GET /v1/streams/S/messages?start_time=yesterday"), 400),
+    "bad flag": (request("DELETE /v1/streams/S/messages/1?erase=maybe"), 400),
+    # Framing
+    "no http": (b"hello\r\n\r\n", 400),
+    "http/0.9": (b"GET /healthz\r\n\r\n", 200),
+    "length and chunks": (
+        request(
+            "POST /v1/streams",
+            "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+            b"0\r\n\r\n",
+            length=False,
+        ),
+        400,
+    ),
+    "two lengths": (request("POST /v1/streams", "Content-Length: 3\r\nContent-Length: 4\r\n"), 400),
+    "negative length": (request("POST /v1/streams", "Content-Length: -1\r\n"), 400),
+    "bad chunk size": (
+        request("POST /v1/streams", "Transfer-Encoding: chunked\r\n", b"zz\r\n", length=False),
+        400,
+    ),
+    "space before colon": (request("GET /healthz", "A : b\r\n"), 400),
+    "folded header": (request("GET /healthz", "A: b\r\n c\r\n"), 400),
+    "range is ignored": (request("GET /healthz", "Range: bytes=0-1\r\n"), 200),
+    "upgrade is ignored": (
+        request("GET /healthz", "Connection: Upgrade\r\nUpgrade: websocket\r\n"),
+        200,
+    ),
+    "non-ascii path": (request("GET /v1/streams/\xe9"), 400),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_is_the_callers_mistake(web: Web, case: str) -> None:
+    sent, expected = CASES[case]
+
+    received = web.raw(sent)
+
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 "), received
+    assert int(head.split()[1]) == expected, received
+    if expected >= 400 and b"problem+json" in head:
+        assert json.loads(body)["status"] == expected
+
+
+def test_the_server_lives_on(stream: Stream) -> None:
+    for sent, _ in CASES.values():
+        stream.web.raw(sent[: len(sent) // 2], seconds=0.01)
+
+    assert stream.publish("a") == 1
+
+
+def test_an_upload_that_waits_is_told_to_go_on(stream: Stream) -> None:
+    head = f"POST /v1/subjects/{stream.prefix}.a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+
+    received = stream.web.raw((head + "Expect: 100-continue\r\n\r\n").encode() + b"abc")
+
+    assert received.startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert stream.web.get(f"{stream.path}/messages/1").body == b"abc"

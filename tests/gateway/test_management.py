@@ -1,0 +1,126 @@
+"""Streams and consumers: create, read, change, list, delete."""
+
+from tests.gateway.conftest import Stream
+from tests.gateway.web import Web
+
+
+def test_put_creates_then_replaces(web: Web) -> None:
+    path = "/v1/streams/PUT1"
+    try:
+        created = web.json("PUT", path, {"subjects": ["put1.>"], "max_msgs": 5})
+        changed = web.json("PUT", path, {"subjects": ["put1.>"], "max_msgs": 6})
+
+        assert (created.status, created.headers["location"]) == (201, path)
+        assert changed.status == 200
+        assert web.get(path).json()["config"]["max_msgs"] == 6
+    finally:
+        assert web.delete(path).status == 204
+
+
+def test_patch_changes_only_what_it_names(stream: Stream) -> None:
+    answer = stream.web.json("PATCH", stream.path, {"max_msgs": 7, "description": "x"})
+    cleared = stream.web.json("PATCH", stream.path, {"description": None})
+
+    assert answer.status == 200
+    config = cleared.json()["config"]
+    assert (config["max_msgs"], config["allow_direct"]) == (7, True)
+    assert "description" not in config
+
+
+def test_what_does_not_exist_is_not_found(stream: Stream) -> None:
+    missing = stream.web.get("/v1/streams/MISSING")
+    consumer = stream.web.get(f"{stream.path}/consumers/MISSING")
+
+    assert (missing.status, missing.json()["err_code"]) == (404, 10059)
+    assert (consumer.status, consumer.json()["err_code"]) == (404, 10014)
+    assert stream.web.delete("/v1/streams/MISSING").status == 404
+
+
+def test_conflicts_are_told(stream: Stream) -> None:
+    config = {"name": stream.name, "subjects": ["other.>"]}
+    taken = stream.web.json("POST", "/v1/streams", config)
+    overlap = stream.web.json("PUT", "/v1/streams/OVERLAP", {"subjects": [f"{stream.prefix}.x"]})
+
+    assert (taken.status, taken.json()["err_code"]) == (409, 10058)
+    assert (overlap.status, overlap.json()["err_code"]) == (409, 10065)
+
+
+def test_streams_are_listed(stream: Stream) -> None:
+    query = f"?subject={stream.prefix}.%3E"
+    listed = stream.web.get("/v1/streams" + query).json()
+    names = stream.web.get("/v1/stream-names" + query).json()
+
+    assert [item["config"]["name"] for item in listed["streams"]] == [stream.name]
+    assert names["streams"] == [stream.name]
+    assert listed["total"] == 1
+    assert stream.web.get("/v1/stream-names?subject=nobody.here").json()["streams"] == []
+
+
+def test_subjects_of_a_stream_are_counted(stream: Stream) -> None:
+    for rest in ("a", "b", "b"):
+        stream.publish(rest)
+
+    state = stream.web.get(f"{stream.path}?subjects=%3E").json()["state"]
+
+    assert state["subjects"] == {stream.subject("a"): 1, stream.subject("b"): 2}
+
+
+def test_purge_removes_what_it_names(stream: Stream) -> None:
+    for rest in ("a", "b", "b", "c"):
+        stream.publish(rest)
+    purge = stream.path + ":purge"
+
+    some = stream.web.json("POST", purge, {"filter": stream.subject("b"), "keep": 1})
+    rest = stream.web.send("POST", purge)
+
+    assert (some.json(), rest.json()) == ({"purged": 1}, {"purged": 3})
+
+
+def test_a_message_is_deleted_once(stream: Stream) -> None:
+    stream.publish("a")
+    stream.publish("a")
+    path = f"{stream.path}/messages/1"
+
+    assert stream.web.delete(path).status == 204
+    assert stream.web.delete(path).status == 404
+    assert stream.web.get(path).status == 404
+    assert stream.web.delete(f"{stream.path}/messages/99").status == 404
+
+
+def test_consumers_live_and_die(stream: Stream) -> None:
+    path = stream.consumer("C", ack_wait=5_000_000_000)
+    replaced = stream.web.json("PUT", path, {"ack_policy": "explicit", "ack_wait": 6_000_000_000})
+    patched = stream.web.json("PATCH", path, {"description": "d"})
+    listed = stream.web.get(f"{stream.path}/consumers").json()
+
+    assert replaced.status == 200
+    assert patched.json()["config"]["ack_wait"] == 6_000_000_000
+    assert [item["name"] for item in listed["consumers"]] == ["C"]
+    assert stream.web.delete(path).status == 204
+    assert stream.web.get(path).status == 404
+
+
+def test_a_consumer_without_a_name_is_given_one(stream: Stream) -> None:
+    answer = stream.web.json("POST", f"{stream.path}/consumers", {"ack_policy": "explicit"})
+
+    assert answer.status == 201
+    assert stream.web.get(answer.headers["location"]).json()["name"] == answer.json()["name"]
+
+
+def test_a_second_create_of_a_consumer_conflicts(stream: Stream) -> None:
+    config = {"durable_name": "C", "ack_policy": "explicit"}
+    path = f"{stream.path}/consumers"
+    stream.web.json("POST", path, config)
+
+    answer = stream.web.json("POST", path, config | {"ack_policy": "none"})
+
+    assert (answer.status, answer.json()["err_code"]) == (409, 10148)
+
+
+def test_mistakes_in_a_configuration_are_the_callers(stream: Stream) -> None:
+    unknown = stream.web.json("PATCH", stream.path, {"no_such_member": 1})
+    wrong = stream.web.json("PATCH", stream.path, {"max_msgs": "many"})
+    invalid = stream.web.json("PATCH", stream.path, {"duplicate_window": -1})
+
+    assert [a.json()["err_code"] for a in (unknown, wrong, invalid)] == [10025, 10025, 10052]
+    assert {a.status for a in (unknown, wrong, invalid)} == {400}

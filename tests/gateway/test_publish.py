@@ -1,0 +1,119 @@
+"""Publishing one message."""
+
+from tests.gateway.conftest import Stream
+from tests.gateway.web import Web
+
+
+def test_a_publish_is_created_at_the_place_it_names(stream: Stream) -> None:
+    answer = stream.web.publish(stream.subject("a"), b"\x00\xffbytes")
+
+    assert answer.status == 201
+    assert answer.json() == {"stream": stream.name, "seq": 1}
+    assert answer.headers["etag"] == '"1"'
+    assert stream.web.get(answer.headers["location"]).body == b"\x00\xffbytes"
+
+
+def test_a_repeated_idempotency_key_is_answered_with_the_first_receipt(stream: Stream) -> None:
+    stream.web.publish(stream.subject("a"), b"1", Idempotency_Key='"key 1"')
+
+    again = stream.web.publish(stream.subject("a"), b"1", Idempotency_Key="key 1")
+
+    assert again.status == 200
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.json() == {"stream": stream.name, "seq": 1, "duplicate": True}
+
+
+def test_headers_come_back_as_they_were_sent(stream: Stream) -> None:
+    stream.publish("a", b"{}", Nats_H_X_Order="7", Content_Type="application/json", Nats_Msg_Id="m")
+
+    answer = stream.web.get(f"{stream.path}/messages/1")
+
+    assert answer.headers["nats-h-x-order"] == "7"
+    assert answer.headers["nats-msg-id"] == "m"
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_message_cannot_set_a_response_header(stream: Stream) -> None:
+    stream.publish("a", b"<p>", Nats_H_Set_Cookie="a=b", Content_Type="text/html")
+
+    answer = stream.web.get(f"{stream.path}/messages/1")
+
+    assert "set-cookie" not in answer.headers
+    assert answer.headers["nats-h-set-cookie"] == "a=b"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_if_match_stores_only_after_the_sequence_it_names(stream: Stream) -> None:
+    seq = stream.publish("a")
+
+    refused = stream.web.publish(stream.subject("a"), b"2", If_Match=f'"{seq + 5}"')
+    stored = stream.web.publish(stream.subject("a"), b"2", If_Match=f'"{seq}"')
+
+    assert (refused.status, refused.json()["err_code"]) == (412, 10071)
+    assert refused.json()["current_sequence"] == seq
+    assert stored.status == 201
+
+
+def test_if_none_match_stores_only_the_first_of_a_subject(stream: Stream) -> None:
+    first = stream.web.publish(stream.subject("a"), b"1", If_None_Match="*")
+    second = stream.web.publish(stream.subject("a"), b"2", If_None_Match="*")
+
+    assert (first.status, second.status) == (201, 412)
+
+
+def test_js_expect_stream_compares_with_the_whole_stream(stream: Stream) -> None:
+    stream.publish("a")
+    stream.publish("b")
+
+    refused = stream.web.publish(stream.subject("a"), b"", If_Match='"1"', Js_Expect="stream")
+    stored = stream.web.publish(stream.subject("a"), b"", If_Match='"2"', Js_Expect="stream")
+
+    assert (refused.status, stored.status) == (412, 201)
+
+
+def test_a_subject_without_a_stream_is_not_found(web: Web) -> None:
+    answer = web.publish("nobody.has.this", b"")
+
+    assert (answer.status, answer.kind) == (404, "no-stream")
+
+
+def test_a_subject_may_hold_what_a_url_may_not(stream: Stream) -> None:
+    subject = stream.subject("a/b:c%41é?#[]")
+
+    answer = stream.web.publish(subject, b"")
+
+    assert answer.status == 201
+    found = stream.web.get(answer.headers["location"], Accept="application/json")
+    assert found.json()["subject"] == subject
+
+
+def test_a_line_break_never_reaches_the_protocol(stream: Stream) -> None:
+    path = f"/v1/subjects/{stream.prefix}.a%0d%0aPUB%20{stream.prefix}.b%200%0d%0a"
+
+    answer = stream.web.send("POST", path, b"x")
+
+    assert (answer.status, answer.kind) == (400, "bad-subject")
+    state = stream.web.get(stream.path).json()["state"]
+    assert state["messages"] == 0
+
+
+def test_a_body_over_the_limit_of_the_server_is_refused(stream: Stream) -> None:
+    answer = stream.web.publish(stream.subject("a"), b"x" * (1024 * 1024 + 1))
+
+    assert (answer.status, answer.kind) == (413, "body-too-large")
+
+
+def test_a_body_of_the_largest_size_is_stored(stream: Stream) -> None:
+    body = bytes(range(256)) * 4096
+
+    assert stream.web.publish(stream.subject("a"), body).status == 201
+    assert stream.web.get(f"{stream.path}/messages/1").body == body
+
+
+def test_a_chunked_body_is_one_message(stream: Stream) -> None:
+    head = f"POST /v1/subjects/{stream.prefix}.a HTTP/1.1\r\nHost: x\r\n"
+    chunks = "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+
+    assert stream.web.raw((head + chunks).encode()).startswith(b"HTTP/1.1 201 ")
+    assert stream.web.get(f"{stream.path}/messages/1").body == b"abcde"

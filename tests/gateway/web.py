@@ -1,0 +1,101 @@
+"""A small HTTP client over `http.client`, and a raw one for what no client would send."""
+
+import http.client
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response, read to its end."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.body.splitlines() if line]
+
+    @property
+    def kind(self) -> str:
+        """What a problem calls itself."""
+        assert self.headers["content-type"] == "application/problem+json", self
+        problem = self.json()
+        assert problem["status"] == self.status
+        return str(problem["type"]).rpartition(":")[2]
+
+
+class Web:
+    """One address; a new connection for each request."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        connection = http.client.HTTPConnection(*self.address, timeout=20)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.send("GET", path, None, _names(headers))
+
+    def delete(self, path: str) -> Answer:
+        return self.send("DELETE", path)
+
+    def json(self, method: str, path: str, value: object, **headers: str) -> Answer:
+        all_headers = {"Content-Type": "application/json"} | _names(headers)
+        return self.send(method, path, json.dumps(value).encode(), all_headers)
+
+    def publish(self, subject: str, body: bytes, **headers: str) -> Answer:
+        path = f"/v1/subjects/{quote(subject, safe='')}"
+        return self.send("POST", path, body, _names(headers))
+
+    def lines(self, body: bytes, **headers: str) -> Answer:
+        all_headers = {"Content-Type": "application/x-ndjson"} | _names(headers)
+        return self.send("POST", "/v1/publish", body, all_headers)
+
+    def raw(self, data: bytes, *, seconds: float = 5.0) -> bytes:
+        """Send bytes as they are and read until the server closes or is done answering."""
+        with socket.create_connection(self.address, timeout=seconds) as sock:
+            sock.sendall(data)
+            received = b""
+            try:
+                while chunk := sock.recv(65536):
+                    received += chunk
+                    if _is_whole(received):
+                        break
+            except (TimeoutError, ConnectionResetError):
+                pass
+            return received
+
+
+def _names(headers: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def _is_whole(received: bytes) -> bool:
+    head, blank, body = received.partition(b"\r\n\r\n")
+    if not blank:
+        return False
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return len(body) >= int(line.partition(b":")[2])
+    return head.startswith(b"HTTP/1.1 204") or head.startswith(b"HTTP/1.1 304")
