@@ -102,7 +102,7 @@ def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
                     raise ProtocolError(reason=f"CONNECT: {key} is not an integer")
                 values[key] = value
         connect = msgspec.convert(values, Connect)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ProtocolError(reason=f"bad CONNECT: {error}") from error
     if connect.protocol not in (0, 1):
         raise LimitExceeded("invalid client protocol")

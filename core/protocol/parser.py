@@ -247,7 +247,7 @@ class Parser:
         if after:
             # what follows a bare verb means nothing; endless blanks are not kept either
             arguments = b"" if name in _BARE else after.lstrip(b" \t")
-            self._check_length(arguments)
+            self._check_length(arguments.removesuffix(b"\r"))
             rest = name + b" " + arguments
         self._rest = rest
 

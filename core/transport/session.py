@@ -367,7 +367,7 @@ class ClientSession(asyncio.Protocol):
             account = self.hub.authenticate(self.connect)
         except AuthError:
             raise ProtocolError("Authorization Violation") from None
-        if self.is_connected or account is not self.account or self.subscriptions:
+        if self.is_connected or account is not self.account:
             self._drop_subscriptions()
         self._bind(account)
         connect = self.connect
@@ -377,6 +377,8 @@ class ClientSession(asyncio.Protocol):
         self.no_responders = connect.no_responders
         self._is_plain = connect.echo and not connect.verbose and not connect.pedantic
         self.on_pub = self._publish_plain if self._is_plain else self._publish_checked
+        for subscription in self.subscriptions.values():
+            account.changed(subscription)  # header support may be another now
         self._say_ok()
 
     def on_ping(self) -> None:

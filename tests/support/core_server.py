@@ -1,0 +1,60 @@
+"""The NATS port alone, without JetStream and PostgreSQL, in a thread of the test process."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+import uvloop
+
+from core.pubsub.limits import Limits
+from core.pubsub.server import Hub
+from core.runtime.clock import SystemClock
+from core.runtime.turn import Turn
+from core.transport.listener import Listener
+
+T = TypeVar("T")
+
+
+class CoreServer:
+    """A hub and its listener on a free port; `call` runs something on their loop."""
+
+    def __init__(self, limits: Limits | None = None, *, uv: bool = True) -> None:
+        self._limits = limits
+        self._new_loop = uvloop.new_event_loop if uv else asyncio.new_event_loop
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.address = ("127.0.0.1", 0)
+        self.hub: Hub
+        self.loop: asyncio.AbstractEventLoop
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=self._new_loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._done = asyncio.Event()
+        self.hub = Hub(Turn(), SystemClock(), limits=self._limits, jetstream=False)
+        listener = Listener(self.hub)
+        self.address = await listener.start("127.0.0.1", 0)
+        self._ready.set()
+        await self._done.wait()
+        await listener.stop()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run `function` on the server's loop and return what it returns."""
+
+        async def run() -> T:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(10), "the server did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.call_soon_threadsafe(self._done.set)
+        self._thread.join(10)

@@ -1,0 +1,74 @@
+"""A hub without sockets: sessions are lists, time moves by hand."""
+
+from collections.abc import Callable
+
+from core.pubsub.account import Account, Subscription
+from core.pubsub.server import Hub
+from core.runtime.turn import Turn
+
+
+class ManualClock:
+    """A clock that a test moves; nanoseconds."""
+
+    def __init__(self) -> None:
+        self.time = 1_700_000_000_000_000_000
+
+    def now(self) -> int:
+        return self.time
+
+    def monotonic(self) -> int:
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        self.time += int(seconds * 1_000_000_000)
+
+
+class IdleTurn(Turn):
+    """A turn that only runs when a test says so."""
+
+    def arm(self) -> None:
+        self.armed = True
+
+
+class ListSession:
+    """A session whose output stays in `out`."""
+
+    def __init__(self, *, headers: bool = True, echo: bool = True, client_id: int = 1) -> None:
+        self.out: list[bytes] = []
+        self.blocked = False
+        self.closed = False
+        self.headers = headers
+        self.echo = echo
+        self.client_id = client_id
+        self.on_writable: list[Callable[[], None]] = []
+        self.forgotten: list[Subscription] = []
+
+    def flush(self) -> None:
+        self.out.clear()
+
+    def forget(self, subscription: Subscription) -> None:
+        self.forgotten.append(subscription)
+
+    def take(self) -> bytes:
+        """Return what gathered, and forget it."""
+        data = b"".join(self.out)
+        self.out.clear()
+        return data
+
+
+def idle_hub() -> Hub:
+    """A hub whose turn does not run by itself."""
+    return Hub(IdleTurn(), ManualClock())
+
+
+def listen(
+    account: Account,
+    session: ListSession,
+    subject: bytes,
+    sid: bytes = b"1",
+    queue: bytes = b"",
+) -> Subscription:
+    """Subscribe a session."""
+    subscription = Subscription(session, subject, queue, sid)
+    account.add(subscription)
+    return subscription
