@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import asyncpg
 
+from core.api.call import Server
 from core.api.dispatcher import Dispatcher
 from core.errors import Fenced, Unavailable
 from core.jetstream.janitor import Janitor
@@ -111,7 +112,9 @@ class Node:
             spawn(self.states.run(), name="states"),
             spawn(self.janitor.run(), name="janitor"),
         ]
-        self._dispatcher = Dispatcher(self.hub, {_ACCOUNT: self.registry}, self.clock)
+        self._dispatcher = Dispatcher(
+            self.hub.accounts[_ACCOUNT], Server(self.registry, self.clock)
+        )
         self._dispatcher.start()
         self.registry.listen()
         log.info(
@@ -248,7 +251,7 @@ class Node:
                 log.warning("stopped before everything gathered was written; nothing of it was "
                             "acknowledged")
         if self._dispatcher is not None:
-            self._dispatcher.stop()
+            await self._dispatcher.stop()
         if hasattr(self, "registry"):
             self.registry.close()
         self.turn.run()

@@ -11,8 +11,8 @@ from core.model.wire import OMIT, Int
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     """A numbered error as it travels."""
 
-    code: int = 0
-    err_code: Annotated[int, OMIT] = 0
+    code: Int = 0
+    err_code: Annotated[Int, OMIT] = 0
     description: Annotated[str, OMIT] = ""
 
     @classmethod

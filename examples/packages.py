@@ -1,0 +1,99 @@
+"""Publish this machine's package index into the stream DEB, one message per package.
+
+    python examples/packages.py [--server nats://127.0.0.1:4222] [--limit N]
+
+The records are those of `apt-cache dumpavail` (Debian, Ubuntu). A package goes to
+deb.<section>.<package> as JSON with the fields of its record; the message id is package and
+version, so a second run within the deduplication window stores nothing twice.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import nats
+from nats.js.api import StreamConfig
+
+WINDOW = 2000
+
+
+def records() -> Iterator[dict[str, str]]:
+    """Yield the records of the package index, one dictionary of fields each."""
+    try:
+        process = subprocess.Popen(
+            ["apt-cache", "dumpavail"], stdout=subprocess.PIPE, text=True, errors="replace"
+        )
+    except FileNotFoundError:
+        sys.exit("apt-cache is not there: this example reads the index of Debian's packages")
+    record: dict[str, str] = {}
+    field = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        text = line.rstrip("\n")
+        if not text:
+            if record:
+                yield record
+            record = {}
+        elif text[0] in " \t":
+            record[field] += "\n" + text.strip()
+        else:
+            field, _, value = text.partition(": ")
+            record[field] = value
+    if record:
+        yield record
+
+
+def token(text: str) -> str:
+    """Make a text fit for one token of a subject."""
+    return "".join(c if c.isalnum() or c in "-_+" else "_" for c in text) or "_"
+
+
+def subject_of(record: dict[str, str]) -> str:
+    """Return deb.<section>.<package>."""
+    section = record.get("Section", "unknown").rpartition("/")[2]
+    return f"deb.{token(section)}.{token(record['Package'])}"
+
+
+async def main() -> None:
+    """Publish every record; print how many were stored and how fast."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", default="nats://127.0.0.1:4222")
+    parser.add_argument("--limit", type=int, default=0, help="stop after N packages")
+    options = parser.parse_args()
+    connection = await nats.connect(options.server)
+    js = connection.jetstream(publish_async_max_pending=WINDOW * 2)
+    await js.add_stream(StreamConfig(name="DEB", subjects=["deb.>"], allow_direct=True))
+    started = time.monotonic()
+    acks = []
+    stored = duplicates = 0
+    for count, record in enumerate(records(), 1):
+        msg_id = f"{record['Package']}={record.get('Version', '')}"
+        acks.append(
+            await js.publish_async(
+                subject_of(record),
+                json.dumps(record).encode(),
+                headers={"Nats-Msg-Id": msg_id, "Content-Type": "application/json"},
+            )
+        )
+        if len(acks) >= WINDOW or count == options.limit:
+            for ack in await asyncio.gather(*acks):
+                duplicates += bool(ack.duplicate)
+                stored += not ack.duplicate
+            acks = []
+            print(f"\r{stored} packages stored", end="", flush=True)
+        if count == options.limit:
+            break
+    for ack in await asyncio.gather(*acks):
+        duplicates += bool(ack.duplicate)
+        stored += not ack.duplicate
+    seconds = time.monotonic() - started
+    print(f"\r{stored} packages stored, {duplicates} known already, in {seconds:.1f} s")
+    await connection.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
