@@ -16,7 +16,11 @@ Kind = Literal["object", "array", "string", "number", "bool", "null"]
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_NUMBER_PREFIX = re.compile(rb"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*|(?:\.[0-9]+)?[eE][+-]?[0-9]*)?)?")
+_EXPONENT = rb"[eE][+-]?[0-9]*"
+_NUMBER_PREFIX = re.compile(
+    rb"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:%b)?)?|%b)?)?" % (_EXPONENT, _EXPONENT)
+)
+"""As far as a text can be a number; where it ends without being one, the mistake lies."""
 _ESCAPES = {
     b'"': '"',
     b"\\": "\\",

@@ -169,7 +169,7 @@ class StreamConfigRequest(StreamConfig, frozen=True, kw_only=True):
 
 
 class LostStreamData(msgspec.Struct, frozen=True, kw_only=True):
-    msgs: tuple[int, ...] = ()
+    msgs: tuple[Uint64, ...] = ()
     bytes: Uint64 = 0
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (tables read better in rows)
 """Configurations, good and bad, that jetgate's rules and the reference server must judge alike."""
 
 import json
@@ -222,7 +223,10 @@ STREAM_RECREATIONS: tuple[tuple[dict[str, object], dict[str, object]], ...] = (
 
 CONSUMER_STREAMS: dict[str, dict[str, object]] = {
     "LIMITS": {"subjects": ["l.>"]},
-    "BOUNDED": {"subjects": ["b.>"], "consumer_limits": {"inactive_threshold": 10**9, "max_ack_pending": 7}},
+    "BOUNDED": {
+        "subjects": ["b.>"],
+        "consumer_limits": {"inactive_threshold": 10**9, "max_ack_pending": 7},
+    },
     "QUEUE": {"subjects": ["q.>"], "retention": "workqueue"},
     "INTEREST": {"subjects": ["i.>"], "retention": "interest"},
 }

@@ -307,5 +307,9 @@ def _delete_consumers(oracle: Wire, stream: str) -> None:
 def _report(differences: list[tuple[str, Verdict, Verdict]], total: int) -> str:
     lines = [f"{len(differences)} of {total} differ"]
     for request, ours, theirs in differences[:40]:
-        lines += [request, f"  jetgate     {_text(ours)}"[:1500], f"  nats-server {_text(theirs)}"[:1500]]
+        lines += [
+            request,
+            f"  jetgate     {_text(ours)}"[:1500],
+            f"  nats-server {_text(theirs)}"[:1500],
+        ]
     return "\n".join(lines)

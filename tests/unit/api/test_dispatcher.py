@@ -1,0 +1,247 @@
+"""The dispatcher: finding routes, order, errors as JSON, silence. Handlers are stand-ins."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from core.api.call import Body, Call, Counters, Nothing, Server
+from core.api.dispatcher import PREFIX, SUBJECTS, Dispatcher, is_empty
+from core.api.routes import ROUTES, Level, Route
+from core.errors import Unavailable
+from core.model.api_errors import api_error
+from core.model.stream import StreamDeleteResponse, StreamPageRequest
+from core.subjects.subject import matches
+
+
+class FakeAccount:
+    """Keeps what is published and subscribed."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, Any]] = []
+        self.subjects: list[bytes] = []
+
+    def subscribe(self, subject: bytes, call: Any) -> bytes:
+        self.subjects.append(subject)
+        return subject
+
+    def unsubscribe(self, subject: bytes) -> None:
+        self.subjects.remove(subject)
+
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.sent.append((subject, json.loads(payload)))
+
+
+class Bench:
+    """A dispatcher over one route with a handler of the test's."""
+
+    def __init__(self, handler: Any, body: Body = Body.IGNORED, level: Level = Level.BEFORE_BODY):
+        self.account = FakeAccount()
+        request: type[msgspec.Struct] = Nothing
+        if body in (Body.JSON, Body.OPTIONAL, Body.NEEDED):
+            request = StreamPageRequest
+        route = Route("TEST.*", body, request, StreamDeleteResponse, handler, level)
+        self.server = Server(registry=None, clock=None)  # type: ignore[arg-type]
+        self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]
+
+    def request(self, name: str, payload: bytes = b"", headers: bytes = b"", reply: bytes = b"r"):
+        self.dispatcher.on_request(
+            None, b"$JS.API.TEST.%b" % name.encode(), reply, headers, payload
+        )
+
+    async def settle(self) -> list[Any]:
+        while self.dispatcher._tasks:
+            await asyncio.gather(*self.dispatcher._tasks)
+        return [answer for _, answer in self.account.sent]
+
+
+async def _success(server: Server, call: Call[Any]) -> StreamDeleteResponse:
+    return StreamDeleteResponse(success=True)
+
+
+def _run(steps: Any) -> Any:
+    return asyncio.run(steps)
+
+
+def test_requests_of_one_stream_are_served_in_order_and_others_meanwhile() -> None:
+    async def steps() -> None:
+        gate, served = asyncio.Event(), []
+
+        async def handler(server: Server, call: Call[Any]) -> StreamDeleteResponse:
+            if call.names == ("slow",) and not served:
+                await gate.wait()
+            served.append(call.names[0])
+            if call.names == ("fast",):
+                gate.set()
+            return StreamDeleteResponse(success=True)
+
+        bench = Bench(handler)
+        for name in ("slow", "slow", "fast"):
+            bench.request(name)
+        await bench.settle()
+
+        assert served == ["fast", "slow", "slow"] or served[0] == "fast"
+
+    _run(steps())
+
+
+def test_an_error_becomes_json_of_the_routes_type() -> None:
+    async def refuse(server: Server, call: Call[Any]) -> None:
+        raise api_error("JSStreamNotFound")
+
+    async def steps() -> None:
+        bench = Bench(refuse)
+        bench.request("S")
+        (answer,) = await bench.settle()
+
+        assert answer["type"] == "io.nats.jetstream.api.v1.stream_delete_response"
+        assert answer["error"] == {
+            "code": 404,
+            "err_code": 10059,
+            "description": "stream not found",
+        }
+        assert bench.server.counters == Counters(total=1, errors=1)
+
+    _run(steps())
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"), [(Unavailable("away"), 10008), (RuntimeError("secret"), 10051)]
+)
+def test_other_failures_are_answered_without_telling_what_went_wrong(
+    raised: Exception, code: int
+) -> None:
+    async def fail(server: Server, call: Call[Any]) -> None:
+        raise raised
+
+    async def steps() -> None:
+        bench = Bench(fail)
+        bench.request("S")
+        (answer,) = await bench.settle()
+
+        assert answer["error"]["err_code"] == code
+        assert "secret" not in json.dumps(answer)
+
+    _run(steps())
+
+
+def test_a_request_without_reply_is_served_and_not_answered() -> None:
+    async def steps() -> None:
+        bench = Bench(_success)
+        bench.request("S", reply=b"")
+
+        assert await bench.settle() == []
+        assert bench.server.counters.total == 1
+
+    _run(steps())
+
+
+def test_unknown_subjects_are_silent() -> None:
+    async def steps() -> None:
+        bench = Bench(_success)
+        for subject in (b"$JS.API.NOPE", b"$JS.API.TEST", b"$JS.API.TEST.a.b", b"$JS.API.TESTS.a"):
+            bench.dispatcher.on_request(None, subject, b"r", b"", b"")
+
+        assert await bench.settle() == []
+
+    _run(steps())
+
+
+@pytest.mark.parametrize(
+    ("body", "payload", "code"),
+    [
+        (Body.EMPTY, b"x", 10038),
+        (Body.EMPTY, b" {} ", 0),
+        (Body.EMPTY, b"null", 10038),
+        (Body.NEEDED, b"", 10003),
+        (Body.NEEDED, b"{}", 10003),
+        (Body.NEEDED, b"x", 10025),
+        (Body.OPTIONAL, b"x", 0),
+        (Body.OPTIONAL, b" [", 10025),
+        (Body.JSON, b"", 0),
+        (Body.JSON, b'{"offset":"x"}', 10025),
+        (Body.IGNORED, b"x", 0),
+    ],
+)
+def test_bodies_are_judged_by_the_route(body: Body, payload: bytes, code: int) -> None:
+    async def steps() -> None:
+        bench = Bench(_success, body)
+        bench.request("S", payload)
+        (answer,) = await bench.settle()
+
+        assert answer.get("error", {}).get("err_code", 0) == code
+
+    _run(steps())
+
+
+@pytest.mark.parametrize(
+    ("level", "value", "code"),
+    [
+        (Level.BEFORE_BODY, b"6", 10185),
+        (Level.BEFORE_BODY, b"5", 10038),
+        (Level.AFTER_BODY, b"6", 10038),
+        (Level.NEVER, b"6", 10038),
+    ],
+)
+def test_the_required_api_level_is_checked_where_the_route_says(
+    level: Level, value: bytes, code: int
+) -> None:
+    async def steps() -> None:
+        bench = Bench(_success, Body.EMPTY, level)
+        header = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n" % value
+        bench.request("S", b"x", header)
+        (answer,) = await bench.settle()
+
+        assert answer["error"]["err_code"] == code
+
+    _run(steps())
+
+
+def test_every_route_is_listened_to_exactly_once() -> None:
+    for route in ROUTES:
+        subject = PREFIX + route.subject.replace("*", "name").replace(">", "a.b").encode()
+        heard = [s for s in SUBJECTS if matches(subject, PREFIX + s.encode())]
+
+        assert len(heard) == 1, (route.subject, heard)
+
+
+@pytest.mark.parametrize("subject", ["CONSUMER.MSG.NEXT.S.C", "DIRECT.GET.S", "DIRECT.GET.S.a.b"])
+def test_requests_to_consumers_and_streams_themselves_are_not_listened_to(subject: str) -> None:
+    assert not any(matches(PREFIX + subject.encode(), PREFIX + s.encode()) for s in SUBJECTS)
+
+
+@pytest.mark.parametrize(
+    "subject", ["FOO", "FOO.BAR", "STREAM.FOO.S", "CONSUMER.MSG.NEXT", "SERVER.A.B"]
+)
+def test_unknown_subjects_are_listened_to(subject: str) -> None:
+    assert any(matches(PREFIX + subject.encode(), PREFIX + s.encode()) for s in SUBJECTS)
+
+
+def test_stopping_ends_listening() -> None:
+    async def steps() -> None:
+        bench = Bench(_success)
+        bench.dispatcher.start()
+        assert len(bench.account.subjects) == len(SUBJECTS)
+
+        await bench.dispatcher.stop()
+
+        assert bench.account.subjects == []
+
+    _run(steps())
+
+
+@pytest.mark.parametrize(
+    ("payload", "empty"),
+    [
+        (b"", True),
+        (b"{}", True),
+        (b"{ }\n", True),
+        (b"null", False),
+        (b"{}{}", False),
+        (b"[]", False),
+    ],
+)
+def test_an_empty_body_is_nothing_or_an_object_without_members(payload: bytes, empty: bool) -> None:
+    assert is_empty(payload) is empty
