@@ -112,6 +112,8 @@ class Node:
             spawn(self.states.run(), name="states"),
             spawn(self.janitor.run(), name="janitor"),
         ]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         self._dispatcher = Dispatcher(
             self.hub.accounts[_ACCOUNT], Server(self.registry, self.clock)
         )
@@ -167,7 +169,7 @@ class Node:
         async def connect(*_arguments: object, **_options: object) -> Any:
             return await self._connector.open(purpose)
 
-        pool = asyncpg.create_pool(connect=connect, min_size=1, max_size=size)
+        pool = asyncpg.create_pool(connect=connect, min_size=0, max_size=size)
         try:
             await pool
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -196,13 +198,18 @@ class Node:
 
     # -- leadership --------------------------------------------------------------------------
 
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """A part that fails takes the node with it: what it holds in memory is not trusted."""
+        if not task.cancelled() and task.exception() is not None:
+            self._depose(f"{task.get_name()} failed")
+
     def _release(self) -> None:
         if self.hub.overloaded:
             self.hub.release()
 
     def _depose(self, why: str) -> None:
         if not self.deposed.is_set():
-            log.warning("another node leads now: %s", why)
+            log.warning("this node no longer leads: %s", why)
             self.lane.stopped = True
             self.deposed.set()
 
@@ -226,11 +233,7 @@ class Node:
                 raise Fenced(f"stream {runner.name} is gone")
             if plan is not None and _is_after(head, plan):
                 committed.append((runner, plan))
-            elif (head.last_seq, head.msgs, head.bytes) != (
-                runner.machine.last_seq,
-                runner.machine.msgs,
-                runner.machine.bytes,
-            ):
+            elif head.last_seq != runner.machine.last_seq:
                 raise Fenced(f"stream {runner.name} was written by another node")
             runner.epoch = head.epoch
         self.catalog.epoch = self.registry.epoch = heads[0].epoch

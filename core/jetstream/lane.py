@@ -181,6 +181,7 @@ class Lane:
         self, work: list[tuple[Runner, StreamPlan]]
     ) -> list[tuple[Runner, StreamPlan]]:
         """Wait for storage and leadership; emit what turns out committed, return the rest."""
+        patient_until = self._clock.monotonic() + int(PATIENCE * 1e9)
         while not self.stopped:
             try:
                 async with asyncio.timeout(PATIENCE):
@@ -189,8 +190,9 @@ class Lane:
                 self._depose(str(error))
                 return []
             except (Unavailable, TimeoutError) as error:
-                self._refuse_gathered()
-                log.warning("waiting for storage: %s", error or "no answer yet")
+                log.warning("waiting for storage: %s", str(error) or "no answer yet")
+                if self._clock.monotonic() >= patient_until:
+                    self._refuse_gathered()
                 await asyncio.sleep(0.1)
                 continue
             self._emit(committed)

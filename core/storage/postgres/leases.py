@@ -98,9 +98,11 @@ class PostgresLeases:
 
     def close(self) -> None:
         """End the session without waiting."""
-        if self._connection is not None:
-            self._connection.terminate()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # A connection that broke in the middle of an operation may refuse even this.
+            with contextlib.suppress(asyncpg.InternalClientError, OSError):
+                connection.terminate()
 
     async def take(self) -> bool:
         """Take the locks of all groups, or none."""
