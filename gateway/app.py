@@ -79,7 +79,7 @@ class TableRoute(BaseRoute):
         seconds = (self._clock.monotonic() - begin) / _BILLION
         done = RequestDone(name, scope["method"], response.status_code, seconds)
         self._gateway.observe(done)
-        with suppress(Disconnected, ClientError):  # too late for another answer
+        with suppress(Disconnected, ClientError, Problem):  # too late for another answer
             await response(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[str, Response | None]:

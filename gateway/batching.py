@@ -49,7 +49,7 @@ class PublishStream(Response):
         try:
             more = True
             while more:
-                chunk, more = await self._call.chunk()
+                chunk, more = await self._call.chunk(self._settings.stream_idle_max)
                 if writer is None:
                     writer = spawn(self._write(send), name="publish results")
                 for run in self._split(chunk, last=not more):
@@ -62,6 +62,9 @@ class PublishStream(Response):
             pass
         finally:
             await stop(writer)
+            for run in self._runs:
+                if run.replies is not None:
+                    run.replies.done.cancel()
 
     def _split(self, chunk: bytes, *, last: bool) -> list[Run]:
         """The runs of messages in a piece of the body; an unfinished line is kept."""

@@ -1,5 +1,6 @@
 """One HTTP request as a handler sees it."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -77,7 +78,7 @@ class Call:
         size = 0
         more = True
         while more:
-            chunk, more = await self.chunk()
+            chunk, more = await self.chunk(self.gateway.settings.body_idle_max)
             size += len(chunk)
             if size <= limit:
                 chunks.append(chunk)
@@ -87,9 +88,17 @@ class Call:
             raise _too_large(limit)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    async def chunk(self) -> tuple[bytes, bool]:
-        """The next piece of the body, and whether more follow. Raises Disconnected."""
-        event = await self.receive()
+    async def chunk(self, within: float) -> tuple[bytes, bool]:
+        """The next piece of the body, and whether more follow.
+
+        Raises Disconnected, and Problem 408 when nothing comes for so many seconds.
+        """
+        try:
+            async with asyncio.timeout(within):
+                event = await self.receive()
+        except TimeoutError:
+            detail = f"body: nothing came for {within:g} s"
+            raise Problem(408, "slow-body", detail, headers={"Connection": "close"}) from None
         if event["type"] == "http.disconnect":
             raise Disconnected
         return event.get("body", b""), event.get("more_body", False)

@@ -17,6 +17,8 @@ class Settings:
     api_timeout: float = 5.0
     publish_timeout: float = 5.0
     write_timeout: float = 30.0
+    body_idle_max: float = 20.0
+    stream_idle_max: float = 300.0
     fetch_expires_default: float = 20.0
     fetch_expires_max: float = 60.0
     fetch_batch_default: int = 100

@@ -11,9 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
+from core.client.lines import publish_run
 from core.client.link import Connector, Link
 from core.client.msg import Msg, status_of
 from core.client.refusals import (
@@ -25,6 +27,7 @@ from core.client.refusals import (
 )
 from core.client.replies import Replies, ReplyBatch
 from core.errors import ProtocolError
+from core.protocol import encoder
 from core.protocol.client_parser import ClientParser
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
@@ -88,10 +91,11 @@ class Client:
         self.info = ServerInfo()
         self.options = options
         self.last_error = ""
-        self.connected = False
         self.closed = False
+        self._up = asyncio.Event()
         self._connector = connector
         self._link: Link | None = None
+        self._attempt = 0
         self._parser = ClientParser(self)
         self._replies = Replies()
         self._subs: dict[bytes, Subscription] = {}
@@ -107,6 +111,15 @@ class Client:
     # -- sending -----------------------------------------------------------------------------
 
     @property
+    def connected(self) -> bool:
+        """True while there is a connection."""
+        return self._up.is_set()
+
+    async def wait_connected(self) -> None:
+        """Return when there is a connection again."""
+        await self._up.wait()
+
+    @property
     def paused(self) -> bool:
         """True while the server takes bytes more slowly than they are written."""
         return self._link is not None and self._link.paused
@@ -120,7 +133,7 @@ class Client:
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
     ) -> None:
         """Send one message. Raises ConnectionLost while there is no connection."""
-        self.write(_pub(subject, reply, headers, payload))
+        self.write(encoder.publish(subject, reply, headers, payload))
 
     def write(self, data: bytes) -> None:
         """Send protocol bytes with what else this loop turn gathers."""
@@ -139,7 +152,7 @@ class Client:
         """
         token, future = self._replies.expect()
         try:
-            self.write(_pub(subject, self._replies.prefix + token, headers, payload))
+            self.write(encoder.publish(subject, self._replies.prefix + token, headers, payload))
             async with asyncio.timeout(within):
                 msg = await future
         except TimeoutError:
@@ -164,7 +177,7 @@ class Client:
         head, batch = self._replies.expect_batch(len(payloads))
         reply = b"%s%s-" % (self._replies.prefix, head)
         try:
-            self.write(_pub_run(subjects, payloads, headers, reply))
+            self.write(publish_run(subjects, payloads, headers, reply))
         except ConnectionLost:
             self._replies.forget(head)
             raise
@@ -176,21 +189,21 @@ class Client:
         """Register interest in a subject. Raises ConnectionLost."""
         self._next_sid += 1
         sub = Subscription(self, b"%d" % self._next_sid, subject, queue, on_batch)
-        self.write(_sub_line(sub))
+        self.write(encoder.subscribe(sub.subject, sub.queue, sub.sid))
         self._subs[sub.sid] = sub
         return sub
 
     def unsubscribe(self, sub: Subscription) -> None:
         """End a subscription at once; what is under way to it is dropped."""
         if self._subs.pop(sub.sid, None) is not None and self.connected:
-            self.write(b"UNSUB %s\r\n" % sub.sid)
+            self.write(encoder.unsubscribe(sub.sid))
 
     async def retire(self, sub: Subscription) -> None:
         """End a subscription but hand out what is still under way to it."""
         if sub.sid not in self._subs:
             return
         try:
-            self.write(b"UNSUB %s\r\n" % sub.sid)
+            self.write(encoder.unsubscribe(sub.sid))
             await self.flush()
         except ClientError:
             pass  # gone with the connection: nothing is under way
@@ -204,7 +217,7 @@ class Client:
     async def flush(self, within: float = 5.0) -> None:
         """Return when the server has processed all that was sent before."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.write(b"PING\r\n")
+        self.write(encoder.PING)
         self._pongs.append(future)
         try:
             async with asyncio.timeout(within):
@@ -215,7 +228,7 @@ class Client:
     async def drain(self) -> None:
         """Stop receiving, let what is under way finish, close."""
         for sub in list(self._subs.values()):
-            self.write(b"UNSUB %s\r\n" % sub.sid)
+            self.write(encoder.unsubscribe(sub.sid))
         if self.connected:
             await self.flush()
         await self.close()
@@ -247,11 +260,11 @@ class Client:
     def on_info(self, body: bytes) -> None:
         self.info = msgspec.json.decode(body, type=ServerInfo)
         if self._handshake is not None and not self.connected and self._link is not None:
-            self._link.write(self._connect_line() + b"PING\r\n")
+            self._link.write(self._connect_line() + encoder.PING)
 
     def on_ping(self) -> None:
         if self._link is not None:
-            self._link.write(b"PONG\r\n")
+            self._link.write(encoder.PONG)
 
     def on_pong(self) -> None:
         if self._handshake is not None:
@@ -282,7 +295,9 @@ class Client:
         self._handshake = loop.create_future()
         try:
             async with asyncio.timeout(self.options.connect_timeout):
-                self._link = await self._connector(self._received, self._lost)
+                self._attempt += 1
+                closed = partial(self._lost, self._attempt)
+                self._link = await self._connector(self._received, closed)
                 await self._handshake
         except BaseException:
             link, self._link = self._link, None
@@ -291,10 +306,10 @@ class Client:
             raise
         finally:
             self._handshake = None
-        self.connected = True
-        lines = [b"SUB %s* %s\r\n" % (self._replies.prefix, _MUX_SID)]
-        lines += [_sub_line(sub) for sub in self._subs.values()]
-        self.write(b"".join(lines))
+        self._up.set()
+        subs = [encoder.subscribe(self._replies.prefix + b"*", b"", _MUX_SID)]
+        subs += [encoder.subscribe(sub.subject, sub.queue, sub.sid) for sub in self._subs.values()]
+        self.write(b"".join(subs))
         self._pinging = loop.call_later(self.options.ping_interval, self._ping)
 
     def _received(self, data: bytes) -> None:
@@ -318,7 +333,9 @@ class Client:
             self._link.write(out[0] if len(out) == 1 else b"".join(out))
         self._out = []
 
-    def _lost(self, exc: Exception | None) -> None:
+    def _lost(self, attempt: int, exc: Exception | None) -> None:
+        if attempt != self._attempt:
+            return  # news of a link that was given up before
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(ConnectionLost())
             return
@@ -330,7 +347,7 @@ class Client:
             self._reconnecting = spawn(self._reconnect(), name="client reconnect")
 
     def _down(self) -> None:
-        self.connected = False
+        self._up.clear()
         self._out = []
         self._pings_out = 0
         if self._pinging is not None:
@@ -357,7 +374,7 @@ class Client:
             return
         self._pings_out += 1
         self._pongs.append(None)
-        self.write(b"PING\r\n")
+        self.write(encoder.PING)
         loop = asyncio.get_running_loop()
         self._pinging = loop.call_later(self.options.ping_interval, self._ping)
 
@@ -378,7 +395,7 @@ class Client:
             fields |= {"user": options.user, "pass": options.password}
         if options.token:
             fields["auth_token"] = options.token
-        return b"CONNECT " + msgspec.json.encode(fields) + b"\r\n"
+        return encoder.connect(msgspec.json.encode(fields))
 
 
 async def connect(connector: Connector, options: Options | None = None) -> Client:
@@ -386,39 +403,3 @@ async def connect(connector: Connector, options: Options | None = None) -> Clien
     client = Client(connector, options or Options())
     await client.open()
     return client
-
-
-def _pub(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    if reply:
-        subject = b"%s %s" % (subject, reply)
-    if headers:
-        hlen = len(headers)
-        sizes = (subject, hlen, hlen + len(payload), headers, payload)
-        return b"HPUB %s %d %d\r\n%s%s\r\n" % sizes
-    return b"PUB %s %d\r\n%s\r\n" % (subject, len(payload), payload)
-
-
-def _pub_run(
-    subjects: Sequence[bytes],
-    payloads: Sequence[bytes],
-    headers: Sequence[bytes] | None,
-    reply: bytes,
-) -> bytes:
-    """The protocol bytes of a run of requests; reply subjects are `<reply><index>`."""
-    parts: list[bytes] = []
-    for i, payload in enumerate(payloads):
-        head = headers[i] if headers is not None else b""
-        if head:
-            hlen = len(head)
-            sizes = (subjects[i], reply, i, hlen, hlen + len(payload))
-            parts += (b"HPUB %s %s%d %d %d\r\n" % sizes, head, payload, b"\r\n")
-        else:
-            line = b"PUB %s %s%d %d\r\n" % (subjects[i], reply, i, len(payload))
-            parts += (line, payload, b"\r\n")
-    return b"".join(parts)
-
-
-def _sub_line(sub: Subscription) -> bytes:
-    if sub.queue:
-        return b"SUB %s %s %s\r\n" % (sub.subject, sub.queue, sub.sid)
-    return b"SUB %s %s\r\n" % (sub.subject, sub.sid)

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[bytes, int]] = {
     "method not allowed": (request("DELETE /v1/streams"), 405),
     "trace": (request("TRACE /v1/streams"), 405),
     "options": (request("OPTIONS /v1/streams"), 204),
-    "head": (request("HEAD /healthz"), 200),
+    "head": (request("HEAD /healthz", "Connection: close\r\n"), 200),
     "unknown method": (request("BREW /v1/streams"), 400),
     # Queries
     "unknown parameter": (request("GET /v1/streams?ofset=1"), 400),
@@ -247,6 +247,7 @@ def test_the_server_lives_on(stream: Stream) -> None:
 
 def test_an_upload_that_waits_is_told_to_go_on(stream: Stream) -> None:
     head = f"POST /v1/subjects/{stream.prefix}.a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+    head += "Connection: close\r\n"
 
     received = stream.web.raw((head + "Expect: 100-continue\r\n\r\n").encode() + b"abc")
 

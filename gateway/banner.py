@@ -1,0 +1,27 @@
+"""What a started server tells the person in front of it."""
+
+import shlex
+
+import core
+
+
+def ready(nats: str, http: str, *, where: str, psql: str, dsn: str) -> str:
+    """The addresses, and three lines to copy.
+
+    Args:
+        nats: `nats://host:port`.
+        http: `http://host:port`.
+        where: where the data are.
+        psql: how to run psql here.
+        dsn: the database, as psql takes it.
+    """
+    query = "select seq, subject, time, text from jetgate.messages"
+    return f"""\
+jetgate {core.__version__} is ready ({where})
+  NATS  {nats}
+  HTTP  {http}
+Try it:
+  curl -X PUT {http}/v1/streams/ORDERS -H 'Content-Type: application/json' -d '{{"subjects": ["orders.>"]}}'
+  curl -d 'hello' {http}/v1/subjects/orders.new
+  {shlex.quote(psql)} {dsn} -c '{query}'
+"""  # noqa: E501 (a line to copy stays a line)

@@ -1,0 +1,80 @@
+"""The HTTP port: uvicorn inside somebody else's event loop and life.
+
+The port is open as long as the process lives; what answers on it changes: a standby says that it
+is one, a leader serves the façade.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from core.runtime.tasks import spawn
+from gateway.problems import Problem, respond
+
+_DRAIN_S = 0.5
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: the process decides when to stop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+class HttpServer:
+    """Serves HTTP on a listening socket."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self.port = int(listening.getsockname()[1])
+        self._listening = listening
+        self._app: ASGIApp = standby
+        self._server = _Server(
+            uvicorn.Config(
+                self._dispatch,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                timeout_keep_alive=75,
+            )
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Serve from now on, as a standby."""
+        self._task = spawn(self._server.serve(sockets=[self._listening]), name="http")
+
+    def use(self, app: ASGIApp) -> None:
+        """Let another application answer from now on."""
+        self._app = app
+
+    async def stop(self) -> None:
+        """Accept nothing new, give requests half a second, close."""
+        if self._task is None:
+            self._listening.close()
+            return
+        self._server.should_exit = True
+        done, _ = await asyncio.wait([self._task], timeout=_DRAIN_S)
+        if not done:
+            self._server.force_exit = True
+            await asyncio.wait([self._task], timeout=_DRAIN_S)
+        self._task = None
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+async def standby(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer every request with 503: another node leads, or nobody does yet."""
+    problem = Problem(
+        503, "standby", "this node stands by until it leads", headers={"Retry-After": "1"}
+    )
+    await respond(problem, scope.get("path", ""))(scope, receive, send)

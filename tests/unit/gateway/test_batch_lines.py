@@ -1,0 +1,64 @@
+"""Lines of a batch."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.client import ReplyBatch
+from gateway.batch_lines import Lines, Run, Tally
+from gateway.settings import Settings
+
+SETTINGS = Settings(ack_key=b"k" * 32)
+
+
+def read(*lines: bytes) -> Run:
+    return Lines(SETTINGS, 1024).run(list(lines))
+
+
+@given(st.lists(st.binary(max_size=80).map(lambda raw: raw.replace(b"\n", b"")), max_size=8))
+def test_any_line_is_a_message_or_an_error(lines: list[bytes]) -> None:
+    run = read(*lines)
+
+    assert run.size == len(run.batch) + len(run.refused)
+    assert run.size == sum(bool(line.strip()) for line in lines)
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_headers_never_leave_their_line(name: str, value: str) -> None:
+    import orjson
+
+    try:
+        raw = orjson.dumps({"subject": "a", "headers": {name: value}, "msg_id": value})
+    except orjson.JSONEncodeError:
+        return
+    run = read(raw)
+
+    for block in run.batch.headers:
+        assert block.count(b"\r\n") == 4
+        assert block.count(b"\r") == block.count(b"\n") == 4
+
+
+def test_results_follow_the_lines() -> None:
+    run = read(b'{"subject":"a"}', b"bad", b'{"subject":"b"}', b'{"subject":"c"}')
+    run.replies = ReplyBatch.__new__(ReplyBatch)
+    run.replies.payloads = [
+        b'{"stream":"S","seq":1}',
+        None,
+        b'{"error":{"code":404,"err_code":10059}}',
+    ]
+    run.replies.statuses = {}
+    tally = Tally(brief=False)
+
+    results = run.results(tally)
+
+    assert results[0] == b'{"stream":"S","seq":1}'
+    assert [
+        b'"status":%d' % status in result
+        for status, result in zip((400, 504, 404), results[1:], strict=True)
+    ] == [True] * 3
+    assert (tally.published, tally.failed) == (1, 3)
+
+
+def test_a_payload_over_the_limit_is_refused() -> None:
+    run = read(b'{"subject":"a","text":"' + b"x" * 1025 + b'"}')
+
+    assert run.refused[0].status == 413
