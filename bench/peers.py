@@ -1,0 +1,25 @@
+"""The servers that are compared: the same starters as the tests use."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
+
+Peer = NatsServer | JetgateServer
+
+NAMES = ("nats", "always", "jetgate")
+
+
+def build(name: str) -> Peer:
+    """A server that is not started yet: `nats`, `always` (fsync before each ack) or `jetgate`."""
+    if name == "jetgate":
+        return JetgateServer()
+    return NatsServer(jetstream={"sync_interval": "always"} if name == "always" else None)
+
+
+@contextmanager
+def started(names: tuple[str, ...]) -> Iterator[dict[str, Peer]]:
+    """Start the named servers and stop them at the end."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(build(name)) for name in names}

@@ -1,0 +1,29 @@
+"""Measure how fast a server answers PING while it is busy: `python -m bench.ping HOST PORT`.
+
+Sends a PING every 2 ms until standard input ends, then prints microseconds as JSON.
+"""
+
+import json
+import select
+import sys
+import time
+
+from bench.wire import Connection, percentile
+
+EVERY = 0.002
+
+
+def main(host: str, port: int) -> None:
+    """Ping until told to stop by the end of standard input."""
+    connection = Connection((host, port))
+    taken: list[float] = []
+    while not select.select([sys.stdin], [], [], EVERY)[0]:
+        start = time.perf_counter()
+        connection.flush()
+        taken.append((time.perf_counter() - start) * 1e6)
+    shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    print(json.dumps({name: percentile(taken, share) for name, share in shares.items()}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,84 @@
+"""The table: rates, latencies, ratios, and each floor with its verdict."""
+
+import os
+import platform
+from dataclasses import dataclass
+from typing import TypedDict
+
+from bench.rows import Measure, Row
+
+
+class Verdict(TypedDict):
+    """One floor: what was measured, what it has to be, whether it holds."""
+
+    value: float
+    floor: float
+    ok: bool
+
+
+@dataclass(slots=True)
+class Line:
+    """One row with the medians of each peer."""
+
+    row: Row
+    medians: dict[str, Measure]
+
+
+def verdicts(line: Line) -> dict[str, Verdict]:
+    """Compare jetgate with each floor of the row.
+
+    A floor named after a peer is a ratio to that peer: of rates at least, of latencies at most. A
+    floor named after a measure is a bound on jetgate's own: rates at least, latencies at most.
+    """
+    found: dict[str, Verdict] = {}
+    ours = line.medians.get("jetgate")
+    for name, floor in line.row.floors.items():
+        if ours is None:
+            found[name] = {"value": 0.0, "floor": floor, "ok": False}
+            continue
+        unit = line.row.unit
+        if name in ours:
+            value, higher = ours[name], name == "rate"
+        elif name in line.medians:
+            value, higher = ours[unit] / line.medians[name][unit], unit == "rate"
+        else:
+            continue
+        found[name] = {
+            "value": value,
+            "floor": floor,
+            "ok": value >= floor if higher else value <= floor,
+        }
+    return found
+
+
+def print_header(runs: int, scale: float) -> None:
+    """What was measured where."""
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; ",
+        end="",
+    )
+    print(f"medians of {runs}, {scale:g} of the messages; rates per second, latencies in us")
+
+
+def print_line(line: Line) -> None:
+    """One row of the table, as soon as it is there."""
+    cells = [f"{line.row.name:42}"]
+    for name in line.row.peers:
+        measure = line.medians.get(name)
+        cells.append(f"{name} {_cell(measure) if measure else 'failed':<26}")
+    for name, verdict in verdicts(line).items():
+        word = "ok" if verdict["ok"] else "MISS"
+        cells.append(f"{name}: {verdict['value']:.4g} ({verdict['floor']:g}) {word}")
+    unfloored = [p for p in line.row.peers if p != "jetgate" and p not in line.row.floors]
+    unit, ours = line.row.unit, line.medians.get("jetgate")
+    for name in unfloored:
+        if ours and name in line.medians:
+            cells.append(f"{name}: {ours[unit] / line.medians[name][unit]:.4g}")
+    print("  ".join(cells), flush=True)
+
+
+def _cell(measure: Measure) -> str:
+    parts = []
+    for name, value in measure.items():
+        parts.append(f"{value:,.0f}" if name == "rate" else f"{name}={value:,.0f}")
+    return " ".join(parts)

@@ -1,0 +1,296 @@
+"""What is measured: one class per kind of load, one entry of ROWS per line of the table."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from json import loads
+from typing import Protocol
+
+from bench.flow import relay
+from bench.peers import Peer
+from bench.pull import pull_all
+from bench.rest import post_each, post_lines
+from bench.wire import GET_LINES, Connection, Lane, one_by_one, percentile, publishes, pump
+
+Measure = dict[str, float]
+
+
+class Load(Protocol):
+    """Something that can be run against a server again and again."""
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Once per server, before the first run; not measured."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        """One measurement."""
+        ...
+
+
+def stream(connection: Connection, name: str, **config: object) -> None:
+    """Create a stream over `<name>.>`."""
+    connection.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config})
+
+
+def fill(
+    peer: Peer, name: str, count: int, subjects: int, size: int = 128, **config: object
+) -> None:
+    """Create a stream and publish `count` messages over `subjects` subjects."""
+    connection = Connection(peer.address)
+    stream(connection, name, **config)
+    connection.send(b"SUB _INBOX.fill.* 1\r\n")
+    tail = b" %d\r\n%s\r\n" % (size, b"x" * size)
+    for start in range(0, count, 200_000):
+        block = [
+            b"PUB %s.%d _INBOX.fill.%d%s" % (name.encode(), i % subjects, i, tail)
+            for i in range(start, min(count, start + 200_000))
+        ]
+        pump([Lane(connection, block)], window=4000)
+    connection.close()
+
+
+@dataclass(slots=True)
+class Publish:
+    """Asynchronous publish: `window` messages unacknowledged on each connection."""
+
+    count: int
+    size: int = 128
+    connections: int = 1
+    window: int = 2000
+    keys: int = 0
+    config: dict[str, object] = field(default_factory=dict)
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        count = int(self.count * scale) // self.connections
+        name = f"PUB{run}"
+        lanes = []
+        for i in range(self.connections):
+            connection = Connection(peer.address)
+            if i == 0:
+                stream(connection, name, **self.config)
+            inbox = b"_INBOX.pub%d" % i
+            connection.send(b"SUB %s.* 1\r\n" % inbox)
+            lanes.append(Lane(connection, self._messages(name.encode(), count, inbox)))
+        seconds = pump(lanes, window=self.window)
+        for lane in lanes:
+            lane.connection.close()
+        return {"rate": count * self.connections / seconds}
+
+    def _messages(self, name: bytes, count: int, inbox: bytes) -> list[bytes]:
+        payload = b"x" * self.size
+        if not self.keys:
+            return publishes(name + b".a", count, payload, inbox)
+        tail = b" %d\r\n%s\r\n" % (self.size, payload)
+        choose = random.Random(1).randrange
+        keys = (choose(self.keys) for _ in range(count))
+        return [b"PUB %s.k%d %s.%d%s" % (name, key, inbox, i, tail) for i, key in enumerate(keys)]
+
+
+@dataclass(slots=True)
+class PublishSync:
+    """One publish at a time: the latency of an acknowledgement."""
+
+    count: int
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        connection = Connection(peer.address)
+        stream(connection, f"SYNC{run}")
+        connection.send(b"SUB _INBOX.sync.* 1\r\n")
+        subject = b"SYNC%d.a" % run
+        messages = publishes(subject, max(300, int(self.count * scale)), b"x" * 128, b"_INBOX.sync")
+        one_by_one(connection, messages[:100])
+        taken = one_by_one(connection, messages[100:])
+        connection.close()
+        return {"p50": percentile(taken, 0.5) / 1e3, "p99": percentile(taken, 0.99) / 1e3}
+
+
+@dataclass(slots=True)
+class Pull:
+    """Pull with explicit acknowledgement, from messages just written or after a restart."""
+
+    count: int
+    cold: bool = False
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        if self.cold:
+            fill(peer, "COLD", int(self.count * 2 * scale), 100)
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        count = int(self.count * scale)
+        name = "COLD" if self.cold else f"PULL{run}"
+        if self.cold:
+            peer.restart()
+        else:
+            fill(peer, name, count, 100)
+        connection = Connection(peer.address)
+        config = {"durable_name": f"C{run}", "ack_policy": "explicit", "max_ack_pending": 20000}
+        request = {"stream_name": name, "config": config}
+        connection.api(f"CONSUMER.CREATE.{name}.C{run}", request)
+        seconds = pull_all(connection, name, f"C{run}", count)
+        info = connection.api(f"CONSUMER.INFO.{name}.C{run}")
+        assert info["num_ack_pending"] == 0, info
+        assert info["ack_floor"]["stream_seq"] == count, info
+        connection.close()
+        return {"rate": count / seconds}
+
+
+@dataclass(slots=True)
+class DirectGet:
+    """Direct Get: last by subject over few subjects, or uniformly random sequences."""
+
+    count: int
+    stored: int
+    by_sequence: bool = False
+    window: int = 500
+
+    @property
+    def name(self) -> str:
+        return "RANDOM" if self.by_sequence else "HOT"
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        stored = int(self.stored * scale) if self.by_sequence else self.stored
+        fill(peer, self.name, stored, 100, allow_direct=True)
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        connection = Connection(peer.address)
+        connection.send(b"SUB _INBOX.get.* 1\r\n")
+        lane = Lane(connection, self._requests(int(self.count * scale), scale))
+        seconds = pump([lane], window=self.window, lines=GET_LINES)
+        assert b"Nats-Sequence" in lane.sample, lane.sample[:500]
+        connection.close()
+        return {"rate": lane.count / seconds}
+
+    def _requests(self, count: int, scale: float) -> list[bytes]:
+        head = b"PUB $JS.API.DIRECT.GET.%s" % self.name.encode()
+        if not self.by_sequence:
+            subjects = [b"HOT.%d" % i for i in range(100)]
+            return [
+                head + b".%s _INBOX.get.%d 0\r\n\r\n" % (subjects[i % 100], i) for i in range(count)
+            ]
+        choose = random.Random(2).randrange
+        bodies = [b'{"seq":%d}' % (choose(int(self.stored * scale)) + 1) for _ in range(count)]
+        return [
+            head + b" _INBOX.get.%d %d\r\n%s\r\n" % (i, len(body), body)
+            for i, body in enumerate(bodies)
+        ]
+
+
+@dataclass(slots=True)
+class Core:
+    """Publish and subscribe without a stream, and another client's PING meanwhile."""
+
+    count: int
+    size: int = 128
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Nothing is stored."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        count = int(self.count * scale)
+        receiver, sender = Connection(peer.address), Connection(peer.address)
+        receiver.send(b"SUB core.a 1\r\n")
+        receiver.flush()
+        command = [sys.executable, "-m", "bench.ping", peer.address[0], str(peer.address[1])]
+        pinger = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        message = b"PUB core.a %d\r\n%s\r\n" % (self.size, b"x" * self.size)
+        seconds = relay(sender, receiver, message, count, ahead=30_000)
+        out, _ = pinger.communicate()
+        pings = loads(out)
+        receiver.close()
+        sender.close()
+        return {"rate": count / seconds} | {f"ping_{name}": us for name, us in pings.items()}
+
+
+@dataclass(slots=True)
+class Rest:
+    """Publish over HTTP: one request per message, or NDJSON streamed both ways."""
+
+    count: int
+    lines: bool
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        connection = Connection(peer.address)
+        stream(connection, f"REST{run}")
+        connection.close()
+        count = int(self.count * scale)
+        post = post_lines if self.lines else post_each
+        return post(peer, f"REST{run}.a", count)
+
+
+KV: dict[str, object] = {
+    "max_msgs_per_subject": 1,
+    "discard": "new",
+    "allow_rollup_hdrs": True,
+    "deny_delete": True,
+    "allow_direct": True,
+}
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the table: what runs, where, and the floors it has to hold."""
+
+    name: str
+    load: Callable[[str], Load]
+    peers: tuple[str, ...] = ("nats", "jetgate")
+    unit: str = "rate"
+    floors: dict[str, float] = field(default_factory=dict)
+
+
+def _publish(always: int, count: int, **options: object) -> Callable[[str], Load]:
+    return lambda peer: Publish(always if peer == "always" else count, **options)  # type: ignore[arg-type]
+
+
+ALL = ("nats", "always", "jetgate")
+
+ROWS = (
+    Row("publish 128 B", _publish(10_000, 200_000), ALL, floors={"nats": 0.5, "always": 30}),
+    Row("publish 128 B, window 8000", _publish(16_000, 200_000, window=8000), ALL),
+    Row(
+        "publish 128 B, 4 connections",
+        _publish(20_000, 240_000, connections=4),
+        ALL,
+        floors={"nats": 0.5, "always": 30},
+    ),
+    Row(
+        "publish 128 B, 4 connections, window 8000",
+        _publish(32_000, 240_000, connections=4, window=8000),
+        ALL,
+    ),
+    Row("publish 1 KiB", _publish(10_000, 100_000, size=1024), ALL),
+    Row("publish 1 KiB, 4 connections", _publish(20_000, 120_000, size=1024, connections=4), ALL),
+    Row("publish one by one", lambda _: PublishSync(3000), ALL, "p50", {"always": 1.6}),
+    Row("pull + ack", lambda _: Pull(200_000), floors={"nats": 0.8}),
+    Row("pull + ack, cold", lambda _: Pull(500_000, cold=True), floors={"nats": 0.4}),
+    Row("direct get, hot", lambda _: DirectGet(200_000, 10_000), floors={"nats": 1.2}),
+    Row(
+        "direct get, random of a million",
+        lambda _: DirectGet(100_000, 1_000_000, by_sequence=True),
+        floors={"nats": 0.15},
+    ),
+    Row("kv put, 1 key", lambda _: Publish(200_000, keys=1, config=KV), floors={"nats": 0.9}),
+    Row(
+        "kv put, 10000 keys",
+        lambda _: Publish(200_000, keys=10_000, config=KV),
+        floors={"nats": 0.4},
+    ),
+    Row("core", lambda _: Core(2_000_000), floors={"nats": 0.5, "ping_p99": 10_000}),
+    Row("rest publish", lambda _: Rest(5_000, lines=False), ("jetgate",)),
+    Row(
+        "rest publish, ndjson",
+        lambda _: Rest(200_000, lines=True),
+        ("jetgate",),
+        "rate",
+        {"rate": 30_000},
+    ),
+)

@@ -1,0 +1,128 @@
+"""What delivering and acknowledging cost on the server, in microseconds per message.
+
+Run from the repository: `python -m bench.steps_consumer`. No sockets and no storage: the segments
+are in the tail, the session is a list that is joined once per batch.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from statistics import median
+
+from core.model.consumer import AckPolicy
+from tests.support.consumers import FakeSession, FakeStream
+
+MESSAGES = 20_000
+BATCH = 500
+REPEATS = 7
+
+
+async def _stream(**config: object) -> tuple[FakeStream, FakeSession]:
+    stream = FakeStream()
+    session = stream.client(b"in.*", b"push.to")
+    header = config.pop("header", None)
+    for _ in range(MESSAGES // 1000):
+        stream.publish(
+            *((b"s.%d" % (i % 10), bytes(128)) for i in range(1000)),
+            header=header if isinstance(header, bytes) else None,
+        )
+    await stream.create(**{"max_ack_pending": -1, **config})
+    session.flush = session.out.clear  # type: ignore[method-assign]
+    return stream, session
+
+
+async def deliver(**config: object) -> float:
+    """Pull everything in batches of 500."""
+    stream, _ = await _stream(**config)
+    runner = stream.consumers["c"]
+    wanted = runner.machine.num_pending
+    started = time.process_time()
+    for _ in range(wanted // BATCH):
+        stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
+        stream.turn.run()
+    spent = time.process_time() - started
+    assert runner.pump.delivered == wanted, runner.pump.delivered
+    return spent / wanted * 1e6
+
+
+async def deliver_in_turn() -> float:
+    """Two requests of one client wait together, so messages alternate."""
+    stream, _ = await _stream()
+    started = time.process_time()
+    for _ in range(MESSAGES // BATCH // 2):
+        for reply in (b"in.1", b"in.2"):
+            stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH, reply)
+        stream.turn.run()
+    spent = time.process_time() - started
+    assert stream.consumers["c"].pump.delivered == MESSAGES
+    return spent / MESSAGES * 1e6
+
+
+async def push(**config: object) -> float:
+    """Push everything to one subscriber."""
+    stream, _ = await _stream(ack_policy=AckPolicy.NONE, **config)
+    started = time.process_time()
+    await stream.create(
+        name="p", durable_name="p", ack_policy=AckPolicy.NONE, deliver_subject="push.to"
+    )
+    runner = stream.consumers["p"]
+    while runner.pump.delivered < MESSAGES:
+        runner.wake()
+        stream.turn.run()
+    return (time.process_time() - started) / MESSAGES * 1e6
+
+
+async def ack() -> float:
+    """Acknowledge everything, 500 in a turn, subject split included."""
+    stream, _ = await _stream()
+    for _ in range(MESSAGES // BATCH):
+        stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
+        stream.turn.run()
+    subjects = [
+        b"$JS.ACK.S.c.1.%d.%d.1700000000000000000.%d" % (n, n, MESSAGES - n)
+        for n in range(1, MESSAGES + 1)
+    ]
+    take, runner = stream.account.take_ack, stream.consumers["c"]
+    started = time.process_time()
+    for start in range(0, MESSAGES, BATCH):
+        for subject in subjects[start : start + BATCH]:
+            take(None, subject, b"", b"", b"+ACK")
+        stream.turn.run()
+    spent = time.process_time() - started
+    assert len(runner.machine.pending) == 0
+    return spent / MESSAGES * 1e6
+
+
+async def encode() -> float:
+    """Encode the state with everything pending."""
+    stream, _ = await _stream()
+    for _ in range(MESSAGES // BATCH):
+        stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
+        stream.turn.run()
+    started = time.process_time()
+    state = stream.consumers["c"].encode_state()
+    spent = time.process_time() - started
+    print(f"  state with {MESSAGES} pending: {len(state)} bytes")
+    return spent / MESSAGES * 1e6
+
+
+STEPS: dict[str, Callable[[], Awaitable[float]]] = {
+    "deliver, pull, explicit ack": deliver,
+    "deliver, pull, ack none": lambda: deliver(ack_policy=AckPolicy.NONE),
+    "deliver, pull, one of ten subjects": lambda: deliver(filter_subject="s.3"),
+    "deliver, pull, with headers": lambda: deliver(header=b"NATS/1.0\r\na: b\r\n\r\n"),
+    "deliver, two requests in turn": deliver_in_turn,
+    "push, ack none": push,
+    "ack, plain": ack,
+    "encode state, per pending message": encode,
+}
+
+
+async def main() -> None:
+    for name, step in STEPS.items():
+        times = [await step() for _ in range(REPEATS)]
+        print(f"{name:40} {median(times):6.3f} us  (best {min(times):.3f})")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

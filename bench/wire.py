@@ -1,0 +1,185 @@
+"""The generator's connections: prebuilt bytes out, answers only counted.
+
+No client library: a library would measure itself. Answers are counted by their line ends, since
+each kind of answer has a fixed number of them; payloads therefore hold none.
+"""
+
+import gc
+import json
+import select
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
+from typing import Any
+
+HELLO = (
+    b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\nPING\r\n'
+)
+ACK_LINES = 2  # line ends of an answer that is a control line and a payload
+GET_LINES = 8  # HMSG, NATS/1.0, four headers, empty line, payload
+CHUNK = 1 << 18
+
+Address = tuple[str, int]
+
+
+class LoadError(Exception):
+    """The server answered with an error, or not at all."""
+
+
+class Connection:
+    """One connection; `send` and `request` block, the pumps below do not."""
+
+    def __init__(self, address: Address) -> None:
+        self.sock = socket.create_connection(address, timeout=30)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.send(HELLO)
+        self._until(b"PONG\r\n")
+        self._requests = 0
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def _until(self, end: bytes) -> bytes:
+        data = b""
+        while not data.endswith(end):
+            piece = self.sock.recv(CHUNK)
+            if not piece:
+                raise LoadError(f"closed: {data[-200:]!r}")
+            data = (data + piece).replace(b"PING\r\n", b"")
+        return data
+
+    def flush(self) -> bytes:
+        """Send PING and return everything up to its PONG."""
+        self.send(b"PING\r\n")
+        return self._until(b"PONG\r\n")
+
+    def api(self, subject: str, body: Any = None) -> Any:
+        """Call `$JS.API.<subject>`. Raises LoadError when the answer is an error."""
+        self._requests += 1
+        reply = b"_INBOX.api.%d" % self._requests
+        payload = b"" if body is None else json.dumps(body).encode()
+        self.send(b"SUB %s api%d\r\nUNSUB api%d 1\r\n" % (reply, self._requests, self._requests))
+        self.send(b"PUB $JS.API.%s %s %d\r\n" % (subject.encode(), reply, len(payload)))
+        self.send(payload + b"\r\n")
+        data = b""
+        while b"}\r\n" not in data:
+            piece = self.sock.recv(CHUNK)
+            if not piece:
+                raise LoadError("closed")
+            data = (data + piece).replace(b"PING\r\n", b"")
+        answer = json.loads(data[data.index(b"{") : data.rindex(b"}") + 1])
+        if "error" in answer:
+            raise LoadError(f"{subject}: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class Lane:
+    """What one connection sends in a pump: messages in one buffer, answers counted."""
+
+    def __init__(self, connection: Connection, messages: Sequence[bytes]) -> None:
+        self.connection = connection
+        self.count = len(messages)
+        self.ends = [0, *accumulate(map(len, messages))]
+        self.view = memoryview(b"".join(messages))
+        self.at = 0
+        self.lines = 0
+        self.sample = b""
+
+
+def pump(
+    lanes: Sequence[Lane], *, window: int, lines: int = ACK_LINES, limit: float = 120
+) -> float:
+    """Send every lane's messages with at most `window` unanswered each; seconds until all answered.
+
+    Raises LoadError when an answer holds an error or `limit` seconds pass.
+    """
+    poll = select.epoll()
+    by_fd = {lane.connection.sock.fileno(): lane for lane in lanes}
+    for fd, lane in by_fd.items():
+        lane.connection.sock.setblocking(False)
+        poll.register(fd, select.EPOLLIN)
+    gc.disable()
+    try:
+        return _pump(poll, by_fd, window, lines, limit)
+    finally:
+        gc.enable()
+        poll.close()
+        for lane in lanes:
+            lane.connection.sock.settimeout(30)
+
+
+def _pump(
+    poll: select.epoll, by_fd: dict[int, Lane], window: int, lines: int, limit: float
+) -> float:
+    start = time.perf_counter()
+    writing: set[int] = set()
+    unfinished = set(by_fd)
+    for fd, lane in by_fd.items():
+        _write(poll, fd, lane, writing, window)
+    while unfinished:
+        events = poll.poll(20)
+        if not events or time.perf_counter() - start > limit:
+            states = [(lane.lines // lines, lane.count) for lane in by_fd.values()]
+            raise LoadError(f"no answers; (answered, all) per connection: {states}")
+        for fd, event in events:
+            lane = by_fd[fd]
+            if event & select.EPOLLIN:
+                data = lane.connection.sock.recv(CHUNK)
+                if not data or b'"error"' in data or b"-ERR" in data:
+                    raise LoadError(f"answered {data[:300]!r}")
+                lane.sample = data
+                lane.lines += data.count(b"\n")
+            answered = lane.lines // lines
+            if answered >= lane.count:
+                unfinished.discard(fd)
+            _write(poll, fd, lane, writing, answered + window)
+    return time.perf_counter() - start
+
+
+def _write(poll: select.epoll, fd: int, lane: Lane, writing: set[int], allowed: int) -> None:
+    end = lane.ends[min(allowed, lane.count)]
+    if lane.at < end:
+        with suppress(BlockingIOError):
+            lane.at += lane.connection.sock.send(lane.view[lane.at : end])
+    blocked = lane.at < end
+    if blocked != (fd in writing):
+        (writing.add if blocked else writing.discard)(fd)
+        poll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if blocked else 0))
+
+
+def one_by_one(
+    connection: Connection, messages: Sequence[bytes], lines: int = ACK_LINES
+) -> list[int]:
+    """Send each message when the one before has been answered; nanoseconds each took."""
+    taken = []
+    sock = connection.sock
+    clock = time.perf_counter_ns
+    for message in messages:
+        start = clock()
+        sock.sendall(message)
+        seen = 0
+        while seen < lines:
+            data = sock.recv(65536)
+            seen += data.count(b"\n") - data.count(b"PING\r\n")
+        taken.append(clock() - start)
+        if b'"error"' in data:
+            raise LoadError(f"answered {data!r}")
+    return taken
+
+
+def publishes(subject: bytes, count: int, payload: bytes, inbox: bytes) -> list[bytes]:
+    """Publishes with a reply subject of their own each, as request/reply clients send them."""
+    tail = b" %d\r\n%s\r\n" % (len(payload), payload)
+    head = b"PUB " + subject + b" " + inbox + b"."
+    return [head + b"%d" % i + tail for i in range(count)]
+
+
+def percentile(taken: Sequence[float], share: float) -> float:
+    """The value below which `share` of the measurements lie."""
+    return sorted(taken)[min(len(taken) - 1, int(len(taken) * share))]
