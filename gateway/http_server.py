@@ -37,12 +37,14 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 self._dispatch,
+                interface="asgi3",
                 http="httptools",
                 ws="none",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=False,
                 timeout_keep_alive=75,
             )
         )

@@ -124,6 +124,18 @@ _CONSUMERS = (
       primary key (stream, n)
     )
     """,
+    # Keys that all nodes share; 32 bytes of which the generator fixes 12 bits.
+    """
+    create table jetgate_store.secret (
+      name  text collate "C" primary key,
+      value bytea not null
+    )
+    """,
+    """
+    insert into jetgate_store.secret
+    values ('ack-tokens', uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
+    """,
+    "revoke all on jetgate_store.secret from public",
     f"""
     create table jetgate_store.node (
       node        text collate "C" primary key,

@@ -1,0 +1,87 @@
+"""Listening sockets, and the file that tells where they are."""
+
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+
+from core.errors import OperatorError
+
+_BACKLOG = 2048
+
+
+def listen(host: str, port: int, what: str) -> socket.socket:
+    """A listening TCP socket; port 0 takes any free one.
+
+    Args:
+        host: a name or an address.
+        port: the port.
+        what: what it is for, as the operator says it: "HTTP".
+
+    Raises:
+        OperatorError: the address cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        found = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise refusal(host, port, what, error) from error
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(_BACKLOG)
+    except OSError as error:
+        found.close()
+        raise refusal(host, port, what, error) from error
+    found.setblocking(False)
+    return found
+
+
+def refusal(host: str, port: int, what: str, error: OSError) -> OperatorError:
+    """The error for an address that cannot be had."""
+    reason = (error.strerror or str(error)).lower()
+    flag = f"--{what.lower()}-port"
+    return OperatorError(
+        f"cannot listen for {what} on {host}:{port}: {reason} (another port: {flag}; any: 0)"
+    )
+
+
+def url(scheme: str, host: str, port: int) -> str:
+    """An address as one copies it; a wildcard host becomes this machine."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    if ":" in shown and not shown.startswith("["):
+        shown = f"[{shown}]"
+    return f"{scheme}://{shown}:{port}"
+
+
+class PortsFile:
+    """`DIR/ports.json`: there while the addresses in it are served, never half written."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._path = None if directory is None else directory / "ports.json"
+
+    def write(self, nats: str, http: str) -> None:
+        """Say where we are.
+
+        Raises:
+            OperatorError: the directory cannot be written.
+        """
+        if self._path is None:
+            return
+        unfinished = self._path.with_name("ports.json.new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_text(json.dumps({"nats": nats, "http": http}) + "\n")
+            os.replace(unfinished, self._path)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise OperatorError(f"cannot write {self._path}: {reason}") from error
+
+    def remove(self) -> None:
+        """Say that we are not there any more."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()

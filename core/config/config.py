@@ -1,0 +1,51 @@
+"""The settings of a node: one frozen value, checked when it is made."""
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import ConfigError
+
+NATS_PORT, HTTP_PORT = 4222, 8080
+DATA_DIRECTORY = Path(".jetgate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """How to serve.
+
+    Attributes:
+        host: the address to listen on; only this machine reaches the default.
+        nats_port: 0 means any free port.
+        http_port: 0 means any free port.
+        data: where `ports.json` goes, and the data of an embedded PostgreSQL.
+        dsn: the database; empty means an embedded one in `data`.
+
+    Raises:
+        ConfigError: a value cannot be used.
+    """
+
+    host: str = "127.0.0.1"
+    nats_port: int = NATS_PORT
+    http_port: int = HTTP_PORT
+    data: Path | None = None
+    dsn: str = ""
+
+    def __post_init__(self) -> None:
+        for key, port in (("--nats-port", self.nats_port), ("--http-port", self.http_port)):
+            if not 0 <= port <= 65535:
+                raise ConfigError(key, f"{port} is not a port, expected 0 to 65535")
+        if self.nats_port and self.nats_port == self.http_port:
+            raise ConfigError("--http-port", f"{self.http_port} is the NATS port already")
+        if not self.host:
+            raise ConfigError("--host", "is empty, expected an address to listen on")
+        if not self.dsn and self.data is None:
+            raise ConfigError("--data", "an embedded PostgreSQL needs a directory")
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines may reach us."""
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"

@@ -1,0 +1,46 @@
+"""Noticing when something holds up the event loop."""
+
+import asyncio
+import logging
+
+from core.runtime.clock import Clock
+
+log = logging.getLogger("jetgate.loop")
+
+_TICK_S = 0.05
+_STALL_NS = 100_000_000
+
+
+class StallWatch:
+    """Counts the times the loop came late by more than 100 ms.
+
+    Attributes:
+        count: stalls since the start.
+        longest: the longest of them, nanoseconds.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.count = 0
+        self.longest = 0
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._due = self._clock.monotonic() + int(_TICK_S * 1e9)
+        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        late = self._clock.monotonic() - self._due
+        if late > _STALL_NS:
+            self.count += 1
+            self.longest = max(self.longest, late)
+            log.info("the event loop was held up for %d ms", late // 1_000_000)
+        self.start()

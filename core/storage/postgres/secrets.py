@@ -1,0 +1,22 @@
+"""Keys that all nodes of one system share: made once, with the schema, and kept in it."""
+
+from core.errors import OperatorError
+from core.storage.postgres.connect import Connector, Purpose
+
+
+async def secret(connector: Connector, name: str) -> bytes:
+    """Read a key.
+
+    Raises:
+        OperatorError: there is none of this name.
+    """
+    connection = await connector.open(Purpose.READ)
+    try:
+        value = await connection.fetchval(
+            "select value from jetgate_store.secret where name = $1", name
+        )
+    finally:
+        await connection.close()
+    if value is None:
+        raise OperatorError(f"the key {name} is missing from jetgate_store.secret")
+    return bytes(value)

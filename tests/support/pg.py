@@ -1,0 +1,144 @@
+"""A PostgreSQL for the session and a database for each test.
+
+The server is the embedded one, in an event loop of its own, without fsync. A fresh database is a
+copy of a migrated one.
+"""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
+from itertools import count
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import asyncpg
+import pytest
+
+from core.storage.postgres.connect import Connector
+from core.storage.postgres.embedded import EmbeddedPostgres
+from core.storage.postgres.migrate import migrate
+
+T = TypeVar("T")
+
+TEST_SETTINGS = {
+    "fsync": "off",
+    "shared_buffers": "128MB",
+    "max_connections": "200",
+    "min_wal_size": "128MB",
+}
+
+
+class LoopThread:
+    """An event loop in a thread, for what outlives one test."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for its result."""
+        future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return future.result(120)
+
+    def close(self) -> None:
+        """End the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class PostgresServer:
+    """A running PostgreSQL with a migrated database to copy.
+
+    Args:
+        major: 18 or 16, both of which the wheel holds.
+        settings: over those for tests.
+    """
+
+    def __init__(self, *, major: int | None = None, settings: dict[str, str] | None = None) -> None:
+        self.dir = Path(tempfile.mkdtemp(prefix="jetgate-pg-"))
+        self._thread = LoopThread()
+        self.server = EmbeddedPostgres(
+            self.dir, major=major, settings={**TEST_SETTINGS, **(settings or {})}
+        )
+        self._numbers = count(1)
+        self._has_template = False
+
+    @property
+    def dsn(self) -> str:
+        """The server's own, empty database."""
+        return self.server.dsn
+
+    def start(self) -> Self:
+        """Start it."""
+        self._thread.run(self.server.start())
+        return self
+
+    def stop(self) -> None:
+        """Stop it and remove its data."""
+        self._thread.run(self.server.stop())
+        self._thread.close()
+        shutil.rmtree(self.dir)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the server's loop."""
+        return self._thread.run(coroutine)
+
+    def execute(self, statement: str, dsn: str = "") -> None:
+        """Run SQL as the superuser."""
+        self.run(_execute(dsn or self.dsn, statement))
+
+    def fresh_database(self, *, migrated: bool = True) -> str:
+        """Create a database; return its connection string."""
+        name = f"test_{next(self._numbers)}"
+        template = self._template() if migrated else "template1"
+        self.execute(f"create database {name} template {template} strategy wal_log")
+        return self._dsn_of(name)
+
+    def drop(self, dsn: str) -> None:
+        """Drop a database, whoever still uses it."""
+        name = dsn.partition("@/")[2].partition("?")[0]
+        self.execute(f"drop database if exists {name} with (force)")
+
+    def _template(self) -> str:
+        if not self._has_template:
+            self.execute("create database migrated")
+            self.run(migrate(Connector(self._dsn_of("migrated"))))
+            self._has_template = True
+        return "migrated"
+
+    def _dsn_of(self, name: str) -> str:
+        return self.dsn.replace("@/jetgate?", f"@/{name}?")
+
+
+async def _execute(dsn: str, statement: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """PostgreSQL 18, one for the session."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[str]:
+    """The connection string of a migrated database for one test."""
+    dsn = postgres.fresh_database()
+    yield dsn
+    postgres.drop(dsn)
