@@ -114,7 +114,20 @@ async def plan_delete(runner: StreamRunner, seq: int) -> StreamPlan:
     plan.erased = [seq]
     if seq == machine.first_seq:
         plan.first_seq = seq + 1
+    index = machine.index
+    knows_all = index.of_subject(subject) is not None
+    if not knows_all and index.last(subject) == seq and index.count(subject) > 1:
+        plan.lasts = [(subject, await _last_before(runner, subject.decode(), seq))]
     return plan
+
+
+async def _last_before(runner: StreamRunner, subject: str, seq: int) -> int:
+    """Return the last live sequence of a subject below `seq` (0: none)."""
+    while seq:
+        seq = await runner.shell.reader.last_before(runner.stream, runner.shelf, subject, seq)
+        if runner.is_live(seq):
+            break
+    return seq
 
 
 async def plan_expiry(runner: StreamRunner, now: int) -> StreamPlan:

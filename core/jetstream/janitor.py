@@ -162,23 +162,3 @@ class Janitor:
         timer = self._ages.pop(runner.stream, None)
         if timer is not None:
             timer.cancel()
-
-    # -- subjects that lost their last message -------------------------------------------------
-
-    def find_last(self, runner: StreamRunner, subjects: list[bytes]) -> None:
-        """Look up the new last sequence of subjects whose last message was removed."""
-        spawn(self._find_last(runner, subjects), name=f"last of {runner.name}")
-
-    async def _find_last(self, runner: StreamRunner, subjects: list[bytes]) -> None:
-        machine = runner.machine
-        for subject in subjects:
-            gone = machine.index.last(subject)
-            seq = gone
-            while seq:
-                seq = await self.shell.reader.last_before(
-                    runner.stream, runner.shelf, subject.decode(), seq
-                )
-                if not seq or runner.is_live(seq):
-                    break
-            if machine.index.last(subject) == gone:
-                machine.index.set_last(subject, seq)

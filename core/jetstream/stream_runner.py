@@ -67,7 +67,7 @@ class StreamRunner(StreamQueries):
         self.backlog: set[int] = set()
         self.dead: set[int] = set()
         self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
-        self.acks = AckEmitter(account, shell.turn, self.nameb)
+        self.acks = AckEmitter(account, shell.turn, self.machine.json_name)
         self.consumers = Consumers(self)
         self.direct = DirectGet(self)
         self.subscriptions: list[ServiceSubscription] = []
@@ -106,10 +106,10 @@ class StreamRunner(StreamQueries):
 
     async def _plan_new_limit(self, _now: int) -> StreamPlan:
         """Rebuild the index for another per-subject limit; drop what it no longer allows."""
+        await self.shell.janitor.finish(self)
         index, superseded = await build_index(self, max(self.config.max_msgs_per_subject, 0))
         plan = commands.unchanged(self)
-        self.machine.configure(self.config)
-        self.machine.index = index
+        plan.config, plan.index = self.config, index
         for row in superseded:
             self.machine.remove(plan, *row)
         return plan
@@ -257,9 +257,7 @@ class StreamRunner(StreamQueries):
 
     def _apply(self, plan: StreamPlan) -> None:
         machine = self.machine
-        orphans = machine.apply(plan)
-        if orphans:
-            self.shell.janitor.find_last(self, orphans)
+        machine.apply(plan)
         segment = plan.segment
         if plan.purged_below:
             self._purged(plan)
@@ -292,7 +290,8 @@ class StreamRunner(StreamQueries):
         if hidden:
             self.dead |= hidden
             if not plan.purge_filters:
-                self.backlog |= hidden.difference(plan.erased)
+                # Erased rows too, although they are gone: the janitor forgets what it swept.
+                self.backlog |= hidden
         pairs = [(seq, subject) for seq, subject, _ in plan.removed]
         for consumer in self.consumers.values():
             consumer.on_removed(pairs, floor)
@@ -305,13 +304,14 @@ class StreamRunner(StreamQueries):
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""
-        body = refusal(error, self.nameb)
+        body = refusal(error, self.machine.json_name)
         for reply in plan.acks:
             if reply:
                 self.account.publish(reply, b"", b"", body)
         for reply, answer in plan.answers:
-            accepted = answer.startswith(b'{"stream"') and not answer.endswith(b" true}")
-            self.account.publish(reply, b"", b"", body if accepted else answer)
+            # A duplicate of a message of this very plan is a duplicate of nothing.
+            written = answer.startswith(b'{"error') or _sequence(answer) <= plan.before
+            self.account.publish(reply, b"", b"", answer if written else body)
         command, self.current = self.current, None
         if command is not None and not command.done.done():
             command.done.set_exception(error)
@@ -320,7 +320,7 @@ class StreamRunner(StreamQueries):
         """Answer everything that waits for storage with an error."""
         columns, self.columns = self.columns, Columns()
         if not self.config.no_ack:
-            body = refusal(error, self.nameb)
+            body = refusal(error, self.machine.json_name)
             for reply in columns.replies:
                 if reply:
                     self.account.publish(reply, b"", b"", body)
@@ -433,3 +433,8 @@ class StreamRunner(StreamQueries):
             return await change
         except StorageError:
             raise api_error(10008) from None
+
+
+def _sequence(answer: bytes) -> int:
+    """Return the sequence of a publish ack."""
+    return int(answer.rpartition(b'"seq":')[2].partition(b",")[0].rstrip(b"}"))

@@ -1,8 +1,8 @@
 """The deduplication window: message ids seen in the last `duplicate_window` nanoseconds.
 
 Ids live in generations that are dropped whole, so that ageing costs nothing per message and a
-window of millions of ids stays one dictionary entry each. A hit is checked against the exact age
-of the message it names.
+window of millions of ids stays one dictionary entry each. A hit is checked against the age of the
+message it names: never forgotten early, at most a millisecond late.
 """
 
 from bisect import bisect_right
@@ -41,32 +41,38 @@ class DedupWindow:
         if (
             not generations
             or len(generations[-1].ids) >= _GENERATION_IDS
-            or ts - generations[-1].times[0] > slice_ns
+            or ts - generations[-1].born > slice_ns
         ):
-            generations.append(_Generation())
+            generations.append(_Generation(ts))
         generations[-1].extend(ids, ts)
 
     def expire(self, now: int) -> None:
         """Drop the generations whose newest id is older than the window."""
         generations = self._generations
         oldest = now - self.window
-        while generations and generations[0].times[-1] + _MARK_NS <= oldest:
+        while generations and generations[0].times[-1] <= oldest:
             generations.popleft()
 
 
 class _Generation:
-    __slots__ = ("ids", "seqs", "times")
+    __slots__ = ("_mark", "born", "ids", "seqs", "times")
 
-    def __init__(self) -> None:
+    def __init__(self, born: int) -> None:
+        self.born = born
         self.ids: dict[bytes, int] = {}
+        # Ages: from seqs[i] on, ids are stored by times[i], the newest time of their mark.
         self.seqs: list[int] = []
         self.times: list[int] = []
+        self._mark = 0
 
     def extend(self, ids: Sequence[tuple[bytes, int]], ts: int) -> None:
         self.ids.update(ids)
-        if not self.times or ts - self.times[-1] > _MARK_NS:
-            self.seqs.append(ids[0][1])
-            self.times.append(ts)
+        if self.times and ts - self._mark <= _MARK_NS:
+            self.times[-1] = ts
+            return
+        self._mark = ts
+        self.seqs.append(ids[0][1])
+        self.times.append(ts)
 
     def time_of(self, seq: int) -> int:
         return self.times[max(bisect_right(self.seqs, seq) - 1, 0)]

@@ -3,6 +3,8 @@
 Names are matched exactly: the reference server ignores `nats-msg-id`.
 """
 
+import re
+
 MSG_ID = b"Nats-Msg-Id"
 EXPECTED_STREAM = b"Nats-Expected-Stream"
 EXPECTED_LAST_SEQ = b"Nats-Expected-Last-Sequence"
@@ -20,20 +22,23 @@ _LINE = b"NATS/1.0"
 _REQUEST_INFO = b"Nats-Request-Info"
 
 
+# A bare CR or LF inside a value is part of it.
+_PAIR = re.compile(rb"\r\n(Nats-[^:\r\n]*): *([^\r]*(?:\r(?!\n)[^\r]*)*)")
+_INCREMENT = re.compile(rb"[+-]?[0-9]+")
+_DURATION = re.compile(
+    rb"\+?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|\xc2\xb5s|\xce\xbcs|ms|s|m|h))+"
+)
+_PART = re.compile(rb"([0-9.]+)([^0-9.]+)")
+_SECONDS = {b"ms": 1e-3, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
+
+
 def publish_headers(block: bytes) -> dict[bytes, bytes]:
     """Return the `Nats-*` headers of a block, the first value of each name.
 
     Leading spaces of a value are dropped, nothing else is changed.
     """
-    found: dict[bytes, bytes] = {}
-    if b"Nats-" not in block:
-        return found
-    for line in block.split(b"\r\n"):
-        if line.startswith(b"Nats-"):
-            name, colon, value = line.partition(b":")
-            if colon and name not in found:
-                found[name] = value.lstrip(b" ")
-    return found
+    pairs = _PAIR.findall(block)
+    return dict(pairs if len(pairs) < 2 else pairs[::-1])
 
 
 def stored_block(block: bytes) -> bytes:
@@ -59,3 +64,25 @@ def find(block: bytes, name: bytes) -> bytes | None:
         return None
     start += len(name) + 3
     return block[start : block.find(b"\r\n", start)].lstrip(b" ")
+
+
+def is_increment(value: bytes) -> bool:
+    """Whether a `Nats-Incr` value is an integer (ADR-49)."""
+    return _INCREMENT.fullmatch(value) is not None
+
+
+def is_ttl(value: bytes) -> bool:
+    """Whether a `Nats-TTL` value is `never`, at least a second, or whole seconds (ADR-43)."""
+    if value.lower() == b"never":
+        return True
+    if value.isdigit() and value != b"0":
+        return 0 < int(value[:20]) < 1 << 63
+    if _DURATION.fullmatch(value) is None:
+        return False
+    parts = _PART.findall(value)
+    return sum(float(number) * _SECONDS.get(unit, 0.0) for number, unit in parts) >= 1
+
+
+def is_no_ttl(value: bytes) -> bool:
+    """Whether a `Nats-TTL` value is zero in a form that the reference server lets pass."""
+    return len(value) > 1 and not value.strip(b"0")

@@ -45,12 +45,16 @@ class SubjectIndex(Protocol):
         """Record stored messages, in ascending sequence order."""
         ...
 
-    def remove(self, seq: int, subject: bytes) -> bool:
-        """Forget one message; True when the last sequence of a subject that has others is gone."""
+    def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
+        """Forget (sequence, subject, size) of messages that are gone."""
         ...
 
     def set_last(self, subject: bytes, seq: int) -> None:
-        """Set the last sequence of a subject after `remove` returned True."""
+        """Set the last sequence of a subject that lost its last message and has others."""
+        ...
+
+    def rows_of(self, subjects: Iterable[bytes]) -> list[tuple[int, bytes, int]]:
+        """Return (sequence, subject, size) of all messages of subjects, as far as known."""
         ...
 
     def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
@@ -102,17 +106,16 @@ class LogIndex:
                 packed & _LAST_MASK, last
             )
 
-    def remove(self, seq: int, subject: bytes) -> bool:
-        packed = self._map.get(subject)
-        if packed is None:
-            return False
-        count = (packed >> _LAST_BITS) - 1
-        if count <= 0:
-            del self._map[subject]
-            return False
-        last = packed & _LAST_MASK
-        self._map[subject] = (count << _LAST_BITS) | last
-        return last == seq
+    def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
+        known = self._map
+        for _, subject, _ in rows:
+            packed = known.get(subject)
+            if packed is None:
+                continue
+            if packed >> _LAST_BITS <= 1:
+                del known[subject]
+            else:
+                known[subject] = packed - (1 << _LAST_BITS)
 
     def set_last(self, subject: bytes, seq: int) -> None:
         packed = self._map.get(subject)
@@ -121,6 +124,9 @@ class LogIndex:
 
     def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
         return None if subject in self._map else []
+
+    def rows_of(self, subjects: Iterable[bytes]) -> list[tuple[int, bytes, int]]:
+        return []
 
 
 class LastIndex:
@@ -152,11 +158,12 @@ class LastIndex:
         for seq, subject, size in zip(seqs, subjects, sizes, strict=True):
             known[subject] = seq << _SIZE_BITS | size
 
-    def remove(self, seq: int, subject: bytes) -> bool:
-        packed = self._map.get(subject)
-        if packed is not None and packed >> _SIZE_BITS == seq:
-            del self._map[subject]
-        return False
+    def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
+        known = self._map
+        for seq, subject, _ in rows:
+            packed = known.get(subject)
+            if packed is not None and packed >> _SIZE_BITS == seq:
+                del known[subject]
 
     def set_last(self, subject: bytes, seq: int) -> None:
         raise AssertionError("a subject with one message has no other last message")
@@ -164,6 +171,10 @@ class LastIndex:
     def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
         packed = self._map.get(subject)
         return [] if packed is None else [(packed >> _SIZE_BITS, packed & _SIZE_MASK)]
+
+    def rows_of(self, subjects: Iterable[bytes]) -> list[tuple[int, bytes, int]]:
+        known = self._map
+        return [(known[s] >> _SIZE_BITS, s, known[s] & _SIZE_MASK) for s in subjects if s in known]
 
 
 class HistoryIndex:
@@ -204,24 +215,28 @@ class HistoryIndex:
                 entry.append(seq)
                 entry.append(size)
 
-    def remove(self, seq: int, subject: bytes) -> bool:
-        entry = self._map.get(subject)
-        if entry is None:
-            return False
-        for i in range(0, len(entry), 2):
-            if entry[i] == seq:
-                del entry[i : i + 2]
-                break
-        if not entry:
-            del self._map[subject]
-        return False
+    def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
+        for seq, subject, _ in rows:
+            entry = self._map.get(subject)
+            if entry is None:
+                continue
+            # Mostly the oldest goes: the walk ends where it begins.
+            for i in range(0, len(entry), 2):
+                if entry[i] == seq:
+                    del entry[i : i + 2]
+                    break
+            if not entry:
+                del self._map[subject]
 
     def set_last(self, subject: bytes, seq: int) -> None:
         raise AssertionError("a history knows its last message")
 
-    def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
+    def of_subject(self, subject: bytes) -> list[tuple[int, int]]:
         entry = self._map.get(subject)
         return [] if entry is None else list(zip(entry[::2], entry[1::2], strict=True))
+
+    def rows_of(self, subjects: Iterable[bytes]) -> list[tuple[int, bytes, int]]:
+        return [(seq, s, size) for s in subjects for seq, size in self.of_subject(s)]
 
 
 def make_index(max_msgs_per_subject: int) -> LogIndex | LastIndex | HistoryIndex:

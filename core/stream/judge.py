@@ -1,7 +1,9 @@
 """Publish preconditions, message by message, in the reference server's order.
 
-The overlay (`_lasts`, `_counts`, `_ids`, ...) is what the batch itself has changed so far, so that
-a message is judged against the stream as it will be when its predecessors are committed.
+The overlay (`_lasts`, `_ids`, ...) is what the batch itself has changed so far, so that a message
+is judged against the stream as it will be when its predecessors are committed. What a stream
+that discards old messages evicts, it evicts at the end of the batch: no message of the batch is
+judged by it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from core.model.api_errors import api_error
 from core.model.stream import Discard
 from core.stream import headers as h
 from core.stream.plan import Columns, StreamPlan
+from core.stream.room import Room
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
 
 # A subject is a column of the log's unique index, whose entries are limited to 2704 bytes.
 MAX_SUBJECT = 2048
+LARGEST_RECORD = 32 << 20
 _MAX_HEADERS = 65535
-_LARGEST_RECORD = 32 << 20
 
 Rollups = dict[bytes, list[tuple[int, int]]]
 
@@ -39,225 +42,222 @@ class Judge:
         self.plan = plan
         self.rollups = rollups
         self.next_seq = machine.last_seq + 1
-        self.msgs = machine.msgs
-        self.bytes = machine.bytes
+        self._room = Room(machine, rollups) if machine.config.discard is Discard.NEW else None
+        self._dedups = machine.config.duplicate_window > 0
         self._lasts: dict[bytes, int] = {}
-        self._counts: dict[bytes, int] = {}
         self._ids: dict[bytes, int] = {}
         self._last_id = machine.last_msg_id
         self._subjects: list[bytes] = []
         self._headers: list[bytes | None] = []
         self._payloads: list[bytes] = []
-        self._rolled: list[tuple[int, bytes | None]] = []
+        # Where the newest roll-up of each subject, and of everything, stands in the batch.
+        self._rolled: dict[bytes, int] = {}
+        self._wiped = -1
 
     def judge(self, columns: Columns, now: int) -> None:
         """Fill the plan with the accepted messages and with an answer for every message."""
-        name = self.machine.config.name.encode()
+        name = self.machine.json_name
+        accepted = b'{"stream":"%s","seq":%%d}' % name.replace(b"%", b"%%")
+        accept, answers = self._accept, self.plan.answers
         for subject, reply, block, payload in zip(
             columns.subjects, columns.replies, columns.headers, columns.payloads, strict=True
         ):
             try:
-                seq = self._accept(subject, block, payload, now)
+                seq = accept(subject, block, payload, now)
             except ApiError as error:
                 if reply:
-                    self.plan.answers.append((reply, refusal(error, name)))
+                    answers.append((reply, refusal(error, name)))
             except _Duplicate as copy:
                 if reply:
-                    body = b'{"stream":"%s","seq":%d,"duplicate": true}' % (name, copy.seq)
-                    self.plan.answers.append((reply, body))
+                    answers.append(
+                        (reply, b'{"stream":"%s","seq":%d,"duplicate": true}' % (name, copy.seq))
+                    )
             else:
                 if reply:
-                    self.plan.answers.append((reply, b'{"stream":"%s","seq":%d}' % (name, seq)))
+                    answers.append((reply, accepted % seq))
         self._finish(now)
 
     def _accept(self, subject: bytes, block: bytes, payload: bytes, now: int) -> int:
-        config = self.machine.config
+        machine = self.machine
+        config = machine.config
         if config.sealed:
             raise api_error(10109)
-        _text(subject)
-        found = h.publish_headers(block) if block else {}
-        if found:
-            self._check_unserved(found)
-            self._check_expected(subject, found)
-            self._check_ids(found, now)
-            self._check_rollup(found)
-        if config.max_msg_size >= 0 and len(block) + len(payload) > config.max_msg_size:
+        if 0 <= config.max_msg_size < len(block) + len(payload):
             raise api_error(10054)
-        if len(block) > _MAX_HEADERS:
-            raise api_error(10097)
-        kept = h.stored_block(block) if block else b""
-        size = self.machine.size_of(subject, kept, len(payload))
-        if size > _LARGEST_RECORD:
+        if subject not in self._lasts:
+            _check_text(subject)
+        msg_id = rollup = b""
+        kept = block
+        if block:
+            found = h.publish_headers(block)
+            if found.get(h.BATCH_ID):
+                raise api_error(10174)
+            if len(block) > _MAX_HEADERS:
+                raise api_error(10097)
+            if found:
+                msg_id = found.get(h.MSG_ID, b"")
+                rollup = found.get(h.ROLLUP, b"").lower()
+                if not msg_id or len(found) > 1:
+                    self._check_found(subject, found)
+                if msg_id and self._dedups:
+                    self._check_id(msg_id, now)
+                if len(found) > 1 or not msg_id:
+                    self._check_rest(found, rollup)
+            kept = h.stored_block(block)
+        size = machine.size_of(subject, kept, len(payload))
+        if size > LARGEST_RECORD:
             raise api_error(10077, err="message too large")
-        self._check_limits(subject, size, found)
-        return self._take(subject, kept or None, payload, size, found)
+        if self._room is not None:
+            self._check_room(self._room, subject, size, rollup)
+        return self._take(subject, kept or None, payload, msg_id, rollup)
 
     # -- checks ------------------------------------------------------------------------------
 
-    def _check_unserved(self, found: dict[bytes, bytes]) -> None:
-        """Refuse what this server would otherwise store without doing what it says."""
-        config = self.machine.config
+    def _check_found(self, subject: bytes, found: dict[bytes, bytes]) -> None:
+        """Check what comes before deduplication; an empty value is no value."""
+        increment = found.get(h.INCREMENT)
+        if increment:
+            raise api_error(10168 if h.is_increment(increment) else 10171)
         stream = found.get(h.EXPECTED_STREAM)
-        if h.INCREMENT in found:
-            raise api_error(10168)
-        if stream is not None and stream != config.name.encode():
+        if stream and stream != self.machine.config.name.encode():
             raise api_error(10060)
-        if h.TTL in found:
+        # Without support for what it says a message must not be stored as if it were kept.
+        ttl = found.get(h.TTL)
+        if ttl and h.is_ttl(ttl):
             raise api_error(10166)
-        if h.SCHEDULE in found:
+        self._check_expected(subject, found)
+        if found.get(h.SCHEDULE):
             raise api_error(10188)
-        if h.BATCH_ID in found:
-            raise api_error(10174)
-        if h.STREAM_SOURCE in found:
+        if found.get(h.STREAM_SOURCE):
             raise api_error(10227)
 
     def _check_expected(self, subject: bytes, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_SUBJECT_SEQ)
         other = found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
-        if other is not None and wanted is None:
-            raise api_error(10193)
-        if wanted is not None:
+        if wanted:
             last = self._last_of(other or subject)
             if _number(wanted) != last:
                 raise api_error(10071, seq=last)
+        elif other:
+            raise api_error(10193)
         wanted = found.get(h.EXPECTED_LAST_SEQ)
-        if wanted is not None and _number(wanted) != self.next_seq - 1:
+        if wanted and _number(wanted) != self.next_seq - 1:
             raise api_error(10071, seq=self.next_seq - 1)
 
     def _last_of(self, pattern: bytes) -> int:
+        index, wiped = self.machine.index, self._wiped >= 0
         if b"*" not in pattern and b">" not in pattern:
             last = self._lasts.get(pattern)
-            return self.machine.index.last(pattern) if last is None else last
+            if last is None:
+                return 0 if wiped else index.last(pattern)
+            return last
         match = compile_filters([pattern]) or _everything
-        stored = {s: last for s, _, last in self.machine.index.items() if match(s)}
+        stored = {} if wiped else {s: last for s, _, last in index.items() if match(s)}
         stored.update((s, last) for s, last in self._lasts.items() if match(s))
         return max(stored.values(), default=0)
 
-    def _check_ids(self, found: dict[bytes, bytes], now: int) -> None:
-        msg_id = found.get(h.MSG_ID)
-        if msg_id and self.machine.config.duplicate_window > 0:
-            seq = self._ids.get(msg_id)
-            if seq is None:
-                seq = self.machine.dedup.find(msg_id, now)
-            if seq is not None:
-                raise _Duplicate(seq)
+    def _check_id(self, msg_id: bytes, now: int) -> None:
+        seq = self._ids.get(msg_id)
+        if seq is None:
+            seq = self.machine.dedup.find(msg_id, now)
+        if seq is not None:
+            raise _Duplicate(seq)
+
+    def _check_rest(self, found: dict[bytes, bytes], rollup: bytes) -> None:
+        """Check what comes after deduplication."""
         wanted = found.get(h.EXPECTED_LAST_MSG_ID)
-        if wanted is not None and wanted != self._last_id:
+        if wanted and wanted != self._last_id:
             raise api_error(10070, id=self._last_id.decode(errors="replace"))
+        if rollup:
+            config = self.machine.config
+            if not config.allow_rollup_hdrs or config.deny_purge:
+                raise api_error(10111, err="rollup not permitted")
+            if rollup not in (b"sub", b"all"):
+                text = rollup.decode(errors="replace")
+                raise api_error(10111, err=f'rollup value invalid: "{text}"')
+        ttl = found.get(h.TTL)
+        if ttl and not h.is_no_ttl(ttl):
+            raise api_error(10165)
 
-    def _check_rollup(self, found: dict[bytes, bytes]) -> None:
-        value = found.get(h.ROLLUP)
-        if not value:
-            return
-        if not self.machine.config.allow_rollup_hdrs or self.machine.config.deny_purge:
-            raise api_error(10111, err="rollup not permitted")
-        if value.lower() not in (b"sub", b"all"):
-            text = value.decode(errors="replace").lower()
-            raise api_error(10111, err=f'rollup value invalid: "{text}"')
-
-    def _check_limits(self, subject: bytes, size: int, found: dict[bytes, bytes]) -> None:
-        machine, config = self.machine, self.machine.config
-        if config.discard is not Discard.NEW:
-            return
-        full = 0 < machine.limit <= self._count_of(subject)
-        if full and config.discard_new_per_subject and not found.get(h.ROLLUP):
-            raise api_error(10077, err="maximum messages per subject exceeded")
-        if full or found.get(h.ROLLUP):
-            return
-        if machine.max_msgs and self.msgs >= machine.max_msgs:
-            raise api_error(10077, err="maximum messages exceeded")
-        if machine.max_bytes and self.bytes + size > machine.max_bytes:
-            raise api_error(10077, err="maximum bytes exceeded")
-
-    def _count_of(self, subject: bytes) -> int:
-        return self.machine.index.count(subject) + self._counts.get(subject, 0)
+    def _check_room(self, room: Room, subject: bytes, size: int, rollup: bytes) -> None:
+        why = room.refusal(subject, size, rollup)
+        if why:
+            raise api_error(10077, err=why)
+        room.take(subject, size, rollup)
 
     # -- acceptance --------------------------------------------------------------------------
 
     def _take(
-        self,
-        subject: bytes,
-        block: bytes | None,
-        payload: bytes,
-        size: int,
-        found: dict[bytes, bytes],
+        self, subject: bytes, block: bytes | None, payload: bytes, msg_id: bytes, rollup: bytes
     ) -> int:
         seq = self.next_seq
         self.next_seq = seq + 1
-        if not 0 < self.machine.limit <= self._count_of(subject):
-            self._counts[subject] = self._counts.get(subject, 0) + 1
-            self.msgs += 1
-            self.bytes += size
+        if rollup:
+            if rollup == b"all":
+                self._wiped = len(self._payloads)
+                self._lasts.clear()
+            else:
+                self._rolled[subject] = len(self._payloads)
         self._lasts[subject] = seq
         self._subjects.append(subject)
         self._headers.append(block)
         self._payloads.append(payload)
-        self._last_id = found.get(h.MSG_ID, b"") if found else b""
-        if self._last_id:
-            self._ids[self._last_id] = seq
-        rollup = found.get(h.ROLLUP, b"").lower() if found else b""
-        if rollup == b"sub":
-            self._rolled.append((len(self._payloads) - 1, subject))
-        elif rollup == b"all":
-            self._rolled.append((len(self._payloads) - 1, None))
+        self._last_id = msg_id
+        if msg_id:
+            self._ids[msg_id] = seq
         return seq
 
     def _finish(self, now: int) -> None:
         plan = self.plan
         if not self._payloads:
             return
-        plan.ids = list(self._ids.items())
+        if self._dedups:
+            plan.ids = list(self._ids.items())
         plan.last_msg_id = self._last_id
-        dropped = self._roll_up()
+        dropped = self._roll_up() if self._rolled or self._wiped >= 0 else None
         headers = self._headers if any(self._headers) else None
         plan.texts = [subject.decode() for subject in self._subjects]
         self.machine.store(plan, self._subjects, headers, self._payloads, now, dropped)
 
     def _roll_up(self) -> set[int]:
         """Take out what the batch's roll-ups replace; return places within the batch to drop."""
-        plan, machine = self.plan, self.machine
-        dropped: set[int] = set()
-        gone: set[int] = set()
-        for place, subject in self._rolled:
-            if subject is None:
-                plan.purged_below = machine.last_seq + 1
-                plan.msgs = plan.nbytes = 0
-                plan.removed.clear()
-                plan.erased.clear()
-                dropped.update(range(place))
-                continue
-            dropped.update(i for i in range(place) if self._subjects[i] == subject)
-            if plan.purged_below:
-                continue
-            stored = machine.index.of_subject(subject)
-            if stored is None:
-                stored = self.rollups.get(subject, [])
-            for seq, size in stored:
-                if seq not in gone:
-                    gone.add(seq)
+        plan, machine, wiped, rolled = self.plan, self.machine, self._wiped, self._rolled
+        if wiped >= 0:
+            plan.purged_below = machine.last_seq + 1
+            plan.msgs = plan.nbytes = 0
+        else:
+            for subject in rolled:
+                stored = machine.index.of_subject(subject)
+                if stored is None:
+                    stored = self.rollups.get(subject, [])
+                for seq, size in stored:
                     machine.remove(plan, seq, subject, size)
-                    plan.erased.append(seq)
-        return dropped
+                    # With one message per subject the next leader derives it from the rows.
+                    if machine.limit != 1:
+                        plan.erased.append(seq)
+        place_of = rolled.get
+        return {i for i, s in enumerate(self._subjects) if i < wiped or i < place_of(s, 0)}
 
 
 def refusal(error: ApiError, name: bytes) -> bytes:
-    """Return the publish ack that carries an error."""
+    """Return the publish ack that carries an error; `name` is escaped for JSON."""
     return b'{"error":{"code":%d,"err_code":%d,"description":"%s"},"stream":"%s","seq":0}' % (
         error.code,
         error.err_code,
-        _json_text(error.description),
+        json_text(error.description),
         name,
     )
 
 
-def _json_text(text: str) -> bytes:
+def json_text(text: str) -> bytes:
+    """Return the inside of a JSON string, escaped as the reference server does it."""
     out = text.replace("\\", "\\\\").replace('"', '\\"')
     for char, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         out = out.replace(char, escape)
     return "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in out).encode()
 
 
-def _text(subject: bytes) -> None:
+def _check_text(subject: bytes) -> None:
     """Refuse a subject that PostgreSQL cannot keep as text."""
     if len(subject) > MAX_SUBJECT:
         raise ApiError(400, 10003, f"bad request: subject longer than {MAX_SUBJECT} bytes")

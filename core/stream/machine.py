@@ -12,13 +12,15 @@ from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.dedup import DedupWindow
 from core.stream.front import FRONT_MAX, FrontWindow
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
-from core.stream.judge import MAX_SUBJECT, Judge
+from core.stream.judge import LARGEST_RECORD, MAX_SUBJECT, Judge, json_text
 from core.stream.plan import Columns, StreamPlan
 from core.stream.segment import Segment
 
 _FILE_OVERHEAD = 30
 _FILE_HEADER_OVERHEAD = 4
 _MEMORY_OVERHEAD = 16
+# What a record without headers has beside its payload, at most.
+_LONGEST_FRAME = _FILE_OVERHEAD + MAX_SUBJECT
 
 
 class StreamMachine:
@@ -41,7 +43,7 @@ class StreamMachine:
         self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
-        """Take a new configuration; the index form must fit it (the runner reloads it if not)."""
+        """Take a new configuration; another form of index comes in a plan (`StreamPlan.index`)."""
         self.config = config
         self.limit = max(config.max_msgs_per_subject, 0)
         self.max_msgs = max(config.max_msgs, 0)
@@ -50,7 +52,11 @@ class StreamMachine:
         self.on_file = config.storage is Storage.FILE
         self.overhead = _FILE_OVERHEAD if self.on_file else _MEMORY_OVERHEAD
         self.evicts = config.discard is Discard.OLD and bool(self.max_msgs or self.max_bytes)
-        self.plain = config.discard is Discard.OLD and not config.sealed and not self.limit > 1
+        refuses = config.discard is Discard.NEW and bool(
+            self.max_msgs or self.max_bytes or (self.limit and config.discard_new_per_subject)
+        )
+        self.plain = not config.sealed and not refuses
+        self.json_name = json_text(config.name)
         self.dedup.window = config.duplicate_window
 
     def size_of(self, subject: bytes, headers: bytes | None, payload_len: int) -> int:
@@ -104,12 +110,9 @@ class StreamMachine:
             msgs=self.msgs,
             nbytes=self.bytes,
         )
-        if self.plain and not columns.headered and self._fits(columns):
-            try:
-                plan.texts = b"\n".join(columns.subjects).decode().split("\n")
-            except UnicodeDecodeError:
-                plan.texts = []
-        if plan.texts and len(plan.texts) == len(columns):
+        texts = self._texts(columns) if self.plain and not columns.headered else None
+        if texts:
+            plan.texts = texts
             plan.acks = columns.replies
             plan.ack_first = self.last_seq + 1
             self.store(plan, columns.subjects, None, columns.payloads, now)
@@ -118,15 +121,22 @@ class StreamMachine:
         self._evict(plan, now)
         return plan
 
-    def _fits(self, columns: Columns) -> bool:
-        """Whether no message of a batch without headers can be refused."""
-        limit = self.config.max_msg_size
-        if limit >= 0 and max(map(len, columns.payloads), default=0) > limit:
-            return False
-        subjects = columns.subjects
-        return max(map(len, subjects), default=0) <= MAX_SUBJECT and not any(
-            b"\0" in subject for subject in set(subjects)
-        )
+    def _texts(self, columns: Columns) -> list[str] | None:
+        """Return the subjects as text if no message of a batch without headers can be refused."""
+        subjects, payloads = columns.subjects, columns.payloads
+        longest = max(map(len, payloads), default=0)
+        if longest > LARGEST_RECORD - _LONGEST_FRAME or 0 <= self.config.max_msg_size < longest:
+            return None
+        if max(map(len, subjects), default=0) > MAX_SUBJECT:
+            return None
+        joined = b"\n".join(subjects)
+        if b"\0" in joined:
+            return None
+        try:
+            texts = joined.decode().split("\n")
+        except UnicodeDecodeError:
+            return None
+        return texts if len(texts) == len(subjects) else None
 
     def store(
         self,
@@ -145,75 +155,89 @@ class StreamMachine:
         n = len(payloads)
         first = self.last_seq + 1
         ts = max(now, self.last_ts + 1)
-        overhead = self.overhead
-        nbytes = overhead * n + sum(map(len, subjects)) + sum(map(len, payloads))
-        if headers is not None:
-            more = _FILE_HEADER_OVERHEAD if self.on_file else 0
-            nbytes += sum(len(block) + more for block in headers if block)
         segment = Segment(
-            range(first, first + n), range(ts, ts + n), subjects, headers, payloads, nbytes
+            range(first, first + n), range(ts, ts + n), subjects, headers, payloads, 0
         )
         plan.last_seq = first + n - 1
         plan.last_ts = ts + n - 1
         plan.segment = segment
         if dropped:
             self._keep(plan, segment, [i for i in range(n) if i not in dropped])
-            self._size(plan, segment)
         if self.limit == 1:
             self._supersede_last(plan, segment)
         elif self.limit:
             self._supersede_history(plan, segment)
+        else:
+            segment.nbytes = self._bytes_of(segment)
         plan.msgs += len(segment)
         plan.nbytes += segment.nbytes
+
+    def _bytes_of(self, segment: Segment) -> int:
+        """Return what the messages of a segment count towards `bytes`."""
+        nbytes = self.overhead * len(segment)
+        nbytes += sum(map(len, segment.subjects)) + sum(map(len, segment.payloads))
+        if segment.headers is not None:
+            more = _FILE_HEADER_OVERHEAD if self.on_file else 0
+            nbytes += sum(len(block) + more for block in segment.headers if block)
+        return nbytes
 
     def _supersede_last(self, plan: StreamPlan, segment: Segment) -> None:
         newest = dict(zip(segment.subjects, range(len(segment)), strict=True))
         if len(newest) < len(segment):
             self._keep(plan, segment, sorted(newest.values()))
         self._size(plan, segment)
-        of_subject = self.index.of_subject
         if plan.purged_below:
             return
         gone = {seq for seq, _, _ in plan.removed}
-        for subject in newest:
-            for seq, size in of_subject(subject) or ():
-                if seq not in gone:
-                    self.remove(plan, seq, subject, size)
+        found = self.index.rows_of(newest)
+        if gone:
+            found = [row for row in found if row[0] not in gone]
+        plan.removed += found
+        plan.msgs -= len(found)
+        plan.nbytes -= sum(row[2] for row in found)
 
     def _supersede_history(self, plan: StreamPlan, segment: Segment) -> None:
-        limit = self.limit
+        limit, index = self.limit, self.index
         gone = {seq for seq, _, _ in plan.removed}
-        drop: set[int] = set()
+        drop: dict[bytes, int] = {}
         for subject, count in Counter(segment.subjects).items():
-            stored = [
-                row
-                for row in self.index.of_subject(subject) or ()
-                if row[0] not in gone and not plan.purged_below
-            ]
-            over = len(stored) + count - limit
+            over = (0 if plan.purged_below else index.count(subject)) + count - limit
+            if over <= 0:
+                continue
+            stored = () if plan.purged_below else index.of_subject(subject) or ()
+            if gone:
+                stored = [row for row in stored if row[0] not in gone]
+                over = len(stored) + count - limit
             for seq, size in stored[: max(over, 0)]:
                 self.remove(plan, seq, subject, size)
-            over -= len(stored)
-            if over > 0:
-                places = [i for i, s in enumerate(segment.subjects) if s == subject]
-                drop.update(places[:over])
+            if over > len(stored):
+                drop[subject] = over - len(stored)
         if drop:
-            self._keep(plan, segment, [i for i in range(len(segment)) if i not in drop])
+            places = []
+            for i, subject in enumerate(segment.subjects):
+                left = drop.get(subject, 0)
+                if left:
+                    drop[subject] = left - 1
+                else:
+                    places.append(i)
+            self._keep(plan, segment, places)
         self._size(plan, segment)
 
     def _size(self, plan: StreamPlan, segment: Segment) -> None:
-        overhead = self.overhead
-        if segment.headers is None:
-            plan.sizes = [
+        plan.sizes = self._sizes_of(segment)
+        segment.nbytes = sum(plan.sizes)
+
+    def _sizes_of(self, segment: Segment) -> list[int]:
+        overhead, headers = self.overhead, segment.headers
+        if headers is None:
+            return [
                 overhead + len(s) + len(p)
                 for s, p in zip(segment.subjects, segment.payloads, strict=True)
             ]
-        else:
-            plan.sizes = [
-                self.size_of(s, b, len(p))
-                for s, b, p in zip(segment.subjects, segment.headers, segment.payloads, strict=True)
-            ]
-        segment.nbytes = sum(plan.sizes)
+        return [
+            self.size_of(s, b, len(p))
+            for s, b, p in zip(segment.subjects, headers, segment.payloads, strict=True)
+        ]
 
     def _keep(self, plan: StreamPlan, segment: Segment, places: list[int]) -> None:
         """Reduce a segment that is not yet committed to the messages at `places`."""
@@ -278,18 +302,16 @@ class StreamMachine:
 
     # -- apply -------------------------------------------------------------------------------
 
-    def apply(self, plan: StreamPlan) -> list[bytes]:
-        """Make a committed plan the state.
-
-        Returns the subjects that lost their last message while they have others: the runner
-        looks their new last sequence up in storage (`index.set_last`).
-        """
+    def apply(self, plan: StreamPlan) -> None:
+        """Make a committed plan the state."""
         self.first_seq = max(plan.first_seq, plan.purged_below)
         self.last_seq = plan.last_seq
         self.last_ts = plan.last_ts
         self.msgs = plan.msgs
         self.bytes = plan.nbytes
-        orphans = self._forget(plan)
+        if plan.config is not None:
+            self.configure(plan.config)
+        self._forget(plan)
         segment = plan.segment
         if segment is not None and len(segment):
             self.index.add(segment.seqs, segment.subjects, plan.sizes)
@@ -300,37 +322,30 @@ class StreamMachine:
             self.dedup.add(plan.ids, plan.last_ts)
         if plan.last_msg_id is not None:
             self.last_msg_id = plan.last_msg_id
-        return orphans
 
-    def _forget(self, plan: StreamPlan) -> list[bytes]:
-        orphans: list[bytes] = []
-        remove, drop = self.index.remove, self.front.drop
-        for seq, subject, _ in plan.removed:
-            if remove(seq, subject):
-                orphans.append(subject)
-            drop(seq)
+    def _forget(self, plan: StreamPlan) -> None:
+        if plan.removed:
+            self.index.remove_all(plan.removed)
+            if len(self.front):
+                drop = self.front.drop
+                for seq, _, _ in plan.removed:
+                    drop(seq)
+        for subject, seq in plan.lasts:
+            self.index.set_last(subject, seq)
         if plan.index is not None:
             self.index = plan.index
-            self.front = FrontWindow(plan.purged_below - 1)
-        elif plan.purged_below > 0:
+            if plan.purged_below:
+                self.front = FrontWindow(plan.purged_below - 1)
+        elif plan.purged_below:
             self.index = make_index(self.limit)
             self.front = FrontWindow(plan.before)
-        return orphans
 
     def _extend_front(self, segment: Segment, sizes: Sequence[int], before: int) -> None:
         front = self.front
         if front.upto < before or not (self.max_age or self.evicts) or len(front) >= FRONT_MAX:
             return
         if not sizes:
-            sizes = [
-                self.size_of(s, b, len(p))
-                for s, b, p in zip(
-                    segment.subjects,
-                    segment.headers or [None] * len(segment),
-                    segment.payloads,
-                    strict=True,
-                )
-            ]
+            sizes = self._sizes_of(segment)
         front.load(
             zip(segment.seqs, segment.subjects, sizes, segment.times, strict=True), self.last_seq
         )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from core.model.stream import StreamConfig
 from core.stream.index import HistoryIndex, LastIndex, LogIndex
 from core.stream.segment import Segment
 
@@ -58,8 +59,12 @@ class StreamPlan:
     removed: list[tuple[int, bytes, int]] = field(default_factory=list)
     erased: list[int] = field(default_factory=list)
     purged_below: int = 0
-    # The subjects that remain after a purge which is not one of everything.
+    # What the subjects will be: after a purge that leaves some, or under another limit.
     index: LogIndex | LastIndex | HistoryIndex | None = None
+    # A configuration that takes effect with this plan.
+    config: StreamConfig | None = None
+    # The new last sequence of subjects that lose theirs and have others.
+    lasts: list[tuple[bytes, int]] = field(default_factory=list)
     purge_filters: tuple[str, ...] = ()
     purge_up_to: int = 0
     ids: list[tuple[bytes, int]] = field(default_factory=list)
@@ -76,5 +81,5 @@ class StreamPlan:
             self.last_seq != self.before
             or bool(self.removed)
             or self.purged_below > 0
-            or bool(self.erased)
+            or self.config is not None
         )

@@ -1,0 +1,316 @@
+"""One stream over storage in memory: the real runner, machine, tail and janitor, a dict of rows.
+
+`MemoryStore` does with a plan what PostgreSQL does in one transaction, and answers every question
+of a reader. `StreamBench` stands in for the lane: it takes a plan, commits it or loses it, and
+hands it back, so that a test decides what happens between the steps.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from core.errors import ApiError
+from core.jetstream.janitor import Janitor
+from core.jetstream.opening import restore
+from core.jetstream.shell import Shell
+from core.jetstream.stream_runner import StreamRunner
+from core.jetstream.tail import TailBudget
+from core.model.stream import StreamConfig
+from core.pubsub.server import Hub
+from core.runtime.turn import Turn
+from core.storage.interface import Head, StreamRow
+from core.stream.headers import MSG_ID, find
+from core.stream.plan import StreamPlan
+from core.stream.segment import Segment
+
+T = TypeVar("T")
+
+STREAM, SHELF = 7, 0
+
+
+class ManualClock:
+    """A clock that only tests move."""
+
+    def __init__(self, now: int = 1_700_000_000_000_000_000) -> None:
+        self.time = now
+
+    def now(self) -> int:
+        return self.time
+
+    def monotonic(self) -> int:
+        return self.time
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """A stored message."""
+
+    ts: int
+    subject: bytes
+    headers: bytes | None
+    payload: bytes
+
+
+class MemoryStore:
+    """LogReader and Sweeper of one stream, and what a commit makes of its rows."""
+
+    def __init__(self, head: Head) -> None:
+        self.rows: dict[int, Row] = {}
+        self.head = head
+        self.purges: list[tuple[tuple[str, ...], int]] = []
+
+    def commit(self, plan: StreamPlan) -> None:
+        """Do what one fenced transaction does."""
+        assert plan.before == self.head.last_seq, "the plan does not follow the head"
+        for seq in plan.erased:
+            del self.rows[seq]
+        if plan.purge_filters:
+            self.purges.append((plan.purge_filters, plan.purge_up_to))
+        segment = plan.segment
+        if segment is not None:
+            headers = segment.headers or [None] * len(segment)
+            columns = (segment.times, segment.subjects, headers, segment.payloads)
+            new = dict(zip(segment.seqs, map(Row, *columns), strict=True))
+            assert len(new) == len(segment) == len(plan.texts), "columns of different lengths"
+            assert [text.encode() for text in plan.texts] == segment.subjects
+            assert not new.keys() & self.rows.keys(), "a sequence is written twice"
+            self.rows |= new
+        first = max(plan.first_seq, plan.purged_below)
+        epoch = self.head.epoch
+        self.head = Head(epoch, first, plan.last_seq, plan.last_ts, plan.msgs, plan.nbytes)
+
+    # -- reads -------------------------------------------------------------------------------
+
+    def _between(self, first: int, last: int) -> list[tuple[int, Row]]:
+        return [(seq, row) for seq, row in sorted(self.rows.items()) if first <= seq <= last]
+
+    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+        return _segment(self._between(seq, 1 << 62)[:limit])
+
+    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
+        return _segment([(seq, self.rows[seq]) for seq in sorted(seqs) if seq in self.rows])
+
+    async def front(
+        self, stream: int, shelf: int, seq: int, limit: int
+    ) -> list[tuple[int, bytes, int, int, int]]:
+        return [
+            (s, row.subject, len(row.payload), len(row.headers or b""), row.ts)
+            for s, row in self._between(seq, 1 << 62)[:limit]
+        ]
+
+    async def subjects(
+        self, stream: int, shelf: int, first: int, last: int
+    ) -> list[tuple[bytes, int, int]]:
+        found: dict[bytes, tuple[int, int]] = {}
+        for seq, row in self._between(first, last):
+            found[row.subject] = (found.get(row.subject, (0, 0))[0] + 1, seq)
+        return [(subject, count, last) for subject, (count, last) in found.items()]
+
+    async def sizes(
+        self, stream: int, shelf: int, subject: str | None, first: int, below: int
+    ) -> list[tuple[int, bytes, int, int]]:
+        return [
+            (seq, row.subject, len(row.payload), len(row.headers or b""))
+            for seq, row in self._between(first, below - 1)
+            if subject is None or row.subject == subject.encode()
+        ]
+
+    async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+        rows = self._between(0, seq - 1)
+        return max((s for s, row in rows if row.subject == subject.encode()), default=0)
+
+    async def newest(self, stream: int, shelf: int, count: int) -> int:
+        seqs = sorted(self.rows)
+        return seqs[-count] if len(seqs) >= count else 0
+
+    async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
+        rows = [row for _, row in self._between(first, last)]
+        nbytes = sum(len(r.subject) + len(r.payload) + len(r.headers or b"") for r in rows)
+        return len(rows), nbytes, sum(1 for row in rows if row.headers)
+
+    async def next_of(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+        rows = self._between(seq, 1 << 62)
+        return min((s for s, row in rows if row.subject == subject.encode()), default=0)
+
+    async def names(
+        self, stream: int, shelf: int, first: int, last: int
+    ) -> list[tuple[int, bytes]]:
+        return [(seq, row.subject) for seq, row in self._between(first, last)]
+
+    async def message_ids(
+        self, stream: int, shelf: int, since_ts: int, first: int
+    ) -> list[tuple[int, int, bytes]]:
+        rows = [
+            (s, row.ts, find(row.headers or b"", MSG_ID))
+            for s, row in self._between(first, 1 << 62)
+        ]
+        return [(seq, ts, msg_id) for seq, ts, msg_id in rows if msg_id and ts > since_ts]
+
+    async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
+        return min((s for s, row in self._between(first, last) if row.ts >= ts), default=last + 1)
+
+    # -- sweeps ------------------------------------------------------------------------------
+
+    async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int:
+        gone = [s for s in sorted(self.rows) if s < seq][:limit]
+        for s in gone:
+            del self.rows[s]
+        return len(gone)
+
+    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int]) -> None:
+        for seq in seqs:
+            self.rows.pop(seq, None)
+
+    async def delete_purged(self, stream: int, shelf: int) -> None:
+        raise AssertionError("no test purges that much")
+
+
+def _segment(rows: Sequence[tuple[int, Row]]) -> Segment | None:
+    if not rows:
+        return None
+    headers = [row.headers for _, row in rows]
+    payloads = [row.payload for _, row in rows]
+    return Segment(
+        [seq for seq, _ in rows],
+        [row.ts for _, row in rows],
+        [row.subject for _, row in rows],
+        headers if any(headers) else None,
+        payloads,
+        sum(map(len, payloads)),
+    )
+
+
+class _QuietJanitor(Janitor):
+    """A janitor without timers: tests expire by hand."""
+
+    def watch_age(self, runner: StreamRunner) -> None:
+        pass
+
+
+class _StandInLane:
+    """Takes what the lane would take and does nothing with it."""
+
+    def enqueue(self, runner: StreamRunner) -> None:
+        runner.queued = True
+
+
+class StreamBench:
+    """One stream whose every step a test takes by hand."""
+
+    def __init__(self, config: StreamConfig, tail_bytes: int = 64 << 20) -> None:
+        self.clock = ManualClock()
+        self.loop = asyncio.new_event_loop()
+        last = max(config.first_seq, 1) - 1
+        self.store = MemoryStore(Head(1, last + 1, last, 0, 0, 0))
+        self.config = config
+        self.tail_bytes = tail_bytes
+        self.answers: dict[bytes, bytes] = {}
+        self._open()
+
+    def _open(self) -> None:
+        turn = Turn()
+        hub = Hub(turn, self.clock, server_name="test")
+        self.janitor = _QuietJanitor()
+        shell = Shell(
+            clock=self.clock,
+            turn=turn,
+            reader=self.store,
+            sweeper=self.store,
+            catalog=cast(Any, None),
+            lane=cast(Any, _StandInLane()),
+            states=cast(Any, None),
+            janitor=self.janitor,
+            timers=cast(Any, None),
+            server_name="test",
+            press=lambda: None,
+            tails=TailBudget(self.tail_bytes),
+        )
+        self.janitor.attach(shell)
+        account = hub.accounts["$G"]
+        row = StreamRow(STREAM, "$G", self.config.name, SHELF, 0, "", self.store.head)
+        self.runner = StreamRunner(row, self.config, account, shell)
+        account.subscribe(b"reply.>", self._answered)
+
+    def _answered(
+        self, session: object, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        assert subject not in self.answers, "answered twice"
+        self.answers[subject] = payload
+
+    @property
+    def machine(self) -> Any:
+        return self.runner.machine
+
+    def reload(self) -> None:
+        """Crash: forget everything but the rows and the head row, and read them again."""
+        self._open()
+        self.run(restore(self.runner, self.store.head))
+
+    def close(self) -> None:
+        """Close the event loop."""
+        self.loop.close()
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Run a coroutine to its end."""
+
+        async def wait() -> T:
+            return await work
+
+        return self.loop.run_until_complete(wait())
+
+    def gather(
+        self, subject: bytes, payload: bytes = b"", headers: bytes = b"", reply: bytes = b""
+    ) -> None:
+        """Take in one publish."""
+        self.runner.ingest(None, subject, reply, headers, payload)
+
+    async def step(self, refused: ApiError | None = None) -> StreamPlan | None:
+        """Take one plan, commit it (or refuse it) and let out what waits for it."""
+        runner = self.runner
+        plan = await runner.next_plan(4096, self.clock.now())
+        if plan is None:
+            return None
+        if refused is not None and plan.changes_head:
+            runner.fail(plan, refused)
+            return plan
+        if plan.changes_head:
+            self.store.commit(plan)
+        runner.emit(plan)
+        return plan
+
+    def flush(self, refused: ApiError | None = None) -> None:
+        """Serve everything that is gathered."""
+        while self.runner.has_work():
+            self.run(self.step(refused))
+
+    def serve(self, request: Awaitable[T]) -> T:
+        """Run a request (purge, delete, ...) to its end, serving the commands it gives."""
+
+        async def drive() -> T:
+            task = asyncio.ensure_future(request)
+            while not task.done():
+                await asyncio.sleep(0)
+                while self.runner.has_work():
+                    await self.step()
+            return await task
+
+        return self.run(drive())
+
+    def live(self) -> list[tuple[int, int, bytes, bytes, bytes]]:
+        """Every message that a reader of storage sees."""
+        return self.run(self._live())
+
+    async def _live(self) -> list[tuple[int, int, bytes, bytes, bytes]]:
+        found: list[tuple[int, int, bytes, bytes, bytes]] = []
+        seq = 0
+        while True:
+            page = await self.runner.read(seq, 3)
+            if page is None:
+                return found
+            headers = page.headers or [None] * len(page)
+            rows = zip(page.seqs, page.times, page.subjects, headers, page.payloads, strict=True)
+            found += [(s, ts, subject, block or b"", body) for s, ts, subject, block, body in rows]
+            seq = page.last + 1
