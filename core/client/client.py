@@ -96,6 +96,7 @@ class Client:
         self._connector = connector
         self._link: Link | None = None
         self._attempt = 0
+        self._introduced = False
         self._parser = ClientParser(self)
         self._replies = Replies()
         self._subs: dict[bytes, Subscription] = {}
@@ -259,7 +260,13 @@ class Client:
 
     def on_info(self, body: bytes) -> None:
         self.info = msgspec.json.decode(body, type=ServerInfo)
-        if self._handshake is not None and not self.connected and self._link is not None:
+        self._introduced = True
+        self._introduce()
+
+    def _introduce(self) -> None:
+        # INFO may come before the connector has returned the link that it came over.
+        if self._handshake is not None and self._introduced and self._link is not None:
+            self._introduced = False
             self._link.write(self._connect_line() + encoder.PING)
 
     def on_ping(self) -> None:
@@ -297,7 +304,9 @@ class Client:
             async with asyncio.timeout(self.options.connect_timeout):
                 self._attempt += 1
                 closed = partial(self._lost, self._attempt)
+                self._introduced = False
                 self._link = await self._connector(self._received, closed)
+                self._introduce()
                 await self._handshake
         except BaseException:
             link, self._link = self._link, None

@@ -7,12 +7,14 @@ import pytest
 from core.client import (
     Client,
     ConnectionLost,
+    Link,
     Msg,
     NoResponders,
     RequestTimeout,
     ServerRefused,
     connect,
 )
+from core.client.link import Closed, Receive
 from tests.unit.client.scripted import ScriptedServer, run
 
 
@@ -39,6 +41,24 @@ def test_connecting_says_what_the_client_can_do() -> None:
         assert client.info.max_payload == 1024
         assert b'"headers":true,"no_responders":true' in server.written
         assert b"SUB " + client.inbox_prefix + b"* 1\r\n" in server.written
+        await client.close()
+
+    run(scenario())
+
+
+def test_a_server_may_speak_before_the_link_is_returned() -> None:
+    async def scenario() -> None:
+        server = ScriptedServer()
+
+        async def eager(receive: Receive, closed: Closed) -> Link:
+            link = await server.connector(receive, closed)
+            await turns()
+            return link
+
+        client = await connect(eager)
+        await turns()
+
+        assert server.written.count(b"CONNECT ") == 1
         await client.close()
 
     run(scenario())
