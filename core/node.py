@@ -244,7 +244,7 @@ class Node:
     async def stop(self) -> None:
         """Accept nothing new, finish what is under way, say goodbye, let go of the leadership."""
         if self._listener is not None:
-            await self._listener.close_door()
+            self._listener.close_door()
         if not self.deposed.is_set() and self._tasks:
             try:
                 async with asyncio.timeout(1.0):
