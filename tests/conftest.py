@@ -11,6 +11,7 @@ from tests.support.budget import (  # noqa: F401  (hooks of pytest)
 )
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
+from tests.support.pg import database, postgres  # noqa: F401  (fixtures)
 
 
 @pytest.fixture(scope="session")

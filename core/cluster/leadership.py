@@ -61,7 +61,7 @@ class Leadership:
 
     def trusted(self) -> bool:
         """Whether our leadership was confirmed recently enough to write and to answer."""
-        return self._window.trusted(self._clock.monotonic())
+        return self._store.is_open and self._window.trusted(self._clock.monotonic())
 
     async def acquire(self) -> None:
         """Lead: return with every epoch bumped.

@@ -1,0 +1,253 @@
+"""Leadership over a real PostgreSQL: one leader at a time, and nobody who was deposed writes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import asyncpg
+import pytest
+
+from core.cluster.leadership import Leadership
+from core.cluster.lease import LeaseTimes, TrustWindow
+from core.errors import Fenced, Unavailable
+from core.runtime.clock import SystemClock
+from core.storage.leases import NodeRow
+from core.storage.postgres.connect import Connector
+from core.storage.postgres.leases import GROUPS, PostgresLeases
+
+MS = 1_000_000
+QUICK = LeaseTimes(
+    ttl=500 * MS, margin=100 * MS, beat=50 * MS, poll=20 * MS, stale=400 * MS, answer=200 * MS
+)
+LOCKS = """
+    select count(*) from pg_locks where locktype = 'advisory' and granted and classid = 27239
+       and database = (select oid from pg_database where datname = current_database())
+"""
+
+
+class Cluster:
+    """Nodes over one database, and a look into it."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._nodes: list[Leadership] = []
+        self.stores: dict[str, PostgresLeases] = {}
+
+    def node(self, name: str) -> Leadership:
+        store = self.stores[name] = PostgresLeases(Connector(self._dsn))
+        leadership = Leadership(store, SystemClock(), NodeRow(name), times=QUICK)
+        self._nodes.append(leadership)
+        return leadership
+
+    async def value(self, statement: str) -> Any:
+        connection = await asyncpg.connect(self._dsn)
+        try:
+            return await connection.fetchval(statement)
+        finally:
+            await connection.close()
+
+    async def close(self) -> None:
+        for node in self._nodes:
+            await node.release()
+
+
+def scenario(run: Callable[[Cluster], Awaitable[None]], dsn: str) -> None:
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[Cluster]:
+        cluster = Cluster(dsn)
+        try:
+            yield cluster
+        finally:
+            await cluster.close()
+
+    async def go() -> None:
+        async with asyncio.timeout(20), opened() as cluster:
+            await run(cluster)
+
+    asyncio.run(go())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first = cluster.node("a")
+
+        await first.acquire()
+
+        assert first.trusted()
+        assert first.is_leading
+        assert first.epoch == 1
+        assert await cluster.value(LOCKS) == GROUPS
+        assert await cluster.value("select node from jetgate_store.node") == "a"
+
+    scenario(run, database)
+
+
+def test_a_standby_leads_as_soon_as_the_leader_lets_go(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first, second = cluster.node("a"), cluster.node("b")
+        await first.acquire()
+        waiting = asyncio.ensure_future(second.acquire())
+        await until(lambda: cluster.stores["b"].is_open)
+
+        assert not second.trusted()
+        await first.release()
+        await waiting
+
+        assert not first.trusted()
+        assert second.trusted()
+        assert second.epoch == 2
+
+    scenario(run, database)
+
+
+def test_every_head_and_consumer_gets_the_epoch_of_the_new_leader(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        await cluster.value("insert into jetgate_store.head values (5, 40, 1, 0, 0, 0, 0)")
+        await cluster.value(
+            "insert into jetgate_store.consumer (stream, consumer, name, created, epoch, config)"
+            " values (5, 1, 'C', 0, 40, '{}')"
+        )
+
+        await cluster.node("a").acquire()
+
+        heads = "select array_agg(epoch order by stream) from jetgate_store.head"
+        assert await cluster.value(heads) == [1, 41]
+        assert await cluster.value("select epoch from jetgate_store.consumer") == 41
+
+    scenario(run, database)
+
+
+def test_a_stalled_leader_is_deposed(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first, second = cluster.node("a"), cluster.node("b")
+        await first.acquire()
+        assert first._keeper is not None
+        first._keeper.cancel()  # as if the process were stopped: no heartbeat, the session lives
+
+        await second.acquire()
+
+        assert second.trusted()
+        assert not first.trusted()
+        with pytest.raises(Fenced):
+            await first.acquire()
+        assert first.lost.is_set()
+
+    scenario(run, database)
+
+
+def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first = cluster.node("a")
+        await first.acquire()
+
+        pid = cluster.stores["a"].pid
+        await cluster.value(f"select pg_terminate_backend({pid})")
+        await until(lambda: cluster.stores["a"].pid != pid and first.trusted())
+
+        assert not first.lost.is_set()
+        assert first.epoch == 1
+        assert await cluster.value(LOCKS) == GROUPS
+
+    scenario(run, database)
+
+
+def test_a_leader_notices_that_another_node_led_meanwhile(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first, second = cluster.node("a"), cluster.node("b")
+        await first.acquire()
+        waiting = asyncio.ensure_future(second.acquire())
+        await until(lambda: cluster.stores["b"].is_open)
+
+        # The standby asks every 20 ms, the leader comes back after 50.
+        await cluster.value(f"select pg_terminate_backend({cluster.stores['a'].pid})")
+        await waiting
+        await first.lost.wait()
+
+        assert not first.trusted()
+        assert second.trusted()
+
+    scenario(run, database)
+
+
+def test_leading_again_bumps_the_epochs_once_more(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first = cluster.node("a")
+        await first.acquire()
+
+        await first.acquire()
+
+        assert first.epoch == 2
+        assert first.trusted()
+
+    scenario(run, database)
+
+
+def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        first = cluster.node("a")
+        await first.acquire()
+        store = cluster.stores["a"]
+        bump = store.bump
+
+        async def bump_and_lose_the_answer(token: int, expected: int | None) -> int:
+            await bump(token, expected)
+            raise Unavailable("the answer got lost")
+
+        store.bump = bump_and_lose_the_answer  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await first.acquire()
+        store.bump = bump  # type: ignore[method-assign]
+        await first.acquire()
+
+        assert first.epoch == 3
+        assert not first.lost.is_set()
+
+    scenario(run, database)
+
+
+def test_a_new_leader_waits_for_what_the_last_one_has_in_flight(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        writer = await asyncpg.connect(database)
+        transaction = writer.transaction()
+        await transaction.start()
+        await writer.execute(
+            "update jetgate_store.head set last_seq = 9 where stream = 0 and epoch = 0"
+        )
+        first = cluster.node("a")
+        leading = asyncio.ensure_future(first.acquire())
+        waiting = "select count(*) from pg_locks where not granted"
+        while not await cluster.value(waiting):
+            await asyncio.sleep(0.005)
+
+        assert not leading.done()
+        await transaction.commit()
+        await leading
+
+        assert await cluster.value("select last_seq from jetgate_store.head where stream = 0") == 9
+        stale = await writer.execute(
+            "update jetgate_store.head set last_seq = 10 where stream = 0 and epoch = 0"
+        )
+        assert stale == "UPDATE 0"
+        await writer.close()
+
+    scenario(run, database)
+
+
+def test_trust_is_anchored_where_the_check_began() -> None:
+    window = TrustWindow(LeaseTimes())
+    second = 1_000_000_000
+
+    assert not window.trusted(0)
+    window.confirm(10 * second)
+    assert window.trusted(14 * second - 1)
+    assert not window.trusted(14 * second)
+    window.confirm(9 * second)  # an answer that comes late moves nothing back
+    assert window.trusted(14 * second - 1)
+    window.withdraw()
+    assert not window.trusted(10 * second)

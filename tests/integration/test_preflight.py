@@ -1,0 +1,147 @@
+"""Which databases are refused, and what the operator reads then."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from core.errors import OperatorError
+from core.storage.postgres import preflight as checks
+from core.storage.postgres.connect import Connector
+from core.storage.postgres.preflight import Facts, preflight, refusals
+from tests.support.pg import PostgresServer
+
+GOOD = Facts(
+    version="18.4",
+    major=18,
+    fsync="on",
+    full_page_writes="on",
+    synchronous_commit="on",
+    encoding="UTF8",
+    in_recovery=False,
+    read_only="off",
+    database="messages",
+    username="jetgate",
+    may_create=True,
+    schema_owner=None,
+    owns_schema=True,
+)
+
+
+def test_a_durable_database_is_accepted() -> None:
+    assert refusals(GOOD) == []
+    assert refusals(dataclasses.replace(GOOD, synchronous_commit="remote_apply")) == []
+    assert refusals(dataclasses.replace(GOOD, may_create=False, schema_owner="jetgate")) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"major": 14, "version": "14.9"}, "version is 14.9, expected 15 to 18"),
+        ({"major": 19, "version": "19beta1"}, "version is 19beta1, expected 15 to 18"),
+        ({"fsync": "off"}, "fsync is off, expected on"),
+        ({"full_page_writes": "off"}, "full_page_writes is off, expected on"),
+        ({"synchronous_commit": "local"}, "synchronous_commit is local, expected on"),
+        ({"synchronous_commit": "remote_write"}, "synchronous_commit is remote_write"),
+        ({"encoding": "LATIN1"}, "the encoding of messages is LATIN1, expected UTF8"),
+        ({"in_recovery": True}, "it is a standby in recovery, expected the primary"),
+        ({"read_only": "on"}, "default_transaction_read_only is on, expected off"),
+        ({"may_create": False}, "grant create on database messages to jetgate"),
+        (
+            {"schema_owner": "other", "owns_schema": False},
+            "schema jetgate_store belongs to other, not to jetgate",
+        ),
+    ],
+)
+def test_refusal_names_the_value_and_what_is_expected(change: dict[str, Any], words: str) -> None:
+    [reason] = refusals(dataclasses.replace(GOOD, **change))
+
+    assert words in reason
+
+
+def test_every_reason_is_told_at_once_in_one_line(postgres: PostgresServer) -> None:
+    dsn = postgres.fresh_database(migrated=False)
+    postgres.execute(f"alter database {dsn_name(dsn)} set synchronous_commit = off")
+
+    with pytest.raises(OperatorError) as refused:
+        asyncio.run(preflight(Connector(dsn)))
+
+    text = str(refused.value)
+    assert "fsync is off" in text
+    assert "synchronous_commit is off" in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("dsn", "words"),
+    [
+        ("postgresql://u:secret@127.0.0.1:1/db", "127.0.0.1:1/db: connection refused"),
+        ("postgresql://u:secret@no-such-host.invalid/db", "no-such-host.invalid/db: "),
+        ("host=localhost", "invalid DSN"),
+        ("postgresql:///db?host=/no/such/directory", "/no/such/directory/db: no such file"),
+    ],
+)
+def test_an_address_where_nobody_answers_is_named_without_its_password(
+    dsn: str, words: str
+) -> None:
+    with pytest.raises(OperatorError) as refused:
+        asyncio.run(preflight(Connector(dsn)))
+
+    assert words in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+class TransactionPooler:
+    """What a client sees behind a pooler: each transaction may run in another session."""
+
+    def __init__(self, sessions: list[Any]) -> None:
+        self._sessions = sessions
+
+    def _next(self) -> Any:
+        self._sessions.append(self._sessions.pop(0))
+        return self._sessions[0]
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        async with self._next().transaction():
+            yield
+
+    async def fetchval(self, statement: str) -> Any:
+        return await self._sessions[0].fetchval(statement)
+
+    async def execute(self, statement: str) -> Any:
+        return await self._sessions[0].execute(statement)
+
+    async def prepare(self, statement: str) -> Any:
+        pooler = self
+
+        class Statement:
+            async def fetchval(self) -> Any:
+                return await pooler.fetchval(statement)
+
+        return Statement()
+
+
+def test_a_transaction_pooler_is_noticed(database: str) -> None:
+    async def look() -> tuple[list[str], list[str]]:
+        sessions = [await asyncpg.connect(database) for _ in range(2)]
+        direct = await checks._pooler(sessions[0])
+        pooled = await checks._pooler(TransactionPooler(sessions))
+        for session in sessions:
+            await session.close()
+        return direct, pooled
+
+    direct, pooled = asyncio.run(look())
+
+    assert direct == []
+    assert len(pooled) == 1
+    assert "transaction pooler" in pooled[0]
+
+
+def dsn_name(dsn: str) -> str:
+    """The database of a test's connection string."""
+    return dsn.partition("@/")[2].partition("?")[0]
