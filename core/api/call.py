@@ -1,8 +1,10 @@
 """What a handler gets: the request, and the server it is asked of."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 import msgspec
 
@@ -11,6 +13,11 @@ from core.model.account import AccountLimits
 from core.runtime.clock import Clock
 
 R = TypeVar("R", bound=msgspec.Struct)
+T = TypeVar("T")
+P = ParamSpec("P")
+
+LARGE_BODY = 32 * 1024
+LARGE_LIST = 500
 
 
 class Body(Enum):
@@ -57,3 +64,12 @@ class Call(Generic[R]):
 
     names: tuple[str, ...]
     request: R
+
+
+async def apart(
+    is_large: bool, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a pure function; when its input is large, in a thread, so that others are served."""
+    if is_large:
+        return await asyncio.to_thread(function, *args, **kwargs)
+    return function(*args, **kwargs)

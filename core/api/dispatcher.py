@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from core.api.call import Body, Call, Server
+from core.api.call import LARGE_BODY, Body, Call, Server, apart
 from core.api.routes import ROUTES, Level, Route
 from core.errors import ApiError, NotLeader, StorageError
 from core.model import codec, gojson
@@ -164,7 +164,8 @@ class Dispatcher:
         """Run the handler; whatever goes wrong becomes the error of its response."""
         route = waiting.route
         try:
-            request = self._request(waiting)
+            is_large = len(waiting.payload) > LARGE_BODY
+            request = await apart(is_large, _request, waiting)
             call: Call[Any] = Call(waiting.names, request)
             return await route.handler(self._server, call)
         except ApiError as error:
@@ -177,15 +178,6 @@ class Dispatcher:
             unexpected = api_error("JSStreamGeneral", err="internal error")
             return route.response(error=ErrorBody.of(unexpected))
 
-    def _request(self, waiting: Waiting) -> msgspec.Struct:
-        route = waiting.route
-        if route.level is Level.BEFORE_BODY:
-            _check_level(waiting.headers)
-        request = _decode(route, waiting.payload)
-        if route.level is Level.AFTER_BODY:
-            _check_level(waiting.headers)
-        return request
-
     def _answer(self, waiting: Waiting, response: Response) -> None:
         counters = self._server.counters
         if response.error is not None:
@@ -194,6 +186,16 @@ class Dispatcher:
             counters.total += 1
         if waiting.reply:
             self._account.publish(waiting.reply, b"", b"", codec.encode(response))
+
+
+def _request(waiting: Waiting) -> msgspec.Struct:
+    route = waiting.route
+    if route.level is Level.BEFORE_BODY:
+        _check_level(waiting.headers)
+    request = _decode(route, waiting.payload)
+    if route.level is Level.AFTER_BODY:
+        _check_level(waiting.headers)
+    return request
 
 
 def _check_level(headers: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from core.api.call import Call, Nothing, Server
+from core.api.call import LARGE_LIST, Call, Nothing, Server, apart
 from core.jetstream.stream_runner import StreamRunner
 from core.model import unsupported
 from core.model.api_errors import api_error
@@ -34,7 +34,9 @@ from core.stream.config import check_create, check_update
 async def create(server: Server, call: Call[StreamConfigRequest]) -> StreamCreateResponse:
     """Create a stream; an identical one counts as created."""
     (name,) = call.names
-    config, is_new = check_create(
+    config, is_new = await apart(
+        len(call.request.subjects) > LARGE_LIST,
+        check_create,
         call.request.config(),
         server.registry.configs(),
         name=name,
@@ -52,7 +54,9 @@ async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdat
     (name,) = call.names
     existing = server.registry.streams.get(name)
     consumers = existing.consumers if existing is not None else {}
-    config = check_update(
+    config = await apart(
+        len(call.request.subjects) > LARGE_LIST,
+        check_update,
         call.request.config(),
         server.registry.configs(),
         {consumer: runner.config for consumer, runner in consumers.items()},

@@ -9,7 +9,7 @@ from core.model.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, Priori
 from core.model.gojson import quote
 from core.model.gotime import format_duration
 from core.model.stream import Retention, StreamConfig
-from core.model.subjects import is_literal, is_subset, is_valid_subject
+from core.model.subjects import any_within_another, is_literal, is_subset, is_valid_subject
 
 FLOW_CONTROL_HEARTBEAT = 1_000_000_000
 _HEARTBEAT_MIN = 100_000_000
@@ -135,12 +135,10 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise api_error("JSStreamInvalidConfig", err="invalid subject")
     if "" in config.filter_subjects:
         raise api_error("JSConsumerEmptyFilter")
-    for index, subject in enumerate(config.filters):
-        if not is_valid_subject(subject):
-            raise api_error("JSStreamInvalidConfig", err="invalid subject")
-        for other_index, other in enumerate(config.filters):
-            if other_index != index and is_subset(subject, other):
-                raise api_error("JSConsumerOverlappingSubjectFilters")
+    if not all(is_valid_subject(subject) for subject in config.filters):
+        raise api_error("JSStreamInvalidConfig", err="invalid subject")
+    if any_within_another(config.filters):
+        raise api_error("JSConsumerOverlappingSubjectFilters")
 
 
 def _check_start(config: ConsumerConfig) -> None:

@@ -7,15 +7,16 @@ no stack. Offsets in error texts count bytes and point behind the offending char
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal
 
 MAX_DEPTH = 10_000
 Kind = Literal["object", "array", "string", "number", "bool", "null"]
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
+_SIMPLE = re.compile(rb'"([^"\\\x00-\x1f]*)"')
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_IN_NUMBERS = (b".", b"e", b"E")
 _EXPONENT = rb"[eE][+-]?[0-9]*"
 _NUMBER_PREFIX = re.compile(
     rb"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:%b)?)?|%b)?)?" % (_EXPONENT, _EXPONENT)
@@ -42,16 +43,23 @@ class JsonError(ValueError):
     """The text is not JSON."""
 
 
-@dataclass(slots=True)
 class Node:
     """One value: its kind, where its text lies, and what it holds."""
 
-    kind: Kind
-    start: int
-    end: int = 0
-    text: str = ""
-    members: list[tuple[str, "Node"]] = field(default_factory=list)
-    items: list["Node"] = field(default_factory=list)
+    __slots__ = ("end", "items", "kind", "members", "start", "text")
+
+    def __init__(self, kind: Kind, start: int, end: int, text: str = "") -> None:
+        self.kind = kind
+        self.start = start
+        self.end = end
+        self.text = text
+        self.members: list[tuple[str, Node]] = _NO_MEMBERS
+        self.items: list[Node] = _NO_ITEMS
+
+
+# Shared by all nodes that cannot have any, and never added to.
+_NO_MEMBERS: list[tuple[str, Node]] = []
+_NO_ITEMS: list[Node] = []
 
 
 def parse_all(body: bytes) -> Iterator[Node]:
@@ -95,6 +103,8 @@ def _escape(char: str) -> str:
 
 
 def _skip(body: bytes, position: int) -> int:
+    if position < len(body) and body[position] > 32:
+        return position
     found = _SPACE.match(body, position)
     return found.end() if found else position
 
@@ -169,19 +179,25 @@ def _value(body: bytes, position: int) -> Node:
         text, end = _string(body, position)
         return Node("string", position, end, text)
     if char == b"{":
-        return Node("object", position, position + 1)
+        node = Node("object", position, position + 1)
+        node.members = []
+        return node
     if char == b"[":
-        return Node("array", position, position + 1)
+        node = Node("array", position, position + 1)
+        node.items = []
+        return node
     if char in _LITERALS and char:
         literal, kind = _LITERALS[char]
         end = _literal(body, position, literal)
         return Node(kind, position, end, literal.decode())
     if char == b"-" or char.isdigit():
         found = _NUMBER.match(body, position)
-        rest = _NUMBER_PREFIX.match(body, position)
-        if found is None or rest is None or found.end() != rest.end():
+        follower = body[found.end() : found.end() + 1] if found is not None else b"."
+        if found is None or follower in _IN_NUMBERS:
+            rest = _NUMBER_PREFIX.match(body, position)
             end = rest.end() if rest else position
-            raise _unexpected(body, end, "in numeric literal")
+            if found is None or found.end() != end:
+                raise _unexpected(body, end, "in numeric literal")
         return Node("number", position, found.end(), found.group().decode())
     raise _unexpected(body, position, "looking for beginning of value")
 
@@ -196,11 +212,14 @@ def _literal(body: bytes, position: int, literal: bytes) -> int:
 
 
 def _string(body: bytes, position: int) -> tuple[str, int]:
+    found = _SIMPLE.match(body, position)
+    if found is not None:
+        return found.group(1).decode("utf-8", "replace"), found.end()
     parts: list[str] = []
     position += 1
     while True:
-        found = _PLAIN.match(body, position)
-        end = found.end() if found else position
+        plain = _PLAIN.match(body, position)
+        end = plain.end() if plain else position
         parts.append(body[position:end].decode("utf-8", "replace"))
         char = body[end : end + 1]
         if char == b'"':

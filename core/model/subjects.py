@@ -4,6 +4,8 @@ Messages on the hot path use `core.subjects`, on bytes; these serve validation, 
 errors and the odd corners (a token such as `a*` is literal) must be the reference's.
 """
 
+from collections.abc import Iterable, Sequence
+
 _SPACE = " \t\n\r\f"
 
 
@@ -64,3 +66,124 @@ def _can_match(one: str, other: str) -> bool:
     if not one or not other:
         return False
     return one[0] in "*>" or other[0] in "*>" or one == other
+
+
+class _Node:
+    __slots__ = ("children", "ends", "total")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.ends = 0
+        self.total = 0
+
+
+class Patterns:
+    """Many subjects, asked at once whether one collides with any or lies within any.
+
+    A tree of tokens, for lists that are too long to compare each with each.
+    """
+
+    def __init__(self, subjects: Iterable[str] = ()) -> None:
+        self._root = _Node()
+        for subject in subjects:
+            self.add(subject)
+
+    def add(self, subject: str) -> None:
+        self._change(subject, 1)
+
+    def remove(self, subject: str) -> None:
+        """Take out one that was added."""
+        self._change(subject, -1)
+
+    def _change(self, subject: str, by: int) -> None:
+        node = self._root
+        for token in subject.split("."):
+            child = node.children.get(token)
+            if child is None:
+                child = node.children[token] = _Node()
+            child.total += by
+            node = child
+        node.ends += by
+
+    def collides(self, subject: str) -> bool:
+        """Whether some subject is matched by `subject` and by one of these."""
+        nodes = [self._root]
+        for token in subject.split("."):
+            if any(_has(node, ">") for node in nodes):
+                return True
+            if token == ">":
+                return any(child.total for node in nodes for child in node.children.values())
+            if token == "*":
+                nodes = [c for node in nodes for c in node.children.values() if c.total]
+            else:
+                nodes = _next(nodes, token)
+            if not nodes:
+                return False
+        return any(node.ends for node in nodes)
+
+    def covers(self, subject: str) -> bool:
+        """Whether one of these matches everything that `subject` matches."""
+        nodes = [self._root]
+        for token in subject.split("."):
+            if any(_has(node, ">") for node in nodes):
+                return True
+            if token == ">":
+                return False
+            nodes = _next(nodes, token)
+            if not nodes:
+                return False
+        return any(node.ends for node in nodes)
+
+
+def _has(node: _Node, token: str) -> bool:
+    child = node.children.get(token)
+    return child is not None and child.total > 0
+
+
+def _next(nodes: list[_Node], token: str) -> list[_Node]:
+    tokens = (token,) if token == "*" else (token, "*")
+    return [node.children[t] for node in nodes for t in tokens if _has(node, t)]
+
+
+FEW = 64
+"""Up to so many subjects are compared each with each, which has the reference's odd corners."""
+
+
+def first_collision(subjects: Sequence[str]) -> tuple[int, int] | None:
+    """The first two places in a list whose subjects collide."""
+    later = Patterns(subjects) if len(subjects) > FEW else None
+    for index, subject in enumerate(subjects):
+        if later is not None:
+            later.remove(subject)
+            if not later.collides(subject):
+                continue
+        for other in range(index + 1, len(subjects)):
+            if collide(subjects[other], subject):
+                return index, other
+    return None
+
+
+def any_within_another(subjects: Sequence[str]) -> bool:
+    """Whether one of the subjects lies within another one of them."""
+    if len(subjects) > FEW:
+        others = Patterns(subjects)
+        for subject in subjects:
+            others.remove(subject)
+            if others.covers(subject):
+                return True
+            others.add(subject)
+        return False
+    return any(
+        is_subset(subject, other)
+        for index, subject in enumerate(subjects)
+        for place, other in enumerate(subjects)
+        if place != index
+    )
+
+
+def any_collision(some: Sequence[str], others: Iterable[str]) -> bool:
+    """Whether one of `some` collides with one of `others`."""
+    if len(some) > FEW:
+        patterns = Patterns(some)
+        return any(patterns.collides(other) for other in others)
+    return any(collide(other, mine) for other in others for mine in some)

@@ -23,7 +23,13 @@ from core.model.stream import (
     Storage,
     StreamConfig,
 )
-from core.model.subjects import collide, is_subset, is_valid_subject
+from core.model.subjects import (
+    any_collision,
+    collide,
+    first_collision,
+    is_subset,
+    is_valid_subject,
+)
 from core.model.versions import comparable_metadata, stamp_stream
 from core.stream.sourcing import check_sourcing
 
@@ -127,10 +133,9 @@ def is_same(requested: StreamConfig, stored: StreamConfig) -> bool:
 
 def check_overlap(config: StreamConfig, others: Iterable[StreamConfig]) -> None:
     """Refuse subjects that another stream of the account also captures."""
-    for other in others:
-        for subject in other.subjects:
-            if any(collide(subject, mine) for mine in config.subjects):
-                raise api_error("JSStreamSubjectOverlap")
+    theirs = (subject for other in others for subject in other.subjects)
+    if any_collision(config.subjects, theirs):
+        raise api_error("JSStreamSubjectOverlap")
 
 
 def check_reservation(
@@ -297,11 +302,12 @@ def _with_subjects(config: StreamConfig) -> StreamConfig:
         return config
     if config.mirror is not None:
         raise api_error("JSMirrorWithSubjects")
+    collision = first_collision(config.subjects)
     for index, subject in enumerate(config.subjects):
         _check_subject(config, subject)
-        for later in config.subjects[index + 1 :]:
-            if collide(later, subject):
-                raise invalid(f'subject "{subject}" overlaps with "{later}"')
+        if collision is not None and collision[0] == index:
+            later = config.subjects[collision[1]]
+            raise invalid(f'subject "{subject}" overlaps with "{later}"')
     return config
 
 

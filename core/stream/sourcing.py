@@ -10,8 +10,9 @@ from core.model.api_errors import api_error
 from core.model.mapping import MappingError, check_mapping
 from core.model.stream import StreamConfig, StreamSource, SubjectTransformConfig
 from core.model.subjects import (
+    any_within_another,
     collide,
-    is_subset,
+    first_collision,
     is_valid_publish_subject,
     is_valid_subject,
 )
@@ -59,11 +60,11 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         reason = "subject delete markers forbidden on mirrors"
         raise api_error("JSStreamInvalidConfig", err=reason)
     transforms = mirror.subject_transforms
+    collision = first_collision([transform.src for transform in transforms])
     for index, transform in enumerate(transforms):
         _check_transform(transform, "Mirror")
-        for other_index, other in enumerate(transforms):
-            if other_index != index and collide(transform.src, other.src):
-                raise api_error("JSMirrorOverlappingSubjectFilters")
+        if collision is not None and collision[0] == index:
+            raise api_error("JSMirrorOverlappingSubjectFilters")
 
 
 def _is_valid_reference(source: StreamSource) -> bool:
@@ -138,10 +139,8 @@ def _check_sources(config: StreamConfig, streams: Mapping[str, StreamConfig]) ->
 def _check_source_transforms(transforms: tuple[SubjectTransformConfig, ...]) -> None:
     for transform in transforms:
         _check_transform(transform, "Source")
-    for index, transform in enumerate(transforms):
-        for other_index, other in enumerate(transforms):
-            if other_index != index and is_subset(transform.src, other.src):
-                raise api_error("JSSourceOverlappingSubjectFilters")
+    if any_within_another([transform.src for transform in transforms]):
+        raise api_error("JSSourceOverlappingSubjectFilters")
 
 
 def _identity(source: StreamSource) -> tuple[object, ...]:

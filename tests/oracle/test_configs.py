@@ -225,6 +225,8 @@ FORMS: tuple[tuple[str, str, str, bool, Verdict], ...] = (
     ("DURABLE.CREATE.LIMITS.C", "C", "", True, {"durable_name": "D"}),
     ("DURABLE.CREATE.LIMITS.C", "C", "", True, {"durable_name": "C", "name": "D"}),
     ("CREATE.LIMITS.C", "C", "", False, {"num_replicas": 3}),
+    ("CREATE.LIMITS.x\x00y", "x\x00y", "", False, {"durable_name": "x\x00y"}),
+    ("CREATE.LIMITS.x\x00y", "x\x00y", "", False, {}),
     (f"CREATE.LIMITS.{'n' * 256}", "n" * 256, "", False, {"durable_name": "n" * 256}),
 )
 

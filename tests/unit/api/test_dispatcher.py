@@ -245,3 +245,16 @@ def test_stopping_ends_listening() -> None:
 )
 def test_an_empty_body_is_nothing_or_an_object_without_members(payload: bytes, empty: bool) -> None:
     assert is_empty(payload) is empty
+
+
+def test_a_large_body_is_decoded_like_a_small_one() -> None:
+    async def steps() -> None:
+        bench = Bench(_success, Body.JSON)
+        bench.request("S", b'{"subject":"' + b"x" * 100_000 + b'"}')
+        bench.request("S", b"[" * 100_000)
+        good, bad = await bench.settle()
+
+        assert good["success"] is True
+        assert bad["error"]["description"] == "invalid JSON: exceeded max depth at offset 10001"
+
+    _run(steps())

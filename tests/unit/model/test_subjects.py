@@ -3,9 +3,21 @@
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.model.mapping import MappingError, check_mapping
-from core.model.subjects import collide, is_literal, is_subset, is_valid_subject
+from core.model.subjects import (
+    FEW,
+    Patterns,
+    any_collision,
+    any_within_another,
+    collide,
+    first_collision,
+    is_literal,
+    is_subset,
+    is_valid_subject,
+)
 
 TOKENS = ("a", "b", "*", ">")
 LITERALS = [".".join(t) for n in (1, 2, 3) for t in product("ab", repeat=n)]
@@ -41,6 +53,32 @@ def test_a_subset_matches_nothing_else() -> None:
     for one, other in product(PATTERNS, repeat=2):
         if is_subset(one, other):
             assert all(_matches(s, other) for s in LITERALS if _matches(s, one)), (one, other)
+
+
+patterns = st.lists(st.sampled_from(PATTERNS), max_size=12)
+
+
+@given(patterns, st.sampled_from(PATTERNS))
+def test_many_patterns_answer_as_each_of_them_would(many: list[str], one: str) -> None:
+    tree = Patterns([*many, "a.gone"])
+    tree.remove("a.gone")
+
+    assert tree.collides(one) == any(collide(one, other) for other in many)
+    assert tree.covers(one) == any(is_subset(one, other) for other in many)
+
+
+@given(patterns)
+def test_long_lists_are_judged_as_short_ones(many: list[str]) -> None:
+    padding = [f"x{i}.y.z.end" for i in range(FEW)]
+    many = [pattern for pattern in many if pattern[0] in "ab"]
+
+    assert first_collision(padding + many) == _shifted(first_collision(many), FEW)
+    assert any_within_another(padding + many) == any_within_another(many)
+    assert any_collision(padding + many, ["a.b"]) == any_collision(many, ["a.b"])
+
+
+def _shifted(pair: tuple[int, int] | None, by: int) -> tuple[int, int] | None:
+    return None if pair is None else (pair[0] + by, pair[1] + by)
 
 
 @pytest.mark.parametrize(

@@ -125,3 +125,12 @@ def test_limits_that_a_consumer_exceeds_are_refused() -> None:
 
     assert caught.value.err_code == 10069
     assert caught.value.description == "change to limits violates consumers: big"
+
+
+def test_ten_thousand_subjects_are_checked_without_comparing_each_with_each() -> None:
+    subjects = tuple(f"s{i}.*" for i in range(10_000))
+
+    assert len(_created(StreamConfig(name="S", subjects=subjects)).subjects) == 10_000
+    with pytest.raises(ApiError) as caught:
+        _created(StreamConfig(name="S", subjects=(*subjects, "s9999.x")))
+    assert caught.value.description == 'subject "s9999.*" overlaps with "s9999.x"'
