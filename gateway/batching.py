@@ -158,7 +158,7 @@ class PublishStream(Response):
             self._unread -= run.size
             self._unacked -= len(run.batch)
             self._unacked_bytes -= run.batch.nbytes
-            lines += [line for line in run.results(self._tally) if line]
+            lines += filter(None, run.results(self._tally))
             self._room.set()
         return lines
 
