@@ -1,0 +1,1 @@
+"""The rules of consumers, one behaviour per test."""
