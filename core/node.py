@@ -11,11 +11,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import asyncpg
-
 from core.api.call import Server
 from core.api.dispatcher import Dispatcher
-from core.errors import Fenced, Unavailable
+from core.errors import Fenced
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane, Runner
 from core.jetstream.registry import Registry
@@ -134,8 +132,10 @@ class Node:
 
     async def _connect(self) -> None:
         self.writer = PostgresLog(lambda: self._connector.open(Purpose.LANE))
-        readers = await self._pool(Purpose.READ, _READERS)
-        writers = await self._pool(Purpose.WRITE, _WRITERS)
+        readers = await self._connector.pool(Purpose.READ, _READERS)
+        self._pools.append(readers)
+        writers = await self._connector.pool(Purpose.WRITE, _WRITERS)
+        self._pools.append(writers)
         self.catalog = PostgresCatalog(writers)
         self.janitor = Janitor()
         self.states = StateWriter(self.catalog, self.turn, self.clock, self._depose)
@@ -164,18 +164,6 @@ class Node:
         self.lane.release = self._release
         self.janitor.attach(shell)
         self.registry = Registry(self.hub.accounts[_ACCOUNT], shell)
-
-    async def _pool(self, purpose: Purpose, size: int) -> Any:
-        async def connect(*_arguments: object, **_options: object) -> Any:
-            return await self._connector.open(purpose)
-
-        pool = asyncpg.create_pool(connect=connect, min_size=0, max_size=size)
-        try:
-            await pool
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
-        self._pools.append(pool)
-        return pool
 
     async def _load(self) -> None:
         await self._take_catalog_epoch()
@@ -251,8 +239,9 @@ class Node:
                     await self.lane.drain()
                     await self.states.drain()
             except TimeoutError:
-                log.warning("stopped before everything gathered was written; nothing of it was "
-                            "acknowledged")
+                log.warning(
+                    "stopped before everything gathered was written; nothing of it was acknowledged"
+                )
         if self._dispatcher is not None:
             await self._dispatcher.stop()
         if hasattr(self, "registry"):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from core.pubsub.account import ServiceSubscription, Session
 
 _PREFIX = b"$JS.API.DIRECT.GET."
-_QUEUE = b"_sys_"
 _API_LEVEL = 5
 _CACHE_MAX = 8192
 _BATCH = 2000
@@ -56,8 +55,8 @@ class DirectGet:
             return
         subscribe = self._account.subscribe
         self._subscriptions = [
-            subscribe(self._subject, self._on_request, _QUEUE),
-            subscribe(self._subject + b".>", self._on_subject, _QUEUE),
+            subscribe(self._subject, self._on_request),
+            subscribe(self._subject + b".>", self._on_subject),
         ]
 
     # -- requests ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from core.errors import ApiError, Unavailable
 from core.runtime.tasks import spawn
 
 if TYPE_CHECKING:
+    from core.jetstream.queries import StreamQueries
     from core.jetstream.shell import Shell
     from core.jetstream.stream_runner import StreamRunner
     from core.stream.plan import StreamPlan
@@ -75,7 +76,7 @@ class Janitor:
             if self._wanted:
                 self._wake.set()
 
-    async def finish(self, runner: StreamRunner) -> None:
+    async def finish(self, runner: StreamQueries) -> None:
         """Remove every row of a stream that is logically gone by now."""
         async with self._busy:
             await self._sweep_range(runner)
@@ -87,7 +88,7 @@ class Janitor:
                 start = runner.tail.start
                 runner.dead.difference_update([seq for seq in rows if seq < start])
 
-    async def _sweep_range(self, runner: StreamRunner) -> None:
+    async def _sweep_range(self, runner: StreamQueries) -> None:
         below = runner.machine.first_seq
         if self._swept_below.get(runner.stream, 0) >= below:
             return

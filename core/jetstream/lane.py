@@ -102,7 +102,7 @@ class Lane:
 
     async def drain(self) -> None:
         """Return when everything that was gathered is committed and emitted."""
-        while self.ready or not self._idle.is_set():
+        while not self.stopped and (self.ready or not self._idle.is_set()):
             await self._idle.wait()
             await asyncio.sleep(0)
 
@@ -110,15 +110,18 @@ class Lane:
         work: list[tuple[Runner, StreamPlan]] = []
         decided: list[tuple[Runner, StreamPlan]] = []
         rows = 0
+        away = False
         for _ in range(len(self.ready)):
             runner = self.ready.popleft()
             try:
                 plan = await runner.next_plan(STREAM_ROWS, self._clock.now())
             except Unavailable as error:
                 log.warning("storage: %s", error)
+                # The round ends here: waiting now would let streams that have a plan in it queue
+                # for a second one.
                 self.ready.append(runner)
-                await self._settle([])
-                continue
+                away = True
+                break
             # Only now: what arrived during the await above must not queue the runner twice, for
             # two plans of one stream never share a transaction.
             runner.queued = False
@@ -136,6 +139,8 @@ class Lane:
         for runner, plan in decided:
             runner.emit(plan)
         self._turn.run()
+        if away and not self.stopped:
+            await self._settle([])
 
     async def _commit(self, work: list[tuple[Runner, StreamPlan]]) -> None:
         """Commit, then emit; resolve what failed."""
@@ -195,8 +200,9 @@ class Lane:
                     self._refuse_gathered()
                 await asyncio.sleep(0.1)
                 continue
-            self._emit(committed)
-            self._turn.run()
+            if committed:
+                self._emit(committed)
+                self._turn.run()
             return [pair for pair in work if pair not in committed]
         return []
 
@@ -212,4 +218,5 @@ class Lane:
 
     def _depose(self, why: str) -> None:
         self.stopped = True
+        self._idle.set()
         self._deposed(why)

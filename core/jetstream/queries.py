@@ -58,6 +58,7 @@ class StreamQueries:
     tail: Tail
     dead: set[int]
     backlog: set[int]
+    closed: bool
 
     # -- by position -------------------------------------------------------------------------
 

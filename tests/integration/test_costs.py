@@ -1,4 +1,4 @@
-"""What 10,000 messages cost in tasks, writes and commits: counts, which unlike time do not flake."""
+"""What 10,000 messages cost in tasks, writes and commits: counts do not flake as times do."""
 
 import asyncio
 

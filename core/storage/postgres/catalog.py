@@ -75,7 +75,8 @@ class PostgresCatalog:
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
         """Return everything that exists."""
         streams = [
-            StreamRow(*row[:6], head=Head(*row[6:])) for row in await self._fetch(_LOAD_STREAMS)
+            StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[6:]))
+            for row in await self._fetch(_LOAD_STREAMS)
         ]
         consumers = [ConsumerRow(*row) for row in await self._fetch(_LOAD_CONSUMERS)]
         purges = await self._fetch(
@@ -140,7 +141,8 @@ class PostgresCatalog:
             (
                 "with s as (update jetgate_store.stream set next_consumer = next_consumer + 1 "
                 "where stream = $1 returning next_consumer - 1 as n) "
-                "insert into jetgate_store.consumer (stream, consumer, name, created, epoch, config, state) "
+                "insert into jetgate_store.consumer "
+                "(stream, consumer, name, created, epoch, config, state) "
                 "select $1, n, $2, $3, $4, $5, $6 from s returning consumer",
                 row.stream,
                 row.name,

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from core.errors import OperatorError
+from core.errors import OperatorError, Unavailable
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -100,6 +100,24 @@ class Connector:
         )
         _keep_alive(connection)
         return connection
+
+    async def pool(self, purpose: Purpose, size: int) -> Any:
+        """Open a pool of up to `size` sessions, each opened when it is first needed.
+
+        Raises:
+            Unavailable: PostgreSQL is not reachable.
+        """
+
+        async def connect(*_arguments: object, **_options: object) -> Any:
+            return await self.open(purpose)
+
+        pool = asyncpg.create_pool(connect=connect, min_size=0, max_size=size)
+        try:
+            await pool
+            await pool.fetchval("select 1")
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        return pool
 
     async def open_plain(self, *, timeout: float = CONNECT_TIMEOUT_S) -> Any:  # noqa: ASYNC109
         """Open a session with the database's own settings, to look at them.

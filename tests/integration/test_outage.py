@@ -1,0 +1,111 @@
+"""PostgreSQL goes away while jetgate serves: nothing false is acknowledged, all resumes."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer, _command, _descendants
+from tests.support.wire import Wire
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[JetgateServer]:
+    with JetgateServer() as server:
+        yield server
+
+
+def create(wire: Wire, stream: str) -> None:
+    config = {"name": stream, "subjects": [f"{stream}.>"], "allow_direct": True}
+    answer = wire.request(f"$JS.API.STREAM.CREATE.{stream}", json.dumps(config).encode()).json()
+    assert "error" not in answer, answer
+
+
+def postgres_of(node: JetgateServer) -> list[int]:
+    return [pid for pid in _descendants(node.pid) if "postgres" in _command(pid)]
+
+
+def postmaster_is_back(node: JetgateServer, wire: Wire, stream: str) -> bool:
+    answer = wire.request(f"{stream}.probe", b"again", timeout=5).json()
+    return "error" not in answer
+
+
+def test_publishes_are_refused_while_postgresql_is_away_and_accepted_when_it_is_back(
+    node: JetgateServer,
+) -> None:
+    with Wire(node.address) as wire:
+        wire.hello()
+        create(wire, "AWAY")
+        first = wire.request("AWAY.a", b"before").json()
+        node.kill_postgres()
+        refused = wire.request("AWAY.a", b"lost?", timeout=10).json()
+        eventually(lambda: postmaster_is_back(node, wire, "AWAY"), within=30)
+        state = wire.request("$JS.API.STREAM.INFO.AWAY", b"").json()["state"]
+
+    assert first["seq"] == 1
+    # Either it was held until PostgreSQL was back, or it was refused in the reference's words.
+    if "error" in refused:
+        assert refused["error"]["err_code"] == 10008
+    else:
+        assert refused["seq"] == 2
+    assert state["messages"] == state["last_seq"]
+
+
+def test_a_stalled_postgresql_delays_publishes_and_loses_none(node: JetgateServer) -> None:
+    acked: dict[int, bytes] = {}
+    with Wire(node.address) as wire:
+        wire.hello()
+        create(wire, "STALL")
+        for i in range(50):
+            acked[wire.request("STALL.a", b"m%d" % i).json()["seq"]] = b"m%d" % i
+        frozen = postgres_of(node)
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            answer = wire.request("STALL.a", b"held", timeout=15).json()
+        finally:
+            for pid in frozen:
+                os.kill(pid, signal.SIGCONT)
+        if "seq" in answer and "error" not in answer:
+            acked[answer["seq"]] = b"held"
+        eventually(lambda: postmaster_is_back(node, wire, "STALL"), within=30)
+        for seq, payload in acked.items():
+            frame = wire.request("$JS.API.DIRECT.GET.STALL", json.dumps({"seq": seq}).encode())
+            assert frame.payload == payload, seq
+
+
+def test_pulls_wait_through_an_outage_and_get_what_comes_after(node: JetgateServer) -> None:
+    with Wire(node.address) as wire:
+        wire.hello()
+        create(wire, "PULL")
+        config = {"durable_name": "C", "ack_policy": "explicit"}
+        body = json.dumps({"stream_name": "PULL", "config": config}).encode()
+        assert "error" not in wire.request("$JS.API.CONSUMER.CREATE.PULL.C", body).json()
+        wire.send(b"SUB in 77\r\n")
+        wire.publish("$JS.API.CONSUMER.MSG.NEXT.PULL.C", b'{"batch":1}', reply="in")
+        node.kill_postgres()
+        eventually(lambda: postmaster_is_back(node, wire, "PULL"), within=30)
+        delivered = wire.wait_for(lambda frame: frame.line.split(b" ")[2] == b"77")
+
+    assert delivered.payload == b"again"
+
+
+def test_a_killed_node_finds_everything_at_its_next_start(node: JetgateServer) -> None:
+    with Wire(node.address) as wire:
+        wire.hello()
+        create(wire, "KILLED")
+        for i in range(100):
+            wire.request("KILLED.a", b"%d" % i)
+    orphans = postgres_of(node)
+
+    node.restart()
+
+    with Wire(node.address) as wire:
+        wire.hello()
+        state = wire.request("$JS.API.STREAM.INFO.KILLED", b"").json()["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (100, 1, 100)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in orphans)

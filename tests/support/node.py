@@ -1,0 +1,79 @@
+"""A node inside the test's own process: its counters and its failures are within reach."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from core.cluster.leadership import Leadership
+from core.model.stream import StreamConfig
+from core.node import Node, NodeOptions
+from core.runtime.clock import SystemClock
+from core.storage.leases import NodeRow
+from core.storage.postgres.connect import Connector
+from core.storage.postgres.leases import PostgresLeases
+from core.stream.config import check_create
+
+
+@asynccontextmanager
+async def running_node(dsn: str, name: str = "node") -> AsyncIterator[Node]:
+    """Run a node over a migrated database, on a free port."""
+    connector = Connector(dsn)
+    clock = SystemClock()
+    leadership = Leadership(PostgresLeases(connector), clock, NodeRow(node=name))
+    node = Node(NodeOptions(port=0), connector, leadership, clock)
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
+async def add_stream(node: Node, config: StreamConfig) -> None:
+    """Create a stream as the API would."""
+    checked, _ = check_create(config, node.registry.configs(), name=config.name)
+    await node.registry.create_stream(checked)
+
+
+class Wire:
+    """A raw client of a node in the same event loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, node: Node) -> "Wire":
+        """Connect, introduce, and wait until the server has answered."""
+        reader, writer = await asyncio.open_connection(node.hub.host, node.hub.port)
+        wire = cls(reader, writer)
+        wire.writer.write(
+            b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+        )
+        await wire.flush()
+        return wire
+
+    async def flush(self) -> bytes:
+        """Send PING and return everything up to its PONG."""
+        self.writer.write(b"PING\r\n")
+        return await self.until(b"PONG\r\n")
+
+    async def until(self, end: bytes) -> bytes:
+        """Return everything up to and with `end`."""
+        async with asyncio.timeout(20):
+            return await self.reader.readuntil(end)
+
+    async def count(self, text: bytes, wanted: int) -> int:
+        """Read until `text` came `wanted` times; return how often it came."""
+        found, rest = 0, b""
+        async with asyncio.timeout(30):
+            while found < wanted:
+                data = rest + await self.reader.read(1 << 18)
+                found += data.count(text)
+                cut = data.rfind(text)
+                keep = len(text) - 1
+                rest = data[max(cut + len(text) if cut >= 0 else 0, len(data) - keep) :]
+        return found
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.writer.close()
