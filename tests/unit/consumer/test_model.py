@@ -115,6 +115,7 @@ class ConsumerHistory(RuleBasedStateMachine):
         while real.waiting.can_serve():
             real.outbox.clear()
             sseq = real.next_redelivery()
+            self.give_up_naked()
             queued = [s for s, d in model.pending.items() if d.queued]
             if sseq is not None:
                 assert sseq in queued
@@ -150,6 +151,19 @@ class ConsumerHistory(RuleBasedStateMachine):
                     deadline = self.now + self.wait(1)
                     model.pending[seq] = Delivery(model.cseq, 1, deadline)
             model.next = seqs[-1] + 1
+
+    def give_up_naked(self) -> None:
+        """A NAK after the last attempt is noticed when the message comes up for redelivery.
+
+        Which of several are noticed together is the machine's business: it stops at the first
+        that may go out.
+        """
+        for seq, pending in list(self.model.pending.items()):
+            if pending.queued and 0 < self.max_deliver <= pending.count:
+                if seq in self.real.pending.first:
+                    continue
+                del self.model.pending[seq]
+                self.model.given_up.add(seq)
 
     def settle(self, seq: int) -> None:
         if self.policy == AckPolicy.ALL:
