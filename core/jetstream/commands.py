@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # A removal of more rows than this is recorded and finished after the reply.
 _AT_ONCE = 10_000
+# Sequences are signed 64-bit numbers in storage: a purge may not leave too few of them to assign.
+_HIGHEST = 2**62
 
 
 def unchanged(runner: StreamRunner) -> StreamPlan:
@@ -60,9 +62,13 @@ async def _plan_purge_below(runner: StreamRunner, seq: int, keep: int) -> Stream
     if keep:
         seq = await reader.newest(runner.stream, runner.shelf, keep)
     everything = not seq or seq > machine.last_seq
-    plan.purged_below = machine.last_seq + 1 if everything else seq
+    plan.purged_below = seq
+    if everything:
+        plan.purged_below = max(seq if seq < _HIGHEST else 0, machine.last_seq + 1)
     plan.first_seq = plan.purged_below
     if everything:
+        # Below a sequence that is still to come: the stream goes on from there.
+        plan.last_seq = plan.purged_below - 1
         plan.msgs = plan.nbytes = 0
         return plan
     plan.index, _ = await build_index(runner, machine.limit, seq)
@@ -100,14 +106,18 @@ async def _live_rows(
 async def plan_delete(runner: StreamRunner, seq: int) -> StreamPlan:
     """Plan the removal of one message; its row goes in the same transaction.
 
-    Raises ApiError 10057 as the reference server words it.
+    Raises ApiError 10057 or, for a sequence between others that is gone, 10043, as the reference
+    server does.
     """
     machine = runner.machine
-    if seq > machine.last_seq or not machine.msgs:
+    if seq > machine.last_seq:
         raise api_error(10057, err="stream store EOF")
     found = await runner.get(seq)
     if found is None:
-        raise api_error(10057, err="no message found")
+        first = await runner.first_message()
+        if first is None or seq < machine.first_seq:
+            raise api_error(10057, err="no message found")
+        raise api_error(10043, seq=seq)
     _, _, subject, headers, payload = found
     plan = unchanged(runner)
     machine.remove(plan, seq, subject, machine.size_of(subject, headers, len(payload)))

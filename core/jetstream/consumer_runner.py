@@ -22,8 +22,10 @@ from core.consumer.state import ConsumerState, decode, encode
 from core.jetstream.cursor import Cursor
 from core.jetstream.delivery import Pump
 from core.model.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
+from core.model.versions import is_level_supported
 from core.runtime.tasks import spawn
 from core.storage.interface import StateWrite
+from core.stream.headers import publish_headers
 from core.subjects.subject import has_wildcard, matches
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from core.stream.segment import Segment
 
 _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 _BLOCKED_RETRY = 2_000_000
 _FAILED_RETRY = 250_000_000
 # Added to the inactivity threshold, so that a client that comes back just in time is in time.
@@ -233,6 +236,10 @@ class ConsumerRunner:
     def _on_next(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
+        level = publish_headers(headers).get(_REQUIRED_LEVEL) if headers else None
+        if level and not is_level_supported(level):
+            self._account.publish(reply, b"", b"NATS/1.0 412 Required Api Level\r\n\r\n", b"")
+            return
         self._request(payload, reply)
 
     def _request(self, body: bytes, reply: bytes) -> None:
@@ -265,11 +272,11 @@ class ConsumerRunner:
         """Carry out one acknowledgement that is not a plain one."""
         machine, now = self.machine, self._clock.monotonic()
         self._used = now
-        self.last_acked = self._clock.now()
         kind, argument = acks.parse(payload)
         known = machine.was_delivered(sseq)
         if kind in (AckKind.ACK, AckKind.NEXT, AckKind.TERM):
             if known:
+                self.last_acked = self._clock.now()
                 # TERM counts as an acknowledgement of the same kind.
                 machine.term(sseq, cseq)
             if kind is AckKind.NEXT:

@@ -276,7 +276,7 @@ class StreamRunner(StreamQueries):
 
     def _purged(self, plan: StreamPlan) -> None:
         if plan.index is None:
-            self.tail.clear(plan.before + 1)
+            self.tail.clear(plan.last_seq + 1)
             self.dead.clear()
             self.backlog.clear()
         for consumer in self.consumers.values():
