@@ -27,7 +27,9 @@ log = logging.getLogger("jetgate.lane")
 
 ROUND_ROWS = 8192
 STREAM_ROWS = 4096
+# Seconds after which what waits for storage is refused, and after which a COMMIT is given up.
 PATIENCE = 2.0
+STALLED = 10.0
 
 
 class Runner(Protocol):
@@ -167,9 +169,15 @@ class Lane:
             return
 
     async def _write(self, work: list[tuple[Runner, StreamPlan]]) -> None:
-        await self._writer.commit(
-            [StreamCommit(r.stream, r.shelf, r.epoch, plan) for r, plan in work]
-        )
+        commits = [StreamCommit(r.stream, r.shelf, r.epoch, plan) for r, plan in work]
+        impatient = asyncio.get_running_loop().call_later(PATIENCE, self._refuse_gathered)
+        try:
+            async with asyncio.timeout(STALLED):
+                await self._writer.commit(commits)
+        except TimeoutError:
+            raise OutcomeUnknown(f"no answer to COMMIT within {STALLED:g} s") from None
+        finally:
+            impatient.cancel()
 
     def _emit(self, work: list[tuple[Runner, StreamPlan]]) -> None:
         self.commits += 1

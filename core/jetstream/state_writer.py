@@ -91,6 +91,7 @@ class StateWriter:
         try:
             written = await self._store.write(writes) if writes else set()
         except Fenced as error:
+            self._idle.set()
             self._deposed(str(error))
             return
         except Unavailable as error:
@@ -125,8 +126,8 @@ class StateWriter:
             self._urgent.set()
 
     async def drain(self) -> None:
-        """Write what is left; return when nothing is dirty."""
-        while self._dirty or self._waiting:
+        """Write what is left; return when nothing is dirty and no write is in flight."""
+        while not self._idle.is_set():
             self._urgent.set()
             self._wake.set()
-            await asyncio.sleep(0.005)
+            await self._idle.wait()

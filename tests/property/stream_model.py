@@ -1,0 +1,135 @@
+"""A stream as a naive list of messages: what the machine must agree with."""
+
+from dataclasses import dataclass, field
+
+from core.model.stream import Discard, Storage, StreamConfig
+from core.subjects.subject import matches
+
+
+@dataclass(frozen=True)
+class Publish:
+    """What a client sends."""
+
+    subject: bytes
+    payload: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def block(self) -> bytes:
+        lines = b"".join(b"%s: %s\r\n" % pair for pair in self.headers)
+        return b"NATS/1.0\r\n" + lines + b"\r\n" if lines else b""
+
+
+@dataclass
+class Message:
+    seq: int
+    ts: int
+    publish: Publish
+    size: int
+
+
+@dataclass
+class StreamModel:
+    """Everything that is there, oldest first."""
+
+    config: StreamConfig
+    messages: list[Message] = field(default_factory=list)
+    last_seq: int = 0
+    last_ts: int = 0
+    last_id: bytes = b""
+    ids: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+
+    def of(self, subject: bytes) -> list[Message]:
+        return [m for m in self.messages if m.publish.subject == subject]
+
+    def nbytes(self) -> int:
+        return sum(m.size for m in self.messages)
+
+    # -- publish -----------------------------------------------------------------------------
+
+    def publish(self, batch: list[Publish], now: int) -> list[tuple[str, int]]:
+        """Store what may be stored; return ("ok" or "duplicate", sequence) or ("error", code)."""
+        answers = [self._publish(p, now) for p in batch]
+        self.enforce(now)
+        return answers
+
+    def _publish(self, p: Publish, now: int) -> tuple[str, int]:
+        headers = dict(p.headers)
+        last = {m.publish.subject: m.seq for m in self.messages}
+        wanted = headers.get(b"Nats-Expected-Last-Subject-Sequence")
+        other = headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject", p.subject)
+        found = max((seq for s, seq in last.items() if matches(s, other)), default=0)
+        if wanted is not None and int(wanted) != found:
+            return "error", 10071
+        wanted = headers.get(b"Nats-Expected-Last-Sequence")
+        if wanted is not None and int(wanted) != self.last_seq:
+            return "error", 10071
+        msg_id = headers.get(b"Nats-Msg-Id", b"")
+        if msg_id in self.ids and self.config.duplicate_window:
+            seq, ts = self.ids[msg_id]
+            if ts > now - self.config.duplicate_window:
+                return "duplicate", seq
+        if headers.get(b"Nats-Expected-Last-Msg-Id", self.last_id) != self.last_id:
+            return "error", 10070
+        size = self._size(p)
+        rollup = headers.get(b"Nats-Rollup", b"")
+        if not self._has_room(p.subject, size, rollup):
+            return "error", 10077
+        self.last_seq += 1
+        self.last_ts = max(now, self.last_ts + 1)
+        self.last_id = msg_id
+        if msg_id:
+            self.ids[msg_id] = (self.last_seq, self.last_ts)
+        if rollup:
+            self.drop([m for m in self.messages if rollup == b"all" or m in self.of(p.subject)])
+        self.messages.append(Message(self.last_seq, self.last_ts, p, size))
+        self._limit_subjects()
+        return "ok", self.last_seq
+
+    def _size(self, p: Publish) -> int:
+        on_file = self.config.storage is Storage.FILE
+        block = p.block()
+        extra = len(block) + (4 if on_file else 0) if block else 0
+        return (30 if on_file else 16) + len(p.subject) + len(p.payload) + extra
+
+    def _has_room(self, subject: bytes, size: int, rollup: bytes) -> bool:
+        config = self.config
+        if config.discard is Discard.OLD:
+            return True
+        stored = self.of(subject)
+        full = 0 < config.max_msgs_per_subject <= len(stored)
+        if full and config.discard_new_per_subject and not rollup:
+            return False
+        if 0 < config.max_msgs <= len(self.messages) and not full:
+            return False
+        fits = config.max_bytes <= 0 or self.nbytes() + size <= config.max_bytes
+        return fits or (full and stored[0].size >= size)
+
+    # -- removal -----------------------------------------------------------------------------
+
+    def drop(self, gone: list[Message]) -> int:
+        self.messages = [m for m in self.messages if m not in gone]
+        return len(gone)
+
+    def _limit_subjects(self) -> None:
+        limit = self.config.max_msgs_per_subject
+        for subject in {m.publish.subject for m in self.messages}:
+            if limit > 0:
+                self.drop(self.of(subject)[:-limit])
+
+    def enforce(self, now: int) -> None:
+        """Remove what the limits of the configuration do not allow."""
+        config = self.config
+        self._limit_subjects()
+        if config.discard is Discard.OLD:
+            while 0 < config.max_msgs < len(self.messages):
+                del self.messages[0]
+            while 0 < config.max_bytes < self.nbytes():
+                del self.messages[0]
+        if config.max_age:
+            self.messages = [m for m in self.messages if m.ts > now - config.max_age]
+
+    def purge(self, pattern: bytes, seq: int, keep: int) -> int:
+        found = [m for m in self.messages if matches(m.publish.subject, pattern)]
+        if seq:
+            return self.drop([m for m in found if m.seq < seq])
+        return self.drop(found[: max(len(found) - keep, 0)] if keep else found)

@@ -1,0 +1,337 @@
+"""The stream machine, its tail, its commands and its reopening against a list of messages.
+
+Rules publish batches, move time, purge, delete, sweep, lose commits, crash and change limits;
+after each step everything a client can ask must be what the list says.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from core.errors import ApiError
+from core.model.api_errors import api_error
+from core.model.stream import Discard, Storage, StreamConfig
+from core.stream.machine import StreamMachine
+from core.stream.plan import Columns, StreamPlan
+from core.subjects.subject import matches
+from tests.property.stream_model import Publish, StreamModel
+from tests.support.streams import StreamBench
+
+MS = 1_000_000
+SUBJECTS = [b"a.1", b"a.2", b"b.1", b"b.2.x"]
+FILTERS = [b"a.1", b"a.*", b"b.>", b">", b"c.1", b"*.1"]
+
+subjects = st.sampled_from(SUBJECTS)
+sequences = st.integers(0, 30)
+ids = st.sampled_from([b"i1", b"i2", b"i3"])
+header = st.one_of(
+    st.tuples(st.just(b"Nats-Msg-Id"), ids),
+    st.tuples(st.just(b"Nats-Rollup"), st.sampled_from([b"sub", b"sub", b"all"])),
+    st.tuples(st.just(b"Nats-Expected-Last-Sequence"), sequences.map(lambda n: b"%d" % n)),
+    st.tuples(st.just(b"Nats-Expected-Last-Subject-Sequence"), sequences.map(lambda n: b"%d" % n)),
+    st.tuples(st.just(b"Nats-Expected-Last-Msg-Id"), ids),
+    st.tuples(st.just(b"X-Other"), st.just(b"v")),
+)
+
+
+@st.composite
+def publishes(draw: Any) -> Publish:
+    subject, payload = draw(subjects), draw(st.binary(max_size=24))
+    found = dict(draw(st.lists(header, max_size=2))) if draw(st.booleans()) else {}
+    if b"Nats-Expected-Last-Subject-Sequence" in found and draw(st.booleans()):
+        found[b"Nats-Expected-Last-Subject-Sequence-Subject"] = draw(st.sampled_from(FILTERS))
+    return Publish(subject, payload, tuple(found.items()))
+
+
+configs = st.builds(
+    StreamConfig,
+    name=st.just("S"),
+    subjects=st.just((">",)),
+    storage=st.sampled_from(Storage),
+    discard=st.sampled_from(Discard),
+    discard_new_per_subject=st.booleans(),
+    max_msgs=st.sampled_from([-1, -1, 1, 3, 8]),
+    max_bytes=st.sampled_from([-1, -1, 60, 200, 500]),
+    max_msgs_per_subject=st.sampled_from([-1, -1, 1, 1, 2, 3]),
+    max_age=st.sampled_from([0, 0, 105 * MS, 1005 * MS]),
+    max_msg_size=st.just(-1),
+    duplicate_window=st.sampled_from([0, 205 * MS, 205 * MS, 2005 * MS]),
+    allow_rollup_hdrs=st.just(True),
+    first_seq=st.sampled_from([0, 0, 10]),
+)
+
+
+class StreamRules(RuleBasedStateMachine):
+    """Both sides, driven by the same steps."""
+
+    @initialize(config=configs, tail_bytes=st.sampled_from([1, 400, 1 << 20]))
+    def create(self, config: StreamConfig, tail_bytes: int) -> None:
+        self.bench = StreamBench(config, tail_bytes)
+        last = max(config.first_seq, 1) - 1
+        self.model = StreamModel(config, last_seq=last)
+        self.replies = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "bench"):
+            self.bench.close()
+
+    @property
+    def now(self) -> int:
+        return self.bench.clock.now()
+
+    def _gather(self, batch: list[Publish]) -> list[bytes]:
+        replies = [b"reply.%d" % (self.replies + i) for i in range(len(batch))]
+        self.replies += len(batch)
+        for publish, reply in zip(batch, replies, strict=True):
+            self.bench.gather(publish.subject, publish.payload, publish.block(), reply)
+        return replies
+
+    def _aim(self, batch: list[Publish], hits: list[bool]) -> list[Publish]:
+        """Make some of the expectations come true, as of before the batch."""
+        aimed = []
+        for publish, hit in zip(batch, hits, strict=False):
+            headers = dict(publish.headers)
+            if hit and b"Nats-Expected-Last-Sequence" in headers:
+                headers[b"Nats-Expected-Last-Sequence"] = b"%d" % self.model.last_seq
+            if hit and b"Nats-Expected-Last-Subject-Sequence" in headers:
+                stored = self.model.of(publish.subject)
+                last = stored[-1].seq if stored else 0
+                headers[b"Nats-Expected-Last-Subject-Sequence"] = b"%d" % last
+            aimed.append(Publish(publish.subject, publish.payload, tuple(headers.items())))
+        return aimed
+
+    @rule(
+        batch=st.lists(publishes(), min_size=1, max_size=8),
+        hits=st.lists(st.booleans(), min_size=8),
+    )
+    def publish(self, batch: list[Publish], hits: list[bool]) -> None:
+        batch = self._aim(batch, hits)
+        replies = self._gather(batch)
+
+        self.bench.flush()
+
+        expected = self.model.publish(batch, self.now)
+        assert [_read(self.bench.answers.pop(r)) for r in replies] == expected
+
+    @rule(batch=st.lists(publishes(), min_size=1, max_size=5))
+    def publish_in_vain(self, batch: list[Publish]) -> None:
+        """The commit is refused: every publisher is told so, and nothing has changed."""
+        replies = self._gather(batch)
+
+        self.bench.flush(refused=api_error(10077, err="disk full"))
+
+        before = self.model.last_seq
+        for reply in replies:
+            kind, value = _read(self.bench.answers.pop(reply))
+            assert kind == "error" or (kind == "duplicate" and value <= before)
+
+    @rule(steps=st.sampled_from([1, 5, 12, 60]))
+    def let_time_pass(self, steps: int) -> None:
+        self.bench.clock.time += steps * 10 * MS
+
+    @rule()
+    def expire(self) -> None:
+        self.bench.serve(self.bench.runner.trim())
+
+        self.model.enforce(self.now)
+
+    @rule(pattern=st.sampled_from([None, *FILTERS]), seq=sequences, keep=st.integers(0, 3))
+    def purge(self, pattern: bytes | None, seq: int, keep: int) -> None:
+        if seq and keep:
+            keep = 0
+        text = pattern.decode() if pattern else None
+        purged = self.bench.serve(self.bench.runner.purge(text, seq or None, keep or None))
+
+        assert purged == self.model.purge(pattern or b">", seq, keep)
+
+    @rule(seq=sequences)
+    def delete(self, seq: int) -> None:
+        there = [m for m in self.model.messages if m.seq == seq]
+        request = self.bench.runner.delete_message(seq)
+        if there:
+            self.bench.serve(request)
+            self.model.drop(there)
+        else:
+            with pytest.raises(ApiError):
+                self.bench.serve(request)
+
+    @precondition(lambda self: self.model.messages)
+    @rule(data=st.data())
+    def delete_one_of(self, data: st.DataObject) -> None:
+        self.delete(data.draw(st.sampled_from([m.seq for m in self.model.messages])))
+
+    @rule()
+    def sweep(self) -> None:
+        runner = self.bench.runner
+        self.bench.run(self.bench.janitor.finish(runner))
+
+        assert sorted(self.bench.store.rows) == [m.seq for m in self.model.messages]
+        assert all(seq >= runner.tail.start for seq in runner.dead)
+
+    @rule()
+    def crash(self) -> None:
+        """Only rows and head remain; the ids of rows that are gone are forgotten with them."""
+        rows, first = self.bench.store.rows, self.bench.store.head.first_seq
+        self.bench.reload()
+
+        known = self.model.ids.items()
+        self.model.ids = {i: (s, ts) for i, (s, ts) in known if s in rows and s >= first}
+        if self.model.last_seq not in rows or not self.model.messages:
+            self.model.last_id = b""
+
+    @rule(config=configs)
+    def change_limits(self, config: StreamConfig) -> None:
+        old = self.model.config
+        config = msgspec.structs.replace(
+            config,
+            storage=old.storage,
+            first_seq=old.first_seq,
+            duplicate_window=old.duplicate_window,
+        )
+        self.bench.run(self.bench.janitor.finish(self.bench.runner))
+        self.bench.config = config
+        self.bench.serve(self.bench.runner.reconfigure(config))
+
+        self.model.config = config
+        self.model.enforce(self.now)
+
+    # -- what must hold ----------------------------------------------------------------------
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if not hasattr(self, "bench"):
+            return
+        machine, model = self.bench.machine, self.model
+        head = self.bench.store.head
+        assert machine.msgs == head.msgs == len(model.messages)
+        assert machine.bytes == head.bytes == model.nbytes()
+        assert machine.last_seq == head.last_seq == model.last_seq
+        assert machine.last_ts == head.last_ts == model.last_ts
+        found = {s: (n, last) for s, n, last in machine.index.items()}
+        there = {m.publish.subject for m in model.messages}
+        assert found == {s: (len(model.of(s)), model.of(s)[-1].seq) for s in there}
+        first = model.messages[0].seq if model.messages else model.last_seq + 1
+        assert head.first_seq <= first
+        assert machine.first_seq <= first
+
+    @invariant()
+    def readers_agree(self) -> None:
+        if not hasattr(self, "bench"):
+            return
+        bench, model = self.bench, self.model
+        wanted = [
+            (m.seq, m.ts, m.publish.subject, m.publish.block(), m.publish.payload)
+            for m in model.messages
+        ]
+        assert bench.live() == wanted
+        by_seq = {row[0]: row for row in wanted}
+        for seq in range(model.last_seq + 2):
+            assert bench.run(bench.runner.get(seq)) == by_seq.get(seq)
+
+    @invariant()
+    def questions_agree(self) -> None:
+        if not hasattr(self, "bench"):
+            return
+        runner, model, run = self.bench.runner, self.model, self.bench.run
+        state = run(runner.state(deleted=True))
+        first = model.messages[0].seq if model.messages else model.last_seq + 1
+        assert state.first_seq == (first if model.last_seq or model.messages else 0)
+        there = {m.seq for m in model.messages}
+        gaps = [s for s in range(first, model.last_seq + 1) if s not in there] if there else []
+        assert list(state.deleted) == gaps
+        assert state.num_deleted == len(gaps)
+        middle = (first + model.last_seq) // 2
+        for pattern in FILTERS:
+            found = [m.seq for m in model.messages if matches(m.publish.subject, pattern)]
+            last = run(runner.last_by_subject(pattern))
+            assert (last[0] if last else 0) == (found[-1] if found else 0)
+            after = [s for s in found if s >= middle]
+            following = run(runner.next_by_subject(pattern, middle))
+            assert (following[0] if following else 0) == (after[0] if after else 0)
+
+
+def _read(answer: bytes) -> tuple[str, int]:
+    body = json.loads(answer)
+    if "error" in body:
+        return "error", body["error"]["err_code"]
+    return ("duplicate" if body.get("duplicate") else "ok"), body["seq"]
+
+
+TestStream = StreamRules.TestCase
+TestStream.settings = settings(
+    max_examples=120,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+# -- the column form is a shortcut, not another rule -------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    config=configs,
+    batches=st.lists(
+        st.lists(st.tuples(subjects, st.binary(max_size=20)), min_size=1, max_size=12),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_columns_and_messages_one_by_one_give_the_same_plan(
+    config: StreamConfig, batches: list[list[tuple[bytes, bytes]]]
+) -> None:
+    fast, slow = StreamMachine(config), StreamMachine(config)
+    slow.plain = False
+    now = 1_000_000_000_000
+
+    for batch in batches:
+        now += 40 * MS
+        plans = []
+        for machine in (fast, slow):
+            plan = machine.decide(_columns(batch), now)
+            machine.apply(plan)
+            plans.append(plan)
+
+        assert _facts(plans[0]) == _facts(plans[1])
+        assert _answers(plans[0]) == _answers(plans[1])
+        assert list(fast.index.items()) == list(slow.index.items())
+
+
+def _columns(batch: list[tuple[bytes, bytes]]) -> Columns:
+    columns = Columns()
+    for i, (subject, payload) in enumerate(batch):
+        columns.subjects.append(subject)
+        columns.replies.append(b"r.%d" % i)
+        columns.headers.append(b"")
+        columns.payloads.append(payload)
+        columns.nbytes += len(payload)
+    return columns
+
+
+def _facts(plan: StreamPlan) -> list[object]:
+    segment = plan.segment
+    rows: list[object] = []
+    if segment is not None:
+        rows = list(
+            zip(segment.seqs, segment.times, segment.subjects, segment.payloads, strict=True)
+        )
+        rows += [segment.headers, segment.nbytes]
+    head = (plan.before, plan.first_seq, plan.last_seq, plan.last_ts, plan.msgs, plan.nbytes)
+    return [head, rows, plan.texts, sorted(plan.removed), plan.erased, plan.purged_below]
+
+
+def _answers(plan: StreamPlan) -> list[tuple[bytes, tuple[str, int]]]:
+    said = [(reply, _read(body)) for reply, body in plan.answers]
+    return said + [(reply, ("ok", seq)) for seq, reply in enumerate(plan.acks, plan.ack_first)]

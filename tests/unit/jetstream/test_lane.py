@@ -1,0 +1,338 @@
+"""The lane: what leaves, when, and what is said when storage fails."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
+from core.jetstream.lane import Lane
+from core.runtime.tasks import stop
+from core.runtime.turn import Turn
+from core.storage.interface import Head, StreamCommit
+from core.stream.plan import StreamPlan
+from tests.support.streams import ManualClock
+
+Fault = Exception | None
+
+
+class FakeRunner:
+    """A stream whose plans are numbers: plan n follows plan n - 1."""
+
+    def __init__(self, bench: "Bench", stream: int) -> None:
+        self.bench = bench
+        self.stream = stream
+        self.shelf = 0
+        self.epoch = 1
+        self.queued = False
+        self.gathered = 0
+        self.next_seq = 1
+        self.away: list[Unavailable] = []
+
+    def publish(self) -> None:
+        self.gathered += 1
+        self.bench.lane.enqueue(self)
+
+    async def next_plan(self, limit: int, now: int) -> StreamPlan | None:
+        if self.away:
+            raise self.away.pop(0)
+        if not self.gathered:
+            return None
+        self.gathered -= 1
+        self.next_seq += 1
+        return _plan(self.next_seq - 1)
+
+    def has_work(self) -> bool:
+        return self.gathered > 0
+
+    def emit(self, plan: StreamPlan) -> None:
+        self.bench.said.append(("ack", self.stream, plan.last_seq))
+
+    def fail(self, plan: StreamPlan, error: ApiError) -> None:
+        self.bench.said.append(("fail", self.stream, error.err_code))
+
+    def refuse_gathered(self, error: ApiError) -> None:
+        self.gathered = 0
+        self.bench.said.append(("refuse", self.stream, error.err_code))
+
+
+class Bench:
+    """A lane over a writer that does what a script says."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.said: list[tuple[str, int, int]] = []
+        self.written: list[list[tuple[int, int]]] = []
+        self.faults: list[Fault] = []
+        self.recoveries: list[Fault] = []
+        self.committed_after_all = False
+        self.deposed = ""
+        self.trust = True
+        self.in_flight = asyncio.Event()
+        self.go = asyncio.Event()
+        self.go.set()
+        self.during_recovery: Callable[[], None] = lambda: None
+        self.lane = Lane(self, Turn(), self.clock, lambda: self.trust, self.recover, self.depose)
+
+    async def commit(self, commits: Sequence[StreamCommit]) -> None:
+        self.in_flight.set()
+        await self.go.wait()
+        self.in_flight.clear()
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+        self.written.append([(c.stream, c.plan.last_seq) for c in commits])
+
+    async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
+        return {}
+
+    async def close(self) -> None:
+        return None
+
+    async def recover(self, work: list) -> list:  # type: ignore[type-arg]
+        self.during_recovery()
+        fault = self.recoveries.pop(0) if self.recoveries else None
+        if fault is not None:
+            raise fault
+        self.trust = True
+        return work if self.committed_after_all else []
+
+    def depose(self, why: str) -> None:
+        self.deposed = why
+
+
+def _plan(seq: int) -> StreamPlan:
+    return StreamPlan(before=seq - 1, first_seq=1, last_seq=seq, last_ts=seq, msgs=seq, nbytes=0)
+
+
+def run(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:
+    """Run a scenario beside the lane."""
+
+    async def main() -> Bench:
+        bench = Bench()
+        task = asyncio.ensure_future(bench.lane.run())
+        async with asyncio.timeout(10):
+            await scenario(bench)
+        await stop(task)
+        return bench
+
+    return asyncio.run(main())
+
+
+def test_nothing_is_emitted_before_the_commit_returns() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.go.clear()
+        FakeRunner(bench, 1).publish()
+        await bench.in_flight.wait()
+        assert bench.said == []
+
+        bench.go.set()
+        await bench.lane.drain()
+
+    assert run(scenario).said == [("ack", 1, 1)]
+
+
+def test_a_refused_commit_refuses_every_publisher() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Refused("disk full")]
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.said == [("fail", 1, 10077)]
+    assert bench.written == []
+
+
+def test_the_lane_goes_on_after_a_refusal() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Refused("disk full")]
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+        FakeRunner(bench, 2).publish()
+        await bench.lane.drain()
+
+    assert run(scenario).said == [("fail", 1, 10077), ("ack", 2, 1)]
+
+
+def test_a_fenced_commit_deposes_and_says_nothing() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Fenced("stream 1")]
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.said == []
+    assert bench.deposed
+    assert bench.lane.stopped
+
+
+def test_an_unknown_outcome_that_was_committed_is_acknowledged_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [OutcomeUnknown("connection lost")]
+        bench.committed_after_all = True
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.said == [("ack", 1, 1)]
+    assert bench.written == []
+
+
+def test_an_unknown_outcome_that_was_not_committed_is_written_again() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [OutcomeUnknown("connection lost")]
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.written == [[(1, 1)]]
+    assert bench.said == [("ack", 1, 1)]
+
+
+def test_an_unknown_outcome_is_not_guessed_when_another_node_leads() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [OutcomeUnknown("connection lost")]
+        bench.recoveries = [Fenced("stream 1 was written by another node")]
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.said == []
+    assert bench.deposed
+
+
+def test_a_commit_is_not_sent_without_trust_in_the_lease() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.trust = False
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.written == [[(1, 1)]]
+    assert bench.trust
+
+
+def test_two_plans_of_one_stream_never_share_a_transaction() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two = FakeRunner(bench, 1), FakeRunner(bench, 2)
+        for runner in (one, two, one, one, two):
+            runner.publish()
+        await bench.lane.drain()
+
+    assert run(scenario).written == [[(1, 1), (2, 1)], [(1, 2), (2, 2)], [(1, 3)]]
+
+
+def test_what_arrives_during_a_commit_goes_into_the_next_one() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two = FakeRunner(bench, 1), FakeRunner(bench, 2)
+        bench.go.clear()
+        one.publish()
+        await bench.in_flight.wait()
+        one.publish()
+        two.publish()
+        bench.go.set()
+        await bench.lane.drain()
+
+    assert run(scenario).written == [[(1, 1)], [(1, 2), (2, 1)]]
+
+
+def test_gathered_messages_are_refused_while_storage_stays_away() -> None:
+    async def scenario(bench: Bench) -> None:
+        late = FakeRunner(bench, 2)
+
+        def gather() -> None:
+            bench.during_recovery = lambda: None
+            late.publish()
+            bench.clock.time += 3_000_000_000
+
+        bench.during_recovery = gather
+        bench.faults = [OutcomeUnknown("connection lost")]
+        bench.recoveries = [Unavailable("refused")]
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    assert run(scenario).said == [("refuse", 2, 10008), ("ack", 1, 1)]
+
+
+def test_a_short_absence_of_storage_refuses_nobody() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [OutcomeUnknown("connection lost")]
+        bench.recoveries = [Unavailable("refused")]
+        one, two = FakeRunner(bench, 1), FakeRunner(bench, 2)
+        bench.during_recovery = two.publish
+        one.publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert ("refuse", 2, 10008) not in bench.said
+    assert ("ack", 2, 1) in bench.said
+
+
+def test_a_stream_whose_facts_cannot_be_read_does_not_stop_the_others() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two, three = (FakeRunner(bench, n) for n in (1, 2, 3))
+        two.away = [Unavailable("no connection")]
+        for runner in (one, two, three, one):
+            runner.publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert sorted(bench.said) == [("ack", 1, 1), ("ack", 1, 2), ("ack", 2, 1), ("ack", 3, 1)]
+    assert bench.written[0] == [(1, 1)]
+
+
+def test_streams_that_wait_for_facts_are_refused_when_storage_stays_away() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two, three = (FakeRunner(bench, n) for n in (1, 2, 3))
+        one.away = [Unavailable("no connection")]
+
+        def pass_time() -> None:
+            bench.clock.time += 3_000_000_000
+
+        bench.during_recovery = pass_time
+        bench.recoveries = [Unavailable("refused")]
+        for runner in (one, two, three):
+            runner.publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert sorted(bench.said) == [("refuse", 1, 10008), ("refuse", 2, 10008), ("refuse", 3, 10008)]
+
+
+def test_drain_returns_at_once_when_there_is_nothing_to_do() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.lane.drain()
+
+    assert run(scenario).written == []
+
+
+def test_drain_waits_for_the_commit_in_flight() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.go.clear()
+        FakeRunner(bench, 1).publish()
+        await bench.in_flight.wait()
+        drained = asyncio.ensure_future(bench.lane.drain())
+        assert not drained.done()
+        bench.go.set()
+        await drained
+        assert bench.said == [("ack", 1, 1)]
+
+    run(scenario)
+
+
+def test_drain_does_not_hang_on_a_deposed_lane() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Fenced("stream 1")]
+        runner = FakeRunner(bench, 1)
+        runner.publish()
+        runner.publish()
+        await bench.lane.drain()
+
+    assert run(scenario).deposed

@@ -1,0 +1,194 @@
+"""The state writer: coalescing, double acks, storage that is away."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from core.errors import Fenced, Unavailable
+from core.jetstream.state_writer import StateWriter
+from core.runtime.tasks import stop
+from core.runtime.turn import Turn
+from core.storage.interface import StateWrite
+from tests.support.streams import ManualClock
+
+
+class Consumer:
+    """A consumer whose state is a number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.state = 0
+        self.epoch = 1
+        self.gone = False
+
+    def state_write(self) -> StateWrite | None:
+        if self.gone:
+            return None
+        return StateWrite(1, self.number, self.epoch, b"%d" % self.state, 0, 0, 0, 0)
+
+
+class Bench:
+    """A writer over a store that does what a script says."""
+
+    def __init__(self) -> None:
+        self.writes: list[list[tuple[int, bytes]]] = []
+        self.faults: list[Exception | None] = []
+        self.epoch = 1
+        self.deposed = ""
+        self.done: list[str] = []
+        self.in_flight = asyncio.Event()
+        self.written = asyncio.Event()
+        self.go = asyncio.Event()
+        self.go.set()
+        self.states = StateWriter(self, Turn(), ManualClock(), self.depose)
+
+    async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
+        self.in_flight.set()
+        await self.go.wait()
+        self.in_flight.clear()
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+        self.writes.append([(s.consumer, s.state) for s in states])
+        self.written.set()
+        return {(s.stream, s.consumer) for s in states if s.epoch == self.epoch}
+
+    def depose(self, why: str) -> None:
+        self.deposed = why
+
+    def note(self, what: str) -> Callable[[], None]:
+        return lambda: self.done.append(what)
+
+
+def run(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:
+    """Run a scenario beside the writer."""
+
+    async def main() -> Bench:
+        bench = Bench()
+        task = asyncio.ensure_future(bench.states.run())
+        async with asyncio.timeout(10):
+            await scenario(bench)
+        await stop(task)
+        return bench
+
+    return asyncio.run(main())
+
+
+def test_marks_of_one_consumer_become_one_write_of_its_newest_state() -> None:
+    async def scenario(bench: Bench) -> None:
+        consumer = Consumer(1)
+        for state in range(100):
+            consumer.state = state
+            bench.states.mark(consumer)
+        await bench.states.drain()
+
+    assert run(scenario).writes == [[(1, b"99")]]
+
+
+def test_consumers_share_a_write() -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(1, 4):
+            bench.states.mark(Consumer(number))
+        await bench.states.drain()
+
+    assert run(scenario).writes == [[(1, b"0"), (2, b"0"), (3, b"0")]]
+
+
+def test_a_double_ack_is_answered_only_after_the_write() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.go.clear()
+        bench.states.sync(Consumer(1), bench.note("acked"))
+        await bench.in_flight.wait()
+        assert bench.done == []
+        bench.go.set()
+        await bench.states.drain()
+
+    assert run(scenario).done == ["acked"]
+
+
+def test_a_double_ack_during_a_write_waits_for_the_next_one() -> None:
+    async def scenario(bench: Bench) -> None:
+        consumer = Consumer(1)
+        bench.go.clear()
+        bench.states.sync(consumer, bench.note("first"))
+        await bench.in_flight.wait()
+        consumer.state = 1
+        bench.states.sync(consumer, bench.note("second"))
+        bench.go.set()
+        await bench.states.drain()
+
+    bench = run(scenario)
+
+    assert bench.writes == [[(1, b"0")], [(1, b"1")]]
+    assert bench.done == ["first", "second"]
+
+
+def test_states_wait_while_storage_is_away() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Unavailable("no connection")]
+        consumer = Consumer(1)
+        bench.states.sync(consumer, bench.note("acked"))
+        await bench.in_flight.wait()
+        consumer.state = 5
+        await bench.states.drain()
+
+    bench = run(scenario)
+
+    assert bench.writes == [[(1, b"5")]]
+    assert bench.done == ["acked"]
+
+
+def test_a_state_of_an_old_epoch_is_not_confirmed() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.epoch = 2
+        consumer = Consumer(1)
+        bench.states.sync(consumer, bench.note("acked"))
+        await bench.in_flight.wait()
+        assert bench.done == []
+        await bench.written.wait()
+        consumer.epoch = 2
+        await bench.states.drain()
+
+    bench = run(scenario)
+
+    assert bench.done == ["acked"]
+    assert len(bench.writes) == 2
+
+
+def test_a_consumer_that_is_gone_keeps_nobody_waiting() -> None:
+    async def scenario(bench: Bench) -> None:
+        consumer = Consumer(1)
+        consumer.gone = True
+        bench.states.sync(consumer, bench.note("acked"))
+        await bench.states.drain()
+
+    bench = run(scenario)
+
+    assert bench.done == ["acked"]
+    assert bench.writes == []
+
+
+def test_a_fenced_write_deposes_and_confirms_nothing() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Fenced("stream 1")]
+        bench.states.sync(Consumer(1), bench.note("acked"))
+        await bench.states.drain()
+
+    bench = run(scenario)
+
+    assert bench.deposed
+    assert bench.done == []
+
+
+def test_drain_waits_for_the_write_in_flight() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.go.clear()
+        bench.states.sync(Consumer(1), bench.note("acked"))
+        await bench.in_flight.wait()
+        drained = asyncio.ensure_future(bench.states.drain())
+        await asyncio.sleep(0)
+        assert not drained.done()
+        bench.go.set()
+        await drained
+        assert bench.done == ["acked"]
+
+    run(scenario)
