@@ -10,6 +10,7 @@ asyncpg has no public call for statements before a COPY, so `FencedConnection` m
 call, in one place; the driver's minor version is pinned for it.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
@@ -142,6 +143,10 @@ class PostgresLog:
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             self._drop()
             raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
+        except asyncio.CancelledError:
+            # A connection in the middle of a COPY is of no further use.
+            self._drop()
+            raise
         self.commits += 1
         self.rows += sum(len(c.plan.texts) for c in written)
 
