@@ -1,0 +1,316 @@
+"""The commands as a stranger runs them: real processes, real signals."""
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+import core
+from core.storage.postgres.embedded.directory import processes_in
+from tests.support.eventually import eventually
+from tests.support.pg import PostgresServer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Process:
+    """A `jetgate` command in the background."""
+
+    def __init__(self, *arguments: str, data: Path) -> None:
+        self.data = data
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", *arguments, "--data", str(data)],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGCONT)
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
+    @property
+    def ports(self) -> dict[str, str]:
+        """The addresses, once the server says that it accepts."""
+
+        def read() -> dict[str, str] | None:
+            assert self._process.poll() is None, self.stderr()
+            try:
+                return dict(json.loads((self.data / "ports.json").read_text()))
+            except FileNotFoundError:
+                return None
+
+        found = eventually(read, within=60)
+        assert found is not None
+        return found
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end; the exit code and what was printed."""
+        printed, _ = self._process.communicate(timeout=30)
+        return self._process.returncode, printed
+
+    def stderr(self) -> str:
+        self._log.seek(0)
+        return self._log.read()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+
+
+def request(ports: dict[str, str], method: str, path: str, body: str = "") -> tuple[int, str]:
+    connection = http.client.HTTPConnection(ports["http"].removeprefix("http://"), timeout=10)
+    try:
+        kind = {"Content-Type": "application/json"} if body.startswith("{") else {}
+        connection.request(method, path, body or None, kind)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def greeting(ports: dict[str, str]) -> bytes:
+    host, _, port = ports["nats"].removeprefix("nats://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        return connection.recv(5)
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="jetgate-e2e-"))
+    yield place / "data"
+    # PostgreSQL follows a killed process at once, but not within the same instant.
+    eventually(lambda: not processes_in(place / "data" / "pg"), within=20)
+    shutil.rmtree(place)
+
+
+def dev(data: Path, *, nats: int = 0, http_port: int = 0) -> Process:
+    return Process("dev", "--nats-port", str(nats), "--http-port", str(http_port), data=data)
+
+
+def serve(dsn: str, data: Path) -> Process:
+    return Process("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", "0", data=data)
+
+
+@pytest.fixture(scope="module")
+def durable() -> Iterator[PostgresServer]:
+    """A database that `serve` accepts."""
+    with PostgresServer(settings={"fsync": "on"}) as server:
+        yield server
+
+
+def test_dev_serves_stops_in_good_order_and_keeps_messages(data: Path) -> None:
+    with dev(data) as process:
+        ports = process.ports
+        assert greeting(ports) == b"INFO "
+        assert request(ports, "GET", "/healthz")[0] == 200
+        created = request(ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        assert created[0] in (200, 201), created
+        assert request(ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201
+
+        began = time.monotonic()
+        process.send(signal.SIGINT)
+        code, printed = process.end()
+
+        assert code == 0
+        assert time.monotonic() - began < 2
+        assert ports["nats"] in printed
+        assert ports["http"] in printed
+        assert not (data / "ports.json").exists()
+
+    with dev(data) as process:
+        _, stream = request(process.ports, "GET", "/v1/streams/S")
+        assert json.loads(stream)["state"]["messages"] == 1
+        process.send(signal.SIGTERM)
+        assert process.end()[0] == 0
+
+
+def test_dev_finds_everything_after_kill_9(data: Path) -> None:
+    with dev(data) as process:
+        ports = process.ports
+        request(ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        assert request(ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201
+        process.send(signal.SIGKILL)
+        process.end()
+    (data / "ports.json").unlink()
+
+    with dev(data) as process:
+        _, stream = request(process.ports, "GET", "/v1/streams/S")
+        assert json.loads(stream)["state"]["messages"] == 1
+
+
+def test_a_directory_in_use_is_one_line_and_exit_code_1(data: Path) -> None:
+    with dev(data) as first, dev(data) as second:
+        assert first.ports
+
+        code, _ = second.end()
+
+        assert code == 1
+        [line] = second.stderr().splitlines()
+        assert line.startswith(f"jetgate: data directory {data} is in use by another jetgate")
+        assert greeting(first.ports) == b"INFO "
+
+
+@pytest.mark.parametrize("which", ["nats", "http"])
+def test_a_port_that_is_taken_is_one_line_and_exit_code_1(data: Path, which: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = {"nats": 0, "http_port": 0} | {"http_port" if which == "http" else which: port}
+
+        with dev(data, **ports) as process:
+            code, _ = process.end()
+
+            assert code == 1
+            [line] = process.stderr().splitlines()
+            assert line.startswith(
+                f"jetgate: cannot listen for {which.upper()} on 127.0.0.1:{port}"
+            )
+            assert "address already in use" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serve", "--dsn", "postgresql://u:secret@127.0.0.1:1/db"], "connection refused"),
+        (["migrate", "--dsn", "postgresql://u:secret@127.0.0.1:1/db"], "connection refused"),
+        (["dev", "--data", "/dev/null/x"], "cannot use data directory /dev/null/x"),
+        (["dev", "--host", "192.0.2.1"], "cannot listen for NATS on 192.0.2.1:4222"),
+        (["dev", "--http-port", "4222"], "--http-port: 4222 is the NATS port already"),
+    ],
+)
+def test_failure_to_start_is_one_line_and_exit_code_1(arguments: list[str], words: str) -> None:
+    ports = ["--nats-port", "0"] if arguments[1:3] == ["--data", "/dev/null/x"] else []
+    ports += ["--http-port", "0"] if ports else []
+
+    ended = run(*arguments, *ports)
+
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("jetgate: ")
+    assert words in line
+    assert "secret" not in line
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["serve"], ["dev", "--nats-port", "x"], ["no-such-command"], ["dev", "--nope"]]
+)
+def test_wrong_use_is_exit_code_2(arguments: list[str]) -> None:
+    assert run(*arguments).returncode == 2
+
+
+def test_serve_refuses_a_database_that_is_not_durable(postgres: PostgresServer, data: Path) -> None:
+    with serve(postgres.fresh_database(migrated=False), data) as process:
+        code, _ = process.end()
+
+        assert code == 1
+        [line] = process.stderr().splitlines()
+        assert "fsync is off, expected on" in line
+
+
+def test_version_and_help_tell_what_there_is() -> None:
+    assert f"jetgate {core.__version__}" in run("version").stdout
+    for command in ("dev", "serve", "migrate"):
+        assert command in run("--help").stdout
+        assert "Example" in run(command, "--help").stdout
+
+
+def test_migrate_tells_what_it_did(durable: PostgresServer) -> None:
+    dsn = durable.fresh_database(migrated=False)
+
+    first, second = run("migrate", "--dsn", dsn), run("migrate", "--dsn", dsn)
+
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert "is now at revision" in first.stdout
+    assert "was already at revision" in second.stdout
+
+
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+def test_a_standby_takes_over(durable: PostgresServer, data: Path, fate: signal.Signals) -> None:
+    dsn = durable.fresh_database()
+    second_data = data.with_name("second")
+    with serve(dsn, data) as first:
+        request(first.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        assert request(first.ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201
+        with serve(dsn, second_data) as second:
+            eventually(lambda: "standing by" in second.stderr(), within=30)
+            assert not (second_data / "ports.json").exists()
+
+            began = time.monotonic()
+            first.send(fate)
+
+            _, stream = request(second.ports, "GET", "/v1/streams/S")
+            assert time.monotonic() - began < (8 if fate is signal.SIGSTOP else 5)
+            assert json.loads(stream)["state"]["messages"] == 1
+            assert request(second.ports, "POST", "/v1/subjects/s.2", "again")[0] == 201
+            if fate is signal.SIGSTOP:
+                _a_deposed_leader_stands_by(first)
+
+
+def _a_deposed_leader_stands_by(first: Process) -> None:
+    first.send(signal.SIGCONT)
+    eventually(lambda: first.stderr().count("standing by") >= 1, within=15)
+    assert not (first.data / "ports.json").exists()
+
+
+def test_a_standby_says_so_over_http(durable: PostgresServer, data: Path) -> None:
+    dsn = durable.fresh_database()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with serve(dsn, data) as first:
+        assert first.ports
+        standby = Process(
+            *("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", str(port)),
+            data=data.with_name("standby"),
+        )
+        with standby:
+            eventually(lambda: "standing by" in standby.stderr(), within=30)
+
+            status, body = request({"http": f"http://127.0.0.1:{port}"}, "GET", "/healthz")
+
+            assert status == 503
+            assert json.loads(body)["type"] == "urn:jetgate:problem:standby"
+            standby.send(signal.SIGTERM)
+            assert standby.end()[0] == 0
+
+
+def test_serving_goes_on_when_postgres_was_killed(data: Path) -> None:
+    with dev(data) as process:
+        ports = process.ports
+        request(ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        pid = int((data / "pg" / "postmaster.pid").read_text().splitlines()[0])
+
+        os.kill(pid, signal.SIGKILL)
+
+        eventually(lambda: request(ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201, within=20)
+        assert process.ports == ports
