@@ -38,7 +38,7 @@ from core.runtime.nuid import nuid
 from core.runtime.stalls import StallWatch
 from core.runtime.tasks import spawn, stop
 from core.storage.leases import NodeRow
-from core.storage.postgres.connect import Connector
+from core.storage.postgres.connect import Connector, without_password
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.preflight import preflight
@@ -242,7 +242,7 @@ class Service:
             http,
             where=f"data in {self._config.data}" if embedded else self._connector.address,
             psql=_psql(),
-            dsn=f"'{self._connector.dsn}'" if embedded else f'"${DSN_VARIABLE}"',
+            dsn=f"'{without_password(self._connector.dsn)}'",
         )
         print(text, end="", flush=True)
 

@@ -96,41 +96,55 @@ def test_an_address_where_nobody_answers_is_named_without_its_password(
 
 
 class TransactionPooler:
-    """What a client sees behind a pooler: each transaction may run in another session."""
+    """A client of a pooler: a transaction takes the session that was given back last.
 
-    def __init__(self, sessions: list[Any]) -> None:
-        self._sessions = sessions
+    Args:
+        idle: the sessions that the pooler keeps, shared by its clients.
+    """
 
-    def _next(self) -> Any:
-        self._sessions.append(self._sessions.pop(0))
-        return self._sessions[0]
+    def __init__(self, idle: list[Any]) -> None:
+        self._idle = idle
+        self._held: Any = None
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[Any]:
+        if self._held is not None:
+            yield self._held
+            return
+        session = self._idle.pop()
+        try:
+            yield session
+        finally:
+            self._idle.append(session)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        async with self._next().transaction():
-            yield
+        async with self._session() as session, session.transaction():
+            self._held = session
+            try:
+                yield
+            finally:
+                self._held = None
 
     async def fetchval(self, statement: str) -> Any:
-        return await self._sessions[0].fetchval(statement)
+        async with self._session() as session:
+            return await session.fetchval(statement)
 
-    async def execute(self, statement: str) -> Any:
-        return await self._sessions[0].execute(statement)
+    execute = fetchval
 
     async def prepare(self, statement: str) -> Any:
-        pooler = self
-
         class Statement:
-            async def fetchval(self) -> Any:
-                return await pooler.fetchval(statement)
+            async def fetchval(_) -> Any:
+                return await self.fetchval(statement)
 
         return Statement()
 
 
 def test_a_transaction_pooler_is_noticed(database: str) -> None:
     async def look() -> tuple[list[str], list[str]]:
-        sessions = [await asyncpg.connect(database) for _ in range(2)]
-        direct = await checks._pooler(sessions[0])
-        pooled = await checks._pooler(TransactionPooler(sessions))
+        sessions = [await asyncpg.connect(database) for _ in range(3)]
+        direct = await checks._pooler(*sessions[:2])
+        pooled = await checks._pooler(TransactionPooler(sessions), TransactionPooler(sessions))
         for session in sessions:
             await session.close()
         return direct, pooled
@@ -139,7 +153,7 @@ def test_a_transaction_pooler_is_noticed(database: str) -> None:
 
     assert direct == []
     assert len(pooled) == 1
-    assert "transaction pooler" in pooled[0]
+    assert "a connection pooler is in between" in pooled[0]
 
 
 def dsn_name(dsn: str) -> str:

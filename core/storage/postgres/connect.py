@@ -167,6 +167,13 @@ def describe(dsn: str) -> str:
     return f"{host}{port}{parts.path}"
 
 
+def without_password(dsn: str) -> str:
+    """A connection string that may be shown."""
+    before, at, after = dsn.rpartition("@")
+    scheme, slashes, login = before.partition("://")
+    return f"{scheme}{slashes}{login.partition(':')[0]}{at}{after}" if at else dsn
+
+
 def _why(address: str, error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         reason = f"no answer within {CONNECT_TIMEOUT_S:g} s"

@@ -10,9 +10,10 @@ from typing import Any
 import asyncpg
 
 from core.errors import OperatorError
-from core.storage.postgres.connect import Connector
+from core.storage.postgres.connect import Connector, Purpose
 
 VERSIONS = range(15, 19)
+_POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
 _PROBE_LOCK = (0x6A67, -2)  # leases are 0 to 255, the migration has -1
 
 _FACTS = """
@@ -60,19 +61,28 @@ async def preflight(connector: Connector) -> Facts:
         OperatorError: it cannot be reached, or cannot be trusted; the text gives every reason.
     """
     connection = await connector.open_plain()
+    other = None
     try:
-        reasons = await _pooler(connection)
+        other = await connector.open(Purpose.ADMIN)
+        reasons = await _pooler(connection, other)
         facts = Facts(**await connection.fetchrow(_FACTS))
+    except asyncpg.ProtocolViolationError as error:
+        # Sessions begin with settings, which PgBouncer does not pass on.
+        reason = f"{_POOLER} ({error})"
+        raise OperatorError(_refused(connector, [reason])) from error
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise OperatorError(f"cannot check PostgreSQL at {connector.address}: {error}") from error
     finally:
         connection.terminate()
-    reasons += refusals(facts)
-    if reasons:
-        raise OperatorError(
-            f"PostgreSQL at {connector.address} cannot be used: {'; '.join(reasons)}"
-        )
+        if other is not None:
+            other.terminate()
+    if reasons := reasons + refusals(facts):
+        raise OperatorError(_refused(connector, reasons))
     return facts
+
+
+def _refused(connector: Connector, reasons: list[str]) -> str:
+    return f"PostgreSQL at {connector.address} cannot be used: {'; '.join(reasons)}"
 
 
 def refusals(facts: Facts) -> list[str]:
@@ -117,34 +127,26 @@ def _rights(facts: Facts) -> list[str]:
     return []
 
 
-async def _pooler(connection: Any) -> list[str]:
-    """Whether transactions of one connection end up in different sessions.
+async def _pooler(connection: Any, other: Any) -> list[str]:
+    """Whether what we take for one session may be several, or several one.
 
-    A transaction pooler would strand the advisory locks that leadership is made of. It shows
-    itself by another process id, a lock that is not ours to release, or a prepared statement that
-    is unknown a moment later.
+    A transaction pooler would strand the advisory locks that leadership is made of. An idle one
+    gives a client the same session again and again, so a second client has to be in the way: it
+    gets the session that the first has just left, and while it keeps it the first gets another.
     """
-    reason = (
-        "a transaction pooler is in between (PgBouncer or alike), expected a direct connection"
-        " or session pooling"
-    )
     lock_class, number = _PROBE_LOCK
+    lock = f"pg_advisory_lock_shared({lock_class}, {number})"
+    unlock = f"pg_advisory_unlock_shared({lock_class}, {number})"
+    pid = "select pg_backend_pid()"
     try:
-        async with connection.transaction():
-            first = await connection.fetchval("select pg_backend_pid()")
-            await connection.execute(f"select pg_advisory_lock_shared({lock_class}, {number})")
-        statement = await connection.prepare("select pg_backend_pid()")
-        pids = {first}
-        for _ in range(4):
+        await connection.execute(f"select {lock}")
+        statement = await connection.prepare(pid)
+        ours = {await statement.fetchval()}
+        async with other.transaction():
+            theirs = await other.fetchval(pid)
             async with connection.transaction():
-                pids.add(await statement.fetchval())
-        released = await connection.fetchval(
-            f"select pg_advisory_unlock_shared({lock_class}, {number})"
-        )
-    except (
-        asyncpg.InvalidSQLStatementNameError,
-        asyncpg.DuplicatePreparedStatementError,
-        asyncpg.ProtocolViolationError,
-    ):
-        return [reason]
-    return [] if released and len(pids) == 1 else [reason]
+                ours.add(await statement.fetchval())
+        released = await connection.fetchval(f"select {unlock}")
+    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
+        return [_POOLER]  # prepared in one session, executed in another
+    return [] if released and len(ours) == 1 and theirs not in ours else [_POOLER]
