@@ -58,6 +58,7 @@ class ConsumerMachine:
         self.waiting = Waiting()
         self.push = push
         self.next_seq = next_seq
+        self.delivered_sseq = max(next_seq - 1, 0)
         self.delivered_cseq = 0
         self.num_pending = 0
         self.pending.floor_sseq = max(next_seq - 1, 0)
@@ -81,11 +82,6 @@ class ConsumerMachine:
     def outbox(self) -> list[tuple[bytes, bytes]]:
         """Statuses to send, in order: (reply subject, header block)."""
         return self.waiting.outbox
-
-    @property
-    def delivered_sseq(self) -> int:
-        """Everything up to here was delivered or passed over."""
-        return self.next_seq - 1
 
     def upcoming(self) -> int:
         """The sequence from which to look for the next message."""
@@ -130,6 +126,7 @@ class ConsumerMachine:
         if miscounted:
             self.num_pending = 0
         self.next_seq = max(self.next_seq, first_seq)
+        self.delivered_sseq = max(self.delivered_sseq, first_seq - 1)
         self.chosen = [seq for seq in self.chosen if seq >= first_seq]
         gone = [seq for seq in pending.first if seq < first_seq]
         if gone:
@@ -188,6 +185,7 @@ class ConsumerMachine:
         assert count, "something is delivered"
         cseq = self.delivered_cseq + 1
         self.delivered_cseq += count
+        self.delivered_sseq = seqs[-1]
         self.next_seq = seqs[-1] + 1
         self.num_pending -= count
         if self.chosen:
@@ -208,7 +206,7 @@ class ConsumerMachine:
             self.num_pending -= 1
 
     def passed(self, next_seq: int) -> None:
-        """Nothing wanted lies before `next_seq`."""
+        """Nothing wanted lies before `next_seq`; what counts as delivered does not move."""
         if not self.chosen:
             self.next_seq = max(self.next_seq, next_seq)
 
@@ -255,7 +253,7 @@ class ConsumerMachine:
 
     def was_delivered(self, sseq: int) -> bool:
         """Whether an acknowledgement of this sequence can be meant seriously."""
-        return sseq < self.next_seq
+        return sseq <= self.delivered_sseq
 
     def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> None:
         """Redeliver as soon as possible, or after the delay the argument asks for."""
@@ -318,6 +316,7 @@ class ConsumerMachine:
         """
         pending = self.pending
         self.delivered_cseq = state.delivered_cseq
+        self.delivered_sseq = state.delivered_sseq
         self.next_seq = state.delivered_sseq + 1
         pending.floor_cseq, pending.floor_sseq = state.floor_cseq, state.floor_sseq
         if state.chosen:
