@@ -160,7 +160,11 @@ class EmbeddedPostgres:
     async def _launch(self) -> None:
         """Run PostgreSQL and wait until it accepts connections."""
         assert self._installation is not None, "prepared first"
+        assert self._sockets is not None, "prepared first"
         account = self._installation.account
+        # Like postmaster.pid: the process it names is gone, or a zombie that nobody has reaped yet,
+        # and PostgreSQL would respect its number. The data directory's lock makes it ours.
+        (self._sockets / ".s.PGSQL.5432.lock").unlink(missing_ok=True)
         command = [str(self._installation.binary("postgres")), "-D", self._path]
         command += ["-k", str(self._sockets)]
         for name, value in self._settings.items():

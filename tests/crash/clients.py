@@ -1,0 +1,163 @@
+"""Clients that live through the crashes of their server: they reconnect and go on."""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from tests.crash.ledger import Ledger, Stored
+from tests.support.eventually import eventually
+from tests.support.wire import Closed, Frame, Silence, Wire
+
+STREAM = "CRASH"
+WINDOW = 16
+PACE = 0.004  # seconds between two windows: load, not a race
+GONE = (Closed, Silence, ConnectionError, TimeoutError)
+
+Address = Callable[[], tuple[str, int]]
+
+
+class Client(threading.Thread):
+    """A thread that connects, works, and connects again when the server is gone."""
+
+    def __init__(self, name: str, address: Address, ledger: Ledger) -> None:
+        super().__init__(name=name, daemon=True)
+        self.address = address
+        self.ledger = ledger
+        self.stopping = threading.Event()
+        self.failure = ""
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                with Wire(self.address(), timeout=2) as wire:
+                    wire.hello()
+                    self.work(wire)
+            except GONE:
+                self.stopping.wait(0.05)
+            except Exception as error:
+                self.failure = f"{type(error).__name__}: {error}"
+                raise
+
+    def work(self, wire: Wire) -> None:
+        """Use the connection until told to stop; raise one of GONE when it ends."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End the work and wait for it."""
+        self.stopping.set()
+        self.join(30)
+        assert not self.is_alive(), f"{self.name} does not stop"
+        assert not self.failure, f"{self.name}: {self.failure}"
+
+
+class Publisher(Client):
+    """Publishes numbered values; with ids it sends again what has no answer."""
+
+    def __init__(self, name: str, address: Address, ledger: Ledger, *, ids: bool) -> None:
+        super().__init__(name, address, ledger)
+        self.ids = ids
+        self.next = 0
+        self.again: deque[bytes] = deque()
+
+    def work(self, wire: Wire) -> None:
+        wire.send(b"SUB r.%s.* 1\r\n" % self.name.encode())
+        unanswered: dict[bytes, bytes] = {}
+        try:
+            while not self.stopping.wait(PACE):
+                while len(unanswered) < WINDOW:
+                    value = self._value()
+                    self.ledger.attempt(value)
+                    reply = b"r.%s" % value.replace(b"-", b".")
+                    unanswered[reply] = value
+                    head = b"NATS/1.0\r\nNats-Msg-Id: %s\r\n\r\n" % value if self.ids else b""
+                    wire.publish(f"{STREAM}.{self.name}", value, reply=reply, headers=head)
+                self._answered(wire.frame(), unanswered)
+                while wire.buffer:
+                    self._answered(wire.frame(), unanswered)
+        finally:
+            if self.ids:
+                self.again = deque([*unanswered.values(), *self.again])
+
+    def _value(self) -> bytes:
+        if self.again:
+            return self.again.popleft()
+        self.next += 1
+        return b"%s-%d" % (self.name.encode(), self.next)
+
+    def _answered(self, frame: Frame, unanswered: dict[bytes, bytes]) -> None:
+        value = unanswered.pop(frame.subject)
+        answer = json.loads(frame.payload) if frame.payload else {"error": "no responders"}
+        if "error" not in answer:
+            self.ledger.ack(value, answer["seq"])
+        elif self.ids:
+            self.again.append(value)
+
+
+class Consumer(Client):
+    """Pulls from the durable consumer C and acknowledges twice: it waits for the answer."""
+
+    def work(self, wire: Wire) -> None:
+        wire.send(b"SUB d.> 1\r\nSUB a.> 2\r\n")
+        ask = (
+            b'PUB $JS.API.CONSUMER.MSG.NEXT.%s.C d.1 35\r\n{"batch":50,"expires":1000000000}  \r\n'
+        )
+        wire.send(ask % STREAM.encode())
+        got = 0
+        while not self.stopping.is_set():
+            frame = wire.frame()
+            if frame.subject.startswith(b"a."):
+                self.ledger.confirm(int(frame.subject[2:]))
+                continue
+            if frame.reply:
+                got += 1
+                seq = int(frame.reply.split(b".")[5])
+                self.ledger.delivered(seq, frame.payload)
+                wire.publish(frame.reply.decode(), b"+ACK", reply=b"a.%d" % seq)
+            elif b" 503" in frame.headers:
+                self.stopping.wait(0.05)
+            if got == 50 or not frame.reply:
+                got = 0
+                wire.send(ask % STREAM.encode())
+
+
+def create(address: tuple[str, int]) -> None:
+    """The stream and its consumer."""
+    with Wire(address) as wire:
+        wire.hello()
+        wire.api(f"STREAM.CREATE.{STREAM}", {"name": STREAM, "subjects": [f"{STREAM}.>"]})
+        config = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 2_000_000_000}
+        wire.api(f"CONSUMER.CREATE.{STREAM}.C", {"stream_name": STREAM, "config": config})
+
+
+def read_all(address: tuple[str, int]) -> Stored:
+    """Every message, through a consumer of its own that acknowledges nothing."""
+    stored: Stored = {}
+    with Wire(address, timeout=20) as wire:
+        wire.hello()
+        last = wire.api(f"STREAM.INFO.{STREAM}")["state"]["last_seq"]
+        request = {"stream_name": STREAM, "config": {"name": "ALL", "ack_policy": "none"}}
+        wire.api(f"CONSUMER.CREATE.{STREAM}.ALL", request)
+        wire.send(b"SUB all 1\r\n")
+        while max(stored, default=0) < last:
+            body = b'{"batch":1000,"no_wait":true}'
+            wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.ALL", body, reply=b"all")
+            for _ in range(1000):
+                frame = wire.frame()
+                if not frame.reply:
+                    break
+                parts = frame.reply.split(b".")
+                stored[int(parts[5])] = (frame.payload, int(parts[7]))
+    return stored
+
+
+def wait_until_consumed(address: tuple[str, int]) -> None:
+    """Wait until the consumer has got and acknowledged everything that is stored."""
+    with Wire(address) as wire:
+        wire.hello()
+
+        def consumed() -> bool:
+            info = wire.api(f"CONSUMER.INFO.{STREAM}.C")
+            return info["num_pending"] == 0 and info["num_ack_pending"] == 0
+
+        eventually(consumed, within=60)

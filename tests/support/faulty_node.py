@@ -1,0 +1,36 @@
+"""The command `jetgate` with a fault built in, for tests that must see it.
+
+With JETGATE_TEST_ACK_BEFORE_COMMIT=1 acknowledgements leave before their COMMIT is sent, and the
+COMMIT comes a little later. Nothing outside this module knows of it.
+"""
+
+import asyncio
+import os
+from typing import Any
+
+from core.jetstream import lane
+from gateway.__main__ import main
+
+LATER = 0.02  # seconds between the false promise and the attempt to keep it
+
+
+def acknowledge_early() -> None:
+    """Replace how the lane writes."""
+    write = lane.Lane._write
+
+    async def promise_then_write(self: lane.Lane, work: list[tuple[Any, Any]]) -> None:
+        for runner, plan in work:
+            if plan.acks:
+                runner.acks.emit(plan.acks, plan.ack_first)
+                plan.acks = type(plan.acks)()
+        self._turn.run()
+        await asyncio.sleep(LATER)
+        await write(self, work)
+
+    lane.Lane._write = promise_then_write  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    if os.environ.get("JETGATE_TEST_ACK_BEFORE_COMMIT") == "1":
+        acknowledge_early()
+    main()
