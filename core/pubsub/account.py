@@ -43,7 +43,7 @@ __all__ = [
     "Target",
 ]
 
-PLANS_MAX = 8192
+PLANS_MAX = 16384
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
 
@@ -140,6 +140,8 @@ class Account:
         members, last_matters = self._sublist.match(subject)
         if not members and b"" in subject.split(b"."):
             return _NOBODY
+        if subject.startswith(ACK_PREFIX):
+            return Route(members, None)  # unique, so not worth keeping
         if head and not last_matters:
             if len(self._prefixes) >= PLANS_MAX:
                 _drop(self._prefixes)

@@ -95,7 +95,6 @@ class Hub:
         self.overloaded = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.crowded = False
-        self.lame_duck = False
         self.connections_total = 0
         self.slow_consumers = 0
         self.stale_connections = 0

@@ -28,7 +28,6 @@ def info_of(hub: "Hub", session: "ClientSession") -> Info:
         jetstream=hub.jetstream,
         client_id=session.client_id,
         client_ip=session.client_ip,
-        ldm=hub.lame_duck,
         api_lvl=API_LEVEL,
         xkey=hub.xkey,
     )

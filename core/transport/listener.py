@@ -1,6 +1,7 @@
 """The NATS port: accepts connections and keeps the one timer that looks after them."""
 
 import asyncio
+import contextlib
 
 from core.pubsub.server import Hub
 from core.transport.liveness import Liveness
@@ -8,6 +9,7 @@ from core.transport.session import ClientSession
 
 _TICK_SECONDS = 0.25
 _BACKLOG = 4096
+_GRACE_SECONDS = 1.0
 
 
 class Listener:
@@ -21,6 +23,8 @@ class Listener:
         self.liveness = Liveness(hub)
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._open: set[ClientSession] = set()
+        self._all_gone = asyncio.Event()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Accept from now on; return the address. Raises OSError when it cannot be had."""
@@ -33,25 +37,36 @@ class Listener:
         return self.hub.host, self.hub.port
 
     def _new_session(self) -> ClientSession:
-        session = ClientSession(self.hub)
+        session = ClientSession(self.hub, self._gone)
+        self._open.add(session)
         self.liveness.watch(session)
         return session
+
+    def _gone(self, session: ClientSession) -> None:
+        self._open.discard(session)
+        if not self._open:
+            self._all_gone.set()
 
     def _tick(self) -> None:
         self.liveness.tick()
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
 
-    async def close_door(self) -> None:
+    def close_door(self) -> None:
         """Accept nobody any more; who is here stays."""
         if self._server is not None:
             self._server.close()
 
     async def stop(self) -> None:
-        """Accept nobody any more and close every connection, writing what gathered."""
-        await self.close_door()
+        """Close every connection after what gathered is written, within a second."""
+        self.close_door()
         if self._timer is not None:
             self._timer.cancel()
-        for session in list(self.hub.sessions.values()):
+        self._all_gone.clear()
+        for session in list(self._open):
             session.close("Server Shutdown")
-        if self._server is not None:
-            await self._server.wait_closed()
+        if self._open:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE_SECONDS):
+                    await self._all_gone.wait()
+        for session in list(self._open):
+            session.abort()

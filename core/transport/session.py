@@ -38,8 +38,9 @@ _RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
 class ClientSession(asyncio.Protocol):
     """The server's side of one connection."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, gone: Callable[["ClientSession"], None] | None = None) -> None:
         self.hub = hub
+        self._gone = gone
         self.out: list[bytes] = []
         self.blocked = False
         self.closed = False
@@ -170,6 +171,8 @@ class ClientSession(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self._depart("Client Closed" if exc is None else "Read Error")
+        if self._gone is not None:
+            self._gone(self)
 
     def close(self, reason: str, error: str = "") -> None:
         """Say why (if there is a text), write what gathered, and close."""
@@ -185,6 +188,11 @@ class ClientSession(asyncio.Protocol):
         if self._transport.get_write_buffer_size():
             # a peer that reads nothing must not hold the socket for ever
             self._loop.call_later(self.hub.limits.write_deadline, self._transport.abort)
+
+    def abort(self) -> None:
+        """Drop the socket, whatever is still to be written."""
+        self._depart("Server Shutdown")
+        self._transport.abort()
 
     def cut(self, reason: str) -> None:
         """Drop a connection that does not take what is written."""
@@ -249,9 +257,8 @@ class ClientSession(asyncio.Protocol):
             tail = b"%b %d\r\n%b\r\n" % (reply, len(payload), payload)
         else:
             tail = b"%d\r\n%b\r\n" % (len(payload), payload)
-        head = route.head
-        if head:
-            out += (head, tail)
+        if route.head:
+            out += (route.head, tail)
         else:
             out += (b"MSG ", subject, sole.mid, tail)
 
@@ -283,17 +290,17 @@ class ClientSession(asyncio.Protocol):
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Publish several messages of one subject and size, without reply and headers."""
         route = self._plans.get(subject)
-        if (
-            route is None
-            or not (self._is_plain and route.plain and route.heads)
-            or route.groups
-            or route.services
-        ):
-            publish = self.on_pub
-            for payload in payloads:
-                publish(subject, b"", b"", payload)
-        else:
-            self.account.deliver_run(route, payloads)
+        if route is not None and self._is_plain:
+            if (only := route.only) is not None:
+                for payload in payloads:
+                    only(self, subject, b"", b"", payload)
+                return
+            if route.heads and route.plain and not route.groups and not route.services:
+                self.account.deliver_run(route, payloads)
+                return
+        publish = self.on_pub
+        for payload in payloads:
+            publish(subject, b"", b"", payload)
 
     def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Tell the requester that nobody listens, on the subscription it listens with."""

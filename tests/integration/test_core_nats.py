@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager
 import nats
 import pytest
 import uvloop
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from core.pubsub.limits import Limits
 from tests.support.core_server import CoreServer
@@ -355,28 +357,36 @@ def test_a_connection_cut_in_the_middle_of_a_payload_delivers_nothing(core: Serv
 
 def test_the_official_client(core: Server) -> None:
     async def main() -> None:
-        client = await nats.connect(f"nats://127.0.0.1:{core.address[1]}")
-        other = await nats.connect(f"nats://127.0.0.1:{core.address[1]}")
-
-        async def serve(message: nats.aio.msg.Msg) -> None:
-            await message.respond(message.data + b"!")
-
-        await other.subscribe("echo.*", "workers", cb=serve)
-        await other.flush()
-        for number in range(50):
-            reply = await client.request("echo.a", b"%d" % number, timeout=2)
-            assert reply.data == b"%d!" % number
-        with pytest.raises(nats.errors.NoRespondersError):
-            await client.request("nobody.here", b"", timeout=2)
-        subscription = await client.subscribe("h.>")
-        await client.publish("h.x", b"body", headers={"A": "b"})
-        message = await subscription.next_msg(timeout=2)
-        assert (message.subject, message.data, message.headers) == ("h.x", b"body", {"A": "b"})
-        await subscription.unsubscribe(limit=3)
-        await other.drain()
-        await client.close()
+        url = f"nats://127.0.0.1:{core.address[1]}"
+        client, other = await nats.connect(url), await nats.connect(url)
+        try:
+            await talk(client, other)
+        finally:
+            await other.close()
+            await client.close()
 
     uvloop.run(main())
+
+
+async def talk(client: Client, other: Client) -> None:
+    async def serve(message: Msg) -> None:
+        await message.respond(message.data + b"!")
+
+    await other.subscribe("echo.*", "workers", cb=serve)
+    # this client's PING overtakes what it gathered before: the second one comes after the SUB
+    await other.flush()
+    await other.flush()
+    for number in range(50):
+        reply = await client.request("echo.a", b"%d" % number, timeout=2)
+        assert reply.data == b"%d!" % number
+    with pytest.raises(nats.errors.NoRespondersError):
+        await client.request("nobody.here", b"", timeout=2)
+    subscription = await client.subscribe("h.>")
+    await client.publish("h.x", b"body", headers={"A": "b"})
+    message = await subscription.next_msg(timeout=2)
+    assert (message.subject, message.data, message.headers) == ("h.x", b"body", {"A": "b"})
+    await subscription.unsubscribe(limit=3)
+    await other.drain()
 
 
 # -- limits
@@ -529,7 +539,7 @@ def test_stopping_writes_what_gathered_and_does_not_wait_for_the_stuck() -> None
             wire.flush()
         reader.send(b"PUB a 1000000\r\n%b\r\n" % (b"x" * 1_000_000) * 20)
         began = time.perf_counter()
-        server.__exit__()
+        server.stop()
         took = time.perf_counter() - began
 
     assert took < 2

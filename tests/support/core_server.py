@@ -35,7 +35,7 @@ class CoreServer:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._done = asyncio.Event()
-        self.hub = Hub(Turn(), SystemClock(), limits=self._limits, jetstream=False)
+        self.hub = Hub(Turn(), SystemClock(), limits=self._limits)
         listener = Listener(self.hub)
         self.address = await listener.start("127.0.0.1", 0)
         self._ready.set()
@@ -55,6 +55,11 @@ class CoreServer:
         assert self._ready.wait(10), "the server did not start"
         return self
 
+    def stop(self) -> None:
+        """Stop serving; a second time does nothing."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self._done.set)
+            self._thread.join(10)
+
     def __exit__(self, *_: object) -> None:
-        self.loop.call_soon_threadsafe(self._done.set)
-        self._thread.join(10)
+        self.stop()

@@ -1,0 +1,332 @@
+"""One session over a transport that a test controls: liveness, slow consumers, back-pressure."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from core.pubsub.limits import Limits
+from core.pubsub.server import Hub
+from core.runtime.tasks import counters
+from core.runtime.turn import Turn
+from core.transport.liveness import Liveness
+from core.transport.session import ClientSession
+from tests.support.sessions import ManualClock
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
+
+
+class Socket(asyncio.Transport):
+    """A transport that keeps what is written, and whose peer may stop taking it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.1", 1)})
+        self.written = b""
+        self.pending = 0
+        self.is_stuck = False
+        self.reading = True
+        self.is_closed = False
+        self.writes = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes += 1
+        self.written += bytes(data)
+        if self.is_stuck:
+            self.pending += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.pending
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def take(self) -> bytes:
+        data, self.written = self.written, b""
+        return data
+
+
+class World:
+    """A hub on a manual clock, with sessions."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.clock = ManualClock()
+        self.hub = Hub(Turn(), self.clock, limits=limits)
+        self.liveness = Liveness(self.hub)
+
+    def join(self, first: bytes = CONNECT) -> tuple[ClientSession, Socket]:
+        session, socket = ClientSession(self.hub), Socket()
+        self.liveness.watch(session)
+        session.connection_made(socket)
+        assert socket.take().startswith(b"INFO {")
+        session.data_received(first)
+        return session, socket
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.liveness.tick()
+        self.hub.turn.run()
+
+
+@contextmanager
+def world(limits: Limits | None = None) -> Iterator[World]:
+    """A world within a loop that stands still: only the test makes turns."""
+    loop = asyncio.new_event_loop()
+    asyncio.events._set_running_loop(loop)
+    try:
+        yield World(limits)
+    finally:
+        asyncio.events._set_running_loop(None)
+        loop.close()
+
+
+def test_a_silent_client_is_pinged_and_then_closed() -> None:
+    with world(Limits(ping_interval=10, ping_max=2)) as w:
+        session, socket = w.join()
+        w.pass_time(1)
+        assert socket.take() == b""
+        w.pass_time(1)
+        assert socket.take() == b"PING\r\n"
+        w.pass_time(10)
+        assert socket.take() == b"PING\r\n"
+        w.pass_time(10)
+
+        assert socket.take() == b"-ERR 'Stale Connection'\r\n"
+        assert socket.is_closed
+        assert session.closed
+        assert session.close_reason == "Stale Connection"
+        assert w.hub.stale_connections == 1
+        assert not w.hub.sessions
+
+
+def test_a_client_that_answers_stays() -> None:
+    with world(Limits(ping_interval=10, ping_max=2)) as w:
+        session, socket = w.join()
+        for _ in range(20):
+            w.pass_time(10)
+            if socket.take():
+                w.clock.advance(0.001)
+                session.data_received(b"PONG\r\n")
+
+        assert not session.closed
+        assert session.rtt == 1_000_000
+
+
+def test_a_client_that_talks_is_not_pinged_again() -> None:
+    with world(Limits(ping_interval=10)) as w:
+        session, socket = w.join()
+        w.pass_time(2)
+        session.data_received(b"PONG\r\n")
+        socket.take()
+        for _ in range(5):
+            session.data_received(b"PUB a 1\r\nx\r\n")
+            w.pass_time(10)
+
+        assert socket.take() == b""
+
+
+def test_everything_of_a_turn_is_one_write() -> None:
+    with world() as w:
+        session, socket = w.join()
+        session.data_received(b"SUB a 1\r\n" + b"PUB a 1\r\nx\r\n" * 500 + b"PING\r\n")
+        socket.writes = 0
+
+        w.hub.turn.run()
+
+        assert socket.writes == 1
+        assert socket.take() == b"MSG a 1 1\r\nx\r\n" * 500 + b"PONG\r\n"
+
+
+def test_a_large_read_is_served_at_once_and_yields() -> None:
+    with world() as w:
+        session, socket = w.join(CONNECT + b"SUB a 1\r\n")
+
+        session.data_received(b"PUB a 100\r\n%b\r\n" % (b"x" * 100) * 400)
+
+        assert socket.take().count(b"MSG a 1 100") == 400
+        assert not socket.reading
+        session.resume()
+        assert socket.reading
+
+
+def test_a_consumer_that_takes_nothing_is_cut_at_max_pending() -> None:
+    with world(Limits(max_pending=10_000)) as w:
+        slow, slow_socket = w.join(CONNECT + b"SUB a 1\r\n")
+        good, good_socket = w.join(CONNECT + b"SUB a 1\r\n")
+        publisher, _ = w.join()
+        slow_socket.is_stuck = True
+        slow.pause_writing()
+        for _ in range(12):
+            publisher.data_received(b"PUB a 900\r\n%b\r\n" % (b"x" * 900))
+            w.hub.turn.run()
+
+        assert slow.closed
+        assert slow.close_reason == "Slow Consumer (Pending Bytes)"
+        assert b"-ERR" not in slow_socket.take()
+        assert not good.closed
+        assert good_socket.take().count(b"MSG") == 12
+        assert w.hub.slow_consumers == 1
+
+
+def test_the_producer_that_fills_a_slow_consumer_is_held_back() -> None:
+    with world(Limits(max_pending=100_000)) as w:
+        slow, socket = w.join(CONNECT + b"SUB a 1\r\n")
+        socket.is_stuck = True
+        slow.pause_writing()
+        publisher, publisher_socket = w.join()
+
+        publisher.data_received(b"PUB a 80000\r\n%b\r\n" % (b"x" * 80_000))
+
+        assert not slow.closed
+        assert not publisher_socket.reading
+        assert not w.hub.crowded, "the publisher took note"
+
+
+def test_a_socket_without_progress_is_cut_after_the_write_deadline() -> None:
+    with world(Limits(write_deadline=5, ping_interval=1000, first_ping=1000)) as w:
+        session, socket = w.join(CONNECT + b"SUB a 1\r\n")
+        socket.is_stuck = True
+        session.data_received(b"PUB a 1\r\nx\r\n")
+        w.hub.turn.run()
+        session.pause_writing()
+        w.pass_time(4)
+        socket.pending -= 3
+        w.pass_time(4)
+        w.pass_time(4)
+        assert not session.closed, "it took three bytes meanwhile"
+
+        w.pass_time(2)
+
+        assert session.close_reason == "Slow Consumer (Write Deadline)"
+
+
+def test_a_blocked_session_wakes_who_waits_for_it() -> None:
+    with world() as w:
+        session, _ = w.join()
+        woken: list[int] = []
+        session.pause_writing()
+        assert session.blocked
+        session.on_writable.append(lambda: woken.append(1))
+
+        session.resume_writing()
+        session.resume_writing()
+
+        assert woken == [1]
+        assert not session.blocked
+        assert not w.hub.blocked
+
+
+def test_a_closing_session_wakes_who_waits_for_it() -> None:
+    with world() as w:
+        session, _ = w.join()
+        woken: list[int] = []
+        session.on_writable.append(lambda: woken.append(1))
+
+        session.connection_lost(None)
+
+        assert woken == [1]
+
+
+def test_an_overloaded_hub_lets_only_small_reads_through() -> None:
+    with world() as w:
+        talker, talker_socket = w.join()
+        flood, flood_socket = w.join()
+        w.hub.press()
+
+        talker.data_received(b"PING\r\n")
+        flood.data_received(b"PUB a 1000\r\n%b\r\n" % (b"x" * 1000))
+        w.hub.turn.run()
+
+        assert talker_socket.reading
+        assert talker_socket.take() == b"PONG\r\n"
+        assert not flood_socket.reading
+        flood.resume()
+        assert not flood_socket.reading, "the hub is still overloaded"
+        w.hub.release()
+        assert flood_socket.reading
+
+
+def test_many_small_reads_do_not_get_round_the_overload() -> None:
+    with world() as w:
+        session, socket = w.join()
+        w.hub.press()
+        for _ in range(400):
+            session.data_received(b"PUB a 180\r\n%b\r\n" % (b"x" * 180))
+            if not socket.reading:
+                break
+
+        assert not socket.reading
+
+
+def test_a_session_that_is_gone_leaves_nothing_behind() -> None:
+    with world() as w:
+        session, _ = w.join(CONNECT + b"SUB a 1\r\nSUB b q 2\r\nSUB c.* 3\r\n")
+        session.data_received(b"PUB a 3\r\nxyz\r\nPUB c.d 1\r\nx\r\n")
+        w.hub.turn.run()
+
+        session.connection_lost(ConnectionResetError())
+        session.data_received(b"PUB a 3\r\nxyz\r\n")
+
+        account = w.hub.default_account()
+        assert account.client_subscriptions == 0
+        assert not account.has_interest(b"c.d")
+        assert not w.hub.sessions
+        total = w.hub.totals()
+        assert (total.in_msgs, total.in_bytes, total.out_msgs) == (2, 4, 2)
+        assert total.out_bytes > 0
+
+
+def test_counters_add_up_over_living_and_dead_sessions() -> None:
+    with world() as w:
+        one, _ = w.join(CONNECT + b"SUB a 1\r\n")
+        two, _ = w.join(CONNECT + b"SUB a 1\r\n")
+        one.data_received(b"PUB a 2\r\nxy\r\n" * 10)
+        two.connection_lost(None)
+        one.data_received(b"PUB a 2\r\nxy\r\n" * 10 + b"UNSUB 1\r\n")
+
+        total = w.hub.totals()
+
+        assert (total.in_msgs, total.in_bytes, total.out_msgs) == (20, 40, 30)
+        assert w.hub.connections_total == 2
+
+
+def test_one_subscription_limit_across_unsub_and_deliveries() -> None:
+    with world() as w:
+        session, socket = w.join(CONNECT + b"SUB a 1\r\n")
+        session.data_received(
+            b"PUB a 1\r\n1\r\n" * 20 + b"UNSUB 1 22\r\n" + b"PUB a 1\r\n2\r\n" * 9
+        )
+        w.hub.turn.run()
+
+        assert socket.take().count(b"MSG") == 22
+        assert not session.subscriptions
+
+
+def test_ten_thousand_publishes_make_no_task_and_few_writes() -> None:
+    with world() as w:
+        subscriber, subscriber_socket = w.join(CONNECT + b"SUB a.* 1\r\n")
+        publisher, _ = w.join()
+        stream = b"".join(
+            b"PUB a.%d r.%d 100\r\n%b\r\n" % (n % 7, n, b"x" * 100) for n in range(10_000)
+        )
+        reads = [stream[at : at + 65536] for at in range(0, len(stream), 65536)]
+        tasks, subscriber_socket.writes = counters["tasks"], 0
+
+        for data in reads:
+            publisher.data_received(data)
+        w.hub.turn.run()
+
+        assert subscriber_socket.take().count(b"MSG a.") == 10_000
+        assert subscriber_socket.writes <= len(reads)
+        assert counters["tasks"] == tasks
+        assert subscriber.account.route(b"a.1").sole is not None
