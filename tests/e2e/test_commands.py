@@ -170,15 +170,15 @@ def test_dev_finds_everything_after_kill_9(data: Path) -> None:
 
 
 def test_a_directory_in_use_is_one_line_and_exit_code_1(data: Path) -> None:
-    with dev(data) as first, dev(data) as second:
-        assert first.ports
+    with dev(data) as first:
+        ports = first.ports
+        with dev(data) as second:
+            code, _ = second.end()
 
-        code, _ = second.end()
-
-        assert code == 1
-        [line] = second.stderr().splitlines()
-        assert line.startswith(f"jetgate: data directory {data} is in use by another jetgate")
-        assert greeting(first.ports) == b"INFO "
+            assert code == 1
+            [line] = second.stderr().splitlines()
+            assert line.startswith(f"jetgate: data directory {data} is in use by another jetgate")
+            assert greeting(ports) == b"INFO "
 
 
 @pytest.mark.parametrize("which", ["nats", "http"])
