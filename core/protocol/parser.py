@@ -130,9 +130,11 @@ class Parser:
                 header_size = -1
                 total = int(digits)
             else:
-                if args and args[0] == b"HPUB" and eol - pos <= line_limit and not odd:
-                    publication = _header_publication(args[1:], sink)
+                if not odd and (count == 4 or count == 5) and args[0] == b"HPUB":
+                    publication = _fast_header_publication(args, count, sink)
                 else:
+                    publication = None
+                if publication is None or eol - pos > line_limit:
                     publication = self._control(line, sink)
                 if publication is None:
                     pos = eol + 1
@@ -155,11 +157,9 @@ class Parser:
                 on_pub(subject, reply, data[start:body], data[body:stop])
             else:
                 on_pub(subject, reply, b"", data[start:stop])
-                if not reply:
-                    head = data[pos:start]
-                    if data.startswith(head, stop + 2):
-                        pos = self._run(data, stop + 2, head, total, sink, subject)
-                        continue
+                if not reply and data.startswith(line, stop + 2):
+                    pos = self._run(data, stop + 2, line + b"\n", total, sink, subject)
+                    continue
             pos = stop + 2
         self.msgs += msgs
         self.nbytes += nbytes
@@ -169,18 +169,19 @@ class Parser:
     ) -> int:
         """Take the messages from `pos` on that have the identical control line.
 
-        They are taken in growing windows: cut at what must stand between two of them, a window
-        is right if every piece has the right size. Returns where the run ends.
+        They are taken in growing windows, cut where the ends should be: put together again, the
+        pieces must be what was cut. Returns where the run ends.
         """
         between = b"\r\n" + head
-        step = len(head) + size + 2
+        skip = len(head)
+        step = skip + size + 2
         window = _RUN_START
         end = len(data)
         while pos + step <= end and data.startswith(head, pos):
             stop = pos + window * step
-            if stop <= end and data.startswith(b"\r\n", stop - 2):
-                payloads = data[pos + len(head) : stop - 2].split(between)
-                if len(payloads) == window and set(map(len, payloads)) == {size}:
+            if stop <= end:
+                payloads = [data[at : at + size] for at in range(pos + skip, stop, step)]
+                if data[pos:stop] == head + between.join(payloads) + b"\r\n":
                     sink.on_run(subject, payloads)
                     self.msgs += window
                     self.nbytes += window * size
@@ -276,6 +277,16 @@ class Parser:
         body = max(header_size, 0)
         sink.on_pub(subject, reply, whole[:body], whole[body:-2])
         return data[missing:]
+
+
+def _fast_header_publication(args: list[bytes], count: int, sink: ServerSink) -> Publication | None:
+    """Read the arguments of an ordinary HPUB; None leaves it to the exact reading."""
+    header_digits, digits = args[-2], args[-1]
+    if sink.headers and digits.isdigit() and header_digits.isdigit() and len(digits) < 10:
+        header_size, total = int(header_digits), int(digits)
+        if header_size <= total and len(header_digits) < 10:
+            return args[1], args[2] if count == 5 else b"", header_size, total
+    return None
 
 
 def _header_publication(args: list[bytes], sink: ServerSink) -> Publication:

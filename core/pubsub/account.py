@@ -41,6 +41,7 @@ __all__ = [
     "Session",
     "Subscription",
     "Target",
+    "message_tail",
 ]
 
 PLANS_MAX = 16384
@@ -132,8 +133,10 @@ class Account:
     def route(self, subject: bytes) -> Route:
         """Return where a literal subject goes, from the cache when it is there."""
         route = self.plans.get(subject)
-        if route is not None:
-            return route
+        return self.resolve(subject) if route is None else route
+
+    def resolve(self, subject: bytes) -> Route:
+        """Return the route of a subject that is not in `plans`."""
         head, _, last = subject.rpartition(b".")
         if last and (route := self._prefixes.get(head)) is not None:
             return route
@@ -203,7 +206,7 @@ class Account:
         """
         delivered = False
         if route.targets:
-            tail = _tail(reply, headers, payload)
+            tail = message_tail(reply, headers, payload)
             if shown or not route.plain or not (source is None or source.echo):
                 for target in route.targets:
                     if self._deliver_one(target, source, subject, tail, headers, payload, reply):
@@ -276,7 +279,7 @@ class Account:
         elif session.headers:
             out += (b"HMSG ", subject, target.mid, tail)
         else:
-            out += (b"MSG ", subject, target.mid, _tail(reply, b"", payload))
+            out += (b"MSG ", subject, target.mid, message_tail(reply, b"", payload))
         if target.limit and target.delivered >= target.limit:
             self.remove(target)
             session.forget(target)
@@ -294,7 +297,7 @@ class Account:
         """Deliver to one member, chosen at random; to the next one if it may not have it."""
         count = len(group)
         first = int(self._chance() * count)
-        tail = _tail(reply, headers, payload)
+        tail = message_tail(reply, headers, payload)
         for offset in range(count):
             member = group[(first + offset) % count]
             if isinstance(member, ServiceSubscription):
@@ -335,7 +338,7 @@ def _drop(routes: dict[bytes, Route]) -> None:
     routes.clear()
 
 
-def _tail(reply: bytes, headers: bytes, payload: bytes) -> bytes:
+def message_tail(reply: bytes, headers: bytes, payload: bytes) -> bytes:
     """Return what follows subject and sid in a MSG or HMSG."""
     address = reply + b" " if reply else b""
     if not headers:

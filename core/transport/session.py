@@ -21,7 +21,7 @@ from core.protocol import encoder
 from core.protocol import headers as header_blocks
 from core.protocol.connect import Connect, Info, decode_connect, encode_info
 from core.protocol.parser import Parser
-from core.pubsub.account import ACK_PREFIX, Account, Subscription
+from core.pubsub.account import ACK_PREFIX, Account, Subscription, message_tail
 from core.pubsub.server import Hub, Traffic
 from core.subjects.subject import can_subscribe, is_valid_literal
 from core.transport.greeting import info_of
@@ -32,6 +32,7 @@ _SLACK = 64 * 1024
 _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
+_SPECIAL = frozenset((b"$JS.A", b"$NRG."))
 _RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
 
 
@@ -231,20 +232,15 @@ class ClientSession(asyncio.Protocol):
             return
         route = self._plans.get(subject)
         if route is None:
-            if subject.startswith(ACK_PREFIX) and self.account.take_ack(
-                self, subject, reply, headers, payload
-            ):
+            if subject[:5] in _SPECIAL and self._take_special(subject, reply, headers, payload):
                 return
-            if subject.startswith(b"$NRG."):
-                self._refuse_subject(subject)
-                return
-            route = self.account.route(subject)
+            route = self.account.resolve(subject)
         only = route.only
         if only is not None:
             only(self, subject, reply, headers, payload)
             return
         sole = route.sole
-        if sole is None or headers:
+        if sole is None:
             delivered = self.account.deliver(route, self, subject, reply, headers, payload)
             if reply and not delivered and self.no_responders:
                 self._say_no_responders(subject, reply)
@@ -253,6 +249,9 @@ class ClientSession(asyncio.Protocol):
         if not out:
             self._dirty.append(sole.session)
         sole.delivered += 1
+        if headers:
+            out += (b"HMSG ", subject, sole.mid, message_tail(reply, headers, payload))
+            return
         if reply:
             tail = b"%b %d\r\n%b\r\n" % (reply, len(payload), payload)
         else:
@@ -261,6 +260,15 @@ class ClientSession(asyncio.Protocol):
             out += (route.head, tail)
         else:
             out += (b"MSG ", subject, sole.mid, tail)
+
+    def _take_special(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
+        """Deal with an ack or a refused subject; False when it goes the general way."""
+        if subject.startswith(ACK_PREFIX):
+            return self.account.take_ack(self, subject, reply, headers, payload)
+        if subject.startswith(b"$NRG."):
+            self._refuse_subject(subject)
+            return True
+        return False
 
     def _publish_checked(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -277,9 +285,7 @@ class ClientSession(asyncio.Protocol):
         if self.connect.verbose:
             self._say(encoder.OK)
         account = self.account
-        if subject.startswith(ACK_PREFIX) and account.take_ack(
-            self, subject, reply, headers, payload
-        ):
+        if self._take_special(subject, reply, headers, payload):
             return
         route = account.route(subject)
         if account.deliver(route, self, subject, reply, headers, payload):
