@@ -234,7 +234,7 @@ class StreamRunner(StreamQueries):
         rollups: dict[bytes, list[tuple[int, int]]] | None = None
         if columns.headered:
             for subject, block in zip(columns.subjects, columns.headers, strict=True):
-                if ROLLUP not in block or self.machine.index.of_subject(subject) is not None:
+                if block.find(ROLLUP) < 0 or self.machine.index.of_subject(subject) is not None:
                     continue
                 if publish_headers(block).get(ROLLUP, b"").lower() == b"sub":
                     rollups = rollups or {}

@@ -5,7 +5,7 @@ does not hold for a long log. The window keeps a bounded run of them; the runner
 storage when a plan asks (`StreamMachine.front_deficit`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 FRONT_MAX = 10_000
 
@@ -31,11 +31,25 @@ class FrontWindow:
             self.nbytes += size
         self.upto = upto
 
-    def drop(self, seq: int) -> None:
-        """Forget a message that is gone."""
-        row = self.rows.pop(seq, None)
-        if row is not None:
-            self.nbytes -= row[1]
+    def extend(
+        self,
+        seqs: Sequence[int],
+        subjects: Sequence[bytes],
+        sizes: Sequence[int],
+        times: Sequence[int],
+        upto: int,
+    ) -> None:
+        """Add messages that were stored after all that are known."""
+        self.rows.update(zip(seqs, zip(subjects, sizes, times, strict=True), strict=True))
+        self.nbytes += sum(sizes)
+        self.upto = upto
+
+    def drop(self, gone: Iterable[tuple[int, bytes, int]]) -> None:
+        """Forget (sequence, subject, size) of messages that are gone."""
+        pop = self.rows.pop
+        for seq, _, size in gone:
+            if pop(seq, None) is not None:
+                self.nbytes -= size
 
     def __iter__(self) -> Iterator[tuple[int, bytes, int, int]]:
         for seq, (subject, size, ts) in self.rows.items():

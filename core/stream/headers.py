@@ -18,12 +18,15 @@ INCREMENT = b"Nats-Incr"
 BATCH_ID = b"Nats-Batch-Id"
 SCHEDULE = b"Nats-Schedule"
 
+REQUEST_INFO = b"Nats-Request-Info"
+# How a block begins that has no status and at least one header.
+BARE_BLOCK = b"NATS/1.0\r\n"
+
 _LINE = b"NATS/1.0"
-_REQUEST_INFO = b"Nats-Request-Info"
 
 
-# A bare CR or LF inside a value is part of it.
-_PAIR = re.compile(rb"\r\n(Nats-[^:\r\n]*): *([^\r]*(?:\r(?!\n)[^\r]*)*)")
+_LONE_ID = BARE_BLOCK + MSG_ID + b":"
+_ID_AT = len(_LONE_ID)
 _INCREMENT = re.compile(rb"[+-]?[0-9]+")
 _DURATION = re.compile(
     rb"\+?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|\xc2\xb5s|\xce\xbcs|ms|s|m|h))+"
@@ -37,8 +40,23 @@ def publish_headers(block: bytes) -> dict[bytes, bytes]:
 
     Leading spaces of a value are dropped, nothing else is changed.
     """
-    pairs = _PAIR.findall(block)
-    return dict(pairs if len(pairs) < 2 else pairs[::-1])
+    found: dict[bytes, bytes] = {}
+    # `find` and not `in`, which first tries to take the needle for a number: four times slower.
+    if block.find(b"\r\nNats-") < 0:
+        return found
+    for line in block.split(b"\r\n"):
+        if line.startswith(b"Nats-"):
+            name, colon, value = line.partition(b":")
+            if colon and name not in found:
+                found[name] = value.lstrip(b" ")
+    return found
+
+
+def lone_msg_id(block: bytes) -> bytes:
+    """Return the message id of a block that holds nothing else, as clients write it (else b"")."""
+    if block.startswith(_LONE_ID) and block.find(b"\r\n", _ID_AT) == len(block) - 4:
+        return block[_ID_AT:-4].lstrip(b" ")
+    return b""
 
 
 def stored_block(block: bytes) -> bytes:
@@ -46,13 +64,13 @@ def stored_block(block: bytes) -> bytes:
 
     A block without header lines is dropped whole (empty result).
     """
-    plain = block.startswith(b"NATS/1.0\r\n")
-    if plain and _REQUEST_INFO not in block:
-        return block if len(block) > 12 else b""
+    plain = block.startswith(BARE_BLOCK)
+    if plain and block.find(REQUEST_INFO) < 0:
+        return block if len(block) > len(b"NATS/1.0\r\n\r\n") else b""
     lines = [
         line
         for line in block.split(b"\r\n")[1:]
-        if line and not line.startswith(_REQUEST_INFO + b":")
+        if line and not line.startswith(REQUEST_INFO + b":")
     ]
     return b"\r\n".join([_LINE, *lines, b"", b""]) if lines else b""
 

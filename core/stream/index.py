@@ -154,9 +154,8 @@ class LastIndex:
         return self._map.get(subject, 0) >> _SIZE_BITS == seq
 
     def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
-        known = self._map
-        for seq, subject, size in zip(seqs, subjects, sizes, strict=True):
-            known[subject] = seq << _SIZE_BITS | size
+        packed = [seq << _SIZE_BITS | size for seq, size in zip(seqs, sizes, strict=True)]
+        self._map.update(zip(subjects, packed, strict=True))
 
     def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
         known = self._map

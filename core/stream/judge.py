@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
-from core.model.stream import Discard
 from core.stream import headers as h
 from core.stream.plan import Columns, StreamPlan
-from core.stream.room import Room
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
     from core.stream.machine import StreamMachine
+    from core.stream.room import Room
 
 # A subject is a column of the log's unique index, whose entries are limited to 2704 bytes.
 MAX_SUBJECT = 2048
 LARGEST_RECORD = 32 << 20
+# What a record has beside its header block and payload, at most.
+LONGEST_FRAME = 34 + MAX_SUBJECT
 _MAX_HEADERS = 65535
+_NOTHING: dict[bytes, bytes] = {}
 
 Rollups = dict[bytes, list[tuple[int, int]]]
 
@@ -35,86 +37,141 @@ class _Duplicate(Exception):
 
 
 class Judge:
-    """Judges one batch; used once."""
+    """Judges one batch; used once.
 
-    def __init__(self, machine: StreamMachine, plan: StreamPlan, rollups: Rollups) -> None:
+    Most batches are accepted whole: their columns are stored as they came, and only what is
+    refused costs more than the checks. `room` is given when the stream could refuse a message
+    for lack of it.
+    """
+
+    def __init__(
+        self, machine: StreamMachine, plan: StreamPlan, room: Room | None, rollups: Rollups
+    ) -> None:
+        config = machine.config
         self.machine = machine
         self.plan = plan
         self.rollups = rollups
         self.next_seq = machine.last_seq + 1
-        self._room = Room(machine, rollups) if machine.config.discard is Discard.NEW else None
-        self._dedups = machine.config.duplicate_window > 0
-        self._lasts: dict[bytes, int] = {}
+        self._room = room
+        self._dedups = config.duplicate_window > 0
+        self._find_id = machine.dedup.find
+        self._clean = False
+        self._subjects: list[bytes] = []
+        # Header blocks of the accepted messages as they will be stored.
+        self._headers: list[bytes | None] = []
+        # Answers to the messages that are not accepted, by place.
+        self._refused: dict[int, bytes] = {}
         self._ids: dict[bytes, int] = {}
         self._last_id = machine.last_msg_id
-        self._subjects: list[bytes] = []
-        self._headers: list[bytes | None] = []
-        self._payloads: list[bytes] = []
-        # Where the newest roll-up of each subject, and of everything, stands in the batch.
+        # Last sequence by subject within the batch, as far as `_scanned` messages.
+        self._lasts: dict[bytes, int] = {}
+        self._scanned = 0
+        # Where the newest roll-up of each subject, and of everything, stands among the accepted.
         self._rolled: dict[bytes, int] = {}
         self._wiped = -1
 
     def judge(self, columns: Columns, now: int) -> None:
         """Fill the plan with the accepted messages and with an answer for every message."""
+        subjects, payloads = columns.subjects, columns.payloads
+        texts = texts_of(subjects)
+        self._subjects = subjects
+        self._clean = texts is not None and self._fits(columns)
+        simple = self._clean and self._room is None
+        lone_msg_id = h.lone_msg_id
+        accept, refused, keep = self._accept, self._refused, self._headers.append
         name = self.machine.json_name
-        accepted = b'{"stream":"%s","seq":%%d}' % name.replace(b"%", b"%%")
-        accept, answers = self._accept, self.plan.answers
-        for subject, reply, block, payload in zip(
-            columns.subjects, columns.replies, columns.headers, columns.payloads, strict=True
+        for place, (subject, block, payload) in enumerate(
+            zip(subjects, columns.headers, payloads, strict=True)
         ):
             try:
-                seq = accept(subject, block, payload, now)
+                if not simple:
+                    accept(place, subject, block, payload, now)
+                elif not block:
+                    self._last_id = b""
+                    self.next_seq += 1
+                    keep(None)
+                elif msg_id := lone_msg_id(block):
+                    self._accept_id(msg_id, now)
+                    keep(block)
+                else:
+                    accept(place, subject, block, payload, now)
             except ApiError as error:
-                if reply:
-                    answers.append((reply, refusal(error, name)))
+                refused[place] = refusal(error, name)
             except _Duplicate as copy:
-                if reply:
-                    answers.append(
-                        (reply, b'{"stream":"%s","seq":%d,"duplicate": true}' % (name, copy.seq))
-                    )
-            else:
-                if reply:
-                    answers.append((reply, accepted % seq))
-        self._finish(now)
+                refused[place] = b'{"stream":"%s","seq":%d,"duplicate": true}' % (name, copy.seq)
+        self._finish(columns, texts, now)
 
-    def _accept(self, subject: bytes, block: bytes, payload: bytes, now: int) -> int:
-        machine = self.machine
-        config = machine.config
+    def _fits(self, columns: Columns) -> bool:
+        """Whether no message of the batch is too large in any way."""
+        config = self.machine.config
+        block = max(map(len, columns.headers), default=0)
+        whole = block + max(map(len, columns.payloads), default=0)
+        return (
+            not config.sealed
+            and block <= _MAX_HEADERS
+            and whole <= LARGEST_RECORD - LONGEST_FRAME
+            and not 0 <= config.max_msg_size < whole
+        )
+
+    def _accept(self, place: int, subject: bytes, block: bytes, payload: bytes, now: int) -> None:
+        found = h.publish_headers(block) if block else _NOTHING
+        if not self._clean:
+            self._check_form(subject, block, payload, found)
+        msg_id = found.get(h.MSG_ID)
+        more = len(found) > 1 or (msg_id is None and bool(found))
+        if more:
+            self._check_found(place, subject, found)
+        if msg_id and self._dedups:
+            self._check_id(msg_id, now)
+        rollup = self._check_rest(found) if more else b""
+        if block:
+            block = h.stored_block(block)
+        if self._room is not None:
+            self._check_room(self._room, subject, block, payload, rollup)
+        if rollup:
+            self._roll(place, subject, rollup)
+        self._last_id = msg_id or b""
+        if msg_id:
+            self._ids[msg_id] = self.next_seq
+        self.next_seq += 1
+        self._headers.append(block or None)
+
+    def _accept_id(self, msg_id: bytes, now: int) -> None:
+        """Accept a message of which only the id can be refused."""
+        if self._dedups:
+            self._check_id(msg_id, now)
+        self._last_id = msg_id
+        self._ids[msg_id] = self.next_seq
+        self.next_seq += 1
+
+    def _check_id(self, msg_id: bytes, now: int) -> None:
+        copy = self._ids.get(msg_id) or self._find_id(msg_id, now)
+        if copy is not None:
+            raise _Duplicate(copy)
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def _check_form(
+        self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> None:
+        """Check state and sizes, which come before all headers but one."""
+        config = self.machine.config
         if config.sealed:
             raise api_error(10109)
         if 0 <= config.max_msg_size < len(block) + len(payload):
             raise api_error(10054)
-        if subject not in self._lasts:
-            _check_text(subject)
-        msg_id = rollup = b""
-        kept = block
-        if block:
-            found = h.publish_headers(block)
-            if found.get(h.BATCH_ID):
-                raise api_error(10174)
-            if len(block) > _MAX_HEADERS:
-                raise api_error(10097)
-            if found:
-                msg_id = found.get(h.MSG_ID, b"")
-                rollup = found.get(h.ROLLUP, b"").lower()
-                if not msg_id or len(found) > 1:
-                    self._check_found(subject, found)
-                if msg_id and self._dedups:
-                    self._check_id(msg_id, now)
-                if len(found) > 1 or not msg_id:
-                    self._check_rest(found, rollup)
-            kept = h.stored_block(block)
-        size = machine.size_of(subject, kept, len(payload))
-        if size > LARGEST_RECORD:
+        if found.get(h.BATCH_ID):
+            raise api_error(10174)
+        if len(block) > _MAX_HEADERS:
+            raise api_error(10097)
+        _check_text(subject)
+        if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
             raise api_error(10077, err="message too large")
-        if self._room is not None:
-            self._check_room(self._room, subject, size, rollup)
-        return self._take(subject, kept or None, payload, msg_id, rollup)
 
-    # -- checks ------------------------------------------------------------------------------
-
-    def _check_found(self, subject: bytes, found: dict[bytes, bytes]) -> None:
+    def _check_found(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
         """Check what comes before deduplication; an empty value is no value."""
+        if found.get(h.BATCH_ID):
+            raise api_error(10174)
         increment = found.get(h.INCREMENT)
         if increment:
             raise api_error(10168 if h.is_increment(increment) else 10171)
@@ -125,17 +182,17 @@ class Judge:
         ttl = found.get(h.TTL)
         if ttl and h.is_ttl(ttl):
             raise api_error(10166)
-        self._check_expected(subject, found)
+        self._check_expected(place, subject, found)
         if found.get(h.SCHEDULE):
             raise api_error(10188)
         if found.get(h.STREAM_SOURCE):
             raise api_error(10227)
 
-    def _check_expected(self, subject: bytes, found: dict[bytes, bytes]) -> None:
+    def _check_expected(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_SUBJECT_SEQ)
         other = found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
         if wanted:
-            last = self._last_of(other or subject)
+            last = self._last_of(other or subject, place)
             if _number(wanted) != last:
                 raise api_error(10071, seq=last)
         elif other:
@@ -144,8 +201,10 @@ class Judge:
         if wanted and _number(wanted) != self.next_seq - 1:
             raise api_error(10071, seq=self.next_seq - 1)
 
-    def _last_of(self, pattern: bytes) -> int:
+    def _last_of(self, pattern: bytes, place: int) -> int:
+        """Return the last sequence of a subject or filter as of the message at `place`."""
         index, wiped = self.machine.index, self._wiped >= 0
+        self._scan(place)
         if b"*" not in pattern and b">" not in pattern:
             last = self._lasts.get(pattern)
             if last is None:
@@ -156,18 +215,20 @@ class Judge:
         stored.update((s, last) for s, last in self._lasts.items() if match(s))
         return max(stored.values(), default=0)
 
-    def _check_id(self, msg_id: bytes, now: int) -> None:
-        seq = self._ids.get(msg_id)
-        if seq is None:
-            seq = self.machine.dedup.find(msg_id, now)
-        if seq is not None:
-            raise _Duplicate(seq)
+    def _scan(self, upto: int) -> None:
+        """Learn the last sequences of what the batch has accepted before the message at `upto`."""
+        start, refused = self._scanned, self._refused
+        self._scanned = upto
+        places = [i for i in range(start, upto) if i not in refused]
+        seqs = range(self.next_seq - len(places), self.next_seq)
+        self._lasts.update(zip([self._subjects[i] for i in places], seqs, strict=True))
 
-    def _check_rest(self, found: dict[bytes, bytes], rollup: bytes) -> None:
-        """Check what comes after deduplication."""
+    def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
+        """Check what comes after deduplication; return the kind of roll-up (b"": none)."""
         wanted = found.get(h.EXPECTED_LAST_MSG_ID)
         if wanted and wanted != self._last_id:
             raise api_error(10070, id=self._last_id.decode(errors="replace"))
+        rollup = found.get(h.ROLLUP, b"").lower()
         if rollup:
             config = self.machine.config
             if not config.allow_rollup_hdrs or config.deny_purge:
@@ -178,8 +239,12 @@ class Judge:
         ttl = found.get(h.TTL)
         if ttl and not h.is_no_ttl(ttl):
             raise api_error(10165)
+        return rollup
 
-    def _check_room(self, room: Room, subject: bytes, size: int, rollup: bytes) -> None:
+    def _check_room(
+        self, room: Room, subject: bytes, block: bytes, payload: bytes, rollup: bytes
+    ) -> None:
+        size = self.machine.size_of(subject, block, len(payload))
         why = room.refusal(subject, size, rollup)
         if why:
             raise api_error(10077, err=why)
@@ -187,37 +252,46 @@ class Judge:
 
     # -- acceptance --------------------------------------------------------------------------
 
-    def _take(
-        self, subject: bytes, block: bytes | None, payload: bytes, msg_id: bytes, rollup: bytes
-    ) -> int:
-        seq = self.next_seq
-        self.next_seq = seq + 1
-        if rollup:
-            if rollup == b"all":
-                self._wiped = len(self._payloads)
-                self._lasts.clear()
-            else:
-                self._rolled[subject] = len(self._payloads)
-        self._lasts[subject] = seq
-        self._subjects.append(subject)
-        self._headers.append(block)
-        self._payloads.append(payload)
-        self._last_id = msg_id
-        if msg_id:
-            self._ids[msg_id] = seq
-        return seq
+    def _roll(self, place: int, subject: bytes, rollup: bytes) -> None:
+        """Note that a message of the batch replaces what is before it."""
+        if rollup == b"sub":
+            self._rolled[subject] = len(self._headers)
+        else:
+            self._wiped = len(self._headers)
+            self._lasts.clear()
+            self._scanned = place
 
-    def _finish(self, now: int) -> None:
-        plan = self.plan
-        if not self._payloads:
+    def _finish(self, columns: Columns, texts: list[str] | None, now: int) -> None:
+        plan, refused, headers = self.plan, self._refused, self._headers
+        payloads = columns.payloads
+        first = self.machine.last_seq + 1
+        if refused:
+            self._answer(columns.replies, first)
+            self._subjects = [s for i, s in enumerate(columns.subjects) if i not in refused]
+            payloads = [p for i, p in enumerate(payloads) if i not in refused]
+            texts = None if texts is None else [t for i, t in enumerate(texts) if i not in refused]
+        else:
+            plan.acks, plan.ack_first = columns.replies, first
+        if not headers:
             return
         if self._dedups:
             plan.ids = list(self._ids.items())
         plan.last_msg_id = self._last_id
+        plan.texts = [s.decode() for s in self._subjects] if texts is None else texts
         dropped = self._roll_up() if self._rolled or self._wiped >= 0 else None
-        headers = self._headers if any(self._headers) else None
-        plan.texts = [subject.decode() for subject in self._subjects]
-        self.machine.store(plan, self._subjects, headers, self._payloads, now, dropped)
+        blocks = headers if any(headers) else None
+        self.machine.store(plan, self._subjects, blocks, payloads, now, dropped)
+
+    def _answer(self, replies: list[bytes], seq: int) -> None:
+        """Say something to everybody, in order, because not all are accepted."""
+        name, refused, answers = self.machine.json_name, self._refused, self.plan.answers
+        for place, reply in enumerate(replies):
+            body = refused.get(place)
+            if body is None:
+                body = b'{"stream":"%s","seq":%d}' % (name, seq)
+                seq += 1
+            if reply:
+                answers.append((reply, body))
 
     def _roll_up(self) -> set[int]:
         """Take out what the batch's roll-ups replace; return places within the batch to drop."""
@@ -255,6 +329,20 @@ def json_text(text: str) -> bytes:
     for char, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         out = out.replace(char, escape)
     return "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in out).encode()
+
+
+def texts_of(subjects: list[bytes]) -> list[str] | None:
+    """Return subjects as text, or None if storage cannot keep one of them."""
+    if max(map(len, subjects), default=0) > MAX_SUBJECT:
+        return None
+    joined = b"\n".join(subjects)
+    if b"\0" in joined:
+        return None
+    try:
+        texts = joined.decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+    return texts if len(texts) == len(subjects) else None
 
 
 def _check_text(subject: bytes) -> None:

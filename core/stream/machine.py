@@ -12,15 +12,15 @@ from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.dedup import DedupWindow
 from core.stream.front import FRONT_MAX, FrontWindow
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
-from core.stream.judge import LARGEST_RECORD, MAX_SUBJECT, Judge, json_text
+from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge, json_text, texts_of
 from core.stream.plan import Columns, StreamPlan
+from core.stream.room import Room
 from core.stream.segment import Segment
 
 _FILE_OVERHEAD = 30
 _FILE_HEADER_OVERHEAD = 4
 _MEMORY_OVERHEAD = 16
-# What a record without headers has beside its payload, at most.
-_LONGEST_FRAME = _FILE_OVERHEAD + MAX_SUBJECT
+_MOST_OVERHEAD = _FILE_OVERHEAD + _FILE_HEADER_OVERHEAD
 
 
 class StreamMachine:
@@ -40,6 +40,8 @@ class StreamMachine:
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
         self.front = FrontWindow(self.last_seq)
+        # Off in tests, which hold the column form of `decide` to the one by message.
+        self.shortcut = True
         self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
@@ -52,10 +54,9 @@ class StreamMachine:
         self.on_file = config.storage is Storage.FILE
         self.overhead = _FILE_OVERHEAD if self.on_file else _MEMORY_OVERHEAD
         self.evicts = config.discard is Discard.OLD and bool(self.max_msgs or self.max_bytes)
-        refuses = config.discard is Discard.NEW and bool(
+        self.refuses = config.discard is Discard.NEW and bool(
             self.max_msgs or self.max_bytes or (self.limit and config.discard_new_per_subject)
         )
-        self.plain = not config.sealed and not refuses
         self.json_name = json_text(config.name)
         self.dedup.window = config.duplicate_window
 
@@ -82,9 +83,7 @@ class StreamMachine:
             return True
         if not self.max_bytes:
             return False
-        coming = columns.nbytes + sum(map(len, columns.subjects)) + 64 * n
-        coming += sum(map(len, columns.headers))
-        return front.nbytes < self.bytes + coming - self.max_bytes
+        return front.nbytes < self.bytes + self._coming(columns) - self.max_bytes
 
     # -- decide ------------------------------------------------------------------------------
 
@@ -110,33 +109,43 @@ class StreamMachine:
             msgs=self.msgs,
             nbytes=self.bytes,
         )
-        texts = self._texts(columns) if self.plain and not columns.headered else None
+        roomy = not self.refuses or self._has_room(columns)
+        simple = roomy and not columns.headered and not self.config.sealed
+        texts = self._texts(columns) if simple and self.shortcut else None
         if texts:
             plan.texts = texts
             plan.acks = columns.replies
             plan.ack_first = self.last_seq + 1
+            plan.last_msg_id = b""
             self.store(plan, columns.subjects, None, columns.payloads, now)
         elif len(columns):
-            Judge(self, plan, rollups or {}).judge(columns, now)
+            Judge(self, plan, None if roomy else Room(self, rollups or {}), rollups or {}).judge(
+                columns, now
+            )
         self._evict(plan, now)
         return plan
 
+    def _has_room(self, columns: Columns) -> bool:
+        """Whether a stream that discards new messages can take a whole batch."""
+        n = len(columns)
+        if self.limit and self.config.discard_new_per_subject:
+            return False
+        if self.max_msgs and self.msgs + n > self.max_msgs:
+            return False
+        return not self.max_bytes or self.bytes + self._coming(columns) <= self.max_bytes
+
+    def _coming(self, columns: Columns) -> int:
+        """Return at least what a batch adds to `bytes`."""
+        coming = columns.nbytes + sum(map(len, columns.subjects)) + _MOST_OVERHEAD * len(columns)
+        return coming + sum(map(len, columns.headers)) if columns.headered else coming
+
     def _texts(self, columns: Columns) -> list[str] | None:
         """Return the subjects as text if no message of a batch without headers can be refused."""
-        subjects, payloads = columns.subjects, columns.payloads
-        longest = max(map(len, payloads), default=0)
-        if longest > LARGEST_RECORD - _LONGEST_FRAME or 0 <= self.config.max_msg_size < longest:
+        longest = max(map(len, columns.payloads), default=0)
+        limit = self.config.max_msg_size
+        if longest > LARGEST_RECORD - LONGEST_FRAME or 0 <= limit < longest:
             return None
-        if max(map(len, subjects), default=0) > MAX_SUBJECT:
-            return None
-        joined = b"\n".join(subjects)
-        if b"\0" in joined:
-            return None
-        try:
-            texts = joined.decode().split("\n")
-        except UnicodeDecodeError:
-            return None
-        return texts if len(texts) == len(subjects) else None
+        return texts_of(columns.subjects)
 
     def store(
         self,
@@ -194,7 +203,7 @@ class StreamMachine:
             found = [row for row in found if row[0] not in gone]
         plan.removed += found
         plan.msgs -= len(found)
-        plan.nbytes -= sum(row[2] for row in found)
+        plan.nbytes -= sum([row[2] for row in found])
 
     def _supersede_history(self, plan: StreamPlan, segment: Segment) -> None:
         limit, index = self.limit, self.index
@@ -265,18 +274,20 @@ class StreamMachine:
         if over_msgs <= 0 and over_bytes <= 0 and not oldest:
             return
         gone = {seq for seq, _, _ in plan.removed} if plan.removed else ()
-        last = 0
+        evicted: list[tuple[int, bytes, int]] = []
         for seq, subject, size, ts in () if plan.purged_below else self.front:
             if seq in gone:
                 continue
             if over_msgs <= 0 and over_bytes <= 0 and ts > oldest:
                 break
-            self.remove(plan, seq, subject, size)
+            evicted.append((seq, subject, size))
             over_msgs -= 1
             over_bytes -= size
-            last = seq
-        if last:
-            plan.first_seq = max(plan.first_seq, last + 1)
+        if evicted:
+            plan.removed += evicted
+            plan.msgs -= len(evicted)
+            plan.nbytes -= sum([row[2] for row in evicted])
+            plan.first_seq = max(plan.first_seq, evicted[-1][0] + 1)
         known = plan.purged_below > 0 or self.front.upto >= self.last_seq
         if (over_msgs > 0 or over_bytes > 0) and known:
             self._evict_new(plan, over_msgs, over_bytes)
@@ -311,27 +322,28 @@ class StreamMachine:
         self.bytes = plan.nbytes
         if plan.config is not None:
             self.configure(plan.config)
-        self._forget(plan)
+        self._replace(plan)
         segment = plan.segment
         if segment is not None and len(segment):
             self.index.add(segment.seqs, segment.subjects, plan.sizes)
             self._extend_front(segment, plan.sizes, plan.before)
         elif self.front.upto >= plan.before:
             self.front.upto = plan.last_seq
+        if plan.removed:
+            # After the additions: a subject that has a newer message keeps its place.
+            if plan.index is None:
+                self.index.remove_all(plan.removed)
+            if len(self.front):
+                self.front.drop(plan.removed)
+        for subject, seq in plan.lasts:
+            self.index.set_last(subject, seq)
         if plan.ids:
             self.dedup.add(plan.ids, plan.last_ts)
         if plan.last_msg_id is not None:
             self.last_msg_id = plan.last_msg_id
 
-    def _forget(self, plan: StreamPlan) -> None:
-        if plan.removed:
-            self.index.remove_all(plan.removed)
-            if len(self.front):
-                drop = self.front.drop
-                for seq, _, _ in plan.removed:
-                    drop(seq)
-        for subject, seq in plan.lasts:
-            self.index.set_last(subject, seq)
+    def _replace(self, plan: StreamPlan) -> None:
+        """Take what a purge leaves, or an index of another form."""
         if plan.index is not None:
             self.index = plan.index
             if plan.purged_below:
@@ -346,6 +358,4 @@ class StreamMachine:
             return
         if not sizes:
             sizes = self._sizes_of(segment)
-        front.load(
-            zip(segment.seqs, segment.subjects, sizes, segment.times, strict=True), self.last_seq
-        )
+        front.extend(segment.seqs, segment.subjects, sizes, segment.times, self.last_seq)

@@ -130,6 +130,9 @@ class StreamModel:
 
     def purge(self, pattern: bytes, seq: int, keep: int) -> int:
         found = [m for m in self.messages if matches(m.publish.subject, pattern)]
+        if pattern == b">" and seq > self.last_seq:
+            # The stream goes on from there.
+            self.last_seq = seq - 1
         if seq:
             return self.drop([m for m in found if m.seq < seq])
         return self.drop(found[: max(len(found) - keep, 0)] if keep else found)

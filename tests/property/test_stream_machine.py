@@ -108,6 +108,8 @@ class StreamRules(RuleBasedStateMachine):
                 stored = self.model.of(publish.subject)
                 last = stored[-1].seq if stored else 0
                 headers[b"Nats-Expected-Last-Subject-Sequence"] = b"%d" % last
+            if hit and b"Nats-Expected-Last-Msg-Id" in headers and self.model.last_id:
+                headers[b"Nats-Expected-Last-Msg-Id"] = self.model.last_id
             aimed.append(Publish(publish.subject, publish.payload, tuple(headers.items())))
         return aimed
 
@@ -293,7 +295,7 @@ def test_columns_and_messages_one_by_one_give_the_same_plan(
     config: StreamConfig, batches: list[list[tuple[bytes, bytes]]]
 ) -> None:
     fast, slow = StreamMachine(config), StreamMachine(config)
-    slow.plain = False
+    slow.shortcut = False
     now = 1_000_000_000_000
 
     for batch in batches:
@@ -329,7 +331,8 @@ def _facts(plan: StreamPlan) -> list[object]:
         )
         rows += [segment.headers, segment.nbytes]
     head = (plan.before, plan.first_seq, plan.last_seq, plan.last_ts, plan.msgs, plan.nbytes)
-    return [head, rows, plan.texts, sorted(plan.removed), plan.erased, plan.purged_below]
+    gone = [sorted(plan.removed), plan.erased, plan.purged_below]
+    return [head, rows, plan.texts, gone, plan.ids, plan.last_msg_id]
 
 
 def _answers(plan: StreamPlan) -> list[tuple[bytes, tuple[str, int]]]:

@@ -1,0 +1,166 @@
+"""What one message costs in the stream machine: decide and apply, microseconds, no I/O.
+
+    python -m bench.steps_stream [--memory]
+
+Batches of 1000 messages of 128 bytes, medians of several runs, CPU time of the thread.
+`--memory` instead fills an index with a million subjects and the deduplication window with five
+million ids, and prints what each costs.
+"""
+
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from core.model.stream import Discard, StreamConfig
+from core.stream.dedup import DedupWindow
+from core.stream.index import HistoryIndex, LastIndex, LogIndex
+from core.stream.machine import StreamMachine
+from core.stream.plan import Columns
+
+BATCH = 1000
+BATCHES = 100
+RUNS = 7
+PAYLOAD = b"x" * 128
+SECOND = 1_000_000_000
+
+Batches = list[Columns]
+
+
+def config(**settings: object) -> StreamConfig:
+    """Return a stream without limits but those given."""
+    defaults: dict[str, object] = {
+        "name": "S",
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_msg_size": -1,
+        "max_msgs_per_subject": -1,
+        "duplicate_window": 120 * SECOND,
+    }
+    return StreamConfig(**{**defaults, **settings})  # type: ignore[arg-type]  # by name
+
+
+def batches(subjects: int, header: Callable[[int], bytes] | None = None) -> Batches:
+    """Return fresh columns: subjects in turn, each an object of its own as from a socket."""
+    made = []
+    n = 0
+    for _ in range(BATCHES):
+        columns = Columns()
+        for _ in range(BATCH):
+            columns.subjects.append(b"bench.subject.%d" % (n * 7919 % subjects))
+            columns.replies.append(b"_INBOX.abcdefghij.%d" % n)
+            columns.headers.append(header(n) if header else b"")
+            columns.payloads.append(PAYLOAD)
+            n += 1
+        columns.nbytes = BATCH * len(PAYLOAD)
+        columns.headered = header is not None
+        made.append(columns)
+    return made
+
+
+def message_id(n: int) -> bytes:
+    return b"NATS/1.0\r\nNats-Msg-Id: message-%d\r\n\r\n" % n
+
+
+def expectation(_n: int) -> bytes:
+    return b"NATS/1.0\r\nNats-Expected-Stream: S\r\n\r\n"
+
+
+def rollup(_n: int) -> bytes:
+    return b"NATS/1.0\r\nKV-Operation: PURGE\r\nNats-Rollup: sub\r\n\r\n"
+
+
+KV = {"discard": Discard.NEW, "max_msgs_per_subject": 1, "allow_rollup_hdrs": True}
+HISTORY = {**KV, "max_msgs_per_subject": 5}
+CASES: tuple[tuple[str, StreamConfig, int, Callable[[int], bytes] | None], ...] = (
+    ("plain, 1 subject", config(), 1, None),
+    ("plain, 10 subjects", config(), 10, None),
+    ("plain, 1000 subjects", config(), 1000, None),
+    ("plain, 1000 subjects, max_msgs 10,000", config(max_msgs=10_000), 1000, None),
+    ("plain, discard new, max_msgs 1e9", config(max_msgs=10**9, discard=Discard.NEW), 1000, None),
+    ("key-value, 1 key", config(**KV), 1, None),
+    ("key-value, 10,000 keys", config(**KV), 10_000, None),
+    ("key-value, 10,000 keys, history 5", config(**HISTORY), 10_000, None),
+    ("key-value, 10,000 keys, purge marker", config(**KV), 10_000, rollup),
+    ("message ids", config(), 1000, message_id),
+    ("expected stream", config(), 1000, expectation),
+)
+
+
+def steps(settings: StreamConfig, made: Batches) -> tuple[float, float]:
+    """Return microseconds per message of decide and of apply, the last nine tenths of a run."""
+    machine = StreamMachine(settings)
+    now = time.time_ns()
+    decide = apply = 0
+    for i, columns in enumerate(made):
+        started = time.thread_time_ns()
+        plan = machine.decide(columns, now + i * 1_000_000)
+        decided = time.thread_time_ns()
+        machine.apply(plan)
+        ended = time.thread_time_ns()
+        if i >= BATCHES // 10:
+            decide += decided - started
+            apply += ended - decided
+    counted = (BATCHES - BATCHES // 10) * BATCH * 1000
+    return decide / counted, apply / counted
+
+
+def report() -> Iterator[str]:
+    """Yield one line per case."""
+    yield f"{'us per message':<40} {'decide':>8} {'apply':>8} {'both':>8}"
+    for name, settings, subjects, header in CASES:
+        made = batches(subjects, header)
+        runs = [steps(settings, made) for _ in range(RUNS)]
+        decide, apply = (statistics.median(column) for column in zip(*runs, strict=True))
+        yield f"{name:<40} {decide:8.3f} {apply:8.3f} {decide + apply:8.3f}"
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process holds (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def index_memory(make: Callable[[], LogIndex | LastIndex | HistoryIndex], count: int) -> float:
+    """Return bytes per subject, its name of 24 bytes included."""
+    gc.collect()
+    before = resident()
+    index = make()
+    for start in range(0, count, BATCH):
+        names = [b"orders.eu.customer.%08d" % n for n in range(start, start + BATCH)]
+        index.add(range(start + 1, start + BATCH + 1), names, [200] * BATCH)
+    used = resident() - before
+    assert len(index) == count
+    return used / count
+
+
+def dedup_memory(count: int) -> float:
+    """Return bytes per message id of 36 characters, the form of a UUID."""
+    gc.collect()
+    before = resident()
+    window = DedupWindow(120 * SECOND)
+    for start in range(0, count, BATCH):
+        ids = [(b"0123456789-0123456789-01-%011d" % n, n + 1) for n in range(start, start + BATCH)]
+        window.add(ids, SECOND + start * 10_000)
+    used = resident() - before
+    assert len(window) == count
+    return used / count
+
+
+def report_memory() -> Iterator[str]:
+    """Yield what maps of many entries weigh."""
+    for make in (LogIndex, LastIndex, HistoryIndex):
+        each = index_memory(make, 1_000_000)
+        yield f"{make.__name__}, 1,000,000 subjects: {each:.0f} bytes each, {each:.0f} MB"
+    each = dedup_memory(5_000_000)
+    yield f"deduplication window, 5,000,000 ids: {each:.0f} bytes each, {each * 5:.0f} MB"
+
+
+if __name__ == "__main__":
+    for line in report_memory() if "--memory" in sys.argv[1:] else report():
+        print(line)
