@@ -198,7 +198,17 @@ class StreamRunner(StreamQueries):
         plan = self.machine.decide(columns, now, rollups)
         if self.config.no_ack:
             plan.acks, plan.answers = [], []
+        self._erase_superseded(plan)
         return plan
+
+    def _erase_superseded(self, plan: StreamPlan) -> None:
+        """Let superseded rows that still wait for removal go with an explicit removal.
+
+        With the newest message of a subject gone, a reload would take an older one, which the
+        per-subject limit had removed, for the newest.
+        """
+        if self.backlog and (plan.erased or plan.purge_filters):
+            plan.erased += self.backlog
 
     async def _command_plan(self, now: int) -> StreamPlan | None:
         command = self.commands.popleft()
@@ -214,6 +224,7 @@ class StreamRunner(StreamQueries):
             self.commands.appendleft(command)
             raise
         self.current = command
+        self._erase_superseded(plan)
         return plan
 
     def _give_back(self, columns: Columns) -> None:
