@@ -21,12 +21,16 @@ class JetgateServer:
     Args:
         module: What `python -m` runs; tests of faults pass a module that wraps the command.
         env: Additional environment of the process.
+        dsn: Serve from this PostgreSQL (`jetgate serve`) instead of an own one (`jetgate dev`).
     """
 
-    def __init__(self, *, module: str = "gateway", env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *, module: str = "gateway", env: dict[str, str] | None = None, dsn: str = ""
+    ) -> None:
         self.dir = Path(tempfile.mkdtemp(prefix="jetgate-"))
         self.data = self.dir / "data"
         self.module = module
+        self.command = ["serve", "--dsn", dsn] if dsn else ["dev"]
         self.env = env or {}
         self.process: subprocess.Popen[bytes] | None = None
         self.address = ("127.0.0.1", 0)
@@ -42,7 +46,8 @@ class JetgateServer:
         ports = self.data / "ports.json"
         ports.unlink(missing_ok=True)
         flags = ["--nats-port", str(self.address[1]), "--http-port", str(self.http[1])]
-        command = [sys.executable, "-m", self.module, "dev", "--data", str(self.data), *flags]
+        command = [sys.executable, "-m", self.module, *self.command]
+        command += ["--data", str(self.data), *flags]
         with (self.dir / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, **self.env}

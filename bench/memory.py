@@ -1,0 +1,209 @@
+"""What the node keeps in memory, and how soon it serves after kill -9: `python -m bench.memory`.
+
+Each case has a node of its own beside a PostgreSQL that is not counted. Printed are the resident
+size when the load has ended, its peak, and the limit; `--scale` shrinks the loads, not the limits.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.wire import Connection, Lane, LoadError, pump
+from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer
+
+BLOCK = 100_000
+WINDOW = 8000
+RATE, SECONDS, TICK = 20_000, 20, 0.01
+PAYLOAD = b" 128\r\n%s\r\n" % (b"x" * 128)
+
+
+@contextmanager
+def node() -> Iterator[JetgateServer]:
+    """A node over a PostgreSQL that lives longer."""
+    directory = Path(tempfile.mkdtemp(prefix="jetgate-bench-"))
+    command = [sys.executable, "-m", "bench.database", str(directory / "pg")]
+    pipe = subprocess.PIPE
+    database = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    assert database.stdout is not None, "a pipe was asked for"
+    server = JetgateServer(dsn=database.stdout.readline().strip())
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+        database.communicate()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def memory(server: JetgateServer) -> tuple[float, float]:
+    """Resident size and its peak, MiB."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    figures = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if "kB" in line}
+    return int(figures["VmRSS"]) / 1024, int(figures["VmHWM"]) / 1024
+
+
+def load(server: JetgateServer, count: int, message: Callable[[int], bytes]) -> float:
+    """Publish `count` messages to stream M; messages per second. `message(i)` ends its own line."""
+    connection = Connection(server.address)
+    connection.send(b"SUB _INBOX.m.* 1\r\n")
+    seconds = 0.0
+    for start in range(0, count, BLOCK):
+        block = [message(i) for i in range(start, min(count, start + BLOCK))]
+        seconds += pump([Lane(connection, block)], window=WINDOW, limit=600)
+    connection.close()
+    return count / seconds
+
+
+def create(server: JetgateServer, **config: object) -> None:
+    """Create stream M."""
+    connection = Connection(server.address)
+    connection.api("STREAM.CREATE.M", {"name": "M", "subjects": ["M.>"], **config})
+    connection.close()
+
+
+@dataclass(slots=True)
+class Figure:
+    """One measured number and the limit it has to stay under."""
+
+    name: str
+    value: float
+    limit: float
+    unit: str
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.value <= self.limit
+
+    def __str__(self) -> str:
+        word = "ok" if self.ok else "MISS"
+        return (
+            f"{self.name:58} {self.value:8.1f} of {self.limit:5g} {self.unit:4} {word}  {self.note}"
+        )
+
+
+def subjects(count: int, over: int, limit: float) -> Iterator[Figure]:
+    """`count` messages on `over` subjects; before and after a restart of the node."""
+    with node() as server:
+        create(server)
+        rate = load(server, count, lambda i: b"PUB M.%d _INBOX.m.%d%s" % (i % over, i, PAYLOAD))
+        size, peak = memory(server)
+        name = f"{count:,} messages on {over:,} subjects"
+        yield Figure(name, size, limit, "MiB", f"peak {peak:.0f}, {rate:,.0f}/s")
+        server.kill()
+        yield Figure(name + ", kill -9 to first ack", serving(server), 5, "s")
+        size, peak = memory(server)
+        yield Figure(name + ", after the restart", size, limit, "MiB", f"peak {peak:.0f}")
+
+
+def serving(server: JetgateServer) -> float:
+    """Seconds from the start of a node until it acknowledges a publish to stream M."""
+    began = time.perf_counter()
+    server.start()
+
+    def acknowledged() -> bool:
+        try:
+            connection = Connection(server.address)
+            connection.send(b"SUB _INBOX.m.* 1\r\n")
+            pump([Lane(connection, [b"PUB M.1 _INBOX.m.1" + PAYLOAD])], window=1)
+            connection.close()
+        except (OSError, LoadError):
+            return False
+        return True
+
+    eventually(acknowledged, within=120)
+    return time.perf_counter() - began
+
+
+def message_ids(count: int, limit: float) -> Iterator[Figure]:
+    """`count` message ids inside the duplicate window."""
+    with node() as server:
+        create(server, duplicate_window=3600 * 10**9)
+
+        def message(i: int) -> bytes:
+            head = b"NATS/1.0\r\nNats-Msg-Id: %022d\r\n\r\n" % i
+            sizes = b"%d %d" % (len(head), len(head) + 4)
+            return b"HPUB M.%d _INBOX.m.%d %s\r\n%sdata\r\n" % (i % 1000, i, sizes, head)
+
+        rate = load(server, count, message)
+        size, peak = memory(server)
+        note = f"peak {peak:.0f}, {rate:,.0f}/s"
+        yield Figure(f"{count:,} ids in the duplicate window", size, limit, "MiB", note)
+
+
+def many_streams(streams: int, consumers: int, limit: float) -> Iterator[Figure]:
+    """Many streams with consumers, a steady rate of publishes spread over them."""
+    with node() as server:
+        connection = Connection(server.address)
+        for i in range(streams):
+            name = f"S{i}"
+            connection.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
+            for j in range(consumers):
+                config = {"durable_name": f"C{j}", "ack_policy": "explicit"}
+                request = {"stream_name": name, "config": config}
+                connection.api(f"CONSUMER.CREATE.{name}.C{j}", request)
+        rate = steady(connection, streams)
+        size, peak = memory(server)
+        name = f"{streams:,} streams x {consumers} consumers"
+        yield Figure(name, size, limit, "MiB", f"peak {peak:.0f}")
+        yield Figure(name + ", missing of 20,000 publishes/s", RATE - rate, RATE * 0.01, "/s")
+
+
+def steady(connection: Connection, streams: int) -> float:
+    """Publish RATE messages per second for SECONDS; what was acknowledged per second."""
+    connection.send(b"SUB _INBOX.m.* 1\r\n")
+    each = int(RATE * TICK)
+    began = time.perf_counter()
+    for tick in range(int(SECONDS / TICK)):
+        first = tick * each
+        block = [
+            b"PUB S%d.a _INBOX.m.%d%s" % (i % streams, i, PAYLOAD)
+            for i in range(first, first + each)
+        ]
+        pump([Lane(connection, block)], window=each)
+        time.sleep(max(0.0, began + (tick + 1) * TICK - time.perf_counter()))
+    return each * int(SECONDS / TICK) / (time.perf_counter() - began)
+
+
+def main() -> int:
+    """Run the chosen cases; 1 when `--check` is given and a limit is passed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.memory", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the messages")
+    parser.add_argument("--only", default="", help="cases whose key holds this")
+    parser.add_argument("--check", action="store_true", help="fail when a limit is passed")
+    chosen = parser.parse_args()
+
+    def scaled(count: int) -> int:
+        return max(1, int(count * chosen.scale))
+
+    million = 1_000_000
+    cases: dict[str, Callable[[], Iterator[Figure]]] = {
+        "subjects-1000": lambda: subjects(scaled(10 * million), 1000, 300),
+        "subjects-100000": lambda: subjects(scaled(10 * million), 100_000, 300),
+        "subjects-1000000": lambda: subjects(scaled(10 * million), scaled(million), 700),
+        "ids": lambda: message_ids(scaled(5 * million), 800),
+        "streams": lambda: many_streams(scaled(1000), 10, 400),
+    }
+    figures: list[Figure] = []
+    for key, case in cases.items():
+        if chosen.only in key:
+            for figure in case():
+                figures.append(figure)
+                print(figure, flush=True)
+    results = Path(__file__).parent / "results"
+    results.mkdir(exist_ok=True)
+    table = [{"name": f.name, "value": f.value, "limit": f.limit, "ok": f.ok} for f in figures]
+    (results / "memory.json").write_text(json.dumps(table, indent=2) + "\n")
+    return 0 if all(f.ok for f in figures) or not chosen.check else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
