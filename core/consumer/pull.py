@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 
 import msgspec
@@ -18,6 +19,8 @@ from core.model import codec, gojson
 from core.model.consumer import ConsumerConfig, NextRequest
 from core.model.gojson import JsonError
 from core.model.gotime import format_duration
+
+_BATCH = attrgetter("batch")
 
 IDLE_HEARTBEAT = b"100 Idle Heartbeat"
 NO_MESSAGES = b"404 No Messages"
@@ -75,6 +78,10 @@ class PullRequest:
     frame: bytes = b""
     frame_for: object = None
     parked: bool = False
+
+    def is_plain(self, now: int) -> bool:
+        """Whether only messages count: no bytes to watch, not over, and able to take more."""
+        return not (self.max_bytes or self.parked or 0 < self.expires <= now)
 
     def wakes(self) -> int:
         """When this request needs attention (0: never by itself)."""
@@ -184,7 +191,7 @@ class Waiting:
 
     def asked(self) -> int:
         """Messages that the waiting requests ask for together."""
-        return sum(map(attrgetter("batch"), self.queue))
+        return sum(map(_BATCH, self.queue))
 
     def can_serve(self) -> bool:
         """Whether a request is there that may be given messages now."""
@@ -209,6 +216,8 @@ class Waiting:
         queue = self.queue
         if len(queue) == 1 and not queue[0].max_bytes and not queue[0].parked:
             return self._take_alone(queue[0], limit, now)
+        if all(request.is_plain(now) for request in islice(queue, limit)):
+            return self._take_rounds(limit, now)
         owners: list[PullRequest] = []
         passed = 0
         while queue and len(owners) < limit and passed < len(queue) and not self.outbox:
@@ -242,6 +251,25 @@ class Waiting:
         if request.batch <= 0:
             self.queue.clear()
         return [request] * count
+
+    def _take_rounds(self, limit: int, now: int) -> list[PullRequest]:
+        """The same for requests that only count messages: whole rounds at a time."""
+        queue = self.queue
+        owners: list[PullRequest] = []
+        while queue and len(owners) < limit:
+            left = limit - len(owners)
+            rounds = 0
+            if left >= len(queue):
+                rounds = min(left // len(queue), max(min(map(_BATCH, queue)), 1))
+            served = list(queue) if rounds else [queue.popleft() for _ in range(left)]
+            for request in served:
+                self._serve(request, rounds or 1, now)
+            owners += served * (rounds or 1)
+            waiting = [request for request in served if request.batch > 0]
+            if rounds:
+                queue.clear()
+            queue.extend(waiting)
+        return owners
 
     def _fits(self, request: PullRequest, size: int) -> bool:
         """Count a message against `max_bytes`; a request it does not fit ends here."""

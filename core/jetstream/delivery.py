@@ -149,6 +149,11 @@ class Pump:
             route = request.route = self._account.route(request.reply)
         return route
 
+    def _one_target(self, requests: set[PullRequest]) -> bool:
+        """Whether one subscription gets it all: a line does not tell for which request it is."""
+        targets = {self._route(request).sole for request in requests}
+        return len(targets) == 1 and None not in targets
+
     def _frame(self, request: PullRequest, target: Target) -> bytes:
         if request.frame_for is not target:
             request.frame_for = target
@@ -230,7 +235,8 @@ class Pump:
             batch = batch.first(count)
             cseq = machine.deliver(batch.seqs, now)
             left = machine.num_pending + count - 1
-            if owners.count(owners[0]) == count:
+            requests = set(owners)
+            if len(requests) == 1 or self._one_target(requests):
                 self._emit(owners[0], batch, cseq, left)
             else:
                 self._emit_in_turn(owners, batch, cseq, left)
