@@ -31,6 +31,7 @@ SMALL_READ = 512
 _SLACK = 64 * 1024
 _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
+_SLICE = 4096
 _RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
 _SPECIAL = frozenset((b"$JS.A", b"$NRG."))
 _RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
@@ -368,8 +369,13 @@ class ClientSession(asyncio.Protocol):
         gone = list(self.subscriptions.values())
         self._delivered_before += sum(s.delivered for s in gone)
         self.subscriptions = {}
-        if gone:
-            self.account.remove_all(gone)
+        self._remove_in_slices(self.account, gone)
+
+    def _remove_in_slices(self, account: Account, gone: list[Subscription]) -> None:
+        # a client may leave a million behind; others are served in between
+        account.remove_all(gone[:_SLICE])
+        if len(gone) > _SLICE:
+            self._loop.call_soon(self._remove_in_slices, account, gone[_SLICE:])
 
     # -- the connection itself
 
