@@ -47,13 +47,20 @@ from core.transport.loopback import connect_loopback
 from gateway.app import create_app
 from gateway.banner import ready
 from gateway.http_server import HttpServer, standby
-from gateway.metrics import Snapshot, StreamNumbers
+from gateway.node_numbers import snapshot
 from gateway.observations import Observation, RequestFailed
 from gateway.settings import Settings
 
 log = logging.getLogger("jetgate")
 
 _RETRY_S = 0.5
+# What libraries say while PostgreSQL is away, the lane and the leadership say better.
+_QUIET = {
+    "alembic": logging.WARNING,
+    "asyncio": logging.CRITICAL,
+    "asyncpg": logging.ERROR,
+    "uvicorn": logging.WARNING,
+}
 DSN_VARIABLE = "JETGATE_DSN"
 
 
@@ -271,34 +278,6 @@ def _observe(observation: Observation) -> None:
         log.error("request %s failed", observation.operation, exc_info=observation.error)
 
 
-def snapshot(node: Node, stalls: StallWatch) -> Snapshot:
-    """What a node says of itself, for /metrics."""
-    traffic = node.hub.totals()
-    streams = [
-        StreamNumbers(
-            runner.name,
-            runner.machine.msgs,
-            runner.machine.bytes,
-            runner.machine.first_seq,
-            runner.machine.last_seq,
-            len(runner.consumers),
-        )
-        for runner in node.registry.streams.values()
-    ]
-    return Snapshot(
-        streams=streams,
-        connections=len(node.hub.sessions),
-        subscriptions=sum(a.client_subscriptions for a in node.hub.accounts.values()),
-        in_msgs=traffic.in_msgs,
-        out_msgs=traffic.out_msgs,
-        in_bytes=traffic.in_bytes,
-        out_bytes=traffic.out_bytes,
-        slow_consumers=node.hub.slow_consumers,
-        commits=node.lane.commits,
-        loop_stalls=stalls.count,
-    )
-
-
 # -- the command -------------------------------------------------------------------------------
 
 cli = typer.Typer(
@@ -420,8 +399,8 @@ def _run(verbose: bool, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         datefmt="%H:%M:%S",
         stream=sys.stderr,
     )
-    for name in ("alembic", "asyncio", "uvicorn"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, level in _QUIET.items():
+        logging.getLogger(name).setLevel(level)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(work())

@@ -12,6 +12,7 @@ seconds (10008) so that no client waits for ever.
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -30,6 +31,10 @@ STREAM_ROWS = 4096
 # Seconds after which what waits for storage is refused, and after which a COMMIT is given up.
 PATIENCE = 2.0
 STALLED = 10.0
+
+
+# Upper bounds, in seconds, of the buckets that commits are counted in.
+COMMIT_BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
 class Runner(Protocol):
@@ -79,8 +84,9 @@ class Lane:
         self.ready: deque[Runner] = deque()
         self.commits = 0
         self.messages = 0
+        self.failures = 0
         self.commit_ns = 0
-        self.last_commit_ns = 0
+        self.commit_counts = [0] * (len(COMMIT_BOUNDS) + 1)
         self.stopped = False
         self.release: Callable[[], None] = lambda: None
 
@@ -163,8 +169,9 @@ class Lane:
                 log.warning("storage: %s", error)
                 work = await self._settle(work)
                 continue
-            self.last_commit_ns = self._clock.monotonic() - started
-            self.commit_ns += self.last_commit_ns
+            took = self._clock.monotonic() - started
+            self.commit_ns += took
+            self.commit_counts[bisect_left(COMMIT_BOUNDS, took / 1e9)] += 1
             self._emit(work)
             return
 
@@ -187,6 +194,7 @@ class Lane:
 
     def _fail(self, work: list[tuple[Runner, StreamPlan]], error: Exception) -> None:
         """Storage refused: nothing was written, and every publisher is told so."""
+        self.failures += 1
         for runner, plan in work:
             runner.fail(plan, api_error(10077, err=f"store refused: {error}"))
 
