@@ -1,0 +1,280 @@
+"""What a committed batch leaves in a stream: limits, roll-ups, sizes, heads."""
+
+import pytest
+
+from core.model.stream import Discard, Storage
+from core.stream.index import HistoryIndex
+from tests.unit.stream.support import NOW, SECOND, Stream, block, columns, config, message
+
+
+def test_deciding_changes_nothing() -> None:
+    stream = Stream(max_msgs=1, max_msgs_per_subject=1)
+    stream.publish(message("a", Nats_Msg_Id="i"))
+    machine = stream.machine
+    before = (machine.msgs, machine.bytes, machine.last_seq, list(machine.index.items()))
+
+    machine.decide(columns(message("a", Nats_Rollup="all"), message("b", Nats_Msg_Id="j")), NOW)
+
+    assert (machine.msgs, machine.bytes, machine.last_seq, list(machine.index.items())) == before
+    assert machine.dedup.find(b"j", NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("storage", "headers", "size"),
+    [
+        (Storage.FILE, {}, 30 + 3 + 5),
+        (Storage.MEMORY, {}, 16 + 3 + 5),
+        (Storage.FILE, {"A": "b"}, 30 + 3 + 5 + 4 + len(block(A="b"))),
+        (Storage.MEMORY, {"A": "b"}, 16 + 3 + 5 + len(block(A="b"))),
+    ],
+)
+def test_a_message_counts_as_the_reference_counts_it(
+    storage: Storage, headers: dict[str, str], size: int
+) -> None:
+    stream = Stream(storage=storage)
+
+    stream.one("a.b", b"12345", **headers)
+
+    assert stream.machine.bytes == size
+
+
+def test_a_batch_without_headers_has_no_column_for_them() -> None:
+    stream = Stream()
+
+    stream.publish(message("a"), message("b"))
+
+    assert stream.plan.segment is not None
+    assert stream.plan.segment.headers is None
+
+
+# -- per-subject limits ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("headers", [{}, {"X": "y"}])
+def test_superseded_messages_of_a_batch_are_never_written(headers: dict[str, str]) -> None:
+    stream = Stream(max_msgs_per_subject=1)
+
+    stream.publish(*[message(subject, b"", **headers) for subject in "abababb"])
+
+    assert stream.written == [5, 7]
+    assert stream.machine.last_seq == 7
+    assert stream.plan.texts == ["a", "b"]
+    assert stream.machine.msgs == 2
+
+
+def test_a_stored_message_is_replaced_at_limit_one() -> None:
+    stream = Stream(max_msgs_per_subject=1)
+    stream.publish(message("a", b"xx"), message("b"))
+
+    stream.one("a", b"y")
+
+    assert stream.removed == [1]
+    assert stream.machine.bytes == 31 + 32
+    assert stream.machine.index.last(b"a") == 3
+
+
+def test_the_oldest_of_a_subject_goes_at_limit_n() -> None:
+    stream = Stream(max_msgs_per_subject=3)
+    stream.publish(message("a"), message("a"), message("b"))
+
+    stream.publish(message("a"), message("a"))
+
+    assert stream.removed == [1]
+    assert stream.machine.index.of_subject(b"a") == [(2, 31), (4, 31), (5, 31)]
+
+
+def test_a_batch_of_more_than_the_limit_keeps_its_newest() -> None:
+    stream = Stream(max_msgs_per_subject=2)
+    stream.one("a")
+
+    stream.publish(message("a"), message("b"), message("a"), message("a"))
+
+    assert stream.written == [1, 3, 4, 5]
+    assert stream.removed == [1]
+    assert stream.machine.index.count(b"a") == 2
+
+
+# -- discard old -----------------------------------------------------------------------------
+
+
+def test_the_oldest_go_when_there_are_too_many() -> None:
+    stream = Stream(max_msgs=3)
+    stream.publish(message("a"), message("b"))
+
+    stream.publish(message("c"), message("d"))
+
+    assert stream.removed == [1]
+    assert stream.machine.first_seq == 2
+    assert stream.machine.msgs == 3
+
+
+def test_nothing_goes_at_exactly_the_limits() -> None:
+    stream = Stream(max_msgs=2, max_bytes=62)
+
+    stream.publish(message("a"), message("b"))
+
+    assert stream.machine.msgs == 2
+    assert stream.machine.bytes == 62
+
+
+def test_a_batch_larger_than_max_msgs_writes_only_its_end() -> None:
+    stream = Stream(max_msgs=2)
+    stream.one("z")
+
+    stream.publish(*[message(s) for s in "abcd"])
+
+    assert stream.written == [1, 4, 5]
+    assert stream.machine.first_seq == 4
+    assert stream.machine.msgs == 2
+
+
+def test_a_message_larger_than_max_bytes_empties_the_stream() -> None:
+    stream = Stream(max_bytes=100)
+    stream.one("a", b"x" * 10)
+
+    assert stream.one("a", b"x" * 300) == 2
+    assert stream.machine.msgs == stream.machine.bytes == 0
+    assert (stream.machine.first_seq, stream.machine.last_seq) == (3, 2)
+    assert stream.written == [1]
+
+
+def test_an_evicted_subject_is_unknown_again() -> None:
+    stream = Stream(max_msgs=1)
+    stream.publish(message("a"))
+    stream.publish(message("b"))
+
+    assert stream.machine.index.count(b"a") == 0
+    assert stream.one("a", Nats_Expected_Last_Subject_Sequence="0") == 3
+
+
+def test_a_message_goes_at_exactly_its_age() -> None:
+    stream = Stream(max_age=10 * SECOND)
+    stream.one("a")
+    stream.now += 10 * SECOND - 1
+    stream.one("b")
+    assert stream.removed == []
+
+    stream.now += 1
+    stream.one("c")
+
+    assert stream.removed == [1]
+    assert stream.machine.first_seq == 2
+
+
+def test_age_also_removes_from_a_stream_that_discards_new_messages() -> None:
+    stream = Stream(max_age=SECOND, discard=Discard.NEW, max_msgs=1)
+    stream.one("a")
+    stream.now += SECOND
+    assert stream.error("b")[1] == 10077
+
+    assert stream.machine.msgs == 0
+    assert stream.one("b") == 2
+
+
+# -- roll-ups --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["sub", "SUB"])
+def test_a_roll_up_of_a_subject_leaves_only_itself(value: str) -> None:
+    stream = Stream(max_msgs_per_subject=5)
+    stream.publish(message("a"), message("b"), message("a"))
+
+    assert stream.one("a", Nats_Rollup=value) == 4
+    assert stream.removed == [1, 3]
+    assert stream.plan.erased == [1, 3]
+    assert stream.machine.msgs == 2
+
+
+def test_a_roll_up_of_everything_leaves_only_itself() -> None:
+    stream = Stream()
+    stream.publish(message("a"), message("b"))
+
+    assert stream.one("c", Nats_Rollup="all") == 3
+    assert stream.plan.purged_below == 3
+    assert stream.machine.msgs == 1
+    assert list(stream.machine.index.items()) == [(b"c", 1, 3)]
+
+
+def test_a_roll_up_replaces_earlier_messages_of_its_batch_only() -> None:
+    stream = Stream(max_msgs_per_subject=5)
+
+    stream.publish(message("a"), message("b"), message("a", Nats_Rollup="sub"), message("a"))
+
+    assert stream.written == [2, 3, 4]
+
+
+def test_a_roll_up_of_everything_in_a_batch_keeps_what_follows() -> None:
+    stream = Stream()
+    stream.one("z")
+
+    stream.publish(message("a"), message("b", Nats_Rollup="all"), message("c"))
+
+    assert stream.written == [1, 3, 4]
+    assert stream.machine.msgs == 2
+
+
+def test_after_a_roll_up_of_everything_other_subjects_have_no_last_sequence() -> None:
+    stream = Stream()
+    stream.one("z")
+
+    said = stream.publish(
+        message("a", Nats_Rollup="all"), message("z", Nats_Expected_Last_Subject_Sequence="0")
+    )
+
+    assert said == [2, 3]
+
+
+def test_ids_of_rolled_up_messages_stay_known() -> None:
+    stream = Stream()
+    stream.publish(message("a", Nats_Msg_Id="i"), message("a", Nats_Rollup="sub", Nats_Msg_Id="j"))
+
+    assert stream.one("a", Nats_Msg_Id="i") == ("duplicate", 1)
+    assert stream.one("a", Nats_Msg_Id="j") == ("duplicate", 2)
+
+
+def test_a_roll_up_of_a_log_takes_what_storage_knows() -> None:
+    stream = Stream()
+    stream.publish(message("a"), message("a"))
+    stored = {b"a": [(1, 31), (2, 31)]}
+
+    plan = stream.machine.decide(columns(message("a", Nats_Rollup="sub")), NOW, stored)
+    stream.machine.apply(plan)
+
+    assert plan.erased == [1, 2]
+    assert stream.machine.msgs == 1
+    assert stream.machine.index.count(b"a") == 1
+
+
+def test_many_roll_ups_cost_one_pass() -> None:
+    stream = Stream(max_msgs_per_subject=1)
+    keys = [f"k.{n}" for n in range(2000)]
+
+    said = stream.publish(*[message(key, b"", Nats_Rollup="sub") for key in keys * 2])
+
+    assert said == list(range(1, 4001))
+    assert stream.machine.msgs == 2000
+
+
+# -- plans that are not publishes ------------------------------------------------------------
+
+
+def test_a_configuration_takes_effect_with_its_plan() -> None:
+    stream = Stream()
+    stream.publish(message("a"))
+    machine = stream.machine
+    plan = machine.decide(columns(), NOW)
+    plan.config, plan.index = config(max_msgs_per_subject=3), HistoryIndex()
+    assert plan.changes_head
+    assert machine.limit == 0
+
+    machine.apply(plan)
+
+    assert machine.limit == 3
+    assert machine.index is plan.index
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    stream = Stream(max_msgs=5)
+    stream.one("a")
+
+    assert not stream.machine.decide(columns(), NOW).changes_head
