@@ -96,6 +96,7 @@ class Hub:
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.crowded = False
         self.connections_total = 0
+        self.writes = 0
         self.slow_consumers = 0
         self.stale_connections = 0
         self._last_client_id = 0

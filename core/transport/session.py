@@ -145,6 +145,7 @@ class ClientSession(asyncio.Protocol):
         data = b"".join(out)
         out.clear()
         self.traffic.out_bytes += len(data)
+        self.hub.writes += 1
         self._transport.write(data)
         if self.blocked:
             pending = self._transport.get_write_buffer_size()
