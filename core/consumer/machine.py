@@ -93,8 +93,11 @@ class ConsumerMachine:
         """Wanted messages were added to the stream."""
         self.num_pending += count
 
-    def removed(self, gone: Iterable[tuple[int, bytes]]) -> None:
+    def removed(self, gone: Sequence[tuple[int, bytes]]) -> None:
         """Messages left the stream: undelivered ones are not pending, pending ones are done."""
+        nothing_open = not (self.pending.first or self.pending.counts or self.chosen)
+        if nothing_open and max(gone)[0] < self.next_seq:
+            return  # A consumer that is done with old messages does not look at each of them.
         done: list[int] = []
         for seq, subject in gone:
             if seq in self.pending.first or seq in self.pending.counts:

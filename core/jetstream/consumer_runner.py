@@ -108,7 +108,6 @@ class ConsumerRunner:
         ]
         for head in self._ack_heads():
             account.acks[head] = self._on_ack
-        account.on_interest.append(self._on_interest)
         self._start_push()
         self._timers.at(self, self.deadline())
         self.wake()
@@ -128,6 +127,7 @@ class ConsumerRunner:
         if push.prefix:
             call = self._on_flow_control
             self._subscriptions.append(self._account.subscribe(push.prefix + b"*", call))
+        self._account.on_interest.append(self._on_interest)
         self._watch_subscribers()
 
     def close(self, *, deleted: bool) -> None:
@@ -145,7 +145,8 @@ class ConsumerRunner:
             self._account.unsubscribe(subscription)
         for head in self._ack_heads():
             self._account.acks.pop(head, None)
-        self._account.on_interest.remove(self._on_interest)
+        if self._on_interest in self._account.on_interest:
+            self._account.on_interest.remove(self._on_interest)
         self._timers.forget(self)
 
     # -- turns -------------------------------------------------------------------------------
@@ -362,15 +363,20 @@ class ConsumerRunner:
             count = len(segment)
         else:
             count = sum(counts[subject] for subject in filter(machine.match, counts))
-        if count or machine.waiting.queue:
+        if count:
             machine.stored(count)
-            self.wake()
+            self._wake_if_served()
 
     def on_removed(self, removed: Sequence[tuple[int, bytes]], floor: int) -> None:
         """Messages left the stream."""
         self.machine.removed(removed)
-        self.cursor.hide(seq for seq, _ in removed)
-        self.wake()
+        self.cursor.hide(removed)
+        self._wake_if_served()
+
+    def _wake_if_served(self) -> None:
+        machine = self.machine
+        if machine.waiting.queue or machine.push is not None:
+            self.wake()
 
     def on_purged(self, first_seq: int) -> None:
         """Everything below `first_seq` is gone."""

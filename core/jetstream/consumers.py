@@ -7,6 +7,7 @@ message stored meanwhile is missed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ class Consumers(dict[str, ConsumerRunner]):
         super().__init__()
         self._stream = stream
         self._started = False
+        self._changing = asyncio.Lock()
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -54,6 +56,12 @@ class Consumers(dict[str, ConsumerRunner]):
         Raises:
             ApiError: The request is refused; nothing has changed.
         """
+        async with self._changing:
+            return await self._create(requested, action, limits, pedantic)
+
+    async def _create(
+        self, requested: ConsumerConfig, action: Action, limits: AccountLimits, pedantic: bool
+    ) -> ConsumerRunner:
         stream = self._stream
         present = self.get(requested.durable_name or requested.name)
         config, existing = check_create_or_update(
@@ -80,19 +88,21 @@ class Consumers(dict[str, ConsumerRunner]):
         Raises:
             ApiError: 10014, there is none of that name.
         """
-        runner = self.get(name)
-        if runner is None:
-            raise api_error("JSConsumerNotFound")
-        await self._stream.remove_consumer(runner.consumer)
-        if self.get(name) is runner:
-            del self[name]
-        runner.close(deleted=True)
+        async with self._changing:
+            runner = self.get(name)
+            if runner is None:
+                raise api_error("JSConsumerNotFound")
+            await self._stream.remove_consumer(runner.consumer)
+            if self.get(name) is runner:
+                del self[name]
+            runner.close(deleted=True)
 
     def start(self) -> None:
         """Serve clients: the stream is open and its consumers are restored."""
-        self._started = True
-        for runner in self.values():
-            runner.start()
+        if not self._started:
+            self._started = True
+            for runner in self.values():
+                runner.start()
 
     def close(self, *, shutdown: bool = False) -> None:
         """Stop all of them: this server goes away, or else the stream is deleted."""
@@ -119,9 +129,6 @@ class Consumers(dict[str, ConsumerRunner]):
         stream = self._stream
         created = stream.shell.clock.now()
         runner = await self._make(0, name, config, created)
-        if name in self:
-            # Somebody was faster while the start position was looked up.
-            return await self.create(config)
         state = encode(runner.machine.state(0))
         text = codec.encode(config).decode()
         runner.consumer = await stream.save_consumer(name, created, text, state)
@@ -184,4 +191,5 @@ class Consumers(dict[str, ConsumerRunner]):
 
     async def _expire(self, runner: ConsumerRunner) -> None:
         log.info("consumer %s.%s is inactive and goes", self._stream.name, runner.name)
-        await self.delete(runner.name)
+        if self.get(runner.name) is runner:
+            await self.delete(runner.name)

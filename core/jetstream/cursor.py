@@ -91,11 +91,11 @@ class Cursor:
         segment, index = place
         return place if segment.seqs[index] == seq else None
 
-    def hide(self, seqs: Iterable[int]) -> None:
+    def hide(self, removed: Iterable[tuple[int, bytes]]) -> None:
         """Messages were removed: do not deliver them out of what is held here."""
         if self._cold is None and self._picked is None and not self.reading:
             return
-        self.hidden.update(seqs)
+        self.hidden.update(seq for seq, _ in removed)
         if len(self.hidden) > _HIDDEN_MAX:
             self.reset()
 
