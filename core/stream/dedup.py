@@ -9,7 +9,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-_GENERATION_IDS = 1 << 20
+# What fills a dictionary of 2**21 slots to two thirds, just before it would grow.
+_GENERATION_IDS = (2 << 20) * 2 // 3
 # Batches closer than this share an age mark: the list stays short under load.
 _MARK_NS = 1_000_000
 
@@ -40,7 +41,7 @@ class DedupWindow:
         slice_ns = self.window >> 2
         if (
             not generations
-            or len(generations[-1].ids) >= _GENERATION_IDS
+            or len(generations[-1].ids) + len(ids) > _GENERATION_IDS
             or ts - generations[-1].born > slice_ns
         ):
             generations.append(_Generation(ts))

@@ -138,6 +138,12 @@ class StreamRules(RuleBasedStateMachine):
             kind, value = _read(self.bench.answers.pop(reply))
             assert kind == "error" or (kind == "duplicate" and value <= before)
 
+    @rule(subject=subjects, crashes=st.booleans())
+    def roll_up(self, subject: bytes, crashes: bool) -> None:
+        self.publish([Publish(subject, b"", ((b"Nats-Rollup", b"sub"),))], [])
+        if crashes:
+            self.crash()
+
     @rule(steps=st.sampled_from([1, 5, 12, 60]))
     def let_time_pass(self, steps: int) -> None:
         self.bench.clock.time += steps * 10 * MS

@@ -224,6 +224,19 @@ def test_after_a_roll_up_of_everything_other_subjects_have_no_last_sequence() ->
     assert said == [2, 3]
 
 
+def test_after_a_roll_up_of_everything_its_own_batch_has_no_last_sequence_either() -> None:
+    stream = Stream()
+
+    said = stream.publish(
+        message("z"),
+        message("y", Nats_Expected_Last_Subject_Sequence="0"),
+        message("a", Nats_Rollup="all"),
+        message("z", Nats_Expected_Last_Subject_Sequence="0"),
+    )
+
+    assert said == [1, 2, 3, 4]
+
+
 def test_ids_of_rolled_up_messages_stay_known() -> None:
     stream = Stream()
     stream.publish(message("a", Nats_Msg_Id="i"), message("a", Nats_Rollup="sub", Nats_Msg_Id="j"))

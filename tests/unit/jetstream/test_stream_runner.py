@@ -1,0 +1,234 @@
+"""One stream over storage: what is gone stays gone, what is answered is true."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core.errors import ApiError
+from core.model.api_errors import api_error
+from tests.support.streams import StreamBench
+from tests.unit.stream.support import block, config
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def benches() -> Iterator[list[StreamBench]]:
+    made: list[StreamBench] = []
+    yield made
+    for bench in made:
+        bench.close()
+
+
+def publish(bench: StreamBench, *subjects: str, **headers: str) -> None:
+    for subject in subjects:
+        bench.gather(subject.encode(), b"x", block(**headers))
+    bench.flush()
+
+
+def seqs(bench: StreamBench) -> list[int]:
+    return [row[0] for row in bench.live()]
+
+
+@pytest.fixture
+def make(benches: list[StreamBench]) -> Any:
+    def build(**settings: Any) -> StreamBench:
+        bench = StreamBench(config(**settings), tail_bytes=1)
+        benches.append(bench)
+        return bench
+
+    return build
+
+
+@pytest.mark.parametrize("limit", [-1, 1, 3])
+def test_rolled_up_messages_do_not_come_back_after_a_crash(make: Any, limit: int) -> None:
+    bench = make(max_msgs_per_subject=limit)
+    publish(bench, "a", "b", "a")
+    publish(bench, "a", Nats_Rollup="sub")
+
+    bench.reload()
+
+    assert seqs(bench) == [2, 4]
+    assert bench.machine.msgs == 2
+
+
+def test_a_deleted_message_does_not_come_back_after_a_crash(make: Any) -> None:
+    bench = make()
+    publish(bench, "a", "a", "a")
+    bench.serve(bench.runner.delete_message(2))
+
+    bench.reload()
+
+    assert seqs(bench) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "seq", "keep", "left"),
+    [
+        (None, None, None, []),
+        (None, 3, None, [3, 4]),
+        (None, None, 1, [4]),
+        ("a", None, None, [2, 4]),
+        ("a", 2, None, [2, 3, 4]),
+        ("a", None, 1, [2, 3, 4]),
+        ("*", None, 2, [3, 4]),
+        ("c", None, None, [1, 2, 3, 4]),
+    ],
+)
+def test_purged_messages_do_not_come_back_after_a_crash(
+    make: Any, pattern: str | None, seq: int | None, keep: int | None, left: list[int]
+) -> None:
+    bench = make()
+    publish(bench, "a", "b", "a", "b")
+    purged = bench.serve(bench.runner.purge(pattern, seq, keep))
+
+    bench.reload()
+
+    assert purged == 4 - len(left)
+    assert seqs(bench) == left
+    assert bench.machine.last_seq == 4
+
+
+def test_superseded_messages_do_not_come_back_when_the_limit_is_raised(make: Any) -> None:
+    bench = make(max_msgs_per_subject=1)
+    publish(bench, "a")
+    publish(bench, "a")
+
+    bench.serve(bench.runner.reconfigure(config(max_msgs_per_subject=5)))
+
+    assert seqs(bench) == [2]
+    assert bench.machine.index.of_subject(b"a") == [(2, 32)]
+
+
+def test_a_limit_that_is_added_later_trims_what_is_there(make: Any) -> None:
+    bench = make()
+    publish(bench, "a", "a", "b")
+
+    bench.serve(bench.runner.reconfigure(config(max_msgs_per_subject=1)))
+
+    assert seqs(bench) == [2, 3]
+
+
+def test_an_emptied_stream_keeps_its_last_sequence_over_two_restarts(make: Any) -> None:
+    bench = make(max_age=SECOND)
+    publish(bench, "a", "a")
+    bench.clock.time += 2 * SECOND
+    bench.serve(bench.runner.trim())
+    for _ in range(2):
+        bench.reload()
+
+    state = bench.run(bench.runner.state())
+
+    assert (state.messages, state.first_seq, state.last_seq) == (0, 3, 2)
+
+
+def test_ids_are_known_again_after_a_crash_for_as_long_as_before(make: Any) -> None:
+    bench = make(duplicate_window=10 * SECOND)
+    publish(bench, "a", Nats_Msg_Id="i")
+    bench.clock.time += 10 * SECOND - 1
+    bench.reload()
+
+    bench.gather(b"a", b"", block(Nats_Msg_Id="i"), b"reply.1")
+    bench.flush()
+    bench.clock.time += 1
+    bench.gather(b"a", b"", block(Nats_Msg_Id="i"), b"reply.2")
+    bench.flush()
+
+    assert bench.answers[b"reply.1"] == b'{"stream":"S","seq":1,"duplicate": true}'
+    assert bench.answers[b"reply.2"] == b'{"stream":"S","seq":2}'
+
+
+def test_the_last_message_id_is_known_again_after_a_crash(make: Any) -> None:
+    bench = make()
+    publish(bench, "a", Nats_Msg_Id="i")
+
+    bench.reload()
+
+    assert bench.machine.last_msg_id == b"i"
+
+
+def test_the_last_of_a_subject_is_its_neighbour_once_it_is_deleted(make: Any) -> None:
+    bench = make()
+    publish(bench, "a", "b", "a", "b")
+
+    bench.serve(bench.runner.delete_message(3))
+
+    found = bench.run(bench.runner.last_by_subject(b"a"))
+    assert found is not None
+    assert found[0] == 1
+    bench.gather(b"a", b"", block(Nats_Expected_Last_Subject_Sequence="1"), b"reply.1")
+    bench.flush()
+    assert bench.answers[b"reply.1"] == b'{"stream":"S","seq":5}'
+
+
+def test_deleting_the_last_message_does_not_lower_the_last_sequence(make: Any) -> None:
+    bench = make()
+    publish(bench, "a", "a")
+
+    bench.serve(bench.runner.delete_message(2))
+    publish(bench, "a")
+
+    assert seqs(bench) == [1, 3]
+
+
+@pytest.mark.parametrize("seq", [0, 9])
+def test_what_is_not_there_cannot_be_deleted(make: Any, seq: int) -> None:
+    bench = make()
+    publish(bench, "a")
+
+    with pytest.raises(ApiError) as refused:
+        bench.serve(bench.runner.delete_message(seq))
+
+    assert refused.value.err_code == 10057
+
+
+def test_a_refused_commit_is_refused_to_every_publisher_and_changes_nothing(make: Any) -> None:
+    bench = make()
+    publish(bench, "a", Nats_Msg_Id="old")
+    bench.gather(b"a", b"", block(Nats_Msg_Id="i"), b"reply.1")
+    bench.gather(b"a", b"", block(Nats_Msg_Id="i"), b"reply.2")
+    bench.gather(b"a", b"", block(Nats_Msg_Id="old"), b"reply.3")
+    bench.gather(b"a", b"", block(Nats_TTL="x"), b"reply.4")
+
+    bench.flush(refused=api_error(10077, err="disk full"))
+
+    codes = [b'"err_code":10077', b'"err_code":10077', b'"duplicate": true', b'"err_code":10165']
+    for place, code in enumerate(codes, 1):
+        assert code in bench.answers[b"reply.%d" % place]
+    assert seqs(bench) == [1]
+    publish(bench, "a", Nats_Msg_Id="i")
+    assert seqs(bench) == [1, 2]
+
+
+def test_what_was_swept_is_no_longer_remembered_as_dead(make: Any) -> None:
+    bench = make()
+    publish(bench, *["a"] * 100)
+    publish(bench, *["a"] * 100)
+    bench.serve(bench.runner.delete_message(5))
+    assert bench.runner.dead == {5}
+
+    bench.run(bench.janitor.finish(bench.runner))
+
+    assert bench.runner.dead == set()
+
+
+def test_a_stream_that_acknowledges_nothing_answers_nobody(make: Any) -> None:
+    bench = make(no_ack=True)
+    bench.gather(b"a", b"", b"", b"reply.1")
+    bench.gather(b"a", b"", block(Nats_TTL="x"), b"reply.2")
+    bench.flush()
+
+    assert bench.answers == {}
+    assert seqs(bench) == [1]
+
+
+def test_more_old_messages_than_the_front_window_holds_are_loaded(make: Any) -> None:
+    bench = make(max_msgs=4)
+    publish(bench, *"abcd")
+    bench.reload()
+
+    publish(bench, "e", "f")
+
+    assert seqs(bench) == [3, 4, 5, 6]
+    assert bench.machine.first_seq == 3
