@@ -96,6 +96,7 @@ class Consumers(dict[str, ConsumerRunner]):
             if self.get(name) is runner:
                 del self[name]
             runner.close(deleted=True)
+            self._stream.advisories.consumer_deleted(self._stream.name, name)
 
     def start(self) -> None:
         """Serve clients: the stream is open and its consumers are restored."""
@@ -108,6 +109,8 @@ class Consumers(dict[str, ConsumerRunner]):
         """Stop all of them: this server goes away, or else the stream is deleted."""
         for runner in list(self.values()):
             runner.close(deleted=not shutdown)
+            if not shutdown:
+                self._stream.advisories.consumer_deleted(self._stream.name, runner.name)
         self.clear()
 
     async def restore(self, row: ConsumerRow, config: ConsumerConfig) -> ConsumerRunner:
@@ -134,6 +137,7 @@ class Consumers(dict[str, ConsumerRunner]):
         runner.consumer = await stream.save_consumer(name, created, text, state)
         await runner.recount()
         self._enter(runner)
+        stream.advisories.consumer_created(stream.name, name)
         return runner
 
     async def _change(self, runner: ConsumerRunner, config: ConsumerConfig) -> ConsumerRunner:

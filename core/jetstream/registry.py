@@ -98,6 +98,7 @@ class Registry:
             runner = StreamRunner(row, config, self.account, self.shell)
             self.streams[config.name] = runner
             runner.start()
+            runner.advisories.stream_created(config.name)
             return runner, True
 
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
@@ -114,6 +115,7 @@ class Registry:
             text = encode(config).decode()
             await self._stored(self.shell.catalog.set_stream(runner.stream, text))
             await runner.reconfigure(config)
+            runner.advisories.stream_updated(config.name)
             return runner
 
     async def delete_stream(self, name: str) -> None:
@@ -126,6 +128,7 @@ class Registry:
             await self._stored(self.shell.catalog.drop_stream(runner.stream))
             del self.streams[name]
             runner.close()
+            runner.advisories.stream_deleted(name)
             self.shell.janitor.drop(runner.stream, runner.shelf)
 
     async def _stored(self, change: object) -> int:

@@ -7,13 +7,15 @@ plan of the same kind, so there is one way to write.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from core.errors import ApiError, StorageError
 from core.jetstream import commands
 from core.jetstream.acks import AckEmitter
+from core.jetstream.advisories import Advisories
+from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.consumers import Consumers
 from core.jetstream.direct_get import DirectGet
 from core.jetstream.opening import build_index
@@ -67,6 +69,7 @@ class StreamRunner(StreamQueries):
         self.backlog: set[int] = set()
         self.dead: set[int] = set()
         self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
+        self.advisories = Advisories(account, shell.clock, shell.server_name, shell.domain)
         self.acks = AckEmitter(account, shell.turn, self.machine.json_name)
         self.consumers = Consumers(self)
         self.direct = DirectGet(self)
@@ -421,7 +424,15 @@ class StreamRunner(StreamQueries):
         """Return how many consumers the stream has."""
         return len(self.consumers)
 
-    # -- the catalogue's side of consumers -----------------------------------------------------
+    # -- from and for consumers ---------------------------------------------------------------
+
+    def on_acked(self, consumer: ConsumerRunner, sseqs: Sequence[int]) -> None:
+        """Hear what a consumer is done with; consumers tell it only where retention depends on it.
+
+        Args:
+            consumer: Whose messages.
+            sseqs: Settled for good: acknowledged, terminated, or delivered without need of acks.
+        """
 
     async def save_consumer(self, name: str, created: int, config: str, state: bytes) -> int:
         """Record a new consumer in the catalogue; return its number.

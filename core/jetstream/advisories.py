@@ -1,0 +1,217 @@
+"""Advisories and metrics: what the server tells about itself on `$JS.EVENT.>`.
+
+An event is made only when somebody listens to its very subject (a client, or a stream that
+captures it): one look at the routes per event. Whoever could emit an event per message asks
+`heard` once per batch and forgets about it when the answer is no.
+
+Nothing may be told before it is committed, so every caller emits after the COMMIT of what it
+tells. Events have no reply subject and no headers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.model import codec
+from core.model.advisory import (
+    AckMetric,
+    ApiAudit,
+    ApiLimitReached,
+    ClientInfo,
+    ConsumerAction,
+    ConsumerPause,
+    Event,
+    GroupPinned,
+    GroupUnpinned,
+    MaxDeliver,
+    Nak,
+    StreamAction,
+    Terminated,
+)
+from core.runtime.nuid import nuid
+
+if TYPE_CHECKING:
+    from core.pubsub.account import Account
+    from core.runtime.clock import Clock
+
+PREFIX = "$JS.EVENT."
+API = b"$JS.EVENT.ADVISORY.API"
+
+
+class Advisories:
+    """Emits the events of one account.
+
+    Args:
+        account: where events are published.
+        clock: the time of events.
+        server: the server's name, for events that tell it.
+        domain: the JetStream domain ("": none).
+    """
+
+    def __init__(self, account: Account, clock: Clock, server: str = "", domain: str = "") -> None:
+        self._account = account
+        self._clock = clock
+        self._server = server
+        self._domain = domain
+
+    def heard(self, kind: str, *names: str) -> bool:
+        """Tell whether somebody listens to an event, e.g. `heard("ADVISORY.STREAM.CREATED", s)`."""
+        return self._account.has_interest(".".join((PREFIX + kind, *names)).encode())
+
+    def emit(self, where: str, event: type[Event], /, **fields: object) -> None:
+        """Publish an event on `$JS.EVENT.<where>` if somebody listens.
+
+        `fields` are the members of the event but for its id, timestamp and domain.
+        """
+        place = (PREFIX + where).encode()
+        if not self._account.has_interest(place):
+            return
+        fields.update(id=nuid(), timestamp=self._clock.now(), domain=self._domain)
+        self._account.publish(place, b"", b"", codec.encode(event(**fields)))  # type: ignore[arg-type]  # members by name
+
+    # -- API -------------------------------------------------------------------------------------
+
+    def audited(self) -> bool:
+        """Tell whether somebody listens to API audits."""
+        return self._account.has_interest(API)
+
+    def api_audit(
+        self, client: ClientInfo, subject: bytes, request: bytes, response: bytes
+    ) -> None:
+        """An API request was answered; follows the event of what it did."""
+        self.emit(
+            "ADVISORY.API",
+            ApiAudit,
+            server=self._server,
+            client=client,
+            subject=subject.decode("utf-8", "replace"),
+            request=request.decode("utf-8", "replace"),
+            response=response.decode("utf-8", "replace"),
+        )
+
+    def api_limit_reached(self, dropped: int) -> None:
+        """API requests were dropped."""
+        self.emit(
+            "ADVISORY.API.LIMIT_REACHED", ApiLimitReached, server=self._server, dropped=dropped
+        )
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def stream_created(self, stream: str) -> None:
+        """A stream exists now."""
+        self.emit(f"ADVISORY.STREAM.CREATED.{stream}", StreamAction, stream=stream, action="create")
+
+    def stream_updated(self, stream: str) -> None:
+        """A stream has a new configuration."""
+        self.emit(f"ADVISORY.STREAM.UPDATED.{stream}", StreamAction, stream=stream, action="modify")
+
+    def stream_deleted(self, stream: str) -> None:
+        """A stream is gone; its consumers' events come before."""
+        self.emit(f"ADVISORY.STREAM.DELETED.{stream}", StreamAction, stream=stream, action="delete")
+
+    # -- consumers -------------------------------------------------------------------------------
+
+    def consumer_created(self, stream: str, consumer: str) -> None:
+        """A consumer exists now."""
+        self._consumer("CREATED", ConsumerAction, stream, consumer, action="create")
+
+    def consumer_deleted(self, stream: str, consumer: str) -> None:
+        """A consumer is gone."""
+        self._consumer("DELETED", ConsumerAction, stream, consumer, action="delete")
+
+    def consumer_paused(self, stream: str, consumer: str, *, paused: bool, until: int) -> None:
+        """A consumer was paused until a time, or resumed (`until` 0)."""
+        self._consumer("PAUSE", ConsumerPause, stream, consumer, paused=paused, pause_until=until)
+
+    def group_pinned(self, stream: str, consumer: str, group: str, pinned_id: str) -> None:
+        """A client got a group for itself."""
+        account = self._account.name
+        self._consumer(
+            "PINNED",
+            GroupPinned,
+            stream,
+            consumer,
+            account=account,
+            group=group,
+            pinned_id=pinned_id,
+        )
+
+    def group_unpinned(self, stream: str, consumer: str, group: str, reason: str) -> None:
+        """A group has no client of its own any more (`reason`: admin, timeout)."""
+        account = self._account.name
+        self._consumer(
+            "UNPINNED", GroupUnpinned, stream, consumer, account=account, group=group, reason=reason
+        )
+
+    def max_deliveries(self, stream: str, consumer: str, seq: int, deliveries: int) -> None:
+        """A message was delivered as often as allowed. Once per message."""
+        self._consumer(
+            "MAX_DELIVERIES", MaxDeliver, stream, consumer, stream_seq=seq, deliveries=deliveries
+        )
+
+    def naked(
+        self, stream: str, consumer: str, consumer_seq: int, seq: int, deliveries: int
+    ) -> None:
+        """A message was refused with NAK."""
+        self._consumer(
+            "MSG_NAKED",
+            Nak,
+            stream,
+            consumer,
+            consumer_seq=consumer_seq,
+            stream_seq=seq,
+            deliveries=deliveries,
+        )
+
+    def terminated(
+        self,
+        stream: str,
+        consumer: str,
+        consumer_seq: int,
+        seq: int,
+        deliveries: int,
+        reason: str = "",
+    ) -> None:
+        """A message was ended with TERM, or went while it was pending."""
+        self._consumer(
+            "MSG_TERMINATED",
+            Terminated,
+            stream,
+            consumer,
+            consumer_seq=consumer_seq,
+            stream_seq=seq,
+            deliveries=deliveries,
+            reason=reason,
+        )
+
+    def acked(
+        self,
+        stream: str,
+        consumer: str,
+        consumer_seq: int,
+        seq: int,
+        ack_time: int,
+        deliveries: int,
+    ) -> None:
+        """A sampled acknowledgement came `ack_time` nanoseconds after its delivery."""
+        self.emit(
+            f"METRIC.CONSUMER.ACK.{stream}.{consumer}",
+            AckMetric,
+            stream=stream,
+            consumer=consumer,
+            consumer_seq=consumer_seq,
+            stream_seq=seq,
+            ack_time=ack_time,
+            deliveries=deliveries,
+        )
+
+    def _consumer(
+        self, kind: str, event: type[Event], stream: str, consumer: str, /, **fields: object
+    ) -> None:
+        self.emit(
+            f"ADVISORY.CONSUMER.{kind}.{stream}.{consumer}",
+            event,
+            stream=stream,
+            consumer=consumer,
+            **fields,
+        )
