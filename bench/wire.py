@@ -93,9 +93,16 @@ class Lane:
 
 
 def pump(
-    lanes: Sequence[Lane], *, window: int, lines: int = ACK_LINES, limit: float = 120
+    lanes: Sequence[Lane],
+    *,
+    window: int,
+    lines: int = ACK_LINES,
+    limit: float = 120,
+    rate: float = 0,
 ) -> float:
     """Send every lane's messages with at most `window` unanswered each; seconds until all answered.
+
+    With a `rate`, each lane sends no more than that many messages per second.
 
     Raises LoadError when an answer holds an error or `limit` seconds pass.
     """
@@ -106,7 +113,7 @@ def pump(
         poll.register(fd, select.EPOLLIN)
     gc.disable()
     try:
-        return _pump(poll, by_fd, window, lines, limit)
+        return _pump(poll, by_fd, window, lines, limit, rate)
     finally:
         gc.enable()
         poll.close()
@@ -115,16 +122,22 @@ def pump(
 
 
 def _pump(
-    poll: select.epoll, by_fd: dict[int, Lane], window: int, lines: int, limit: float
+    poll: select.epoll,
+    by_fd: dict[int, Lane],
+    window: int,
+    lines: int,
+    limit: float,
+    rate: float,
 ) -> float:
     start = time.perf_counter()
     writing: set[int] = set()
     unfinished = set(by_fd)
     for fd, lane in by_fd.items():
-        _write(poll, fd, lane, writing, window)
+        _write(poll, fd, lane, writing, 1 if rate else window)
     while unfinished:
-        events = poll.poll(20)
-        if not events or time.perf_counter() - start > limit:
+        events = poll.poll(0.002 if rate else 20)
+        elapsed = time.perf_counter() - start
+        if (not events and not rate) or elapsed > limit:
             states = [(lane.lines // lines, lane.count) for lane in by_fd.values()]
             raise LoadError(f"no answers; (answered, all) per connection: {states}")
         for fd, event in events:
@@ -138,7 +151,12 @@ def _pump(
             answered = lane.lines // lines
             if answered >= lane.count:
                 unfinished.discard(fd)
-            _write(poll, fd, lane, writing, answered + window)
+            if not rate:
+                _write(poll, fd, lane, writing, answered + window)
+        if rate:
+            for fd, lane in by_fd.items():
+                allowed = min(lane.lines // lines + window, int(elapsed * rate) + 1)
+                _write(poll, fd, lane, writing, allowed)
     return time.perf_counter() - start
 
 
