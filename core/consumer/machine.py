@@ -64,6 +64,8 @@ class ConsumerMachine:
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.chosen: list[int] = list(chosen)
         self.live_from = live_from
+        self.settled: list[int] | None = None
+        """Stream sequences this consumer is done with, gathered for whoever set a list here."""
         self.configure(config)
 
     def configure(self, config: ConsumerConfig) -> None:
@@ -200,6 +202,8 @@ class ConsumerMachine:
         else:
             self.pending.floor_cseq = self.delivered_cseq
             self.pending.floor_sseq = self.delivered_sseq
+            if self.settled is not None:
+                self.settled += seqs
         return cseq
 
     def lost(self, seq: int) -> None:
@@ -247,12 +251,31 @@ class ConsumerMachine:
 
     def ack(self, sseqs: Iterable[int]) -> None:
         """Acknowledge messages one by one (policy explicit)."""
+        if self.settled is not None:
+            sseqs = list(sseqs)
+            self.settled += filter(self.is_open, sseqs)
         self.pending.ack(sseqs)
         self.pending.settle(self.delivered_cseq, self.delivered_sseq)
 
     def ack_upto(self, sseq: int, cseq: int) -> None:
         """Acknowledge everything up to a message (policy all)."""
-        self.pending.ack_all(sseq, min(cseq, self.delivered_cseq))
+        pending = self.pending
+        opened = None
+        if self.settled is not None:
+            opened = [seq for seq in {**pending.first, **pending.counts} if seq <= sseq]
+        pending.ack_all(sseq, min(cseq, self.delivered_cseq))
+        if self.settled is not None and opened:
+            self.settled += [seq for seq in opened if not self.is_open(seq)]
+
+    def is_open(self, sseq: int) -> bool:
+        """Whether a delivered message was never acknowledged: pending, or given up."""
+        return sseq in self.pending.first or sseq in self.pending.counts
+
+    def needs(self, seq: int, subject: bytes) -> bool:
+        """Whether the consumer still expects a message or waits for its acknowledgement."""
+        if self.match is not None and not self.match(subject):
+            return False
+        return self.is_open(seq) or self.expects(seq)
 
     def was_delivered(self, sseq: int) -> bool:
         """Whether an acknowledgement of this sequence can be meant seriously."""

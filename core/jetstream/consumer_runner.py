@@ -22,6 +22,7 @@ from core.consumer.state import ConsumerState, decode, encode
 from core.jetstream.cursor import Cursor
 from core.jetstream.delivery import Pump
 from core.model.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
+from core.model.stream import Retention
 from core.model.versions import is_level_supported
 from core.runtime.tasks import spawn
 from core.storage.interface import StateWrite
@@ -97,6 +98,7 @@ class ConsumerRunner:
         self._answers: list[bytes] = []
         self._subscriptions: list[ServiceSubscription] = []
         self._used = self._clock.monotonic()
+        self.watch_retention()
 
     # -- life --------------------------------------------------------------------------------
 
@@ -140,6 +142,8 @@ class ConsumerRunner:
         else:
             self.machine.waiting.end_all(SERVER_SHUTDOWN, tell_left=True)
         self.pump.send_statuses()
+        if self.machine.settled:
+            self._report_settled()
         self.closed = True
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
@@ -178,7 +182,14 @@ class ConsumerRunner:
             if pump.delivered != before:
                 self.last_delivered = self._clock.now()
                 self._states.mark(self)
+        if machine.settled:
+            self._report_settled()
         self._timers.at(self, self.deadline())
+
+    def _report_settled(self) -> None:
+        settled, self.machine.settled = self.machine.settled, []
+        if settled:
+            self.stream.on_acked(self, settled)
 
     def _count_again(self) -> None:
         machine, log = self.machine, self.stream.machine
@@ -377,6 +388,15 @@ class ConsumerRunner:
         machine = self.machine
         if machine.waiting.queue or machine.push is not None:
             self.wake()
+
+    def watch_retention(self) -> None:
+        """Tell the stream what is settled, if its retention asks for that."""
+        watched = self.stream.config.retention is not Retention.LIMITS
+        self.machine.settled = (self.machine.settled or []) if watched else None
+
+    def needs(self, seq: int, subject: bytes) -> bool:
+        """Whether a message is still to be delivered here or waits for its acknowledgement."""
+        return self.machine.needs(seq, subject)
 
     def on_purged(self, first_seq: int) -> None:
         """Everything below `first_seq` is gone."""

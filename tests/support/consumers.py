@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from core.consumer.machine import ConsumerMachine
+from core.jetstream.advisories import Advisories
 from core.jetstream.consumer_runner import ConsumerRunner, make_push
 from core.jetstream.consumers import Consumers
 from core.jetstream.timers import Timers
@@ -104,6 +105,8 @@ class FakeStream:
         self.tail_start = 1
         self.dead: set[int] = set()
         self.reads = 0
+        self.advisories = Advisories(self.account, self.clock)
+        self.settled: list[list[int]] = []
         self.consumers = Consumers(self)  # type: ignore[arg-type]
 
     # the stream's side
@@ -210,6 +213,9 @@ class FakeStream:
     async def first_at_time(self, ns: int) -> int:
         found = (seq for seq, row in sorted(self.rows.items()) if row[0] >= ns)
         return next(found, self.machine.last_seq + 1)
+
+    def on_acked(self, consumer: ConsumerRunner, sseqs: Sequence[int]) -> None:
+        self.settled.append(list(sseqs))
 
     async def save_consumer(self, name: str, created: int, config: str, state: bytes) -> int:
         return len(self.consumers) + 1
