@@ -100,7 +100,9 @@ def _extend(segment: Segment, more: Segment) -> None:
         segment.seqs = range(seqs.start, new.stop)
     else:
         segment.seqs = [*seqs, *new]
-    segment.times = [*segment.times, *more.times]
+    times = segment.times if isinstance(segment.times, list) else list(segment.times)
+    times.extend(more.times)
+    segment.times = times
     if segment.headers is None and more.headers is not None:
         segment.headers = [None] * len(segment)
     if segment.headers is not None:

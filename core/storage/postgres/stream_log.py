@@ -4,7 +4,7 @@ A simple-query string of several statements is one implicit transaction. The str
 `select fence(...); [delete ...;] copy ... from stdin (format binary)`: the fence locks and moves
 every head row or raises `JG001`, in which case no row stays. Two waits per commit, whatever the
 number of messages and streams. The text holds only integers formatted here; everything a client
-chose travels in the binary COPY stream. A commit of a few rows is one prepared INSERT behind the
+chose travels in the binary COPY stream. A commit of one message is one prepared INSERT behind the
 same fence: one wait.
 
 asyncpg has no public call for statements before a COPY, so `FencedConnection` makes one private
@@ -27,15 +27,15 @@ from core.stream.segment import Segment
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
 FENCED = "JG001"
 
-# Up to this many rows one prepared statement is quicker than COPY: it saves a wait and a parse.
-SMALL = 16
-_INSERT = f"""
+# A lone message goes as one prepared statement without arrays: COPY would cost it another wait
+# and a parse.
+_LONE = f"""
     with fence as materialized (select jetgate_store.fence(
-        $1::int[], $2::bigint[], $3::bigint[], $4::bigint[],
-        $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[]))
+        array[$1::int], array[$2::bigint], array[$3::bigint], array[$4::bigint],
+        array[$5::bigint], array[$6::bigint], array[$7::bigint], array[$8::bigint]))
     insert into jetgate_store.message ({COLUMNS})
-    select x.* from fence, unnest($9::bigint[], $10::bigint[], $11::int[], $12::int[],
-                                  $13::oid[], $14::text[], $15::bytea[], $16::bytea[]) as x
+    select $9::bigint, $10::bigint, $11::int, $12::int, $13::oid, $14::text, $15::bytea, $16::bytea
+    from fence
 """
 
 Row = tuple[int, int, int, int, int, str, bytes | None, bytes]
@@ -115,7 +115,7 @@ class PostgresLog:
         self._connect = connect
         self._connection: Any = None
         self._row_state: Any = None
-        self._small: Any = None
+        self._lone: Any = None
         self.commits = 0
         self.rows = 0
 
@@ -127,10 +127,10 @@ class PostgresLog:
                 sample = await connection.prepare(
                     f"select {COLUMNS} from jetgate_store.message limit 0"
                 )
-                self._small = await connection.prepare(_INSERT)
+                self._lone = await connection.prepare(_LONE)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
-                self._small = await connection.prepare(_INSERT)
+                self._lone = await connection.prepare(_LONE)
             self._row_state = sample._state
             self._connection = connection
         return connection
@@ -149,10 +149,8 @@ class PostgresLog:
         written = [c for c in ordered if c.plan.segment is not None and len(c.plan.segment)]
         count = sum(len(c.plan.texts) for c in written)
         try:
-            if 0 < count <= SMALL and not any(
-                c.plan.erased or c.plan.purge_filters for c in ordered
-            ):
-                await self._insert(ordered, written)
+            if count == 1 and len(ordered) == 1 and not _removes(ordered[0]):
+                await self._lone.fetch(*_head_of(ordered[0]), *next(rows_of(ordered[0])))
             else:
                 await self._copy(connection, ordered, written)
         except asyncpg.PostgresError as error:
@@ -166,14 +164,6 @@ class PostgresLog:
             raise
         self.commits += 1
         self.rows += count
-
-    async def _insert(
-        self, commits: Sequence[StreamCommit], written: Sequence[StreamCommit]
-    ) -> None:
-        """Write a few rows: one prepared statement, one wait."""
-        heads = list(zip(*map(_head_of, commits), strict=True))
-        rows = list(zip(*chain.from_iterable(map(rows_of, written)), strict=True))
-        await self._small.fetch(*heads, *rows)
 
     async def _copy(
         self, connection: Any, commits: Sequence[StreamCommit], written: Sequence[StreamCommit]
