@@ -140,7 +140,7 @@ class StreamRules(RuleBasedStateMachine):
 
     @rule(subject=subjects, crashes=st.booleans())
     def roll_up(self, subject: bytes, crashes: bool) -> None:
-        self.publish([Publish(subject, b"", ((b"Nats-Rollup", b"sub"),))], [])
+        self.publish([Publish(subject, b"", ((b"Nats-Rollup", b"sub"),))], [False])
         if crashes:
             self.crash()
 

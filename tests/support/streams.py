@@ -64,7 +64,7 @@ class MemoryStore:
         """Do what one fenced transaction does."""
         assert plan.before == self.head.last_seq, "the plan does not follow the head"
         for seq in plan.erased:
-            del self.rows[seq]
+            self.rows.pop(seq, None)
         if plan.purge_filters:
             self.purges.append((plan.purge_filters, plan.purge_up_to))
         segment = plan.segment
