@@ -175,9 +175,11 @@ class StreamRules(RuleBasedStateMachine):
                 self.bench.serve(request)
 
     @precondition(lambda self: self.model.messages)
-    @rule(data=st.data())
-    def delete_one_of(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), crashes=st.booleans())
+    def delete_one_of(self, data: st.DataObject, crashes: bool) -> None:
         self.delete(data.draw(st.sampled_from([m.seq for m in self.model.messages])))
+        if crashes:
+            self.crash()
 
     @rule()
     def sweep(self) -> None:

@@ -63,6 +63,24 @@ def test_a_deleted_message_does_not_come_back_after_a_crash(make: Any) -> None:
     assert seqs(bench) == [1, 3]
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("purges", [False, True])
+def test_superseded_messages_do_not_come_back_when_their_successor_is_removed(
+    make: Any, limit: int, purges: bool
+) -> None:
+    bench = make(max_msgs_per_subject=limit)
+    for _ in range(3):
+        publish(bench, "a")
+    if purges:
+        bench.serve(bench.runner.purge("a", None, None))
+    else:
+        bench.serve(bench.runner.delete_message(3))
+
+    bench.reload()
+
+    assert seqs(bench) == ([2] if limit == 2 and not purges else [])
+
+
 @pytest.mark.parametrize(
     ("pattern", "seq", "keep", "left"),
     [
