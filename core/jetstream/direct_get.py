@@ -75,7 +75,7 @@ class DirectGet:
             return
         seq = self._runner.machine.index.last(wanted)
         if not seq:
-            if b"*" in wanted or b">" in wanted:
+            if b"*" in wanted or b">" in wanted or self._runner.loading is not None:
                 self._spawn(reply, self._runner.last_by_subject(wanted))
                 return
             self._status(reply, b"404 Message Not Found")

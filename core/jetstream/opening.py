@@ -6,10 +6,14 @@ ids from the headers inside the deduplication window.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from core.errors import Unavailable
+from core.runtime.tasks import spawn
 from core.stream.headers import MSG_ID, find
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 
@@ -20,31 +24,77 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.streams")
 
 _PAGE = 100_000
+# Messages from which on a log is read behind instead of before it is served.
+_LONG = 200_000
+_RETRY = 0.2
+# Subjects taken in before the event loop gets its turn back.
+_SLICE = 20_000
+_SAME_AGE_NS = 1_000_000
 
 
 async def restore(runner: StreamRunner, head: Head) -> None:
-    """Rebuild state, subject index, deduplication window and last message id."""
+    """Rebuild state, subject index, deduplication window and last message id.
+
+    A long log without limits that evict is served at once: its subjects and ids are read behind
+    (`runner.loading`), and only what needs them waits.
+    """
     machine = runner.machine
     machine.first_seq, machine.last_seq = head.first_seq, head.last_seq
     machine.last_ts, machine.msgs, machine.bytes = head.last_ts, head.msgs, head.bytes
     machine.front.upto = head.first_seq - 1
     runner.tail.clear(head.last_seq + 1)
+    evicts = machine.limit or machine.evicts or machine.max_age
+    if head.msgs > _LONG and not evicts:
+        runner.loading = spawn(_load_behind(runner, head), name=f"load {runner.name}")
+        return
     index, superseded = await build_index(runner, machine.limit)
     machine.index = index
     runner.dead.update(seq for seq, _, _ in superseded)
     runner.backlog.update(runner.dead)
-    count = sum(n for _, n, _ in index.items())
-    if count != machine.msgs:
+    machine.msgs = _agreed(runner, sum(n for _, n, _ in index.items()), head)
+    await _restore_ids(runner, head)
+    runner.shell.janitor.sweep(runner)
+    runner.shell.janitor.watch_age(runner)
+
+
+async def _load_behind(runner: StreamRunner, head: Head) -> None:
+    """Read subjects and ids of a log that is being served and may grow meanwhile."""
+    machine = runner.machine
+    index = machine.index
+    assert isinstance(index, LogIndex), "only a log without limits is loaded behind"
+    rows: list[tuple[bytes, int, int]] = []
+    while not runner.closed:
+        try:
+            await _restore_ids(runner, head)
+            rows = await runner.shell.reader.subjects(
+                runner.stream, runner.shelf, head.first_seq, head.last_seq
+            )
+            break
+        except Unavailable as error:
+            log.warning("loading stream %s waits for storage: %s", runner.name, error)
+            await asyncio.sleep(_RETRY)
+    count = 0
+    for start in range(0, len(rows), _SLICE):
+        page = rows[start : start + _SLICE]
+        index.load(page)
+        count += sum(n for _, n, _ in page)
+        await asyncio.sleep(0)
+    machine.msgs += _agreed(runner, count, head) - head.msgs
+    runner.loading = None
+    runner.shell.janitor.sweep(runner)
+    if runner.has_work():
+        runner.shell.lane.enqueue(runner)
+
+
+def _agreed(runner: StreamRunner, count: int, head: Head) -> int:
+    if count != head.msgs:
         log.error(
             "stream %s: head counts %d messages, storage has %d; storage is right",
             runner.name,
-            machine.msgs,
+            head.msgs,
             count,
         )
-        machine.msgs = count
-    await _restore_ids(runner)
-    runner.shell.janitor.sweep(runner)
-    runner.shell.janitor.watch_age(runner)
+    return count
 
 
 async def build_index(
@@ -82,19 +132,39 @@ async def build_index(
     return index, superseded
 
 
-async def _restore_ids(runner: StreamRunner) -> None:
+async def _restore_ids(runner: StreamRunner, head: Head) -> None:
+    """Read the message ids inside the window, a page of sequences at a time."""
     machine, reader = runner.machine, runner.shell.reader
-    if not machine.msgs:
+    if not head.msgs:
         return
-    window = machine.config.duplicate_window
-    if window > 0:
-        since = runner.shell.clock.now() - window
-        first = await reader.first_at(
-            runner.stream, runner.shelf, since, machine.first_seq, machine.last_seq
-        )
-        for seq, ts, msg_id in await reader.message_ids(runner.stream, runner.shelf, since, first):
-            if seq <= machine.last_seq:
-                machine.dedup.add([(msg_id, seq)], ts)
-    newest = await reader.range(runner.stream, runner.shelf, machine.last_seq, 1)
+    newest = await reader.range(runner.stream, runner.shelf, head.last_seq, 1)
     if newest is not None and newest.headers is not None:
         machine.last_msg_id = find(newest.headers[0] or b"", MSG_ID) or b""
+    window = machine.config.duplicate_window
+    if window <= 0:
+        return
+    since = runner.shell.clock.now() - window
+    first = await reader.first_at(runner.stream, runner.shelf, since, head.first_seq, head.last_seq)
+    while first <= head.last_seq:
+        last = min(first + _PAGE - 1, head.last_seq)
+        rows = await reader.message_ids(runner.stream, runner.shelf, since, first, last)
+        for ts, ids in _by_age(rows):
+            machine.dedup.add(ids, ts)
+        first = last + 1
+
+
+def _by_age(
+    rows: list[tuple[int, int, bytes]],
+) -> Iterator[tuple[int, list[tuple[bytes, int]]]]:
+    """Group (sequence, time, id) rows whose times are as good as equal."""
+    ids: list[tuple[bytes, int]] = []
+    begun = 0
+    for seq, ts, msg_id in rows:
+        if ids and ts - begun > _SAME_AGE_NS:
+            yield begun, ids
+            ids = []
+        if not ids:
+            begun = ts
+        ids.append((msg_id, seq))
+    if ids:
+        yield begun, ids

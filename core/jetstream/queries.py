@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from core.jetstream.search import search
 from core.model.stream import StreamState
 from core.stream.segment import Segment
 from core.subjects.subject import compile_filters
@@ -26,8 +27,6 @@ _PAGE = 2000
 _FRONT_PAGE = 5000
 _WINDOW = 10_000
 _WINDOW_MAX = 200_000
-# Subjects examined before the event loop gets its turn back.
-_SLICE = 20_000
 
 
 def cut(segment: Segment, places: list[int]) -> Segment | None:
@@ -59,6 +58,12 @@ class StreamQueries:
     dead: set[int]
     backlog: set[int]
     closed: bool
+    loading: asyncio.Task[None] | None
+
+    async def loaded(self) -> None:
+        """Return when the subjects of the stream are known."""
+        while self.loading is not None:
+            await asyncio.wait([self.loading])
 
     # -- by position -------------------------------------------------------------------------
 
@@ -158,18 +163,9 @@ class StreamQueries:
     async def subjects_matching(self, filters: Sequence[bytes]) -> list[tuple[bytes, int, int]]:
         """Return (subject, count, last sequence) of every subject that a filter matches."""
         index = self.machine.index
-        if filters and not any(b"*" in f or b">" in f for f in filters):
-            found = ((f, index.count(f), index.last(f)) for f in dict.fromkeys(filters))
-            return [row for row in found if row[1]]
-        match = compile_filters(filters)
-        rows = list(index.items())
-        if match is None:
-            return rows
         kept: list[tuple[bytes, int, int]] = []
-        for start in range(0, len(rows), _SLICE):
-            kept += [row for row in rows[start : start + _SLICE] if match(row[0])]
-            if start + _SLICE < len(rows):
-                await asyncio.sleep(0)
+        async for part in search(index, filters):
+            kept += [(subject, index.count(subject), index.last(subject)) for subject in part]
         return kept
 
     async def last_by_subject(self, pattern: bytes) -> Message | None:
@@ -301,6 +297,7 @@ class StreamQueries:
         self, *, deleted: bool = False, subjects: dict[str, int] | None = None
     ) -> StreamState:
         """Return the stream's state; `deleted` lists the interior gaps."""
+        await self.loaded()
         first = await self.first_message()
         machine = self.machine
         empty = not machine.msgs

@@ -76,6 +76,7 @@ class StreamRunner(StreamQueries):
         self.subscriptions: list[ServiceSubscription] = []
         self.queued = False
         self.closed = False
+        self.loading: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------
 
@@ -165,7 +166,13 @@ class StreamRunner(StreamQueries):
             self.shell.press()
 
     def has_work(self) -> bool:
-        """Whether there is something for the next round."""
+        """Whether there is something for the next round.
+
+        While the subjects are still being read, publishes with headers, which may name message ids
+        or expected sequences, and changes of the log wait.
+        """
+        if self.loading is not None and (self.columns.headered or self.commands):
+            return False
         return bool(self.columns.subjects or self.commands)
 
     async def command(self, plan: Callable[[int], Awaitable[StreamPlan]]) -> StreamPlan:
@@ -182,11 +189,11 @@ class StreamRunner(StreamQueries):
 
     async def next_plan(self, limit: int, now: int) -> StreamPlan | None:
         """Return what this stream wants committed next, or None."""
+        if not self.has_work():
+            return None
         if self.commands:
             return await self._command_plan(now)
         columns = self.columns
-        if not columns.subjects:
-            return None
         if len(columns) > limit:
             columns = columns.split(limit)
         else:

@@ -139,11 +139,11 @@ class MemoryStore:
         return [(seq, row.subject) for seq, row in self._between(first, last)]
 
     async def message_ids(
-        self, stream: int, shelf: int, since_ts: int, first: int
+        self, stream: int, shelf: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
         rows = [
             (s, row.ts, find(row.headers or b"", MSG_ID))
-            for s, row in self._between(first, 1 << 62)
+            for s, row in self._between(first, last)
         ]
         return [(seq, ts, msg_id) for seq, ts, msg_id in rows if msg_id and ts > since_ts]
 

@@ -4,6 +4,7 @@ A small pool of connections, one statement per question. Ranges come back as seg
 reads in batches: one round trip for everything that a turn of the event loop missed in memory.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from core.stream.headers import MSG_ID, find
 from core.stream.segment import Segment
 
 _ROW = "seq, ts, crc, subject, hdr, data"
+# Rows decoded before the event loop gets its turn back.
+_SLICE = 20_000
 _LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
@@ -79,7 +82,11 @@ class PostgresReader:
             first,
             last,
         )
-        return [(r[0].encode(), r[1], r[2]) for r in rows]
+        found: list[tuple[bytes, int, int]] = []
+        for start in range(0, len(rows), _SLICE):
+            found += [(r[0].encode(), r[1], r[2]) for r in rows[start : start + _SLICE]]
+            await asyncio.sleep(0)
+        return found
 
     async def sizes(
         self, stream: int, shelf: int, subject: str | None, first: int, below: int
@@ -155,14 +162,16 @@ class PostgresReader:
         return [(r[0], r[1].encode()) for r in rows]
 
     async def message_ids(
-        self, stream: int, shelf: int, since_ts: int, first: int
+        self, stream: int, shelf: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, message id) stored after `since_ts`, from sequence `first`."""
+        """Return (sequence, time, message id) of [first, last] stored after `since_ts`."""
         rows = await self._fetch(
             f"select seq, ts, hdr from jetgate_store.message_{shelf} "
-            "where stream = $1 and seq >= $2 and ts > $3 and hdr is not null order by seq",
+            "where stream = $1 and seq >= $2 and seq <= $3 and ts > $4 and hdr is not null "
+            "order by seq",
             stream,
             first,
+            last,
             since_ts,
         )
         found = ((r[0], r[1], find(r[2], MSG_ID)) for r in rows)
