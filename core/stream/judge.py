@@ -77,7 +77,8 @@ class Judge:
         self._subjects = subjects
         self._clean = texts is not None and self._fits(columns)
         simple = self._clean and self._room is None
-        lone_msg_id = h.lone_msg_id
+        lone_msg_id, dedups, ids = h.lone_msg_id, self._dedups, self._ids
+        find_new, find_old = ids.get, self._find_id
         accept, refused, keep = self._accept, self._refused, self._headers.append
         name = self.machine.json_name
         for place, (subject, block, payload) in enumerate(
@@ -91,14 +92,21 @@ class Judge:
                     self.next_seq += 1
                     keep(None)
                 elif msg_id := lone_msg_id(block):
-                    self._accept_id(msg_id, now)
+                    # Only the id can be refused: no call and no exception for this common form.
+                    copy = (find_new(msg_id) or find_old(msg_id, now)) if dedups else None
+                    if copy is not None:
+                        refused[place] = self._duplicate(copy)
+                        continue
+                    self._last_id = msg_id
+                    ids[msg_id] = self.next_seq
+                    self.next_seq += 1
                     keep(block)
                 else:
                     accept(place, subject, block, payload, now)
             except ApiError as error:
                 refused[place] = refusal(error, name)
-            except _Duplicate as copy:
-                refused[place] = b'{"stream":"%s","seq":%d,"duplicate": true}' % (name, copy.seq)
+            except _Duplicate as duplicate:
+                refused[place] = self._duplicate(duplicate.seq)
         self._finish(columns, texts, now)
 
     def _fits(self, columns: Columns) -> bool:
@@ -136,13 +144,8 @@ class Judge:
         self.next_seq += 1
         self._headers.append(block or None)
 
-    def _accept_id(self, msg_id: bytes, now: int) -> None:
-        """Accept a message of which only the id can be refused."""
-        if self._dedups:
-            self._check_id(msg_id, now)
-        self._last_id = msg_id
-        self._ids[msg_id] = self.next_seq
-        self.next_seq += 1
+    def _duplicate(self, seq: int) -> bytes:
+        return b'{"stream":"%s","seq":%d,"duplicate": true}' % (self.machine.json_name, seq)
 
     def _check_id(self, msg_id: bytes, now: int) -> None:
         copy = self._ids.get(msg_id) or self._find_id(msg_id, now)
