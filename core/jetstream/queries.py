@@ -162,6 +162,7 @@ class StreamQueries:
 
     async def subjects_matching(self, filters: Sequence[bytes]) -> list[tuple[bytes, int, int]]:
         """Return (subject, count, last sequence) of every subject that a filter matches."""
+        await self.loaded()
         index = self.machine.index
         kept: list[tuple[bytes, int, int]] = []
         async for part in search(index, filters):
