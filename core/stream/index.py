@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from core.stream.names import Known, Searchable
+
 _LAST_BITS = 44
 _LAST_MASK = (1 << _LAST_BITS) - 1
 _SIZE_BITS = 26
@@ -61,17 +63,29 @@ class SubjectIndex(Protocol):
         """Return (sequence, size) of a subject's messages, or None when only storage knows."""
         ...
 
+    def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
+        """Get ready for `search`; yields so that others may have a turn."""
+        ...
 
-class LogIndex:
+    def search(self, filters: Sequence[bytes]) -> Iterator[list[bytes]]:
+        """Yield the subjects that a filter matches, in slices."""
+        ...
+
+
+class LogIndex(Searchable):
     """Count and last sequence per subject: what a log without per-subject limit needs."""
 
     __slots__ = ("_map",)
 
     def __init__(self) -> None:
+        super().__init__()
         self._map: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         return len(self._map)
+
+    def subjects(self) -> Known:
+        return self._map
 
     def count(self, subject: bytes) -> int:
         return self._map.get(subject, 0) >> _LAST_BITS
@@ -89,6 +103,8 @@ class LogIndex:
     def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
         known = self._map
         lasts = dict(zip(subjects, seqs, strict=True))
+        if self.names is not None and not self.names.note(list(lasts), known):
+            self.names = None
         if len(lasts) == len(subjects):
             for subject, seq in lasts.items():
                 known[subject] = ((known.get(subject, 0) >> _LAST_BITS) + 1 << _LAST_BITS) | seq
@@ -129,16 +145,20 @@ class LogIndex:
         return []
 
 
-class LastIndex:
+class LastIndex(Searchable):
     """The one message of each subject: `max_msgs_per_subject` is 1."""
 
     __slots__ = ("_map",)
 
     def __init__(self) -> None:
+        super().__init__()
         self._map: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         return len(self._map)
+
+    def subjects(self) -> Known:
+        return self._map
 
     def count(self, subject: bytes) -> int:
         return 1 if subject in self._map else 0
@@ -155,6 +175,8 @@ class LastIndex:
 
     def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
         packed = [seq << _SIZE_BITS | size for seq, size in zip(seqs, sizes, strict=True)]
+        if self.names is not None and not self.names.note(subjects, self._map):
+            self.names = None
         self._map.update(zip(subjects, packed, strict=True))
 
     def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
@@ -176,17 +198,21 @@ class LastIndex:
         return [(known[s] >> _SIZE_BITS, s, known[s] & _SIZE_MASK) for s in subjects if s in known]
 
 
-class HistoryIndex:
+class HistoryIndex(Searchable):
     """All messages of each subject: `max_msgs_per_subject` is more than 1."""
 
     __slots__ = ("_map",)
 
     def __init__(self) -> None:
+        super().__init__()
         # sequence, size, sequence, size, ... oldest first
         self._map: dict[bytes, array[int]] = {}
 
     def __len__(self) -> int:
         return len(self._map)
+
+    def subjects(self) -> Known:
+        return self._map
 
     def count(self, subject: bytes) -> int:
         entry = self._map.get(subject)
@@ -206,6 +232,8 @@ class HistoryIndex:
 
     def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
         known = self._map
+        if self.names is not None and not self.names.note(subjects, known):
+            self.names = None
         for seq, subject, size in zip(seqs, subjects, sizes, strict=True):
             entry = known.get(subject)
             if entry is None:
