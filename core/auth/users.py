@@ -46,7 +46,7 @@ class Responses:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a user may do. With `responses` and no `publish.allow`, nothing else may be published."""
+    """What a user may do; with `responses`, `publish.allow` None means none, not all."""
 
     publish: Rule = field(default_factory=Rule)
     subscribe: Rule = field(default_factory=Rule)

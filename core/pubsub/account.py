@@ -9,7 +9,9 @@ Acknowledgements (`$JS.ACK.>`) are unique subjects at message rate. They skip th
 maps the part of the subject that names the consumer to a call. Only while a client listens to
 such subjects do they also go the general way.
 
-Not here: sockets, permissions, JetStream.
+Permissions that deny some of what a subscription matches are applied when a route is made.
+
+Not here: sockets, JetStream.
 """
 
 import random
@@ -65,6 +67,7 @@ class Account:
         self._prefixes: dict[bytes, Route] = {}
         self._sublist: Sublist[Member] = Sublist()
         self._ack_watchers = 0
+        self._guarded = 0
         self._chance = chance
 
     # -- subscriptions inside the process
@@ -97,6 +100,8 @@ class Account:
         self.client_subscriptions += 1
         if _may_watch_acks(subject):
             self._ack_watchers += 1
+        if subscription.guard is not None:
+            self._guarded += 1
         self._touch(subject)
         for call in self.on_interest:
             call(subject)
@@ -114,6 +119,8 @@ class Account:
             self.client_subscriptions -= 1
             if _may_watch_acks(subject):
                 self._ack_watchers -= 1
+            if subscription.guard is not None:
+                self._guarded -= 1
             wild += has_wildcard(subject)
         if wild > 8 or len(gone) > PLANS_MAX:
             self._forget_routes()
@@ -141,6 +148,9 @@ class Account:
         if last and (route := self._prefixes.get(head)) is not None:
             return route
         members, last_matters = self._sublist.match(subject)
+        if self._guarded and any(isinstance(m, Subscription) and m.guard for m in members):
+            last_matters = True  # for other subjects of the inbox the guards may say otherwise
+            members = [m for m in members if not _is_denied(m, subject)]
         if not members and b"" in subject.split(b"."):
             return _NOBODY
         if subject.startswith(ACK_PREFIX):
@@ -270,6 +280,9 @@ class Account:
             return False
         if target.limit and target.delivered >= target.limit:
             return False  # its last delivery was earlier in this very fan-out
+        guard = target.guard
+        if guard is not None and not guard.passes(subject, target.queue, reply):
+            return False
         out = session.out
         if not out:
             self.turn.dirty.append(session)
@@ -345,6 +358,12 @@ def message_tail(reply: bytes, headers: bytes, payload: bytes) -> bytes:
         return b"%b%d\r\n%b\r\n" % (address, len(payload), payload)
     size = len(headers)
     return b"%b%d %d\r\n%b%b\r\n" % (address, size, size + len(payload), headers, payload)
+
+
+def _is_denied(member: Member, subject: bytes) -> bool:
+    if not isinstance(member, Subscription) or member.guard is None:
+        return False
+    return member.guard.denies(subject, member.queue)
 
 
 def _may_watch_acks(subject: bytes) -> bool:

@@ -9,14 +9,17 @@ know its subject unless `heads` is set.
 from collections.abc import Callable
 from typing import Protocol
 
+from core.auth.grant import Guard
+
 
 class Session(Protocol):
     """The server's side of one connection, as the flow of messages sees it.
 
     `out` is the gathered output; whoever appends to it while it is empty appends the session to
     `turn.dirty`. The list stays the same object for the life of the session. `blocked` says that
-    the socket takes no more for now, `closed` that it is gone; calls
-    put into `on_writable` are made once, when a blocked session takes more or is closed.
+    the socket takes no more for now, `closed` that it is gone; `user` and `guard` say who it is
+    and what it may do (None: everything); calls put into `on_writable` are made once, when a
+    blocked session takes more or is closed.
     """
 
     out: list[bytes]
@@ -25,6 +28,8 @@ class Session(Protocol):
     headers: bool
     echo: bool
     client_id: int
+    user: str
+    guard: Guard | None
     on_writable: list[Callable[[], None]]
 
     def flush(self) -> None: ...
@@ -46,10 +51,11 @@ class Subscription:
 
     `mid` is what stands between subject and size in a MSG line: a line is
     `b"MSG " + subject + mid + size`. Who writes such lines itself adds their number to
-    `delivered`: an UNSUB with a limit counts from the beginning. `limit` 0 means none.
+    `delivered`: an UNSUB with a limit counts from the beginning. `limit` 0 means none. `guard`
+    is there when permissions have a say in its deliveries.
     """
 
-    __slots__ = ("delivered", "limit", "mid", "queue", "session", "sid", "subject")
+    __slots__ = ("delivered", "guard", "limit", "mid", "queue", "session", "sid", "subject")
 
     def __init__(self, session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
         self.session = session
@@ -59,6 +65,7 @@ class Subscription:
         self.mid = b" " + sid + b" "
         self.delivered = 0
         self.limit = 0
+        self.guard: Guard | None = None
 
 
 Target = Subscription
@@ -89,9 +96,9 @@ class Route:
 
     `sole` is the only receiver when that is one plain client subscription without a limit and
     with header support, `head` then the beginning of its MSG line if that is known; `only` is
-    the only receiver when that is one service. `plain` says that no target has a limit or lacks
-    header support. `interest` says that somebody would get a message (an intercepting service
-    does not count).
+    the only receiver when that is one service. `plain` says that no target has a limit, lacks
+    header support, or remembers reply subjects. `interest` says that somebody would get a
+    message (an intercepting service does not count).
     """
 
     __slots__ = (
@@ -126,7 +133,7 @@ class Route:
             self.heads = tuple(
                 (t, t.session, t.session.out, b"MSG " + subject + t.mid) for t in targets
             )
-        self.plain = all(not t.limit and t.session.headers for t in targets)
+        self.plain = all(not t.limit and t.session.headers and _is_free(t) for t in targets)
         alone = len(members) == 1
         self.sole = targets[0] if alone and targets and self.plain else None
         self.head = self.heads[0][3] if self.sole and self.heads else b""
@@ -136,3 +143,7 @@ class Route:
         if not counts:
             self.only = None  # an intercepting service leaves the no-responders rule in force
         self.stale = False
+
+
+def _is_free(target: Subscription) -> bool:
+    return target.guard is None or not target.guard.tracks

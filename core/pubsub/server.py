@@ -17,6 +17,8 @@ from binascii import crc_hqx
 from dataclasses import dataclass
 from typing import Protocol
 
+from core.auth.gate import HIDDEN, Gate, Identity
+from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from core.pubsub.account import Account
@@ -79,11 +81,13 @@ class Hub:
         limits: Limits | None = None,
         server_name: str = "",
         jetstream: bool = True,
+        users: Users | None = None,
     ) -> None:
         self.turn = turn
         self.clock = clock
         self.limits = limits or Limits()
         self.jetstream = jetstream
+        self.gate = Gate(users) if users is not None else None
         seed = nuid()
         self.server_id = nkey(_SERVER_PREFIX, seed)
         self.xkey = nkey(_CURVE_PREFIX, seed)
@@ -116,11 +120,13 @@ class Hub:
         """Return the account of a connection that has not said who it is."""
         return self.accounts["$G"]
 
-    def authenticate(self, connect: Connect) -> Account:
-        """Return the account a CONNECT belongs to. Raises AuthError."""
+    def authenticate(self, connect: Connect, connection_type: str = "STANDARD") -> Identity:
+        """Return who a CONNECT is from. Raises AuthError."""
         if connect.account or connect.new_account:
             raise AuthError("a client does not choose its account")
-        return self.accounts["$G"]
+        if self.gate is not None:
+            return self.gate.admit(connect, connection_type)
+        return Identity(user=connect.user or (HIDDEN if connect.auth_token else ""))
 
     # -- sessions
 

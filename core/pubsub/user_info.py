@@ -1,9 +1,10 @@
 """`$SYS.REQ.USER.INFO`: a client asks who the server takes it for."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from core.auth.users import Permissions, Rule
 from core.model.gotime import format_time
 from core.model.versions import SERVER_VERSION
 from core.pubsub.route import Session
@@ -37,7 +38,29 @@ def answer_user_info(account: "Account") -> None:
             "seq": asked,
             "time": format_time(hub.clock.now()),
         }
-        user = {"user": "", "account": account.name, "account_name": account.name}
+        user: dict[str, Any] = {
+            "user": session.user if session else "",
+            "account": account.name,
+            "account_name": account.name,
+        }
+        if session is not None and session.guard is not None:
+            user["permissions"] = permissions_json(session.guard.grant.permissions)
         account.publish(reply, b"", b"", msgspec.json.encode({"server": server, "data": user}))
 
     account.subscribe(SUBJECT, answer)
+
+
+def permissions_json(permissions: Permissions) -> dict[str, Any]:
+    """Return permissions as monitoring shows them; times in nanoseconds."""
+    shown: dict[str, Any] = {
+        "publish": _rule_json(permissions.publish),
+        "subscribe": _rule_json(permissions.subscribe),
+    }
+    if (responses := permissions.responses) is not None:
+        shown["responses"] = {"max": responses.limit, "ttl": int(responses.ttl * 1_000_000_000)}
+    return shown
+
+
+def _rule_json(rule: Rule) -> dict[str, list[str]]:
+    lists = {"allow": list(rule.allow or ()), "deny": list(rule.deny)}
+    return {name: entries for name, entries in lists.items() if entries}

@@ -24,6 +24,8 @@ def info_of(hub: "Hub", session: "ClientSession") -> Info:
         host=hub.host,
         port=hub.port,
         headers=True,
+        auth_required=hub.gate is not None
+        and (session.is_connected or not hub.gate.users.no_auth_user),
         max_payload=hub.limits.max_payload,
         jetstream=hub.jetstream,
         client_id=session.client_id,

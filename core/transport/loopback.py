@@ -36,6 +36,7 @@ class LoopbackLink:
 
     def __init__(self, hub: Hub, receive: Receive, closed: Closed) -> None:
         self.session = ClientSession(hub)
+        self.session.connection_type = "IN_PROCESS"
         self.end = _ServerEnd(self)
         self._loop = asyncio.get_running_loop()
         self._receive = receive

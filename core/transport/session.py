@@ -13,10 +13,14 @@ server's, and so is the silence where it closes without one.
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import cast
 
+from core.auth.gate import Identity
+from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
+from core.model.gojson import quote
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
 from core.protocol.connect import Connect, Info, decode_connect, encode_info
@@ -24,6 +28,7 @@ from core.protocol.parser import Parser
 from core.pubsub.account import ACK_PREFIX, Account, Subscription, message_tail
 from core.pubsub.server import Hub, Traffic
 from core.subjects.subject import can_subscribe, is_valid_literal
+from core.transport.door import VIOLATION, Door
 from core.transport.greeting import info_of
 
 LARGE_READ = 32 * 1024
@@ -35,10 +40,24 @@ _SLICE = 4096
 _RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
 _SPECIAL = frozenset((b"$JS.A", b"$NRG."))
 _RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
+_BAD_BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
+_REASONS = {
+    "": "Parse Error",
+    VIOLATION: "Authentication Failure",
+    "Maximum Payload Violation": "Maximum Message Payload Exceeded",
+    "maximum control line exceeded": "Maximum Control Line Exceeded",
+    "invalid client protocol": "Bad Client Protocol Version",
+    "no responders requires headers support": "No Responders Requires Headers",
+}
 
 
 class ClientSession(asyncio.Protocol):
-    """The server's side of one connection."""
+    """The server's side of one connection.
+
+    `connection_type` is STANDARD, WEBSOCKET or IN_PROCESS; `user` is who it is, for monitoring.
+    """
+
+    connection_type = "STANDARD"
 
     def __init__(self, hub: Hub, gone: Callable[["ClientSession"], None] | None = None) -> None:
         self.hub = hub
@@ -58,6 +77,10 @@ class ClientSession(asyncio.Protocol):
         self.subscriptions: dict[bytes, Subscription] = {}
         self.on_writable: list[Callable[[], None]] = []
         self.on_pub = self._publish_checked
+        self.on_run = self._publish_run
+        self.user = ""
+        self.guard: Guard | None = None
+        self.door: Door | None = None
         self.rtt = 0
         self.last_heard = hub.clock.monotonic()
         self.is_heard = False
@@ -94,6 +117,8 @@ class ClientSession(asyncio.Protocol):
         if len(self.hub.sessions) >= limits.max_connections > 0:
             self.close("Maximum Connections Exceeded", "maximum connections exceeded")
             return
+        if self.hub.gate is not None:
+            self.door = Door(self, self.hub.gate)
         self.hub.join(self)
 
     def data_received(self, data: bytes) -> None:
@@ -102,9 +127,11 @@ class ClientSession(asyncio.Protocol):
             return
         self.is_heard = True
         try:
+            if self.door is not None and not (data := self.door.take(data)):
+                return
             self._parser.feed(data, self)
         except ProtocolError as error:
-            self.close("Protocol Violation" if error.text else "Parse Error", error.text)
+            self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
             self._turn.arm()
             return
         size = len(data)
@@ -125,6 +152,10 @@ class ClientSession(asyncio.Protocol):
                 if size >= SMALL_READ or self._slack >= _SLACK:
                     self._transport.pause_reading()
                     self.resume()
+
+    def hold(self) -> None:
+        """Read nothing until `resume`."""
+        self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read again, unless the hub is overloaded: then when it no longer is."""
@@ -210,6 +241,8 @@ class ClientSession(asyncio.Protocol):
         self.closed = True
         self.close_reason = reason
         self.out.clear()
+        if self.door is not None:
+            self.door.close()
         self._drop_subscriptions()
         self.hub.leave(self)
         waiting, self.on_writable = self.on_writable, []
@@ -295,7 +328,7 @@ class ClientSession(asyncio.Protocol):
         if reply and self.no_responders:
             self._say_no_responders(subject, reply)
 
-    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+    def _publish_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Publish several messages of one subject and size, without reply and headers."""
         route = self._plans.get(subject)
         if route is not None and self._is_plain:
@@ -310,6 +343,29 @@ class ClientSession(asyncio.Protocol):
         for payload in payloads:
             publish(subject, b"", b"", payload)
 
+    def _publish_guarded(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Publish for a client whose permissions say on what."""
+        if subject in self._publishable or self._may_publish(subject):
+            self._publish_free(subject, reply, headers, payload)
+
+    def _run_guarded(self, subject: bytes, payloads: list[bytes]) -> None:
+        if subject in self._publishable:
+            self._publish_run(subject, payloads)
+            return
+        for payload in payloads:  # each is refused, or is an answer that counts
+            self._publish_guarded(subject, b"", b"", payload)
+
+    def _may_publish(self, subject: bytes) -> bool:
+        assert self.guard is not None
+        if self.guard.may_publish(subject):
+            return True
+        if self.connect.pedantic and not is_valid_literal(subject):
+            self._say(encoder.error("Invalid Publish Subject"))
+        self._refuse_subject(subject)
+        return False
+
     def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Tell the requester that nobody listens, on the subscription it listens with."""
         for target in self.account.route(reply).targets:
@@ -319,35 +375,39 @@ class ClientSession(asyncio.Protocol):
                 return
 
     def _refuse_reply(self, reply: bytes) -> None:
-        self._say(_permissions(f'Publish with Reply of "{_text(reply)}"'))
+        self._say(_permissions(f"Publish with Reply of {_quoted(reply)}"))
 
     def _refuse_subject(self, subject: bytes) -> None:
-        self._say(_permissions(f'Publish to "{_text(subject)}"'))
+        self._say(_permissions(f"Publish to {_quoted(subject)}"))
 
     # -- subscribing
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Subscribe; a sid that is in use keeps its subscription."""
-        limits = self.hub.limits
-        refusal = ""
-        if queue == b"_sys_":
-            refusal = f'Permissions Violation for Subscription to "{_text(subject)}"'
-            refusal += ' using queue "_sys_"'
-        elif 0 < limits.max_subscription_tokens <= subject.count(b"."):
-            refusal = f'Permissions Violation for Subscription to "{_text(subject)}"'
-            refusal += ", too many tokens"
-        elif 0 < limits.max_subscriptions <= len(self.subscriptions):
-            refusal = "maximum subscriptions exceeded"
-        elif sid not in self.subscriptions and not can_subscribe(subject):
-            refusal = "Invalid Subject"
+        refusal = self._refusal(subject, queue, sid)
         if refusal:
             self._say(encoder.error(refusal))
             return
         if sid not in self.subscriptions:
             subscription = Subscription(self, subject, queue, sid)
+            if self.guard is not None and self.guard.watches(subject, queue):
+                subscription.guard = self.guard
             self.subscriptions[sid] = subscription
             self.account.add(subscription)
         self._say_ok()
+
+    def _refusal(self, subject: bytes, queue: bytes, sid: bytes) -> str:
+        """Return why a client may not subscribe; empty if it may."""
+        limits = self.hub.limits
+        guard = self.guard
+        refused = f"Permissions Violation for Subscription to {_quoted(subject)}"
+        if queue == b"_sys_" or (guard and not guard.grant.may_subscribe(subject, queue)):
+            return f"{refused} using queue {_quoted(queue)}" if queue else refused
+        if 0 < limits.max_subscription_tokens <= subject.count(b"."):
+            return f"{refused}, too many tokens"
+        if 0 < limits.max_subscriptions <= len(self.subscriptions):
+            return "maximum subscriptions exceeded"
+        return "" if sid in self.subscriptions or can_subscribe(subject) else "Invalid Subject"
 
     def on_unsub(self, sid: bytes, limit: int) -> None:
         """Unsubscribe, now or after `limit` deliveries in all; an unknown sid is harmless."""
@@ -384,22 +444,44 @@ class ClientSession(asyncio.Protocol):
         """Take what the client says of itself; a later CONNECT starts without subscriptions."""
         self.connect = decode_connect(body, self.connect if self.is_connected else None)
         try:
-            account = self.hub.authenticate(self.connect)
+            identity = self.hub.authenticate(self.connect, self.connection_type)
         except AuthError:
-            raise ProtocolError("Authorization Violation") from None
+            raise ProtocolError(VIOLATION) from None
+        account = self.hub.accounts[identity.account]
         if self.is_connected or account is not self.account:
             self._drop_subscriptions()
-        self._bind(account)
+        self._become(identity)
         connect = self.connect
-        self.is_connected = True
         self.headers = connect.headers
         self.echo = connect.echo
         self.no_responders = connect.no_responders
         self._is_plain = connect.echo and not connect.verbose and not connect.pedantic
-        self.on_pub = self._publish_plain if self._is_plain else self._publish_checked
+        self._choose_publish()
         for subscription in self.subscriptions.values():
             account.changed(subscription)  # header support may be another now
         self._say_ok()
+
+    def enter_as(self, identity: Identity) -> None:
+        """Be somebody without a CONNECT."""
+        self._become(identity)
+        self._choose_publish()
+
+    def _become(self, identity: Identity) -> None:
+        self._bind(self.hub.accounts[identity.account])
+        self.user = identity.user
+        grant = identity.grant
+        self.guard = None if grant is None else Guard(grant, self.hub.clock.monotonic)
+        self.is_connected = True
+
+    def _choose_publish(self) -> None:
+        """Decide once what a publish of this client goes through."""
+        publish = self._publish_plain if self._is_plain else self._publish_checked
+        self.on_pub = self._publish_free = publish
+        self.on_run = self._publish_run
+        if self.guard is not None and self.guard.grant.limits_publish:
+            self._publishable = self.guard.grant.known
+            self.on_pub = self._publish_guarded
+            self.on_run = self._run_guarded
 
     def on_ping(self) -> None:
         """Answer, after everything the client sent before."""
@@ -445,5 +527,6 @@ def _permissions(what: str) -> bytes:
     return encoder.error(f"Permissions Violation for {what}")
 
 
-def _text(subject: bytes) -> str:
-    return subject.decode("utf-8", "surrogateescape")
+def _quoted(subject: bytes) -> str:
+    """Quote a subject as the reference server does; bytes that are no UTF-8 become \\x.."""
+    return _BAD_BYTE.sub(r"\\x\1", quote(subject.decode("utf-8", "surrogateescape")))

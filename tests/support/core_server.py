@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 
 import uvloop
 
+from core.auth.users import Users
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
@@ -19,8 +20,11 @@ T = TypeVar("T")
 class CoreServer:
     """A hub and its listener on a free port; `call` runs something on their loop."""
 
-    def __init__(self, limits: Limits | None = None, *, uv: bool = True) -> None:
+    def __init__(
+        self, limits: Limits | None = None, *, uv: bool = True, users: Users | None = None
+    ) -> None:
         self._limits = limits
+        self._users = users
         self._new_loop = uvloop.new_event_loop if uv else asyncio.new_event_loop
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -35,7 +39,7 @@ class CoreServer:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._done = asyncio.Event()
-        self.hub = Hub(Turn(), SystemClock(), limits=self._limits)
+        self.hub = Hub(Turn(), SystemClock(), limits=self._limits, users=self._users)
         listener = Listener(self.hub)
         self.address = await listener.start("127.0.0.1", 0)
         self._ready.set()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from core.auth.grant import Guard
 from core.pubsub.account import Account, Subscription
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
@@ -40,6 +41,8 @@ class ListSession:
         self.headers = headers
         self.echo = echo
         self.client_id = client_id
+        self.user = ""
+        self.guard: Guard | None = None
         self.on_writable: list[Callable[[], None]] = []
         self.forgotten: list[Subscription] = []
 

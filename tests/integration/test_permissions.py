@@ -1,0 +1,248 @@
+"""Users, tokens and permissions: every answer is that of the reference server."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import bcrypt
+import pytest
+
+from core.auth.users import Permissions, Responses, Rule, User, Users
+from tests.support.core_server import CoreServer
+from tests.support.natsserver import NatsServer
+from tests.support.wire import Closed, Frame, Silence, Wire
+
+_HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4, b"2a")).decode()
+_USERS = Users(
+    timeout=0.5,
+    users=(
+        User("all", "all"),
+        User(
+            "mixed",
+            "mixed",
+            Permissions(
+                Rule(("foo.*", "$SYS.REQ.USER.INFO"), ("foo.no",)),
+                Rule(("bar.*", "q.* v1.*", "_INBOX.>"), ("bar.no", "q.no v1.x")),
+                Responses(),
+            ),
+        ),
+        User("narrow", "narrow", Permissions(Rule(("x.>",)), Rule(("foo.*",)))),
+        User("deny", "deny", Permissions(subscribe=Rule(None, ("bar.no", "w.> dq")))),
+        User("answer", "answer", Permissions(subscribe=Rule((">",)), responses=Responses(2))),
+        User("hashed", _HASH),
+    ),
+)
+_REFERENCE = f"""{{ timeout: 0.5, users: [
+  {{user: all, password: all}}
+  {{user: mixed, password: mixed, permissions: {{
+     publish: {{allow: ["foo.*", "$SYS.REQ.USER.INFO"], deny: "foo.no"}}
+     subscribe: {{allow: ["bar.*", "q.* v1.*", "_INBOX.>"], deny: ["bar.no", "q.no v1.x"]}}
+     allow_responses: true}}}}
+  {{user: narrow, password: narrow, permissions: {{publish: "x.>", subscribe: "foo.*"}}}}
+  {{user: deny, password: deny, permissions: {{subscribe: {{deny: ["bar.no", "w.> dq"]}}}}}}
+  {{user: answer, password: answer, permissions: {{
+     allow_responses: {{max: 2, expires: "2m"}}, subscribe: ">"}}}}
+  {{user: hashed, password: "{_HASH}"}}
+]}}"""
+
+_Address = tuple[str, int]
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[_Address, _Address]]:
+    with CoreServer(users=_USERS) as ours, NatsServer({"authorization": _REFERENCE}) as theirs:
+        yield ours.address, theirs.address
+
+
+def _connect(stack: ExitStack, address: _Address, user: str, **more: Any) -> Wire:
+    wire = stack.enter_context(Wire(address))
+    assert wire.frame().line.startswith(b"INFO")
+    fields = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
+    fields |= {"user": user, "pass": user} | more
+    wire.send(b"CONNECT %b\r\n" % json.dumps(fields).encode())
+    wire.flush()
+    return wire
+
+
+def _shown(frames: list[Frame]) -> list[tuple[bytes, bytes]]:
+    return sorted((frame.line, frame.headers + frame.payload) for frame in frames)
+
+
+def _play(address: _Address, steps: list[tuple[str, bytes]], **more: Any) -> list[Any]:
+    """Send each step on its user's connection; return what everybody got after each."""
+    log: list[Any] = []
+    with ExitStack() as stack:
+        wires: dict[str, Wire] = {}
+        for user, data in steps:
+            if user not in wires:
+                wires[user] = _connect(stack, address, user, **more)
+            wires[user].send(data)
+            own = wires[user].flush()  # what others get is on its way to them now
+            got = {name: _shown(wire.flush()) for name, wire in wires.items()}
+            got[user] = sorted(_shown(own) + got[user])
+            log.append((user, data, got))
+    return log
+
+
+_SUBSCRIBING = [
+    ("mixed", b"SUB %b %d\r\n" % (what, number))
+    for number, what in enumerate(
+        [
+            *(b"bar.x", b"bar.>", b"bar.*", b"bar.no", b"q.x", b"q.x v1.a", b"q.x v2.a"),
+            *(b"q.no v1.x", b"q.* v1.x", b"q.> v1.x", b">", b"bar.x qq", b'zz q"q', b"bar..x"),
+            *(b"zz..x", b"\xff", b"_INBOX.x"),
+        ]
+    )
+] + [("mixed", b"SUB zzz 0\r\n"), ("narrow", b"SUB foo.> 1\r\n"), ("narrow", b"SUB bar 2\r\n")]
+
+_PUBLISHING = [
+    ("all", b"SUB > 1\r\n"),
+    ("mixed", b"PUB foo.a 0\r\n\r\n"),
+    ("mixed", b"PUB foo.no 0\r\n\r\n"),
+    ("mixed", b"PUB foo.> 0\r\n\r\n"),
+    ("mixed", b"PUB foo.a.b 0\r\n\r\n"),
+    ("mixed", b'PUB z"\xff\x01 0\r\n\r\n'),
+    ("mixed", b"PUB foo.a $JS.ACK.x 0\r\n\r\n"),
+    ("mixed", b"HPUB foo.no 12 12\r\nNATS/1.0\r\n\r\n\r\n"),
+    ("narrow", b"PUB y 0\r\n\r\n" * 20),
+    ("narrow", b"PUB x.y 0\r\n\r\n" * 20),
+    ("answer", b"PUB y 0\r\n\r\n"),
+]
+
+_DELIVERING = [
+    ("deny", b"SUB bar.no qq 1\r\nSUB bar.* 2\r\nSUB w.a dq 3\r\nSUB w.a dr 4\r\nSUB w.* 5\r\n"),
+    ("deny", b"SUB > dq 6\r\n"),
+    ("narrow", b"SUB foo.> 1\r\n"),
+    *(
+        ("all", b"PUB %b 2\r\nhi\r\n" % subject)
+        for subject in (b"bar.no", b"bar.x", b"bar.no", b"w.a", b"w.b", b"foo.a", b"foo.a.b")
+    ),
+    ("all", b"SUB inbox 9\r\nPUB bar.no inbox 0\r\n\r\n"),
+]
+
+_ANSWERING = [
+    ("all", b"SUB r1 1\r\nSUB r2 2\r\n"),
+    ("answer", b"SUB service 1\r\n"),
+    ("mixed", b"SUB bar.x 1\r\nSUB bar.* 2\r\nSUB bar.x q 3\r\n"),
+    ("all", b"PUB service r1 0\r\n\r\n"),
+    *[("answer", b"PUB r1 0\r\n\r\n")] * 3,
+    ("answer", b"PUB r2 0\r\n\r\n"),
+    ("all", b"PUB bar.x r2 0\r\n\r\n"),
+    *[("mixed", b"PUB r2 0\r\n\r\n")] * 3,
+]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [_SUBSCRIBING, _PUBLISHING, _DELIVERING, _ANSWERING],
+    ids=["subscribing", "publishing", "delivering", "answering"],
+)
+@pytest.mark.parametrize("more", [{}, {"verbose": True}], ids=["plain", "verbose"])
+def test_every_step_is_answered_as_by_the_reference(
+    both: tuple[_Address, _Address], steps: list[tuple[str, bytes]], more: dict[str, Any]
+) -> None:
+    ours, theirs = (_play(address, steps, **more) for address in both)
+    for mine, reference in zip(ours, theirs, strict=True):
+        assert mine == reference
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"PING\r\n",
+        b"SUB a 1\r\n",
+        b'CONNECT {"user":"all"}\r\n',
+        b'CONNECT {"user":"all","pass":"wrong"}\r\n',
+        b'CONNECT {"user":"nobody","pass":"x"}\r\n',
+        b'CONNECT {"auth_token":"all"}\r\n',
+        b'CONNECT {"user":"hashed","pass":"wrong"}\r\nPING\r\n',
+        b'CONNECT {"user":"all","pass":"all","verbose":false}\r\nPING\r\n',
+        b'CONNECT {"user":"hashed","pass":"secret","verbose":false}\r\nPING\r\n',
+        b'CONNECT {"user":"hashed","pass":"secret"}\r\nSUB a 1\r\nPUB a 1\r\n1\r\nPING\r\n',
+        b"CONNECT {}\r\n",
+        b"CONNECT {\r\n",
+        b"connect  \t{}\r\n",
+        b"CONNECT " + b"x" * 5000,
+        b"COPY a\r\n",
+        b"",
+    ],
+)
+def test_a_first_line(both: tuple[_Address, _Address], first: bytes) -> None:
+    seen = []
+    for address in both:
+        with Wire(address) as wire:
+            assert b'"auth_required":true' in wire.frame().line
+            for cut in range(0, len(first), 7):
+                wire.send(first[cut : cut + 7])
+            lines: list[bytes] = []
+            try:
+                while len(lines) < 5 and b"PONG" not in lines:
+                    lines.append(wire.frame(2.0).line)
+            except (Closed, Silence) as end:
+                lines.append(type(end).__name__.encode())
+            seen.append([re.sub(rb"INFO .*", b"INFO", line) for line in lines])
+    assert seen[0] == seen[1]
+
+
+def test_who_am_i(both: tuple[_Address, _Address]) -> None:
+    answers = []
+    for address in both:
+        with ExitStack() as stack:
+            wire = _connect(stack, address, "mixed")
+            wire.send(b"SUB _INBOX.me 1\r\nPUB $SYS.REQ.USER.INFO _INBOX.me 0\r\n\r\n")
+            data = wire.frame().json()["data"]
+            for rule in ("publish", "subscribe"):
+                data["permissions"][rule] = {
+                    key: sorted(value) for key, value in data["permissions"][rule].items()
+                }
+            answers.append(data)
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("stored", ["token", _HASH.replace("\n", "")])
+def test_a_token(stored: str) -> None:
+    given = "secret" if stored == _HASH else "token"
+    theirs = NatsServer({"authorization": f'{{ token: "{stored}" }}'})
+    seen = []
+    with CoreServer(users=Users(token=stored)) as ours, theirs:
+        for address in (ours.address, theirs.address):
+            for fields in ({"auth_token": given}, {"auth_token": "x"}, {"user": given}, {}):
+                with Wire(address) as wire:
+                    wire.frame()
+                    wire.send(b"CONNECT %b\r\nPING\r\n" % json.dumps(fields).encode())
+                    seen.append((address == ours.address, fields, wire.frame().line))
+    half = len(seen) // 2
+    assert [entry[1:] for entry in seen[:half]] == [entry[1:] for entry in seen[half:]]
+    assert [line for _, _, line in seen[:2]] == [b"+OK", b"-ERR 'Authorization Violation'"]
+
+
+def test_no_auth_user() -> None:
+    users = Users(
+        users=(User("guest", "g", Permissions(Rule(("a",)))), User("b", "b")), no_auth_user="guest"
+    )
+    guest = '{user: guest, password: g, permissions: {publish: "a"}}'
+    text = f"{{ users: [{guest}, {{user: b, password: b}}]}}"
+    theirs = NatsServer({"authorization": text, "no_auth_user": "guest"})
+    seen: list[list[Any]] = [[], []]
+    with CoreServer(users=users) as ours, theirs:
+        for number, address in enumerate((ours.address, theirs.address)):
+            for first in (
+                b"PUB a 0\r\n\r\nPUB b 0\r\n\r\nPING\r\n",
+                b"CONNECT {}\r\nPUB b 0\r\n\r\nPING\r\n",
+                b'CONNECT {"user":"b","pass":"b"}\r\nPUB b 0\r\n\r\nPING\r\n',
+                b'CONNECT {"user":"b","pass":"x"}\r\nPUB b 0\r\n\r\nPING\r\n',
+                b'CONNECT {"user":"","pass":"x"}\r\nPING\r\n',
+            ):
+                with Wire(address) as wire:
+                    info = wire.frame().line
+                    wire.send(first)
+                    lines = [b"auth_required" in info]
+                    try:
+                        while lines[-1] != b"PONG":
+                            lines.append(wire.frame().line)
+                    except Closed:
+                        lines.append(b"closed")
+                    seen[number].append((first, lines))
+    assert seen[0] == seen[1]
