@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _PREFIX = b"$JS.API.DIRECT.GET."
 _API_LEVEL = 5
-_CACHE_MAX = 8192
+_CACHE_BYTES = 16 << 20
+_CACHED_MAX = 4096
+_ENTRY_COST = 250
 _BATCH = 2000
 
 
@@ -34,6 +36,7 @@ class DirectGet:
         self._runner = runner
         self._account = runner.account
         self._turn = runner.shell.turn
+        self._dirty = runner.shell.turn.dirty
         self._second = -1
         self._second_text = ""
         self._subject = _PREFIX + runner.nameb
@@ -41,8 +44,9 @@ class DirectGet:
         self._subscriptions: list[ServiceSubscription] = []
         self._missed: list[tuple[int, bytes, bool]] = []
         self._reading = False
-        # last answers by subject: (sequence, header size and body)
-        self._cache: dict[bytes, tuple[int, int, bytes]] = {}
+        # last answers by subject: (sequence, what follows the subscription id)
+        self._cache: dict[bytes, tuple[int, bytes]] = {}
+        self._cached_bytes = 0
 
     def configure(self, allowed: bool) -> None:
         """Listen when the stream allows Direct Get, else be nobody (no responders)."""
@@ -81,10 +85,18 @@ class DirectGet:
             self._status(reply, b"404 Message Not Found")
             return
         known = self._cache.get(wanted)
-        if known is not None and known[0] == seq:
-            self._send(reply, known[1], known[2])
+        if known is None or known[0] != seq:
+            self._by_seq(seq, reply, False, wanted)
             return
-        self._by_seq(seq, reply, False, wanted)
+        target = self._account.route(reply).sole
+        if target is None:
+            self._by_seq(seq, reply, False, b"")
+            return
+        out = target.session.out
+        if not out:
+            self._dirty.append(target.session)
+        target.delivered += 1
+        out += (b"HMSG ", reply, target.mid, known[1])
 
     def _with_body(self, wanted: bytes, reply: bytes, body: bytes) -> None:
         try:
@@ -207,11 +219,17 @@ class DirectGet:
         )
         block += b"Nats-Time-Stamp: %b\r\n\r\n" % self._stamp(ts)
         body = block + payload
-        if cache_as and len(body) < 4096:
-            if len(self._cache) >= _CACHE_MAX:
-                self._cache.clear()
-            self._cache[cache_as] = (seq, len(block), body)
+        if cache_as and len(body) < _CACHED_MAX:
+            self._remember(cache_as, seq, b"%d %d\r\n%b\r\n" % (len(block), len(body), body))
         self._send(reply, len(block), body)
+
+    def _remember(self, subject: bytes, seq: int, tail: bytes) -> None:
+        """Keep what follows the subscription id of an answer, while its message is the last."""
+        if self._cached_bytes > _CACHE_BYTES:
+            self._cache.clear()
+            self._cached_bytes = 0
+        self._cache[subject] = (seq, tail)
+        self._cached_bytes += len(subject) + len(tail) + _ENTRY_COST
 
     def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
         """Write an answer straight into the session of its only receiver."""
