@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from core.errors import Unavailable
-from core.jetstream.direct_request import DirectGetRequest
+from core.jetstream.direct_batch import DirectBatches
+from core.jetstream.direct_request import DirectGetRequest, decode_request
 from core.jetstream.queries import Message, message_at
 from core.model.gotime import format_time, parse_time
 from core.runtime.tasks import spawn
@@ -44,6 +43,7 @@ class DirectGet:
         self._subscriptions: list[ServiceSubscription] = []
         self._missed: list[tuple[int, bytes, bool]] = []
         self._reading = False
+        self._batches = DirectBatches(self, runner)
         # last answers by subject: (sequence, what follows the subscription id)
         self._cache: dict[bytes, tuple[int, bytes]] = {}
         self._cached_bytes = 0
@@ -99,12 +99,11 @@ class DirectGet:
         out += (b"HMSG ", reply, target.mid, known[1])
 
     def _with_body(self, wanted: bytes, reply: bytes, body: bytes) -> None:
-        try:
-            request = msgspec.json.decode(body, type=DirectGetRequest)
-        except msgspec.MsgspecError:
+        request = decode_request(body)
+        if request is None:
             self._status(reply, b"408 Malformed Request")
             return
-        if request != DirectGetRequest(no_hdr=request.no_hdr):
+        if request != DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes):
             self._status(reply, b"408 Bad Request")
             return
         self._spawn(reply, self._runner.last_by_subject(wanted), request.no_hdr)
@@ -119,9 +118,8 @@ class DirectGet:
         if not body:
             self._status(reply, b"408 Empty Request")
             return
-        try:
-            request = msgspec.json.decode(body, type=DirectGetRequest)
-        except msgspec.MsgspecError:
+        request = decode_request(body)
+        if request is None:
             self._status(reply, b"408 Malformed Request")
             return
         refused = request.refusal()
@@ -129,7 +127,9 @@ class DirectGet:
             self._status(reply, refused)
             return
         runner = self._runner
-        if request.last_by_subj:
+        if request.batch or request.multi_last:
+            self._batches.ask(session, request, reply)
+        elif request.last_by_subj:
             wanted = request.last_by_subj.encode()
             self._spawn(reply, runner.last_by_subject(wanted), request.no_hdr)
         elif request.next_by_subj or request.start_time is not None:
@@ -207,20 +207,14 @@ class DirectGet:
         self._runner.shell.turn.arm()
 
     def _answer(self, reply: bytes, found: Message, no_hdr: bool, cache_as: bytes) -> None:
-        seq, ts, subject, headers, payload = found
+        payload = found[4]
         if no_hdr:
             self._account.publish(reply, b"", b"", payload)
             return
-        block = b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n" % (
-            headers[:-2] if headers else b"NATS/1.0\r\n",
-            self._runner.nameb,
-            subject,
-            seq,
-        )
-        block += b"Nats-Time-Stamp: %b\r\n\r\n" % self._stamp(ts)
+        block = self.header_block(found, b"")
         body = block + payload
         if cache_as and len(body) < _CACHED_MAX:
-            self._remember(cache_as, seq, b"%d %d\r\n%b\r\n" % (len(block), len(body), body))
+            self._remember(cache_as, found[0], b"%d %d\r\n%b\r\n" % (len(block), len(body), body))
         self._send(reply, len(block), body)
 
     def _remember(self, subject: bytes, seq: int, tail: bytes) -> None:
@@ -230,6 +224,21 @@ class DirectGet:
             self._cached_bytes = 0
         self._cache[subject] = (seq, tail)
         self._cached_bytes += len(subject) + len(tail) + _ENTRY_COST
+
+    def header_block(self, message: Message, more: bytes) -> bytes:
+        """Return the headers of an answer: the message's own, what is known of it, and `more`."""
+        seq, ts, subject, headers, _ = message
+        return (
+            b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
+            b"Nats-Time-Stamp: %b\r\n%b\r\n"
+        ) % (
+            headers[:-2] if headers else b"NATS/1.0\r\n",
+            self._runner.nameb,
+            subject,
+            seq,
+            self._stamp(ts),
+            more,
+        )
 
     def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
         """Write an answer straight into the session of its only receiver."""

@@ -1,0 +1,99 @@
+"""Walking through the live messages of a stream from a sequence on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.subjects.subject import compile_filters
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from core.jetstream.queries import Match
+    from core.jetstream.stream_runner import StreamRunner
+    from core.stream.segment import Segment
+
+SLICE = 256
+"""Messages that are given at once."""
+_FIRST_ROWS = 32
+_MOST_ROWS = 2000
+_PAGE_BYTES = 1 << 20
+_WINDOW = 10_000
+_WINDOW_MAX = 200_000
+
+Found = tuple["Segment", "Sequence[int]"]
+
+
+async def scan(
+    runner: StreamRunner, seq: int, filters: Sequence[bytes], limit: int
+) -> AsyncIterator[Found]:
+    """Yield (segment, places) of live messages at or after `seq` whose subjects match.
+
+    Stops when there is no more, not after `limit`, which only says how many are worth reading
+    ahead. Raises Unavailable.
+    """
+    match = compile_filters(filters)
+    end = runner.machine.last_seq
+    if match is not None:
+        end = max((last for _, _, last in await runner.subjects_matching(filters)), default=0)
+    seq = max(seq, runner.machine.first_seq)
+    while seq <= end:
+        if seq >= runner.tail.start:
+            place = runner.tail.at(seq)
+            if place is None:
+                return
+            segment, start = place
+            stop = min(start + SLICE, len(segment))
+            seq = segment.seqs[stop - 1] + 1
+            yield segment, _live(runner, segment, range(start, stop), match)
+            continue
+        walk = _cold(runner, seq, limit) if match is None else _cold_matching(runner, seq, match)
+        async for segment in walk:
+            seq = segment.last + 1
+            for start in range(0, len(segment), SLICE):
+                places = range(start, min(start + SLICE, len(segment)))
+                yield segment, _live(runner, segment, places, None)
+        seq = max(seq, runner.tail.start)
+
+
+def _live(
+    runner: StreamRunner, segment: Segment, places: range, match: Match | None
+) -> Sequence[int]:
+    seqs, subjects = segment.seqs, segment.subjects
+    return [i for i in places if (match is None or match(subjects[i])) and runner.is_live(seqs[i])]
+
+
+def _rows(segment: Segment) -> int:
+    """Return how many messages like these to read at once."""
+    size = sum(map(len, segment.payloads)) // len(segment) + 1
+    return min(max(_PAGE_BYTES // size, 1), _MOST_ROWS)
+
+
+async def _cold(runner: StreamRunner, seq: int, limit: int) -> AsyncIterator[Segment]:
+    """Yield pages from storage up to where memory begins."""
+    rows = min(_FIRST_ROWS, limit)
+    while seq < runner.tail.start:
+        page = await runner.read(seq, rows)
+        if page is None:
+            return
+        yield page
+        seq = page.last + 1
+        rows = min(_rows(page), limit)
+
+
+async def _cold_matching(runner: StreamRunner, seq: int, match: Match) -> AsyncIterator[Segment]:
+    """The same for messages that match: their sequences come from the index of the rows."""
+    reader, stream, shelf = runner.shell.reader, runner.stream, runner.shelf
+    width, rows = _WINDOW, _FIRST_ROWS
+    while seq < runner.tail.start:
+        stop = min(seq + width, runner.tail.start) - 1
+        names = await reader.names(stream, shelf, seq, stop)
+        wanted = [place for place, subject in names if match(subject) and runner.is_live(place)]
+        while wanted:
+            some, wanted = wanted[:rows], wanted[rows:]
+            page = await reader.points(stream, shelf, some)
+            if page is not None:
+                yield page
+                rows = _rows(page)
+        seq = stop + 1
+        width = min(width * 2, _WINDOW_MAX)
