@@ -239,6 +239,8 @@ class StreamQueries:
             if match is None:
                 return machine.msgs
             return sum(count for _, count, _ in await self.subjects_matching(filters))
+        if match is None and machine.msgs == machine.last_seq - machine.first_seq + 1:
+            return machine.last_seq - seq + 1
         if seq >= self.tail.start:
             return self._count_tail(seq, match)
         await self.shell.janitor.finish(self)
