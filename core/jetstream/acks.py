@@ -17,6 +17,7 @@ class AckEmitter:
     def emit(self, replies: Sequence[bytes], first: int) -> None:
         """Ack contiguous sequences from `first` on; an empty reply wants no ack."""
         route_of = self._account.route
+        prefixes = self._account.prefixes
         dirty = self._turn.dirty
         body = self._body
         target = None
@@ -25,7 +26,7 @@ class AckEmitter:
         for seq, reply in enumerate(replies, first):
             if not reply:
                 continue
-            found = route_of(reply).sole
+            found = (prefixes.get(reply.rpartition(b".")[0]) or route_of(reply)).sole
             if found is None:
                 self._account.publish(reply, b"", b"", b"%b%d}" % (body, seq))
                 continue

@@ -34,6 +34,8 @@ class DirectGet:
     def __init__(self, runner: StreamRunner) -> None:
         self._runner = runner
         self._account = runner.account
+        self._machine = runner.machine
+        self._prefixes = runner.account.prefixes
         self._turn = runner.shell.turn
         self._dirty = runner.shell.turn.dirty
         self._second = -1
@@ -44,8 +46,8 @@ class DirectGet:
         self._missed: list[tuple[int, bytes, bool]] = []
         self._reading = False
         self._batches = DirectBatches(self, runner)
-        # last answers by subject: (sequence, what follows the subscription id)
-        self._cache: dict[bytes, tuple[int, bytes]] = {}
+        # last answers by subject: (version seen, sequence, what follows the subscription id)
+        self._cache: dict[bytes, tuple[int, int, bytes]] = {}
         self._cached_bytes = 0
 
     def configure(self, allowed: bool) -> None:
@@ -77,26 +79,38 @@ class DirectGet:
         if body:
             self._with_body(wanted, reply, body)
             return
-        seq = self._runner.machine.index.last(wanted)
-        if not seq:
-            if b"*" in wanted or b">" in wanted or self._runner.loading is not None:
-                self._spawn(reply, self._runner.last_by_subject(wanted))
-                return
-            self._status(reply, b"404 Message Not Found")
-            return
         known = self._cache.get(wanted)
-        if known is None or known[0] != seq:
-            self._by_seq(seq, reply, False, wanted)
+        if known is None or (known[0] != self._machine.version and not self._is_fresh(wanted)):
+            self._last_of(wanted, reply)
             return
-        target = self._account.route(reply).sole
+        route = self._prefixes.get(reply.rpartition(b".")[0]) or self._account.route(reply)
+        target = route.sole
         if target is None:
-            self._by_seq(seq, reply, False, b"")
+            self._last_of(wanted, reply)
             return
         out = target.session.out
         if not out:
             self._dirty.append(target.session)
         target.delivered += 1
-        out += (b"HMSG ", reply, target.mid, known[1])
+        out += (b"HMSG ", reply, target.mid, known[2])
+
+    def _is_fresh(self, subject: bytes) -> bool:
+        """Whether the kept answer of a subject is still that of its last message."""
+        _, seq, tail = self._cache[subject]
+        if self._machine.index.last(subject) != seq:
+            return False
+        self._cache[subject] = (self._machine.version, seq, tail)
+        return True
+
+    def _last_of(self, wanted: bytes, reply: bytes) -> None:
+        """Answer with the last message of a subject, which may be a filter."""
+        seq = self._machine.index.last(wanted)
+        if seq:
+            self._by_seq(seq, reply, False, wanted)
+        elif b"*" in wanted or b">" in wanted or self._runner.loading is not None:
+            self._spawn(reply, self._runner.last_by_subject(wanted))
+        else:
+            self._status(reply, b"404 Message Not Found")
 
     def _with_body(self, wanted: bytes, reply: bytes, body: bytes) -> None:
         request = decode_request(body)
@@ -222,7 +236,7 @@ class DirectGet:
         if self._cached_bytes > _CACHE_BYTES:
             self._cache.clear()
             self._cached_bytes = 0
-        self._cache[subject] = (seq, tail)
+        self._cache[subject] = (self._machine.version, seq, tail)
         self._cached_bytes += len(subject) + len(tail) + _ENTRY_COST
 
     def header_block(self, message: Message, more: bytes) -> bytes:

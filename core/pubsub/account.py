@@ -65,6 +65,8 @@ class Account:
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
         self._prefixes: dict[bytes, Route] = {}
+        # For those who send many replies: a reply's subject without its last token may be here.
+        self.prefixes = self._prefixes
         self._sublist: Sublist[Member] = Sublist()
         self._ack_watchers = 0
         self._guarded = 0

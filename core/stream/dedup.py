@@ -99,7 +99,9 @@ class _Generation:
         """An id came a second time: its place in the order of keys is that of the first."""
         known = self._known
         if known is None:
-            known = dict(zip(self.ids, self._numbers[: len(self._numbers) - len(ids)], strict=False))
+            known = dict(
+                zip(self.ids, self._numbers[: len(self._numbers) - len(ids)], strict=False)
+            )
             known.update(ids)
         self._known = known
         self._numbers = array("Q", (known[msg_id] for msg_id in self.ids))

@@ -37,6 +37,8 @@ class StreamMachine:
         self.msgs = 0
         self.bytes = 0
         self.last_msg_id = b""
+        # Counts applied plans: what is derived from the state is fresh while it stands still.
+        self.version = 0
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
         self.front = FrontWindow(self.last_seq)
@@ -315,6 +317,7 @@ class StreamMachine:
 
     def apply(self, plan: StreamPlan) -> None:
         """Make a committed plan the state."""
+        self.version += 1
         self.first_seq = max(plan.first_seq, plan.purged_below)
         self.last_seq = plan.last_seq
         self.last_ts = plan.last_ts

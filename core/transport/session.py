@@ -267,7 +267,12 @@ class ClientSession(asyncio.Protocol):
             return
         route = self._plans.get(subject)
         if route is None:
-            if subject[:5] in _SPECIAL and self._take_special(subject, reply, headers, payload):
+            # `$JS.API.` shares its beginning with `$JS.ACK.` and is not special
+            if (
+                subject[:5] in _SPECIAL
+                and subject[4:6] != b"AP"
+                and self._take_special(subject, reply, headers, payload)
+            ):
                 return
             route = self.account.resolve(subject)
         only = route.only
