@@ -106,12 +106,14 @@ async def delete(server: Server, call: Call[Nothing]) -> ConsumerDeleteResponse:
 
 
 async def pause(server: Server, call: Call[ConsumerPauseRequest]) -> ConsumerPauseResponse:
-    """Resume at once; to pause is not served yet."""
-    _consumer(server, call.names)
+    """Deliver nothing until a time; a time that is over, or none, resumes."""
+    stream, name = call.names
     until = call.request.pause_until
-    if until > server.clock.now():
-        raise unsupported.refuse_request("pause")
-    return ConsumerPauseResponse(pause_until=until)
+    runner = await server.registry.stream(stream).consumers.pause(name, until)
+    left = max(until - server.clock.now(), 0) if runner.paused_until else 0
+    return ConsumerPauseResponse(
+        paused=runner.paused_until > 0, pause_until=until, pause_remaining=left
+    )
 
 
 async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:

@@ -9,13 +9,14 @@ hands in what it found (`deliver`, `redeliver`), and sends what the machine left
                                         queued --max_deliver--> given up
 
 All times are monotonic nanoseconds given by the caller; `shift` of `state` and `restored` turns
-them into wall-clock time. Priority groups, pause, sampling and advisories are not here.
+them into wall-clock time. Pausing is the business of the runner.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from core.consumer.acks import nak_delay
+from core.consumer.events import Event, GivenUp, Removed
 from core.consumer.pending import Pending
 from core.consumer.pull import (
     EXCEEDED_MAX_WAITING,
@@ -28,6 +29,7 @@ from core.consumer.pull import (
     status,
 )
 from core.consumer.push import Push
+from core.consumer.sampling import Sampler, make_sampler
 from core.consumer.state import TIME_UNIT, ConsumerState
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.subjects.subject import compile_filters
@@ -54,6 +56,7 @@ class ConsumerMachine:
         live_from: int = 0,
         push: Push | None = None,
     ) -> None:
+        self.config = config
         self.pending = Pending()
         self.waiting = Waiting()
         self.push = push
@@ -66,10 +69,15 @@ class ConsumerMachine:
         self.live_from = live_from
         self.settled: list[int] | None = None
         """Stream sequences this consumer is done with, gathered for whoever set a list here."""
+        self.events: list[Event] = []
+        """What happened that others may want to hear; the owner empties it."""
+        self.sampler: Sampler | None = None
         self.configure(config)
 
     def configure(self, config: ConsumerConfig) -> None:
         """Take a new configuration; what is pending keeps its deadlines."""
+        if not self.sampler or config.sample_freq != self.config.sample_freq:
+            self.sampler = make_sampler(config.sample_freq)
         self.config = config
         self.filters = [text.encode() for text in config.filters]
         self.match = compile_filters(self.filters)
@@ -109,8 +117,15 @@ class ConsumerMachine:
                 if self.chosen and seq < self.live_from:
                     self.chosen.remove(seq)
         if done:
+            self._tell_removed(done)
             self.pending.ack(done)
             self.pending.settle(self.delivered_cseq, self.delivered_sseq)
+
+    def _tell_removed(self, done: list[int]) -> None:
+        pending = self.pending
+        for seq in done:
+            if seq in pending.first:
+                self.events.append(Removed(pending.first[seq], seq, pending.deliveries(seq)))
 
     def expects(self, seq: int) -> bool:
         """Whether this position is still to be delivered (its subject apart)."""
@@ -199,6 +214,8 @@ class ConsumerMachine:
                 self.next_seq = max(self.next_seq, self.live_from)
         if self.acks:
             self.pending.add(seqs, cseq, now, self.waits[0])
+            if self.sampler is not None:
+                self.sampler.delivered(seqs, now)
         else:
             self.pending.floor_cseq = self.delivered_cseq
             self.pending.floor_sseq = self.delivered_sseq
@@ -223,6 +240,7 @@ class ConsumerMachine:
             if 0 < self.max_deliver <= self.pending.deliveries(sseq):
                 self.pending.unqueue()
                 self.pending.give_up(sseq)
+                self.events.append(GivenUp(sseq, self.pending.deliveries(sseq)))
                 continue
             return sseq
         return None
@@ -237,6 +255,8 @@ class ConsumerMachine:
         count = self.pending.deliveries(sseq) + 1
         self.delivered_cseq += 1
         self.pending.again(sseq, count, now + self._wait(count))
+        if self.sampler is not None:
+            self.sampler.delivered((sseq,), now)
         return count, self.delivered_cseq
 
     def vanished(self, sseq: int) -> None:
@@ -281,16 +301,21 @@ class ConsumerMachine:
         """Whether an acknowledgement of this sequence can be meant seriously."""
         return sseq <= self.delivered_sseq
 
-    def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> None:
-        """Redeliver as soon as possible, or after the delay the argument asks for."""
+    def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> bool:
+        """Redeliver as soon as possible, or after the delay the argument asks for.
+
+        Returns:
+            Whether the message was pending; otherwise nothing happens.
+        """
         pending = self.pending
         if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
-            return
+            return False
         delay = nak_delay(argument)
         if delay is None:
             pending.enqueue(sseq)
         else:
             pending.delay(sseq, now + max(delay, 1))
+        return True
 
     def progress(self, sseq: int, now: int) -> None:
         """Start the wait of a pending message anew."""
@@ -314,7 +339,8 @@ class ConsumerMachine:
 
     def expire(self, now: int) -> None:
         """Let pass what was due up to `now`: requests, heartbeats, acknowledgements."""
-        self.pending.expire(now, self.max_deliver)
+        for sseq in self.pending.expire(now, self.max_deliver):
+            self.events.append(GivenUp(sseq, self.pending.deliveries(sseq)))
         self.waiting.expire(now, self.delivered_cseq, self.delivered_sseq)
 
     # persistence

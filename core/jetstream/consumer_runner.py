@@ -13,21 +13,21 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from core.consumer import acks
-from core.consumer.acks import AckKind
+from core.consumer.events import GivenUp, Pinned, Removed, Unpinned
 from core.consumer.machine import ConsumerMachine
 from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
-from core.consumer.push import Push
-from core.consumer.state import ConsumerState, decode, encode
+from core.consumer.state import ConsumerState, decode
+from core.jetstream.consumer_acks import AckIntake
+from core.jetstream.consumer_info import consumer_info, state_write
+from core.jetstream.consumer_push import Listeners
 from core.jetstream.cursor import Cursor
 from core.jetstream.delivery import Pump
-from core.model.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
+from core.model.consumer import ConsumerConfig, ConsumerInfo
 from core.model.stream import Retention
 from core.model.versions import is_level_supported
 from core.runtime.tasks import spawn
 from core.storage.interface import StateWrite
 from core.stream.headers import publish_headers
-from core.subjects.subject import has_wildcard, matches
 
 if TYPE_CHECKING:
     from core.jetstream.stream_runner import StreamRunner
@@ -36,12 +36,11 @@ if TYPE_CHECKING:
 
 _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
-_BLOCKED_RETRY = 2_000_000
 _FAILED_RETRY = 250_000_000
 # Added to the inactivity threshold, so that a client that comes back just in time is in time.
 _INACTIVE_GRACE = 100_000_000
-_BURST = 1 << 20
 _COUNT_TRIES = 5
+_REMOVED = "Message deleted by stream limits"
 
 
 def account_hash(name: str) -> bytes:
@@ -82,7 +81,10 @@ class ConsumerRunner:
         self.armed = 0
         self.closed = False
         self.last_delivered = 0
-        self.last_acked = 0
+        self.paused_until = 0
+        """Monotonic nanoseconds; 0 = not paused."""
+        self.used = shell.clock.monotonic()
+        """When a client last asked for or acknowledged something, monotonic nanoseconds."""
         self._account = stream.account
         self._clock = shell.clock
         self._turn = shell.turn
@@ -91,14 +93,14 @@ class ConsumerRunner:
         self._on_inactive = on_inactive
         self._head = b"$JS.ACK.%b.%b" % (stream.nameb, name.encode())
         self.cursor = Cursor(stream, self.wake)
-        self.pump = Pump(stream, self.cursor, machine, self._head)
+        self.pump = Pump(stream, self.cursor, machine, self._head, self.wake)
+        self.acks = AckIntake(self)
+        self.listeners = Listeners(self)
         self._queued = False
         self._miscounted = False
-        self._acked: list[bytes] = []
-        self._answers: list[bytes] = []
         self._subscriptions: list[ServiceSubscription] = []
-        self._used = self._clock.monotonic()
         self.watch_retention()
+        self._take_pause()
 
     # -- life --------------------------------------------------------------------------------
 
@@ -109,8 +111,8 @@ class ConsumerRunner:
             account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
         ]
         for head in self._ack_heads():
-            account.acks[head] = self._on_ack
-        self._start_push()
+            account.acks[head] = self.acks.take
+        self._subscriptions += self.listeners.start()
         self._timers.at(self, self.deadline())
         self.wake()
 
@@ -122,21 +124,11 @@ class ConsumerRunner:
         long = b"$JS.ACK.%b.%b.%b.%b" % (domain, account_hash(self._account.name), *names)
         return [self._head, long]
 
-    def _start_push(self) -> None:
-        push = self.machine.push
-        if push is None:
-            return
-        if push.prefix:
-            call = self._on_flow_control
-            self._subscriptions.append(self._account.subscribe(push.prefix + b"*", call))
-        self._account.on_interest.append(self._on_interest)
-        self._watch_subscribers()
-
     def close(self, *, deleted: bool) -> None:
         """Stop; waiting requests are told whether the consumer or only this server goes away."""
         if self.closed:
             return
-        self._apply_acks()
+        self.acks.apply()
         if deleted:
             self.machine.waiting.end_all(CONSUMER_DELETED)
         else:
@@ -149,8 +141,7 @@ class ConsumerRunner:
             self._account.unsubscribe(subscription)
         for head in self._ack_heads():
             self._account.acks.pop(head, None)
-        if self._on_interest in self._account.on_interest:
-            self._account.on_interest.remove(self._on_interest)
+        self.listeners.close()
         self._timers.forget(self)
 
     # -- turns -------------------------------------------------------------------------------
@@ -167,14 +158,17 @@ class ConsumerRunner:
         self._queued = False
         if self.closed:
             return
-        if self._acked:
-            self._apply_acks()
-        if self._answers:
-            self._answer_later()
+        if self.acks.noted:
+            self.acks.apply()
+        if self.acks.answers:
+            self.acks.answer_later()
         if self._miscounted:
             self._count_again()
         machine, pump = self.machine, self.pump
-        if machine.waiting.queue or machine.outbox or machine.push is not None:
+        if self.paused_until:
+            machine.waiting.end_of_stream()
+            pump.send_statuses()
+        elif machine.waiting.queue or machine.outbox or machine.push is not None:
             before = pump.delivered
             if pump.run(self._clock.monotonic()):
                 # The rest after the other consumers and the sockets had their turn.
@@ -184,12 +178,28 @@ class ConsumerRunner:
                 self._states.mark(self)
         if machine.settled:
             self._report_settled()
+        if machine.events:
+            self._tell_events()
         self._timers.at(self, self.deadline())
 
     def _report_settled(self) -> None:
         settled, self.machine.settled = self.machine.settled, []
         if settled:
             self.stream.on_acked(self, settled)
+
+    def _tell_events(self) -> None:
+        events, self.machine.events = self.machine.events, []
+        tell, names = self.stream.advisories, (self.stream.name, self.name)
+        for event in events:
+            match event:
+                case GivenUp():
+                    tell.max_deliveries(*names, event.sseq, event.deliveries)
+                case Removed():
+                    tell.terminated(*names, event.cseq, event.sseq, event.deliveries, _REMOVED)
+                case Pinned():
+                    tell.group_pinned(*names, event.group, event.pin)
+                case Unpinned():
+                    tell.group_unpinned(*names, event.group, event.reason)
 
     def _count_again(self) -> None:
         machine, log = self.machine, self.stream.machine
@@ -201,9 +211,7 @@ class ConsumerRunner:
 
     def deadline(self) -> int | None:
         """When something is due next."""
-        times = [self.machine.deadline(), self._inactive_at()]
-        if self.pump.blocked:
-            times.append(self._clock.monotonic() + _BLOCKED_RETRY)
+        times = [self.machine.deadline(), self._inactive_at(), self.paused_until or None]
         if self.cursor.failed:
             times.append(self._clock.monotonic() + _FAILED_RETRY)
         return min((time for time in times if time is not None), default=None)
@@ -212,8 +220,10 @@ class ConsumerRunner:
         """Let pass what is due: requests, heartbeats, acknowledgements, the consumer itself."""
         if self.closed:
             return
-        if self._acked:
-            self._apply_acks()
+        if self.acks.noted:
+            self.acks.apply()
+        if 0 < self.paused_until <= now:
+            self._resume()
         self.machine.expire(now)
         push = self.machine.push
         if push is not None and push.due_heartbeat(now):
@@ -228,7 +238,7 @@ class ConsumerRunner:
         threshold = self.config.inactive_threshold
         if threshold <= 0 or (self.machine.push is not None and self.machine.push.active):
             return None
-        return self._used + threshold + _INACTIVE_GRACE
+        return self.used + threshold + _INACTIVE_GRACE
 
     def _in_use(self, now: int) -> bool:
         """Whether somebody still waits, or may still acknowledge; then the threshold restarts."""
@@ -236,11 +246,11 @@ class ConsumerRunner:
         waiting = any(self._account.has_interest(r.reply) for r in machine.waiting.queue)
         if not waiting and machine.push is None and len(machine.pending):
             last_wait = max(machine.waits)
-            waiting = now < self._used + self.config.inactive_threshold + last_wait
+            waiting = now < self.used + self.config.inactive_threshold + last_wait
         if waiting and machine.waiting.queue:
-            self._used = now
+            self.used = now
         elif waiting:
-            self._used += max(self.config.inactive_threshold, _INACTIVE_GRACE)
+            self.used += max(self.config.inactive_threshold, _INACTIVE_GRACE)
         return waiting
 
     # -- from clients ------------------------------------------------------------------------
@@ -252,118 +262,13 @@ class ConsumerRunner:
         if level and not is_level_supported(level):
             self._account.publish(reply, b"", b"NATS/1.0 412 Required Api Level\r\n\r\n", b"")
             return
-        self._request(payload, reply)
-
-    def _request(self, body: bytes, reply: bytes) -> None:
-        self._used = now = self._clock.monotonic()
-        self.machine.request(body, reply, now)
+        self.used = now = self._clock.monotonic()
+        self.machine.request(payload, reply, now)
         self.wake()
-
-    def _on_ack(
-        self,
-        parts: list[bytes],
-        session: Session | None,
-        reply: bytes,
-        headers: bytes,
-        payload: bytes,
-    ) -> None:
-        if payload in acks.PLAIN and not reply and not self.machine.acks_all:
-            self._acked.append(parts[2])
-            self.wake()
-            return
-        try:
-            sseq, cseq = _number(parts[2]), _number(parts[3])
-        except ValueError:
-            return
-        if self._acked:
-            self._apply_acks()
-        self._act(payload, sseq, cseq, reply)
-        self.wake()
-
-    def _act(self, payload: bytes, sseq: int, cseq: int, reply: bytes) -> None:
-        """Carry out one acknowledgement that is not a plain one."""
-        machine, now = self.machine, self._clock.monotonic()
-        self._used = now
-        kind, argument = acks.parse(payload)
-        known = machine.was_delivered(sseq)
-        if kind in (AckKind.ACK, AckKind.NEXT, AckKind.TERM):
-            if known:
-                self.last_acked = self._clock.now()
-                # TERM counts as an acknowledgement of the same kind.
-                machine.term(sseq, cseq)
-            if kind is AckKind.NEXT:
-                machine.request(argument, reply, now)
-                reply = b""
-        elif kind is AckKind.NAK:
-            machine.nak(sseq, cseq, argument, now)
-        elif kind is AckKind.PROGRESS:
-            machine.progress(sseq, now)
-        if reply and (known or kind not in (AckKind.ACK, AckKind.TERM)):
-            self._answers.append(reply)
-        self._states.mark(self)
-
-    def _apply_acks(self) -> None:
-        """Take the plain acknowledgements that were gathered."""
-        acked, self._acked = self._acked, []
-        if not acked:
-            return
-        if b"".join(acked).isdigit():
-            self.machine.ack(map(int, acked))
-        else:
-            self.machine.ack([int(text) for text in acked if text.isdigit()])
-        self._used = self._clock.monotonic()
-        self.last_acked = self._clock.now()
-        self._states.mark(self)
-
-    def _answer_later(self) -> None:
-        """Answer double acks once the state that contains them is durable."""
-        answers, self._answers = self._answers, []
-
-        def answer() -> None:
-            for reply in answers:
-                self._account.publish(reply, b"", b"", b"")
-
-        self._states.sync(self, answer)
-
-    # -- push --------------------------------------------------------------------------------
-
-    def _on_interest(self, subject: bytes) -> None:
-        deliver = self.config.deliver_subject
-        if not deliver or self.closed:
-            return
-        name = deliver.encode()
-        if subject == name or (has_wildcard(subject) and matches(name, subject)):
-            self._watch_subscribers()
 
     def has_subscriber(self) -> bool:
         """Whether somebody listens on the deliver subject, in the right queue group."""
-        subject = self.config.deliver_subject.encode()
-        if not subject:
-            return False
-        if not self.config.deliver_group:
-            return self._account.has_interest(subject)
-        group = self.config.deliver_group.encode()
-        return any(members[0].queue == group for members in self._account.route(subject).groups)
-
-    def _watch_subscribers(self) -> None:
-        """Begin or stop to push, by who listens."""
-        push = self.machine.push
-        if push is None:
-            return
-        bound, now = self.has_subscriber(), self._clock.monotonic()
-        if bound and not push.active:
-            push.start(now)
-        elif not bound and push.active:
-            push.stop()
-            self._used = now
-        self.wake()
-
-    def _on_flow_control(
-        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        push = self.machine.push
-        if push is not None and push.answered(subject):
-            self.wake()
+        return self.listeners.present()
 
     # -- from the stream ---------------------------------------------------------------------
 
@@ -428,20 +333,27 @@ class ConsumerRunner:
         """Take a new configuration; the caller sets `num_pending` when filters changed."""
         old, self.config = self.config, config
         self.machine.configure(config)
+        self.acks.configure()
+        self._take_pause()
         if old.deliver_subject != config.deliver_subject:
             self.pump.set_receiver()
             if self.machine.push is not None:
                 self.machine.push.stop()
-        self._watch_subscribers()
-        self._used = self._clock.monotonic()
+        self.listeners.watch()
+        self.used = self._clock.monotonic()
         self._timers.at(self, self.deadline())
         self.wake()
 
-    def encode_state(self) -> bytes:
-        """The state to persist."""
-        if self._acked:
-            self._apply_acks()
-        return encode(self.machine.state(self._clock.now() - self._clock.monotonic()))
+    def _take_pause(self) -> None:
+        until, now = self.config.pause_until or 0, self._clock.now()
+        self.paused_until = self._clock.monotonic() + until - now if until > now else 0
+
+    def _resume(self) -> None:
+        """The time is over; the configuration keeps it until somebody changes it."""
+        self.paused_until = 0
+        until = self.config.pause_until or 0
+        tell = self.stream.advisories.consumer_paused
+        tell(self.stream.name, self.name, paused=False, until=until)
 
     def restore_state(self, state: bytes) -> None:
         """Take over a persisted state. Raises StateError when it cannot be read."""
@@ -456,63 +368,12 @@ class ConsumerRunner:
         """What the state writer stores for this consumer; None when it is gone."""
         if self.closed:
             return None
-        state = self.encode_state()
-        machine = self.machine
-        return StateWrite(
-            stream=self.stream.stream,
-            consumer=self.consumer,
-            epoch=self.stream.epoch,
-            state=state,
-            delivered_stream_seq=machine.delivered_sseq,
-            ack_floor_stream_seq=machine.pending.floor()[1],
-            ack_pending=len(machine.pending),
-            redelivered=len(machine.pending.counts),
-        )
+        self.acks.apply()
+        return state_write(self)
 
     def info(self) -> ConsumerInfo:
         """The consumer as the API shows it."""
-        if self._acked:
-            self._apply_acks()
+        self.acks.apply()
         if self._miscounted:
             self._count_again()
-        machine = self.machine
-        floor_cseq, floor_sseq = machine.pending.floor()
-        redelivered = 0 if machine.max_deliver == 1 else len(machine.pending.counts)
-        return ConsumerInfo(
-            stream_name=self.stream.name,
-            name=self.name,
-            created=self.created,
-            config=self.config,
-            delivered=SequenceInfo(
-                consumer_seq=machine.delivered_cseq,
-                stream_seq=machine.delivered_sseq,
-                last_active=self.last_delivered or None,
-            ),
-            ack_floor=SequenceInfo(
-                consumer_seq=floor_cseq,
-                stream_seq=floor_sseq,
-                last_active=self.last_acked or None,
-            ),
-            num_ack_pending=len(machine.pending),
-            num_redelivered=redelivered,
-            num_waiting=len(machine.waiting),
-            num_pending=max(machine.num_pending, 0),
-            push_bound=machine.push is not None and machine.push.active,
-            ts=self._clock.now(),
-        )
-
-
-def make_push(config: ConsumerConfig, stream: bytes, name: str) -> Push | None:
-    """The push side of a configuration, if it has one."""
-    if not config.deliver_subject:
-        return None
-    flow = config.flow_control or config.ack_policy is AckPolicy.FLOW_CONTROL
-    prefix = b"$JS.FC.%b.%b." % (stream, name.encode()) if flow else b""
-    return Push(prefix, config.idle_heartbeat, config.rate_limit_bps, _BURST)
-
-
-def _number(text: bytes) -> int:
-    """Read digits. Raises ValueError for anything else."""
-    if not text.isdigit():
-        raise ValueError("not a sequence")
-    return int(text)
+        return consumer_info(self)

@@ -11,14 +11,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from core.consumer.config import check_create_or_update
 from core.consumer.machine import ConsumerMachine
 from core.consumer.state import StateError, encode
-from core.jetstream.consumer_runner import ConsumerRunner, make_push
+from core.jetstream.consumer_push import make_push
+from core.jetstream.consumer_runner import ConsumerRunner
 from core.model import codec
 from core.model.account import AccountLimits
 from core.model.api_errors import api_error
 from core.model.consumer import Action, ConsumerConfig, DeliverPolicy
+from core.model.versions import stamp_consumer
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn
 from core.storage.interface import ConsumerRow
@@ -98,6 +102,23 @@ class Consumers(dict[str, ConsumerRunner]):
             runner.close(deleted=True)
             self._stream.advisories.consumer_deleted(self._stream.name, name)
 
+    async def pause(self, name: str, until: int) -> ConsumerRunner:
+        """Deliver nothing until a wall-clock time; a time that is over resumes.
+
+        Raises:
+            ApiError: 10014, there is none of that name.
+        """
+        async with self._changing:
+            runner = self.get(name)
+            if runner is None:
+                raise api_error("JSConsumerNotFound")
+            config = replace(runner.config, pause_until=until or None)
+            if config.pause_until != runner.config.pause_until:
+                await self._change(runner, stamp_consumer(config))
+                if not runner.paused_until:
+                    self._tell_pause(runner)
+            return runner
+
     def start(self) -> None:
         """Serve clients: the stream is open and its consumers are restored."""
         if not self._started:
@@ -138,6 +159,8 @@ class Consumers(dict[str, ConsumerRunner]):
         await runner.recount()
         self._enter(runner)
         stream.advisories.consumer_created(stream.name, name)
+        if runner.paused_until:
+            self._tell_pause(runner)
         return runner
 
     async def _change(self, runner: ConsumerRunner, config: ConsumerConfig) -> ConsumerRunner:
@@ -149,14 +172,21 @@ class Consumers(dict[str, ConsumerRunner]):
         runner.configure(config)
         if config.filters != filters:
             await runner.recount()
+        if runner.paused_until:
+            self._tell_pause(runner)
         return runner
+
+    def _tell_pause(self, runner: ConsumerRunner) -> None:
+        paused, until = runner.paused_until > 0, runner.config.pause_until or 0
+        tell = self._stream.advisories.consumer_paused
+        tell(self._stream.name, runner.name, paused=paused, until=until)
 
     async def _make(
         self, number: int, name: str, config: ConsumerConfig, created: int
     ) -> ConsumerRunner:
         stream = self._stream
         next_seq, chosen, live_from = await self._start(config)
-        push = make_push(config, stream.nameb, name)
+        push = make_push(config, stream.nameb, name, stream.config.max_msg_size)
         machine = ConsumerMachine(config, next_seq, chosen=chosen, live_from=live_from, push=push)
         return ConsumerRunner(stream, number, name, config, created, machine, self._delete_inactive)
 

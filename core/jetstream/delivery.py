@@ -7,7 +7,8 @@ receiver that is not one plain client subscription takes the path message by mes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, compress, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
     from core.jetstream.cursor import Cursor
     from core.jetstream.stream_runner import StreamRunner
-    from core.pubsub.account import Route, Target
+    from core.pubsub.account import Route, Session, Target
 
 TURN_MESSAGES = 2000
 _WINDOW = 256
@@ -43,10 +44,16 @@ class Pump:
         cursor: Where the messages come from.
         machine: The rules.
         head: `$JS.ACK.<stream>.<consumer>`.
+        wake: Called when a receiver that could not take more can again.
     """
 
     def __init__(
-        self, stream: StreamRunner, cursor: Cursor, machine: ConsumerMachine, head: bytes
+        self,
+        stream: StreamRunner,
+        cursor: Cursor,
+        machine: ConsumerMachine,
+        head: bytes,
+        wake: Callable[[], None],
     ) -> None:
         self._stream = stream
         self._account = stream.account
@@ -56,8 +63,9 @@ class Pump:
         self._head = head
         self._receiver = PullRequest(b"")
         self.set_receiver()
-        self.blocked = False
         self.delivered = 0
+        self._wake = wake
+        self._held: set[Session] = set()
 
     def set_receiver(self) -> None:
         """Take the deliver subject of the configuration."""
@@ -120,13 +128,22 @@ class Pump:
         if room is not None and room <= 0:
             return False
         sole = self._route(self._receiver).sole
-        self.blocked = sole is not None and sole.session.blocked
-        return not self.blocked
+        return sole is None or not self._is_blocked(sole.session)
+
+    def _is_blocked(self, session: Session) -> bool:
+        """Whether a session takes no more; then the consumer is woken when it does again."""
+        if session.blocked and session not in self._held:
+            self._held.add(session)
+            session.on_writable.append(partial(self._writable, session))
+        return session.blocked
+
+    def _writable(self, session: Session) -> None:
+        self._held.discard(session)
+        self._wake()
 
     def _check_requests(self, budget: int) -> None:
         """Forget requests nobody listens for any more; pass over those that cannot take more."""
         waiting = self._machine.waiting
-        self.blocked = False
         front = len(waiting)
         while front:
             front = min(front, budget)
@@ -137,8 +154,7 @@ class Pump:
                     waiting.drop(request)
                     dropped = True
                 sole = route.sole
-                request.parked = sole is not None and sole.session.blocked
-                self.blocked = self.blocked or request.parked
+                request.parked = sole is not None and self._is_blocked(sole.session)
             if not dropped:
                 return
             front = len(waiting)

@@ -31,15 +31,12 @@ CONSUMER_FEATURES: tuple[tuple[str, Callable[[ConsumerConfig], bool]], ...] = (
     ("priority groups", lambda c: c.priority_policy is not PriorityPolicy.NONE),
     ("original replay policy", lambda c: c.replay_policy is ReplayPolicy.ORIGINAL),
     ("rate limit", lambda c: c.rate_limit_bps > 0),
-    ("ack sampling", lambda c: c.sample_freq != ""),
-    ("pause", lambda c: c.pause_until is not None),
     ("direct consumers", lambda c: c.direct or c.sourcing),
 )
 
 REQUESTS = {
     "snapshot": "stream snapshot",
     "restore": "stream restore",
-    "pause": "consumer pause",
     "unpin": "consumer unpin",
     "reset": "consumer reset",
 }

@@ -8,7 +8,8 @@ from typing import Any
 
 from core.consumer.machine import ConsumerMachine
 from core.jetstream.advisories import Advisories
-from core.jetstream.consumer_runner import ConsumerRunner, make_push
+from core.jetstream.consumer_push import make_push
+from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.consumers import Consumers
 from core.jetstream.timers import Timers
 from core.model.consumer import AckPolicy, ConsumerConfig
@@ -42,6 +43,7 @@ class FakeSession:
     def __init__(self) -> None:
         self.out: list[bytes] = []
         self.blocked = False
+        self.on_writable: list[Callable[[], None]] = []
         self.closed = False
         self.headers = True
         self.echo = True

@@ -24,6 +24,7 @@ QUIET = 0.12  # seconds without a frame that end a block
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z")
 _GO_TEXT = re.compile(r"invalid JSON: (?!json: unknown field|unknown compression|can not unmarsh)")
 _NAME = re.compile(r"[0-9A-Za-z]{8}")  # names that the server made up
+_NUID = re.compile(r"[0-9A-Za-z]{22}")
 _ACK = re.compile(r"(\$JS\.ACK(?:\.[^. ]+){5})\.(\d{19})\.")
 
 
@@ -117,6 +118,10 @@ class Recorder:
             return "invalid JSON: <any>"
         if name in ("_nats.ver", "leader", "pause_remaining"):
             return "<any>"
+        if name in ("id", "pinned_id", "pinned_client_id") and _NUID.fullmatch(str(value)):
+            return "<nuid>"
+        if name == "ack_time":
+            return "<int>"
         if name == "api":
             return {**value, "total": "<int>", "errors": "<int>"}
         if name == "name" and _NAME.fullmatch(value):

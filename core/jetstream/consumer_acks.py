@@ -1,0 +1,139 @@
+"""The acknowledgements of one consumer: gathered, applied once per turn, answered when durable.
+
+Plain acknowledgements of a consumer with policy explicit are only noted; everything else (a
+double ack, NAK, TERM, ...) is carried out one by one, after the noted ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.consumer import acks
+from core.consumer.acks import AckKind
+from core.consumer.sampling import Sampler
+
+if TYPE_CHECKING:
+    from core.jetstream.consumer_runner import ConsumerRunner
+    from core.pubsub.account import Session
+
+
+class AckIntake:
+    """Takes the acknowledgements that clients send to one consumer.
+
+    Args:
+        runner: The consumer.
+    """
+
+    def __init__(self, runner: ConsumerRunner) -> None:
+        self._runner = runner
+        self._machine = runner.machine
+        self._clock = runner.stream.shell.clock
+        self._states = runner.stream.shell.states
+        self._account = runner.stream.account
+        self._advisories = runner.stream.advisories
+        self._names = (runner.stream.name, runner.name)
+        self.noted: list[bytes] = []
+        """Stream sequences of plain acknowledgements, as they stood in the subject."""
+        self.answers: list[bytes] = []
+        """Who waits for an answer."""
+        self.last = 0
+        """Wall-clock time of the last one."""
+        self._each = False
+        self.configure()
+
+    def configure(self) -> None:
+        """Take the machine's configuration: whether every acknowledgement is looked at."""
+        machine = self._machine
+        self._each = machine.acks_all or machine.sampler is not None
+
+    def take(
+        self,
+        parts: list[bytes],
+        session: Session | None,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Take one acknowledgement; `parts` is its subject (see `AckCall`)."""
+        if payload in acks.PLAIN and not reply and not self._each:
+            self.noted.append(parts[2])
+            self._runner.wake()
+            return
+        try:
+            sseq, cseq = number(parts[2]), number(parts[3])
+        except ValueError:
+            return
+        if self.noted:
+            self.apply()
+        self._act(payload, sseq, cseq, parts, reply)
+        self._runner.wake()
+
+    def _act(self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes) -> None:
+        """Carry out one acknowledgement that is not a plain one."""
+        machine, now = self._machine, self._clock.monotonic()
+        self._runner.used = now
+        kind, argument = acks.parse(payload)
+        known = machine.was_delivered(sseq)
+        if kind in (AckKind.ACK, AckKind.NEXT, AckKind.TERM):
+            if known:
+                self._settle(kind, argument, sseq, cseq, _deliveries(parts))
+            if kind is AckKind.NEXT:
+                machine.request(argument, reply, now)
+                reply = b""
+        elif kind is AckKind.NAK:
+            if machine.nak(sseq, cseq, argument, now):
+                self._advisories.naked(*self._names, cseq, sseq, _deliveries(parts))
+        elif kind is AckKind.PROGRESS:
+            machine.progress(sseq, now)
+        if reply and (known or kind not in (AckKind.ACK, AckKind.TERM)):
+            self.answers.append(reply)
+        self._states.mark(self._runner)
+
+    def _settle(self, kind: AckKind, reason: bytes, sseq: int, cseq: int, count: int) -> None:
+        """Finish a message. TERM counts as an acknowledgement of the same kind."""
+        machine = self._machine
+        self.last = self._clock.now()
+        was_open = machine.is_open(sseq)
+        sampler: Sampler | None = machine.sampler
+        if sampler is not None and was_open and kind is not AckKind.TERM and sampler.wants():
+            waited = sampler.waited(sseq, self._clock.monotonic())
+            self._advisories.acked(*self._names, cseq, sseq, waited, count)
+        machine.term(sseq, cseq)
+        if kind is AckKind.TERM and was_open:
+            text = reason.decode("utf-8", "replace")
+            self._advisories.terminated(*self._names, cseq, sseq, count, text)
+
+    def apply(self) -> None:
+        """Apply the plain acknowledgements that were noted."""
+        noted, self.noted = self.noted, []
+        if not noted:
+            return
+        if b"".join(noted).isdigit():
+            self._machine.ack(map(int, noted))
+        else:
+            self._machine.ack([int(text) for text in noted if text.isdigit()])
+        self._runner.used = self._clock.monotonic()
+        self.last = self._clock.now()
+        self._states.mark(self._runner)
+
+    def answer_later(self) -> None:
+        """Answer double acks once the state that contains them is durable."""
+        answers, self.answers = self.answers, []
+
+        def answer() -> None:
+            for reply in answers:
+                self._account.publish(reply, b"", b"", b"")
+
+        self._states.sync(self._runner, answer)
+
+
+def number(text: bytes) -> int:
+    """Read digits. Raises ValueError for anything else."""
+    if not text.isdigit():
+        raise ValueError("not a sequence")
+    return int(text)
+
+
+def _deliveries(parts: list[bytes]) -> int:
+    """How often the message was delivered, as its ack subject says."""
+    return int(parts[1]) if parts[1].isdigit() else 0

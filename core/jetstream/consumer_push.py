@@ -1,0 +1,100 @@
+"""Who listens to a push consumer: it is served while somebody does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.consumer.push import Push
+from core.model.consumer import AckPolicy, ConsumerConfig
+from core.subjects.subject import has_wildcard, matches
+
+if TYPE_CHECKING:
+    from core.jetstream.consumer_runner import ConsumerRunner
+    from core.pubsub.account import ServiceSubscription, Session
+
+MAX_PAYLOAD = 1 << 20
+
+
+class Listeners:
+    """Watches the deliver subject and the flow-control answers of one consumer.
+
+    Args:
+        runner: The consumer; a pull consumer has nothing to watch.
+    """
+
+    def __init__(self, runner: ConsumerRunner) -> None:
+        self._runner = runner
+        self._account = runner.stream.account
+        self._clock = runner.stream.shell.clock
+
+    def start(self) -> list[ServiceSubscription]:
+        """Begin to watch; returns subscriptions to end with the consumer."""
+        push = self._runner.machine.push
+        if push is None:
+            return []
+        found = []
+        if push.prefix:
+            found.append(self._account.subscribe(push.prefix + b"*", self._on_flow_control))
+        self._account.on_interest.append(self._on_interest)
+        self.watch()
+        return found
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._on_interest in self._account.on_interest:
+            self._account.on_interest.remove(self._on_interest)
+
+    def present(self) -> bool:
+        """Whether somebody listens on the deliver subject, in the right queue group."""
+        config = self._runner.config
+        subject = config.deliver_subject.encode()
+        if not subject:
+            return False
+        if not config.deliver_group:
+            return self._account.has_interest(subject)
+        group = config.deliver_group.encode()
+        return any(members[0].queue == group for members in self._account.route(subject).groups)
+
+    def watch(self) -> None:
+        """Begin or stop to push, by who listens."""
+        push = self._runner.machine.push
+        if push is None:
+            return
+        bound, now = self.present(), self._clock.monotonic()
+        if bound and not push.active:
+            push.start(now)
+        elif not bound and push.active:
+            push.stop()
+            self._runner.used = now
+        self._runner.wake()
+
+    def _on_interest(self, subject: bytes) -> None:
+        deliver = self._runner.config.deliver_subject
+        if not deliver or self._runner.closed:
+            return
+        name = deliver.encode()
+        if subject == name or (has_wildcard(subject) and matches(name, subject)):
+            self.watch()
+
+    def _on_flow_control(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        push = self._runner.machine.push
+        if push is not None and push.answered(subject):
+            self._runner.wake()
+
+
+def make_push(config: ConsumerConfig, stream: bytes, name: str, burst: int = 0) -> Push | None:
+    """The push side of a configuration, if it has one.
+
+    Args:
+        config: Complete configuration.
+        stream: Name of the stream.
+        name: Name of the consumer.
+        burst: Size of the largest message in bytes; 0 = what the server takes.
+    """
+    if not config.deliver_subject:
+        return None
+    flow = config.flow_control or config.ack_policy is AckPolicy.FLOW_CONTROL
+    prefix = b"$JS.FC.%b.%b." % (stream, name.encode()) if flow else b""
+    return Push(prefix, config.idle_heartbeat, config.rate_limit_bps, burst or MAX_PAYLOAD)

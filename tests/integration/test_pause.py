@@ -1,0 +1,70 @@
+"""Pausing a consumer, where time or a restart matters."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.support.consumer_bench import Bench
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
+from tests.support.wire import Wire
+
+EVENTS = "$JS.EVENT.ADVISORY.CONSUMER.PAUSE"
+
+
+@pytest.fixture
+def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
+    with Wire(server.address) as wire:
+        yield Bench(wire)
+
+
+def _in(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def test_resumes_by_itself_and_tells_it(bench: Bench) -> None:
+    bench.consumer()
+    bench.wire.send(f"SUB {EVENTS}.> 2\r\n".encode())
+    until = _in(1.2)
+    answer = bench.wire.api(f"CONSUMER.PAUSE.{bench.name}.c", {"pause_until": until})
+    assert answer["paused"]
+    assert 0 < answer["pause_remaining"] <= 1_200_000_000
+    started = time.monotonic()
+    bench.wire.frame()
+    assert bench.pull(b"", within=0.2) == []
+    first, second = bench.wire.frame(2.0), bench.wire.frame(2.0)
+    event, message = (first, second) if first.subject.startswith(b"$JS") else (second, first)
+    assert time.monotonic() - started > 0.5
+    assert message.payload == b"m0"
+    assert (event.json()["paused"], event.json()["pause_until"]) == (False, until)
+    info = bench.wire.api(f"CONSUMER.INFO.{bench.name}.c")
+    assert "paused" not in info
+    assert info["config"]["pause_until"] == until
+
+
+def test_ack_wait_passes_while_paused(bench: Bench) -> None:
+    bench.consumer(ack_wait=200_000_000, max_deliver=2)
+    assert bench.pull(b"1") == [(b"1.1.1.4", b"m0")]
+    bench.wire.api(f"CONSUMER.PAUSE.{bench.name}.c", {"pause_until": _in(0.7)})
+    assert bench.pull(b"2", within=0.3) == []
+    assert bench.arrived(within=1.0)[:2] == [(b"2.1.2.4", b"m0"), (b"1.2.3.3", b"m1")]
+
+
+def test_a_restart_keeps_the_pause(jetgate_server: JetgateServer) -> None:
+    with Wire(jetgate_server.address) as wire:
+        bench = Bench(wire)
+        bench.consumer()
+        bench.wire.api(f"CONSUMER.PAUSE.{bench.name}.c", {"pause_until": "2099-01-01T00:00:00Z"})
+        name = bench.name
+    jetgate_server.restart()
+    with Wire(jetgate_server.address) as wire:
+        wire.hello()
+        info = wire.api(f"CONSUMER.INFO.{name}.c")
+        assert info["paused"]
+        wire.send(b"SUB in.> 1\r\n")
+        wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.{name}.c", b"", reply=b"in.1")
+        assert not [frame for frame in wire.flush() if frame.payload == b"m0"]
+        wire.api(f"CONSUMER.PAUSE.{name}.c")
+        assert wire.frame().payload == b"m0"

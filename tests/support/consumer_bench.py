@@ -1,0 +1,75 @@
+"""One connection, one stream and one consumer of it, on either server."""
+
+from itertools import count
+from typing import Any
+
+from tests.support.wire import Frame, Silence, Wire
+
+_numbers = count()
+
+
+class Bench:
+    """One connection, one stream of five messages."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.pulls = 0
+        # The reference server removes a deleted stream's files behind its answer; a stream of
+        # the same name made at once may find the state of the old consumers.
+        self.name = f"S{next(_numbers)}"
+        wire.hello()
+        for name in wire.api("STREAM.NAMES")["streams"] or ():
+            wire.api(f"STREAM.DELETE.{name}")
+        created = wire.api(f"STREAM.CREATE.{self.name}", {"name": self.name, "subjects": ["s.>"]})
+        assert "error" not in created, created
+        for i in range(5):
+            wire.request(f"s.{i}", b"m%d" % i)
+        wire.send(b"SUB in.> 1\r\n")
+
+    def consumer(self, **config: Any) -> dict[str, Any]:
+        config = {"name": "c", "durable_name": "c", "ack_policy": "explicit"} | config
+        reply = self.wire.api(
+            f"CONSUMER.CREATE.{self.name}.c", {"stream_name": self.name, "config": config}
+        )
+        assert "error" not in reply, reply
+        return dict(reply)
+
+    def pull(self, body: bytes, *, within: float = 0.25) -> list[tuple[bytes, bytes]]:
+        """(control line without subject and sid, status block or payload) of what arrives."""
+        self.pulls += 1
+        self.wire.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.c", body, reply=b"in.%d" % self.pulls
+        )
+        return self.arrived(within=within)
+
+    def arrived(self, *, within: float = 0.25) -> list[tuple[bytes, bytes]]:
+        found = []
+        try:
+            while True:
+                frame = self.wire.frame(within)
+                found.append((shape(frame), frame.headers + frame.payload))
+        except Silence:
+            return found
+
+    def state(self) -> dict[str, Any]:
+        info = self.wire.api(f"CONSUMER.INFO.{self.name}.c")
+        return {
+            "delivered": (info["delivered"]["consumer_seq"], info["delivered"]["stream_seq"]),
+            "floor": (info["ack_floor"]["consumer_seq"], info["ack_floor"]["stream_seq"]),
+            "ack_pending": info["num_ack_pending"],
+            "redelivered": info["num_redelivered"],
+            "waiting": info["num_waiting"],
+            "pending": info["num_pending"],
+        }
+
+    def ack(self, numbers: bytes, payload: bytes = b"+ACK", reply: bytes = b"") -> None:
+        """Acknowledge `delivered.stream seq.consumer seq`."""
+        self.wire.publish(f"$JS.ACK.{self.name}.c.{numbers.decode()}.0.0", payload, reply=reply)
+
+
+def shape(frame: Frame) -> bytes:
+    """The numbers of an ack subject without its time, or the subject of anything else."""
+    tokens = frame.reply.split(b".")
+    if frame.reply.startswith(b"$JS.ACK."):
+        return b".".join([*tokens[4:7], tokens[8]])
+    return frame.subject
