@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from core.api.call import Server
 from core.api.dispatcher import Dispatcher
+from core.auth.users import Users
 from core.errors import Fenced
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane, Runner
@@ -60,6 +61,7 @@ class NodeOptions:
     port: int = 4222
     server_name: str = ""
     limits: Limits = field(default_factory=Limits)
+    users: Users | None = None
     tail_bytes: int = TAIL_BYTES
 
 
@@ -77,7 +79,11 @@ class Node:
         self.clock = clock or SystemClock()
         self.turn = Turn()
         self.hub = Hub(
-            self.turn, self.clock, limits=options.limits, server_name=options.server_name
+            self.turn,
+            self.clock,
+            limits=options.limits,
+            server_name=options.server_name,
+            users=options.users,
         )
         self.leadership = leadership
         self.deposed = asyncio.Event()

@@ -27,12 +27,13 @@ import typer
 
 import core
 import migrations
-from core.client import Client, attach, connect
+from core.client import Client, Options, attach, connect
 from core.cluster.leadership import Leadership
 from core.config.addresses import PortsFile, listen, refusal, url
-from core.config.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config
+from core.config.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, users_of
 from core.errors import ConfigError, Fenced, OperatorError, Unavailable
 from core.node import Node, NodeOptions
+from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.nuid import nuid
 from core.runtime.stalls import StallWatch
@@ -47,6 +48,7 @@ from core.transport.loopback import connect_loopback
 from gateway.app import create_app
 from gateway.banner import ready
 from gateway.http_server import HttpServer, standby
+from gateway.identities import Identities, Login
 from gateway.node_numbers import snapshot
 from gateway.observations import Observation, RequestFailed
 from gateway.settings import Settings
@@ -78,6 +80,7 @@ class Service:
         self._http: HttpServer | None = None
         self._node: Node | None = None
         self._client: Client | None = None
+        self._identities: Identities | None = None
         self._nats_port = config.nats_port
         self._was_ready = False
 
@@ -125,7 +128,7 @@ class Service:
             # A standby may share the port of the node that leads; `dev` has nobody to share with.
             listen(config.host, config.nats_port, "NATS").close()
         self._http = HttpServer(listen(config.host, config.http_port, "HTTP"))
-        if config.is_exposed:
+        if config.is_exposed and config.users is None:
             log.warning("listening on %s: whoever reaches it may read and write", config.host)
 
     async def _open_storage(self) -> None:
@@ -153,7 +156,9 @@ class Service:
         """Wait to lead, serve, return when that is over."""
         row = NodeRow(nuid())
         leadership = Leadership(PostgresLeases(self._connector), self._clock, row)
-        options = NodeOptions(host=self._config.host, port=self._nats_port)
+        options = NodeOptions(
+            host=self._config.host, port=self._nats_port, users=self._config.users
+        )
         self._node = Node(options, self._connector, leadership, self._clock)
         try:
             if await self._unless_asked(self._start_node()):
@@ -176,17 +181,20 @@ class Service:
             raise refusal(self._config.host, self._nats_port, "NATS", error) from error
         self._nats_port = self._node.hub.port
         hub = self._node.hub
-        self._client = await connect(attach(partial(connect_loopback, hub)))
+        link = attach(partial(connect_loopback, hub))
+        # Where users are configured every request has a connection of its own identity.
+        self._client = Client(link, Options()) if hub.gate else await connect(link)
         settings = Settings(ack_key=await secret(self._connector, "ack-tokens"))
-        self._http.use(
-            create_app(
-                settings,
-                self._client,
-                observe=_observe,
-                snapshot=partial(snapshot, self._node, self._stalls),
-                clock=self._clock,
-            )
+        app = create_app(
+            settings,
+            self._client,
+            login=login_to(hub) if hub.gate else None,
+            observe=_observe,
+            snapshot=partial(snapshot, self._node, self._stalls),
+            clock=self._clock,
         )
+        self._identities = app.state.identities
+        self._http.use(app)
         self._say_ready()
 
     async def _until_over(self, leadership: Leadership) -> None:
@@ -210,6 +218,9 @@ class Service:
                 await self._http.stop()
             else:
                 self._http.use(standby)
+        if self._identities is not None:
+            await self._identities.close()
+            self._identities = None
         if self._client is not None:
             await self._client.close()
             self._client = None
@@ -254,6 +265,26 @@ class Service:
         print(text, end="", flush=True)
 
 
+def login_to(hub: Hub) -> Login:
+    """Return how the façade connects to a hub as somebody."""
+    link = attach(partial(connect_loopback, hub))
+
+    async def login(user: str, password: str, token: str) -> Client:
+        may_publish: list[Callable[[bytes], bool]] = []
+
+        def allowed(subject: bytes) -> bool:
+            return all(may(subject) for may in may_publish)
+
+        options = Options(user=user, password=password, token=token, may_publish=allowed)
+        client = await connect(link, options)
+        session = hub.sessions[client.info.client_id]
+        if session.guard is not None:
+            may_publish.append(session.guard.grant.may_publish)
+        return client
+
+    return login
+
+
 async def _outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
     """The error that some work ends with: somebody waits for it, so it need not be logged."""
     try:
@@ -296,6 +327,9 @@ cli = typer.Typer(
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
 NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
 HttpPort = Annotated[int, typer.Option(help="Port for HTTP; 0 for any free one.")]
+Auth = Annotated[str, typer.Option(help="Token that clients must know.")]
+UserName = Annotated[str, typer.Option("--user", help="User that clients must be.")]
+Password = Annotated[str, typer.Option("--pass", help="Password of the user, or its bcrypt hash.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
 Dsn = Annotated[
     str,
@@ -309,6 +343,9 @@ def dev(
     nats_port: NatsPort = NATS_PORT,
     http_port: HttpPort = HTTP_PORT,
     data: Annotated[Path, typer.Option(help="Directory for the data.")] = DATA_DIRECTORY,
+    auth: Auth = "",
+    user: UserName = "",
+    password: Password = "",
     verbose: Verbose = False,
 ) -> None:
     """Start everything on this machine: PostgreSQL, NATS on 4222, HTTP on 8080.
@@ -322,7 +359,16 @@ def dev(
 
       jetgate dev --nats-port 0 --http-port 0 --data /tmp/try   (addresses: /tmp/try/ports.json)
     """
-    _main(verbose, lambda: Config(host=host, nats_port=nats_port, http_port=http_port, data=data))
+    _main(
+        verbose,
+        lambda: Config(
+            host=host,
+            nats_port=nats_port,
+            http_port=http_port,
+            data=data,
+            users=users_of(auth, user, password),
+        ),
+    )
 
 
 @cli.command()
@@ -334,6 +380,9 @@ def serve(
     data: Annotated[
         Path | None, typer.Option(help="Directory for ports.json; none is written without.")
     ] = None,
+    auth: Auth = "",
+    user: UserName = "",
+    password: Password = "",
     verbose: Verbose = False,
 ) -> None:
     """Serve from a PostgreSQL of yours.
@@ -350,7 +399,14 @@ def serve(
     """
     _main(
         verbose,
-        lambda: Config(host=host, nats_port=nats_port, http_port=http_port, data=data, dsn=dsn),
+        lambda: Config(
+            host=host,
+            nats_port=nats_port,
+            http_port=http_port,
+            data=data,
+            dsn=dsn,
+            users=users_of(auth, user, password),
+        ),
     )
 
 

@@ -58,6 +58,8 @@ async def _confirmed(
             problem = Problem(
                 504, "not-confirmed", "no confirmation in time; the outcome is unknown"
             )
+        elif answers.statuses.get(i) == 403:
+            problem = Problem(403, "not-permitted", "this user may not acknowledge")
         elif i in answers.statuses:
             problem = Problem(404, "consumer-not-found", "nobody takes acknowledgements for it")
         else:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
@@ -11,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from core.client import Client, ClientError, JetStream
 from core.runtime.clock import Clock, SystemClock
 from gateway.call import Call, Disconnected, Gateway
+from gateway.identities import Identities, Login
 from gateway.metrics import Metrics, Snapshot
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
 from gateway.problems import Problem, problem_of, respond
@@ -20,12 +23,15 @@ from gateway.settings import Settings
 from gateway.tokens import AckTokens
 
 _BILLION = 1_000_000_000
+_OPEN = frozenset(("healthz",))
+"""Operations that ask for no credentials."""
 
 
 def create_app(
     settings: Settings,
     client: Client,
     *,
+    login: Login | None = None,
     observe: Observe | None = None,
     snapshot: Callable[[], Snapshot] | None = None,
     clock: Clock | None = None,
@@ -35,6 +41,8 @@ def create_app(
     Args:
         settings: Limits, times and the key of ack tokens.
         client: A connected client; the caller closes it after the server has stopped.
+        login: Connects for whoever asks; then nothing but /healthz is served without credentials,
+            and `client` need not be connected. The caller closes `app.state.identities`.
         observe: Told of each request and of each failure that is ours.
         snapshot: What the node says of itself, for /metrics; None leaves that out.
         clock: Where request times are taken from.
@@ -55,14 +63,27 @@ def create_app(
         metrics=metrics,
         observe=tell,
     )
-    return Starlette(routes=[TableRoute(gateway, Table(ROUTES), clock or SystemClock())])
+
+    def serve(client: Client) -> Gateway:
+        js = JetStream(client, timeout=settings.api_timeout)
+        publisher = JetStream(client, timeout=settings.publish_timeout)
+        return replace(gateway, client=client, js=js, publisher=publisher)
+
+    identities = None if login is None else Identities(login, serve)
+    route = TableRoute(gateway, Table(ROUTES), clock or SystemClock(), identities)
+    app = Starlette(routes=[route])
+    app.state.identities = identities
+    return app
 
 
 class TableRoute(BaseRoute):
     """Takes every HTTP request."""
 
-    def __init__(self, gateway: Gateway, table: Table, clock: Clock) -> None:
+    def __init__(
+        self, gateway: Gateway, table: Table, clock: Clock, identities: Identities | None
+    ) -> None:
         self._gateway = gateway
+        self._identities = identities
         self._table = table
         self._clock = clock
 
@@ -91,7 +112,10 @@ class TableRoute(BaseRoute):
             if operation is None:
                 return "options", Response(None, 204, headers={"Allow": allow})
             name = operation.id
-            return name, await operation.handler(Call(self._gateway, scope, receive, params))
+            gateway = self._gateway
+            if self._identities is not None and name not in _OPEN:
+                gateway = await self._identities.of(Headers(scope=scope))
+            return name, await operation.handler(Call(gateway, scope, receive, params))
         except Disconnected:
             return name, None
         except Exception as error:

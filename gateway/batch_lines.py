@@ -233,6 +233,8 @@ def receipt_problem(ack: bytes | None, status: int) -> Problem:
         return Problem(504, "no-answer", detail)
     if status == 503:
         return Problem(404, "no-stream", _NO_STREAM)
+    if status == 403:
+        return Problem(403, "not-permitted", "this user may not publish to the subject")
     if status:
         return Problem(429, "too-many-requests", "the stream takes no more at the moment")
     try:

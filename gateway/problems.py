@@ -12,7 +12,13 @@ from http import HTTPStatus
 import orjson
 from starlette.responses import Response
 
-from core.client import ClientError, ConnectionLost, NoResponders, RequestTimeout
+from core.client import (
+    ClientError,
+    ConnectionLost,
+    NoResponders,
+    NotPermitted,
+    RequestTimeout,
+)
 from core.errors import ApiError
 from core.model.api_errors import TABLE
 
@@ -101,6 +107,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem(
             503, "no-responders", "nobody serves this request at the moment", headers=_RETRY
         )
+    if isinstance(error, NotPermitted):
+        return Problem(403, "not-permitted", str(error))
     if isinstance(error, RequestTimeout):
         return Problem(
             504, "no-answer", "the server did not answer in time; the outcome is unknown"

@@ -14,6 +14,7 @@ from core.client.refusals import (
     ClientError,
     ConnectionLost,
     NoResponders,
+    NotPermitted,
     RequestTimeout,
     ServerRefused,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Link",
     "Msg",
     "NoResponders",
+    "NotPermitted",
     "Options",
     "Pull",
     "ReplyBatch",

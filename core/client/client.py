@@ -22,6 +22,7 @@ from core.client.refusals import (
     ClientError,
     ConnectionLost,
     NoResponders,
+    NotPermitted,
     RequestTimeout,
     ServerRefused,
 )
@@ -35,12 +36,17 @@ from core.runtime.tasks import spawn, stop
 OnBatch = Callable[[list[Msg]], None]
 
 _MUX_SID = b"1"
+_FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
 _RECONNECT_FIRST_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a client connects. Times in seconds."""
+    """How a client connects. Times in seconds.
+
+    `may_publish` is there when the client knows beforehand what the server would refuse: then it
+    raises NotPermitted where it would wait for an answer in vain.
+    """
 
     name: str = "jetgate"
     user: str = ""
@@ -50,6 +56,7 @@ class Options:
     reconnect_wait_max: float = 2.0
     ping_interval: float = 30.0
     pings_out_max: int = 2
+    may_publish: Callable[[bytes], bool] | None = None
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
@@ -134,7 +141,14 @@ class Client:
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
     ) -> None:
         """Send one message. Raises ConnectionLost while there is no connection."""
+        self.check(subject)
         self.write(encoder.publish(subject, reply, headers, payload))
+
+    def check(self, subject: bytes) -> None:
+        """Raise NotPermitted for a subject that this client knows it may not publish to."""
+        may_publish = self.options.may_publish
+        if may_publish is not None and not may_publish(subject):
+            raise NotPermitted(subject)
 
     def write(self, data: bytes) -> None:
         """Send protocol bytes with what else this loop turn gathers."""
@@ -151,6 +165,7 @@ class Client:
 
         Raises NoResponders, RequestTimeout or ConnectionLost.
         """
+        self.check(subject)
         token, future = self._replies.expect()
         try:
             self.write(encoder.publish(subject, self._replies.prefix + token, headers, payload))
@@ -172,7 +187,8 @@ class Client:
     ) -> ReplyBatch:
         """Send a run of requests as one buffer; `forget_batch` follows when no more is awaited.
 
-        `headers` holds complete blocks or empty bytes. The answers appear in the result; its
+        `headers` holds complete blocks or empty bytes. What is known to be refused has the status
+        403. The answers appear in the result; its
         `done` is set when all are there. Raises ConnectionLost.
         """
         head, batch = self._replies.expect_batch(len(payloads))
@@ -184,6 +200,10 @@ class Client:
             raise
         forget = self._replies.forget
         batch.done.add_done_callback(lambda _: forget(head))
+        if (may_publish := self.options.may_publish) is not None:
+            for index, subject in enumerate(subjects):
+                if not may_publish(subject):
+                    batch.put(index, _FORBIDDEN, b"")
         return batch
 
     def subscribe(self, subject: bytes, on_batch: OnBatch, *, queue: bytes = b"") -> Subscription:
@@ -265,7 +285,11 @@ class Client:
 
     def _introduce(self) -> None:
         # INFO may come before the connector has returned the link that it came over.
-        if self._handshake is not None and self._introduced and self._link is not None:
+        # After the handshake comes one INFO more, maybe in the same read as its PONG.
+        handshake = self._handshake
+        if handshake is None or handshake.done():
+            return
+        if self._introduced and self._link is not None:
             self._introduced = False
             self._link.write(self._connect_line() + encoder.PING)
 

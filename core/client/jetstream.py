@@ -139,6 +139,8 @@ class JetStream:
 
     async def ack(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> None:
         """Send acknowledgements (`+ACK`, `-NAK`, ...) without waiting for confirmation."""
+        for reply in replies:
+            self.client.check(reply)
         parts = [
             b"PUB %s %d\r\n%s\r\n" % (reply, len(payload), payload)
             for reply, payload in zip(replies, payloads, strict=True)

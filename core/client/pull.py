@@ -37,10 +37,12 @@ class Pull:
         self._client = client
         self._wanted = request.batch or 1
         self._change: asyncio.Future[None] | None = None
+        subject = b"$JS.API." + verb.encode()
+        client.check(subject)
         inbox = client.new_inbox()
         self._sub = client.subscribe(inbox, self._on_batch)
         body = encode(request)
-        client.publish(b"$JS.API." + verb.encode(), body, reply=inbox)
+        client.publish(subject, body, reply=inbox)
 
     async def changed(self, within: float) -> bool:
         """Wait until messages arrived or the request ended; False when the time is up."""

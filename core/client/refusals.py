@@ -34,6 +34,17 @@ class NoResponders(ClientError):
         return f"no responders for {self.subject.decode(errors='replace')}"
 
 
+class NotPermitted(ClientError):
+    """The server would refuse this subject to this user; nothing was sent."""
+
+    def __init__(self, subject: bytes) -> None:
+        super().__init__(subject)
+        self.subject = subject
+
+    def __str__(self) -> str:
+        return f"not permitted: publishing to {self.subject.decode(errors='replace')}"
+
+
 class RequestTimeout(ClientError):
     """No answer came in time. Whether the request was executed is unknown."""
 

@@ -4,6 +4,7 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.auth.users import User, Users
 from core.errors import ConfigError
 
 NATS_PORT, HTTP_PORT = 4222, 8080
@@ -20,6 +21,7 @@ class Config:
         http_port: 0 means any free port.
         data: where `ports.json` goes, and the data of an embedded PostgreSQL.
         dsn: the database; empty means an embedded one in `data`.
+        users: who may connect; None: everybody.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -30,6 +32,7 @@ class Config:
     http_port: int = HTTP_PORT
     data: Path | None = None
     dsn: str = ""
+    users: Users | None = None
 
     def __post_init__(self) -> None:
         for key, port in (("--nats-port", self.nats_port), ("--http-port", self.http_port)):
@@ -49,3 +52,17 @@ class Config:
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host != "localhost"
+
+
+def users_of(token: str, user: str, password: str) -> Users | None:
+    """Return who may connect by the flags of a command; None if they name nobody.
+
+    Raises ConfigError when they exclude each other, or when one is missing.
+    """
+    if token and (user or password):
+        raise ConfigError("--auth", "a token, or a user with a password, not both")
+    if bool(user) != bool(password):
+        raise ConfigError("--user", "needs --pass, and --pass needs --user")
+    if token:
+        return Users(token=token)
+    return Users(users=(User(user, password),)) if user else None

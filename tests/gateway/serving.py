@@ -7,7 +7,7 @@ from typing import Self
 
 import uvicorn
 
-from core.client import Client, connect, dial
+from core.client import Client, Options, connect, dial
 from gateway.app import create_app
 from gateway.metrics import ConsumerNumbers, Histogram, Snapshot, StreamNumbers
 from gateway.observations import Observation, RequestFailed
@@ -19,8 +19,11 @@ SETTINGS = Settings(ack_key=b"a key for tests only, 32 bytes..")
 class GatewayServer:
     """`create_app` served by uvicorn on a free port; failures of ours are kept to be asserted."""
 
-    def __init__(self, nats: tuple[str, int], settings: Settings = SETTINGS) -> None:
+    def __init__(
+        self, nats: tuple[str, int], settings: Settings = SETTINGS, *, with_users: bool = False
+    ) -> None:
         self.nats = nats
+        self.with_users = with_users
         self.settings = settings
         self.failures: list[BaseException] = []
         self.http = ("127.0.0.1", 0)
@@ -32,8 +35,19 @@ class GatewayServer:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        client: Client = await connect(dial("{}:{}".format(*self.nats)))
-        app = create_app(self.settings, client, observe=self._observe, snapshot=_snapshot)
+        address = dial("{}:{}".format(*self.nats))
+
+        async def login(user: str, password: str, token: str) -> Client:
+            return await connect(address, Options(user=user, password=password, token=token))
+
+        client = Client(address, Options()) if self.with_users else await connect(address)
+        app = create_app(
+            self.settings,
+            client,
+            login=login if self.with_users else None,
+            observe=self._observe,
+            snapshot=_snapshot,
+        )
         listening = socket.socket()
         listening.bind(self.http)
         listening.listen(128)
@@ -45,6 +59,8 @@ class GatewayServer:
         self._ready.set()
         await self._server.serve(sockets=[listening])
         await client.close()
+        if app.state.identities is not None:
+            await app.state.identities.close()
 
     def _observe(self, observation: Observation) -> None:
         if isinstance(observation, RequestFailed):

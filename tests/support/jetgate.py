@@ -19,16 +19,22 @@ class JetgateServer:
     """One `jetgate dev` process over a data directory that outlives it.
 
     Args:
+        flags: Further flags of the command.
         module: What `python -m` runs; tests of faults pass a module that wraps the command.
         env: Additional environment of the process.
         dsn: Serve from this PostgreSQL (`jetgate serve`) instead of an own one (`jetgate dev`).
     """
 
     def __init__(
-        self, *, module: str = "gateway", env: dict[str, str] | None = None, dsn: str = ""
+        self,
+        *flags: str,
+        module: str = "gateway",
+        env: dict[str, str] | None = None,
+        dsn: str = "",
     ) -> None:
         self.dir = Path(tempfile.mkdtemp(prefix="jetgate-"))
         self.data = self.dir / "data"
+        self.flags = flags
         self.module = module
         self.command = ["serve", "--dsn", dsn] if dsn else ["dev"]
         self.env = env or {}
@@ -47,7 +53,7 @@ class JetgateServer:
         ports.unlink(missing_ok=True)
         flags = ["--nats-port", str(self.address[1]), "--http-port", str(self.http[1])]
         command = [sys.executable, "-m", self.module, *self.command]
-        command += ["--data", str(self.data), *flags]
+        command += ["--data", str(self.data), *flags, *self.flags]
         with (self.dir / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, **self.env}

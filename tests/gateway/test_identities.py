@@ -1,0 +1,151 @@
+"""Over HTTP everybody is who they are over NATS: no credentials, no service."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import bcrypt
+import orjson
+import pytest
+
+from core.auth.users import Permissions, Rule, User, Users
+from core.client import Client, Options, attach
+from core.pubsub.server import Hub
+from core.runtime.clock import SystemClock
+from core.runtime.turn import Turn
+from gateway.__main__ import login_to
+from gateway.app import create_app
+from gateway.identities import credentials
+from gateway.problems import Problem
+from tests.gateway.serving import SETTINGS, GatewayServer
+from tests.gateway.web import Web
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
+from tests.support.wire import Closed, Wire
+
+_HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+
+
+def _basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+@pytest.fixture(scope="module", params=["nats-server", "jetgate"])
+def guarded(request: pytest.FixtureRequest) -> Iterator[Web]:
+    """Both beds, with a user `me` whose password is `secret`."""
+    if request.param == "jetgate":
+        with JetgateServer("--user", "me", "--pass", _HASH) as server:
+            with Wire(server.address) as wire:
+                assert b'"auth_required":true' in wire.frame().line
+                wire.send(b"PING\r\n")
+                assert wire.frame().line == b"-ERR 'Authorization Violation'"
+                with pytest.raises(Closed):
+                    wire.frame()
+            yield Web(server.http)
+        return
+    users = f'{{ users: [{{user: me, password: "{_HASH}"}}] }}'
+    with (
+        NatsServer({"authorization": users}) as nats,
+        GatewayServer(nats.address, with_users=True) as server,
+    ):
+        yield Web(server.http)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Basic",
+        "Basic ?",
+        "Basic " + b64encode(b"no colon").decode(),
+        _basic("me", "wrong"),
+        _basic("", ""),
+        _basic("you", "secret"),
+        "Bearer secret",
+        "Digest x",
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/streams", "/metrics", "/readyz"])
+def test_without_valid_credentials_nothing_is_told(
+    guarded: Web, header: str | None, path: str
+) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    answer = guarded.send("GET", path, None, headers)
+    assert (answer.status, answer.kind) == (401, "unauthorized")
+    assert answer.headers["www-authenticate"].startswith("Basic")
+
+
+def test_who_is_known_is_served(guarded: Web) -> None:
+    headers = {"Authorization": _basic("me", "secret")}
+    for path in ("/v1/streams", "/readyz", "/metrics"):
+        assert guarded.send("GET", path, None, headers).status == 200
+    assert guarded.get("/healthz").status == 200
+
+
+async def _ask(app: Any, method: str, path: str, authorization: str, body: bytes) -> Any:
+    sent: list[dict[str, Any]] = []
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [
+            (b"authorization", authorization.encode()),
+            (b"content-type", b"application/json"),
+        ],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent[0]["status"], orjson.loads(b"".join(m.get("body", b"") for m in sent))
+
+
+def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
+    rules = Permissions(Rule(("orders.>",), ("orders.secret",)))
+    users = Users(
+        users=(
+            User("clerk", "c", rules),
+            User("mute", "m", Permissions(subscribe=Rule(("other",)))),
+            User("tcp", "t", connection_types=frozenset(("STANDARD",))),
+        )
+    )
+
+    async def run() -> list[Any]:
+        hub = Hub(Turn(), SystemClock(), users=users, jetstream=False)
+        nowhere = Client(attach(lambda receive, closed: None), Options())  # type: ignore[arg-type]
+        app = create_app(SETTINGS, nowhere, login=login_to(hub))
+        batch = b'[{"subject":"orders.new"},{"subject":"orders.secret"},{"subject":"x"}]'
+        clerk = _basic("clerk", "c")
+        answers = [
+            await _ask(app, "POST", "/v1/subjects/orders.new", clerk, b"1"),
+            await _ask(app, "POST", "/v1/subjects/orders.secret", clerk, b"1"),
+            await _ask(app, "GET", "/v1/streams", clerk, b""),
+            await _ask(app, "POST", "/v1/publish", clerk, batch),
+            await _ask(app, "POST", "/v1/subjects/a", _basic("mute", "m"), b"1"),
+            await _ask(app, "POST", "/v1/subjects/a", _basic("tcp", "t"), b"1"),
+        ]
+        for _ in range(5):
+            await asyncio.sleep(0)  # a refused one is closed in the next turns
+        assert len(hub.sessions) == 1, "one connection for each identity, none for the refused"
+        await app.state.identities.close()
+        return answers
+
+    answers = asyncio.run(run())
+    assert [status for status, _ in answers] == [404, 403, 403, 200, 403, 401]
+    problems = [line["error"] for line in answers[3][1]]
+    assert [problem["status"] for problem in problems] == [404, 403, 403]
+
+
+def test_a_token_is_a_bearer() -> None:
+    assert credentials("Bearer  abc ") == ("", "", "abc")
+    assert credentials(_basic("u", "p:q")) == ("u", "p:q", "")
+    with pytest.raises(Problem):
+        credentials("Basic " + b64encode(b"\xff\xfe:").decode())
