@@ -32,7 +32,7 @@ def test_resumes_by_itself_and_tells_it(bench: Bench) -> None:
     assert answer["paused"]
     assert 0 < answer["pause_remaining"] <= 1_200_000_000
     started = time.monotonic()
-    bench.wire.frame()
+    bench.wire.flush()
     assert bench.pull(b"", within=0.2) == []
     first, second = bench.wire.frame(2.0), bench.wire.frame(2.0)
     event, message = (first, second) if first.subject.startswith(b"$JS") else (second, first)
