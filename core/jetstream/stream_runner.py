@@ -6,6 +6,7 @@ plan of the same kind, so there is one way to write.
 """
 
 import asyncio
+import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -20,11 +21,13 @@ from core.jetstream.consumers import Consumers
 from core.jetstream.direct_get import DirectGet
 from core.jetstream.opening import build_index
 from core.jetstream.queries import Message, StreamQueries
+from core.jetstream.republish import Republisher
 from core.jetstream.shell import Shell
 from core.jetstream.tail import Tail
 from core.model.api_errors import api_error
 from core.model.message import MsgGetRequest
 from core.model.stream import ClusterInfo, StreamConfig, StreamInfo
+from core.model.transform import Transform
 from core.pubsub.account import Account, ServiceSubscription, Session
 from core.storage.interface import ConsumerRow, StreamRow
 from core.stream.headers import ROLLUP, publish_headers
@@ -76,6 +79,9 @@ class StreamRunner(StreamQueries):
         self.subscriptions: list[ServiceSubscription] = []
         self.queued = False
         self.closed = False
+        self.transform: Transform | None = None
+        self.republisher: Republisher | None = None
+        self._configure_subjects()
         self.loading: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------
@@ -99,6 +105,7 @@ class StreamRunner(StreamQueries):
     async def reconfigure(self, config: StreamConfig) -> None:
         """Take a configuration that the catalogue already has."""
         old, self.config = self.config, config
+        self._configure_subjects()
         if old.subjects != config.subjects:
             self.listen()
         self.direct.configure(config.allow_direct)
@@ -107,6 +114,15 @@ class StreamRunner(StreamQueries):
         else:
             self.machine.configure(config)
         await self.trim()
+
+    def _configure_subjects(self) -> None:
+        """Make what the configuration wants done with subjects, or nothing."""
+        config = self.config
+        transform = config.subject_transform
+        self.transform = None
+        if transform is not None:
+            self.transform = Transform(transform.src, transform.dest, random.random)
+        self.republisher = Republisher(config, self.account) if config.republish else None
 
     async def _plan_new_limit(self, _now: int) -> StreamPlan:
         """Rebuild the index for another per-subject limit; drop what it no longer allows."""
@@ -198,11 +214,15 @@ class StreamRunner(StreamQueries):
             columns = columns.split(limit)
         else:
             self.columns = Columns()
+        published = columns.subjects
+        if self.transform is not None:
+            columns.subjects = self.transform.apply_all(published)
         try:
             rollups = None
             if columns.headered or self.machine.front_deficit(columns, now):
                 rollups = await self._load_facts(columns, now)
         except BaseException:
+            columns.subjects = published
             self._give_back(columns)
             raise
         plan = self.machine.decide(columns, now, rollups)
@@ -266,7 +286,9 @@ class StreamRunner(StreamQueries):
 
     def emit(self, plan: StreamPlan) -> None:
         """Make a committed plan the state, and let out what waited for it."""
-        if plan.changes_head:
+        if plan.accepted is not None and self.republisher is not None:
+            self._republish(plan, plan.accepted, self.republisher)
+        elif plan.changes_head:
             self._apply(plan)
         if plan.acks:
             self.acks.emit(plan.acks, plan.ack_first)
@@ -275,6 +297,13 @@ class StreamRunner(StreamQueries):
         command, self.current = self.current, None
         if command is not None and not command.done.done():
             command.done.set_result(plan)
+
+    def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
+        """Apply a plan and send on what it stores; the last sequences are those before it."""
+        index = self.machine.index
+        lasts = {subject: index.last(subject) for subject in set(accepted.subjects)}
+        self._apply(plan)
+        republisher.send(accepted, republisher.prepare(accepted, lasts))
 
     def _apply(self, plan: StreamPlan) -> None:
         machine = self.machine

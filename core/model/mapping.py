@@ -93,6 +93,17 @@ def _placeholder(token: str) -> tuple[list[int], bool]:
     raise _at(_UNKNOWN, token)
 
 
+def function_call(token: str) -> tuple[str, list[str]] | None:
+    """Return the function of a destination token, in lower case, and its arguments, if any."""
+    if not _is_function(token):
+        return None
+    for (pattern, _), name in zip(_FUNCTIONS, _NAMES, strict=True):
+        found = pattern.search(token)
+        if found:
+            return name, _COMMA.split(found.group(1))
+    return None
+
+
 def _integer(token: str, text: str, limit: int = 2**63 - 1) -> int:
     text = text.strip(" ")
     if not _INTEGER.fullmatch(text) or not -limit - 1 <= int(text) <= limit:
@@ -155,4 +166,17 @@ _FUNCTIONS = (
     (_function("[lL]eft"), _index_and_number),
     (_function("[sS]plit"), _split),
     (_function("[rR]andom"), _random),
+)
+
+_NAMES = (
+    "wildcard",
+    "partition",
+    "splitfromleft",
+    "splitfromright",
+    "slicefromleft",
+    "slicefromright",
+    "right",
+    "left",
+    "split",
+    "random",
 )

@@ -16,8 +16,6 @@ STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
     ("workqueue retention", lambda c: c.retention is Retention.WORKQUEUE),
     ("mirror", lambda c: c.mirror is not None),
     ("sources", lambda c: bool(c.sources)),
-    ("subject transform", lambda c: c.subject_transform is not None),
-    ("republish", lambda c: c.republish is not None),
     ("subject delete marker TTL", lambda c: c.subject_delete_marker_ttl > 0),
     ("message counters", lambda c: c.allow_msg_counter),
     ("atomic publish", lambda c: c.allow_atomic),

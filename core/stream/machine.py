@@ -172,6 +172,8 @@ class StreamMachine:
         plan.last_seq = first + n - 1
         plan.last_ts = ts + n - 1
         plan.segment = segment
+        if self.config.republish is not None:
+            plan.accepted = Segment(segment.seqs, segment.times, subjects, headers, payloads, 0)
         if dropped:
             self._keep(plan, segment, [i for i in range(n) if i not in dropped])
         if self.limit == 1:

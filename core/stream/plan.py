@@ -54,6 +54,8 @@ class StreamPlan:
     msgs: int
     nbytes: int
     segment: Segment | None = None
+    # All that was accepted, also what the batch itself supersedes; kept for who republishes it.
+    accepted: Segment | None = None
     texts: list[str] = field(default_factory=list)
     sizes: Sequence[int] = ()
     removed: list[tuple[int, bytes, int]] = field(default_factory=list)

@@ -1,0 +1,73 @@
+"""Republishing: what a stream has stored is sent on under another subject.
+
+After COMMIT and before the acknowledgements, as the reference server does. Nothing is made for a
+destination that nobody listens to. Headers tell the stream, the subject, the sequence, the time
+and the sequence that the subject had before, so that a plain subscriber notices gaps.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from core.model.gotime import format_time
+from core.model.transform import Transform
+
+if TYPE_CHECKING:
+    from core.model.stream import StreamConfig
+    from core.pubsub.account import Account
+    from core.stream.segment import Segment
+
+
+class Republisher:
+    """Sends on what one stream stores; made when the configuration says so."""
+
+    def __init__(self, config: StreamConfig, account: Account) -> None:
+        assert config.republish is not None, "made for streams that republish"
+        self._account = account
+        self._name = config.name.encode()
+        self._transform = Transform(config.republish.src, config.republish.dest, random.random)
+        self._headers_only = config.republish.headers_only
+
+    def prepare(self, segment: Segment, lasts: dict[bytes, int]) -> list[tuple[bytes, int, int]]:
+        """Return (destination, place, last sequence before) of the messages that somebody awaits.
+
+        Args:
+            segment: what a plan stores, that which it supersedes at once included.
+            lasts: the last sequence of each subject before the plan.
+        """
+        heard: dict[bytes, bytes] = {}
+        for subject in set(segment.subjects):
+            to = self._transform.apply(subject)
+            if to is not None and self._account.has_interest(to):
+                heard[subject] = to
+        if not heard:
+            return []
+        found: list[tuple[bytes, int, int]] = []
+        for place, subject in enumerate(segment.subjects):
+            to = heard.get(subject)
+            if to is not None:
+                found.append((to, place, lasts.get(subject, 0)))
+                lasts[subject] = segment.seqs[place]
+        return found
+
+    def send(self, segment: Segment, found: list[tuple[bytes, int, int]]) -> None:
+        """Send on what `prepare` found."""
+        publish, bare = self._account.publish, self._headers_only
+        for to, place, last in found:
+            payload = segment.payloads[place]
+            size = b"Nats-Msg-Size: %d\r\n" % len(payload) if bare else b""
+            headers = segment.headers[place] if segment.headers is not None else None
+            block = (
+                b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
+                b"Nats-Time-Stamp: %b\r\nNats-Last-Sequence: %d\r\n%b\r\n"
+            ) % (
+                headers[:-2] if headers else b"NATS/1.0\r\n",
+                self._name,
+                segment.subjects[place],
+                segment.seqs[place],
+                format_time(segment.times[place]).encode(),
+                last,
+                size,
+            )
+            publish(to, b"", block, b"" if bare else payload)

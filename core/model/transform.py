@@ -1,0 +1,179 @@
+"""Subject transforms: from the subject of a message to the one it is stored or sent under.
+
+A transform has a source filter and a destination; `mapping` checks both texts. Here they become
+one function per destination token. Positions and sizes count bytes, as in the reference server.
+"""
+
+import re
+from collections.abc import Callable
+
+from core.model.mapping import function_call
+from core.subjects.subject import matches
+
+Token = Callable[[list[bytes]], bytes]
+"""Makes one token of the destination (it may hold dots) from the tokens of a subject."""
+Chance = Callable[[], float]
+
+CACHE_MAX = 8192
+_FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
+_WILDCARD = re.compile(r"\$[+-]?[0-9]+")
+
+
+class Transform:
+    """One transform; its texts have passed `check_mapping`.
+
+    An empty source stands for every subject, an empty destination for no change.
+
+    Args:
+        src: the source filter.
+        dest: the destination.
+        chance: numbers from 0 to less than 1, for the one function that is random.
+    """
+
+    def __init__(self, src: str, dest: str, chance: Chance) -> None:
+        self.src = (src or ">").encode()
+        self.dest = (dest or ">").encode()
+        self._same = not dest or (self.src == self.dest == b">")
+        source = self.src.split(b".")
+        places = [i for i, token in enumerate(source) if token == b"*"]
+        tokens = self.dest.split(b".")
+        self._rest = len(source) - 1 if tokens[-1] == b">" else None
+        if self._rest is not None:
+            tokens.pop()
+        made = [_token(token, places, chance) for token in tokens]
+        self._tokens = [make for make, _ in made]
+        self._varies = any(varies for _, varies in made)
+        self._cache: dict[bytes, bytes] = {}
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return the new subject, None when the source does not match."""
+        if self._same:
+            return subject if matches(subject, self.src) else None
+        if not matches(subject, self.src):
+            return None
+        have = subject.split(b".")
+        parts = [make(have) for make in self._tokens]
+        if self._rest is not None:
+            parts += have[self._rest :]
+        return b".".join(parts)
+
+    def apply_all(self, subjects: list[bytes]) -> list[bytes]:
+        """Return the new subjects; one that does not match stays as it is.
+
+        What was computed is kept for the next batches, as long as there is room.
+        """
+        if self._same:
+            return subjects
+        if self._varies:
+            return [self.apply(subject) or subject for subject in subjects]
+        cache = self._cache
+        new = set(subjects).difference(cache)
+        if new:
+            if len(cache) + len(new) > CACHE_MAX:
+                cache.clear()
+                new = set(subjects)
+            cache.update((subject, self.apply(subject) or subject) for subject in new)
+        mapped = list(map(cache.__getitem__, subjects))
+        if len(cache) > CACHE_MAX:
+            cache.clear()
+        return mapped
+
+
+def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool]:
+    """Return what makes a destination token, and whether it varies for one and the same subject."""
+    text = token.decode("utf-8", "surrogateescape")
+
+    def place(index: str) -> int:
+        number = int(index)
+        # The reference reads a wildcard that does not exist as the first token.
+        return places[number - 1] if 1 <= number <= len(places) else 0
+
+    if _WILDCARD.fullmatch(text):
+        return _pick(place(text[1:])), False
+    call = function_call(text)
+    if call is None:
+        return lambda _: token, False
+    name, arguments = call
+    if name == "wildcard":
+        return _pick(place(arguments[0])), False
+    if name == "partition":
+        return _partition(int(arguments[0]), [place(index) for index in arguments[1:]]), False
+    if name == "random":
+        count = int(arguments[0])
+        return lambda _: b"%d" % int(chance() * max(count, 1)), True
+    at = place(arguments[0])
+    if name == "split":
+        return _split(at, arguments[1]), False
+    return _cut(_CUTS[name], at, int(arguments[1])), False
+
+
+def _pick(place: int) -> Token:
+    return lambda have: have[place] if place < len(have) else b""
+
+
+def _partition(buckets: int, places: list[int]) -> Token:
+    buckets &= _FNV_MASK  # a negative number is a large one in the reference
+
+    def make(have: list[bytes]) -> bytes:
+        key = b"".join([have[place] for place in places]) if places else b".".join(have)
+        return b"%d" % (fnv1a(key) % buckets if buckets else 0)
+
+    return make
+
+
+def fnv1a(data: bytes) -> int:
+    """Return the 32-bit FNV-1a hash."""
+    value = _FNV_OFFSET
+    for byte in data:
+        value = ((value ^ byte) * _FNV_PRIME) & _FNV_MASK
+    return value
+
+
+def _split(place: int, separator: str) -> Token:
+    between = separator.encode("utf-8", "surrogateescape")
+
+    def make(have: list[bytes]) -> bytes:
+        if not between:
+            parts = [char.encode("utf-8", "surrogateescape") for char in _text(have[place])]
+        else:
+            parts = have[place].split(between)
+        out = b""
+        for i, part in enumerate(parts):
+            out += part
+            if i < len(parts) - 1 and parts[i + 1] and not (i == 0 and not part):
+                out += b"."
+        return out
+
+    return make
+
+
+def _text(token: bytes) -> str:
+    return token.decode("utf-8", "surrogateescape")
+
+
+def _cut(cut: Callable[[bytes, int], bytes], place: int, size: int) -> Token:
+    def make(have: list[bytes]) -> bytes:
+        token = have[place]
+        return cut(token, size) if 0 < size < len(token) else token
+
+    return make
+
+
+def _slice_from_left(token: bytes, size: int) -> bytes:
+    return b".".join(token[i : i + size] for i in range(0, len(token), size))
+
+
+def _slice_from_right(token: bytes, size: int) -> bytes:
+    first = len(token) % size
+    parts = [token[:first]] if first else []
+    return b".".join(parts + [token[i : i + size] for i in range(first, len(token), size)])
+
+
+_CUTS: dict[str, Callable[[bytes, int], bytes]] = {
+    "splitfromleft": lambda token, size: token[:size] + b"." + token[size:],
+    "splitfromright": lambda token, size: token[:-size] + b"." + token[-size:],
+    "slicefromleft": _slice_from_left,
+    "slicefromright": _slice_from_right,
+    "left": lambda token, size: token[:size],
+    "right": lambda token, size: token[-size:],
+}
