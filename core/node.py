@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from core.api.call import Server
+from core.api.call import Counters, Server
 from core.api.dispatcher import Dispatcher
 from core.auth.users import Users
 from core.errors import Fenced
@@ -91,6 +91,7 @@ class Node:
         self._tasks: list[asyncio.Task[Any]] = []
         self._pools: list[Any] = []
         self.registry: Registry
+        self.api: Counters
         self.lane: Lane
         self.states: StateWriter
         self.janitor: Janitor
@@ -118,9 +119,9 @@ class Node:
         ]
         for task in self._tasks:
             task.add_done_callback(self._ended)
-        self._dispatcher = Dispatcher(
-            self.hub.accounts[_ACCOUNT], Server(self.registry, self.clock)
-        )
+        server = Server(self.registry, self.clock)
+        self.api = server.counters
+        self._dispatcher = Dispatcher(self.hub.accounts[_ACCOUNT], server)
         self._dispatcher.start()
         self.registry.listen()
         log.info(
@@ -234,6 +235,11 @@ class Node:
         return committed
 
     # -- stopping ----------------------------------------------------------------------------
+
+    def close_door(self) -> None:
+        """Accept nobody any more; who is here stays."""
+        if self._listener is not None:
+            self._listener.close_door()
 
     async def stop(self) -> None:
         """Accept nothing new, finish what is under way, say goodbye, let go of the leadership."""

@@ -93,6 +93,10 @@ class Account:
         if self._sublist.remove(subscription.subject, subscription):
             self._touch(subscription.subject)
 
+    def subscription_counts(self) -> tuple[int, int]:
+        """Return how many subscriptions there are, services included, and ever were."""
+        return self._sublist.count, self._sublist.inserts
+
     # -- subscriptions of clients
 
     def add(self, subscription: Subscription) -> None:

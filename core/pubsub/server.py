@@ -6,7 +6,8 @@ that are faster than what consumes them: `press` makes sessions that bring much 
 
 `crowded` is set by a flush that leaves a session near `max_pending`; the producer whose read
 was being served holds back for a moment. `blocked` lists the sessions whose sockets take no more,
-with what they had taken by when.
+with what they had taken by when. `ldm` says that clients should leave; `on_leave` is called with
+every connection that was closed.
 
 Sessions count for themselves; `totals` adds up the living and what the dead left behind.
 """
@@ -14,6 +15,7 @@ Sessions count for themselves; `totals` adds up the living and what the dead lef
 import hashlib
 from base64 import b32encode
 from binascii import crc_hqx
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,8 +59,12 @@ class Connection(Session, Protocol):
         """Return how many bytes the socket has taken so far."""
         ...
 
-    def close(self, reason: str) -> None:
-        """Write what gathered and close."""
+    def close(self, reason: str, error: str = "") -> None:
+        """Say why (if there is a text), write what gathered and close."""
+        ...
+
+    def tell_lame_duck(self) -> None:
+        """Ask the client to go elsewhere."""
         ...
 
     def cut(self, reason: str) -> None:
@@ -99,6 +105,8 @@ class Hub:
         self.overloaded = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.crowded = False
+        self.ldm = False
+        self.on_leave: Callable[[Connection], None] | None = None
         self.connections_total = 0
         self.writes = 0
         self.slow_consumers = 0
@@ -144,6 +152,8 @@ class Hub:
         """Let a closed connection go; its counters stay in the totals."""
         if self.sessions.pop(session.client_id, None) is not None:
             _add(self._departed, session.count())
+            if self.on_leave is not None:
+                self.on_leave(session)
 
     def totals(self) -> Traffic:
         """Return the traffic of all connections since the start."""

@@ -37,6 +37,7 @@ class Sublist(Generic[T]):
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
         self.count = 0
+        self.inserts = 0
 
     def insert(self, pattern: bytes, item: T) -> None:
         """Add an item under a valid filter."""
@@ -51,6 +52,7 @@ class Sublist(Generic[T]):
             node = _descend(node, last)
             node.items = _added(node.items, item)
         self.count += 1
+        self.inserts += 1
 
     def remove(self, pattern: bytes, item: T) -> bool:
         """Take an item out; False if it was not there."""

@@ -15,14 +15,15 @@ GO_VERSION = "go1.27.2"
 
 def info_of(hub: "Hub", session: "ClientSession") -> Info:
     """Return the INFO for one connection."""
+    host, port = session.address or (hub.host, hub.port)
     return Info(
         server_id=hub.server_id,
         server_name=hub.server_name,
         version=SERVER_VERSION,
         proto=1,
         go=GO_VERSION,
-        host=hub.host,
-        port=hub.port,
+        host=host,
+        port=port,
         headers=True,
         auth_required=hub.gate is not None
         and (session.is_connected or not hub.gate.users.no_auth_user),
@@ -30,6 +31,7 @@ def info_of(hub: "Hub", session: "ClientSession") -> Info:
         jetstream=hub.jetstream,
         client_id=session.client_id,
         client_ip=session.client_ip,
+        ldm=hub.ldm,
         api_lvl=API_LEVEL,
         xkey=hub.xkey,
     )

@@ -54,10 +54,12 @@ _REASONS = {
 class ClientSession(asyncio.Protocol):
     """The server's side of one connection.
 
-    `connection_type` is STANDARD, WEBSOCKET or IN_PROCESS; `user` is who it is, for monitoring.
+    `connection_type` is STANDARD, WEBSOCKET or IN_PROCESS; `user` is who it is, for monitoring;
+    `address` is where it came in, if that is not the hub's.
     """
 
     connection_type = "STANDARD"
+    address: tuple[str, int] | None = None
 
     def __init__(self, hub: Hub, gone: Callable[["ClientSession"], None] | None = None) -> None:
         self.hub = hub
@@ -71,6 +73,7 @@ class ClientSession(asyncio.Protocol):
         self.no_responders = False
         self.client_id = hub.next_client_id()
         self.client_ip = ""
+        self.client_port = 0
         self.connect = Connect()
         self.is_connected = False
         self.traffic = Traffic()
@@ -109,7 +112,8 @@ class ClientSession(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
-        self.client_ip = str(peer[0]) if isinstance(peer, tuple) else ""
+        if isinstance(peer, tuple):
+            self.client_ip, self.client_port = str(peer[0]), int(peer[1])
         limits = self.hub.limits
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
@@ -197,6 +201,10 @@ class ClientSession(asyncio.Protocol):
         waiting, self.on_writable = self.on_writable, []
         for call in waiting:
             call()
+
+    def pending(self) -> int:
+        """Return how many bytes wait for the socket to take them."""
+        return sum(map(len, self.out)) + self._transport.get_write_buffer_size()
 
     def written(self) -> int:
         """Return how many bytes the kernel has taken so far."""
@@ -515,6 +523,11 @@ class ClientSession(asyncio.Protocol):
             info.connect_info = True
             info.remote_account = self.account.name
         self._say(encoder.info(encode_info(info)))
+
+    def tell_lame_duck(self) -> None:
+        """Tell a client that understands it to go elsewhere; `hub.ldm` is set."""
+        if self.is_connected and self.connect.protocol >= 1:
+            self.send_info()
 
     def _say_ok(self) -> None:
         if self.connect.verbose:

@@ -1,0 +1,121 @@
+"""The block `authorization` as the value a hub takes."""
+
+from typing import Any
+
+from core.auth.users import AUTH_TIMEOUT, Permissions, Responses, Rule, User, Users
+from core.config.durations import duration
+from core.errors import ConfigError
+
+_PUBLISH = ("publish", "pub", "import")
+_SUBSCRIBE = ("subscribe", "sub", "export")
+_RESPONSES = ("allow_responses", "allow_response", "publish_allow_responses")
+
+
+def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | None:
+    """Who may connect; None when there is no block: everybody.
+
+    Raises:
+        ConfigError: the block cannot be used, or guards by means that are not served.
+    """
+    if block is None:
+        return None
+    for name in ("auth_callout", "proxy_required"):
+        if block.get(name):
+            raise ConfigError("authorization", f"{name} is not served")
+    defaults = _permissions(_get(block, "default_permissions", "permissions"))
+    found = [_user(item, defaults) for item in block.get("users") or ()]
+    name = _get(block, "user", "username")
+    if name:
+        password = str(_get(block, "pass", "password") or "")
+        found.append(User(str(name), password, defaults))
+    return Users(
+        users=tuple(found),
+        token=str(block.get("token") or ""),
+        no_auth_user=no_auth_user,
+        timeout=_seconds(block.get("timeout"), AUTH_TIMEOUT),
+    )
+
+
+def _user(item: Any, defaults: Permissions | None) -> User:
+    if not isinstance(item, dict):
+        raise ConfigError("authorization", f"expected a user to be a map, got {item!r}")
+    fields = {key.lower(): value for key, value in item.items()}
+    if fields.get("nkey"):
+        raise ConfigError("authorization", "nkey users are not served")
+    if fields.get("proxy_required"):
+        raise ConfigError("authorization", "proxy_required is not served")
+    own = _permissions(_get(fields, "permissions", "permission", "authorization"))
+    kinds = _get(fields, "allowed_connection_types", "connection_types", "clients") or ()
+    return User(
+        str(_get(fields, "user", "username") or ""),
+        str(_get(fields, "pass", "password") or ""),
+        defaults if own is None else own,
+        frozenset(str(kind).upper() for kind in kinds),
+    )
+
+
+def _permissions(block: Any) -> Permissions | None:
+    if not block:
+        return None
+    if not isinstance(block, dict):
+        raise ConfigError("permissions", f"expected a map, got {block!r}")
+    fields = {key.lower(): value for key, value in block.items()}
+    known = {*_PUBLISH, *_SUBSCRIBE, *_RESPONSES}
+    for key in fields:
+        if key not in known:
+            raise ConfigError("permissions", f"unknown field {key!r}")
+    return Permissions(
+        _rule(_get(fields, *_PUBLISH)),
+        _rule(_get(fields, *_SUBSCRIBE)),
+        _responses(_get(fields, *_RESPONSES)),
+    )
+
+
+def _rule(value: Any) -> Rule:
+    if value is None:
+        return Rule()
+    if not isinstance(value, dict):
+        return Rule(_subjects(value))
+    fields = {key.lower(): member for key, member in value.items()}
+    for key in fields:
+        if key not in ("allow", "deny"):
+            raise ConfigError("permissions", f"unknown field {key!r}")
+    allow = fields.get("allow")
+    return Rule(None if allow is None else _subjects(allow), _subjects(fields.get("deny")))
+
+
+def _subjects(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    entries = value if isinstance(value, list) else [value]
+    return tuple(str(entry) for entry in entries)
+
+
+def _responses(value: Any) -> Responses | None:
+    if not value:
+        return None
+    if value is True:
+        return Responses()
+    if not isinstance(value, dict):
+        raise ConfigError("permissions", f"allow_responses: expected a map, got {value!r}")
+    fields = {key.lower(): member for key, member in value.items()}
+    limit = _get(fields, "max", "max_msgs", "max_messages", "max_responses")
+    ttl = _get(fields, "expires", "expiration", "ttl")
+    plain = Responses()
+    return Responses(plain.limit if limit is None else int(limit), _seconds(ttl, plain.ttl))
+
+
+def _seconds(value: Any, default: float) -> float:
+    if value is None:
+        return default
+    if isinstance(value, int | float):
+        return float(value)
+    try:
+        return duration(str(value))
+    except ValueError as error:
+        raise ConfigError("authorization", str(error)) from None
+
+
+def _get(fields: dict[str, Any], *names: str) -> Any:
+    """The first of several spellings that is there."""
+    return next((fields[name] for name in names if name in fields), None)

@@ -1,0 +1,49 @@
+"""Durations and sizes as a configuration spells them."""
+
+import re
+
+_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([^\d.]*)")
+_SIZE = re.compile(r"([+-]?\d+)([KMGT])")
+
+
+def duration(text: str) -> float:
+    """Seconds of a text such as `1m30s`.
+
+    Raises:
+        ValueError: it is none; the text of the error is the reference server's.
+    """
+    rest, sign = text, 1
+    if rest[:1] in ("-", "+"):
+        rest, sign = rest[1:], -1 if rest[0] == "-" else 1
+    if rest == "0":
+        return 0.0
+    total, at = 0.0, 0
+    while at < len(rest):
+        found = _PART.match(rest, at)
+        if found is None:
+            break
+        if not found[2]:
+            raise ValueError(f'time: missing unit in duration "{text}"')
+        if found[2] not in _UNITS:
+            raise ValueError(f'time: unknown unit "{found[2]}" in duration "{text}"')
+        total += float(found[1]) * _UNITS[found[2]]
+        at = found.end()
+    if at == 0 or at < len(rest):
+        raise ValueError(f'time: invalid duration "{text}"')
+    return sign * total / 1e9
+
+
+def size(text: str) -> int | None:
+    """Bytes of a text such as `10G`; None when it does not end in K, M, G or T."""
+    found = _SIZE.fullmatch(text.upper())
+    return None if found is None else int(found[1]) * 1024 ** ("KMGT".index(found[2]) + 1)

@@ -1,0 +1,390 @@
+"""From a parsed configuration to `NatsOptions`, key by key.
+
+All mistakes are gathered and told together, each as `file:line:column: text` with the reference
+server's texts.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, NoReturn
+
+from core.config import unserved
+from core.config.durations import duration, size
+from core.config.grammar import GrammarError, Item, Reader, parse, plain
+from core.config.nats_options import NatsOptions
+
+_INT_32_MAX = (1 << 31) - 1
+_LAME_DUCK_MIN_S = 30.0
+_GO_TYPES = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+    datetime: "time.Time",
+}
+
+
+class Mistakes(Exception):
+    """The configuration cannot be used; one line per mistake."""
+
+
+class Wrong(Exception):
+    """One value is wrong; the text says how."""
+
+
+def read(
+    text: str, name: str, into: NatsOptions, reader: Reader, environment: Mapping[str, str]
+) -> None:
+    """Read a configuration file into options.
+
+    Raises:
+        GrammarError: it is not a configuration.
+        Mistakes: keys or values are wrong.
+    """
+    top = parse(text, name, reader, environment)
+    if not top:
+        raise GrammarError(f"{name}: config has no values or is empty\n")
+    into.config_file = name
+    into.digest = digest(top)
+    mistakes: list[str] = []
+    _read_map(_TOP, top, into, mistakes, "")
+    if mistakes:
+        raise Mistakes("\n".join(mistakes) + "\n")
+
+
+def digest(top: dict[str, Item]) -> str:
+    """The digest of a configuration: of its values, not of its spelling."""
+    shown = json.dumps(
+        plain(top), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_shown
+    )
+    for letter in "<>&":
+        shown = shown.replace(letter, f"\\u{ord(letter):04x}")
+    return "sha256:" + hashlib.sha256(f"{shown}\n".encode()).hexdigest()
+
+
+def _shown(value: Any) -> str:
+    assert isinstance(value, datetime)
+    return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+Setter = Callable[[NatsOptions, Any], None]
+"""Takes a plain value; raises Wrong."""
+
+
+def _read_map(
+    setters: Mapping[str, Setter],
+    members: dict[str, Item],
+    into: NatsOptions,
+    mistakes: list[str],
+    prefix: str,
+) -> None:
+    for key, item in members.items():
+        name = prefix + key.lower()
+        block = _BLOCKS.get(name)
+        try:
+            if block is not None and isinstance(item.value, dict):
+                _read_map(block, item.value, into, mistakes, "")
+                into.jetstream.enabled = into.jetstream.enabled or block is _JETSTREAM
+            elif (setter := setters.get(name)) is not None:
+                setter(into, plain(item))
+                _check_members(name, item, mistakes)
+            elif not item.is_variable:
+                mistakes.append(f'{item.place}: unknown field "{key}"')
+        except Wrong as wrong:
+            mistakes.append(f"{item.place}: {wrong}")
+
+
+def _check_members(name: str, item: Item, mistakes: list[str]) -> None:
+    """Unknown keys of blocks that are kept as they are."""
+    known = unserved.MEMBERS.get(name)
+    if known is None or not isinstance(item.value, dict):
+        return
+    for key, member in item.value.items():
+        if key.lower() not in known and not member.is_variable:
+            mistakes.append(f'{member.place}: unknown field "{key}"')
+    users = item.value.get("users") if name == "authorization" else None
+    for user in users.value if users is not None and isinstance(users.value, list) else ():
+        for key, member in user.value.items() if isinstance(user.value, dict) else ():
+            if key.lower() not in unserved.USER_MEMBERS and not member.is_variable:
+                mistakes.append(f'{member.place}: unknown field "{key}"')
+
+
+# -- kinds of values
+
+
+def _not(value: Any, wanted: str) -> NoReturn:
+    found = _GO_TYPES.get(type(value), "nil")
+    raise Wrong(f"interface conversion: interface {{}} is {found}, not {wanted}")
+
+
+def integer(value: Any) -> int:
+    """An integer. Raises Wrong."""
+    return value if type(value) is int else _not(value, "int64")
+
+
+def text(value: Any) -> str:
+    """A string. Raises Wrong."""
+    return value if isinstance(value, str) else _not(value, "string")
+
+
+def flag(value: Any) -> bool:
+    """A boolean. Raises Wrong."""
+    return value if isinstance(value, bool) else _not(value, "bool")
+
+
+def small(name: str, most: int = _INT_32_MAX) -> Callable[[Any], int]:
+    """An integer that is not too big."""
+
+    def convert(value: Any) -> int:
+        if integer(value) > most:
+            raise Wrong(f"{name} value is too big")
+        return integer(value)
+
+    return convert
+
+
+def seconds(name: str) -> Callable[[Any], float]:
+    """A duration."""
+
+    def convert(value: Any) -> float:
+        if type(value) is int:
+            raise Wrong(f'invalid use of field "{name}": {name} should be converted to a duration')
+        try:
+            return duration(text(value))
+        except ValueError as error:
+            raise Wrong(f"error parsing {name}: {error}") from None
+
+    return convert
+
+
+def address(value: Any) -> tuple[str, int]:
+    """A host (may be empty) and a port from `host:port` or a port. Raises Wrong."""
+    if type(value) is int:
+        return "", value
+    host, colon, port = text(value).rpartition(":")
+    if not colon:
+        raise Wrong(f'could not parse address string "{value}"')
+    try:
+        return host.strip("[]"), int(port)
+    except ValueError:
+        raise Wrong(f'could not parse port "{port}"') from None
+
+
+# -- setters
+
+
+def _into(attribute: str, convert: Callable[[Any], Any], inner: str = "") -> Setter:
+    def apply(options: NatsOptions, value: Any) -> None:
+        setattr(getattr(options, inner) if inner else options, attribute, convert(value))
+
+    return apply
+
+
+def _listen(options: NatsOptions, value: Any) -> None:
+    host, options.port = address(value)
+    options.host = host or options.host
+
+
+def _http(options: NatsOptions, value: Any) -> None:
+    options.http_host, options.http_port = address(value)
+
+
+def _server_name(options: NatsOptions, value: Any) -> None:
+    if any(letter.isspace() for letter in text(value)):
+        raise Wrong("server name cannot contain spaces")
+    options.server_name = value
+
+
+def _tags(options: NatsOptions, value: Any) -> None:
+    options.tags = [text(tag) for tag in value] if isinstance(value, list) else [text(value)]
+
+
+def _lame_duck(options: NatsOptions, value: Any) -> None:
+    found = seconds("lame_duck_duration")(value)
+    if found < _LAME_DUCK_MIN_S:
+        raise Wrong(f"invalid lame_duck_duration of {value}, minimum is 30 seconds")
+    options.lame_duck_duration = found
+
+
+def _grace(options: NatsOptions, value: Any) -> None:
+    found = seconds("lame_duck_grace_period")(value)
+    if found < 0:
+        raise Wrong("invalid lame_duck_grace_period, needs to be positive")
+    options.lame_duck_grace_period = found
+
+
+def _write_timeout(options: NatsOptions, value: Any) -> None:
+    if value not in ("default", "close", "retry"):
+        raise Wrong("write_timeout must be 'default', 'close' or 'retry'")
+    if value == "retry":
+        options.warnings.append("write_timeout retry is not served: a slow client is closed")
+
+
+def _authorization(options: NatsOptions, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise Wrong(f"Expected authorization to be a map, got {value!r}")
+    found = {key.lower(): member for key, member in value.items()}
+    if found.get("token") and (found.get("user") or found.get("username")):
+        raise Wrong("Cannot have a user/pass and token")
+    options.authorization = found
+
+
+def _jetstream(options: NatsOptions, value: Any) -> None:
+    if isinstance(value, bool):
+        options.jetstream.enabled = value
+    elif not isinstance(value, str):
+        raise Wrong(
+            "Expected map, bool or string to define JetStream, got"
+            f" {_GO_TYPES.get(type(value), 'nil')}"
+        )
+    elif value.lower() not in ("enabled", "enable", "disabled", "disable"):
+        raise Wrong(f"Expected 'enabled' or 'disabled' for string value, got '{value}'")
+    else:
+        options.jetstream.enabled = value.lower().startswith("enable")
+
+
+def _bytes(name: str) -> Callable[[Any], int]:
+    def convert(value: Any) -> int:
+        if isinstance(value, str):
+            if (found := size(value)) is None:
+                raise Wrong(f"{name} sizes defined as strings must end in K, M, G, T")
+            return found
+        return integer(value)
+
+    return convert
+
+
+def _sync_interval(options: NatsOptions, value: Any) -> None:
+    # Every acknowledged message is on disk before its acknowledgement, whatever this says.
+    if isinstance(value, str) and value.lower() == "always":
+        options.jetstream.sync_always = True
+    else:
+        options.jetstream.sync_interval = seconds("sync_interval")(value)
+
+
+def _websocket(options: NatsOptions, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise Wrong(f"Expected websocket to be a map, got {value!r}")
+    options.websocket = {key.lower(): member for key, member in value.items()}
+
+
+def _quiet(options: NatsOptions, value: Any) -> None:
+    """A key that changes nothing here."""
+
+
+def _noted(name: str) -> Setter:
+    def apply(options: NatsOptions, value: Any) -> None:
+        if value not in (False, None, {}, []):
+            options.warnings.append(f"{name} has no effect")
+
+    return apply
+
+
+_TOP: dict[str, Setter] = {
+    "listen": _listen,
+    "port": _into("port", integer),
+    "host": _into("host", text),
+    "net": _into("host", text),
+    "client_advertise": _into("client_advertise", text),
+    "server_name": _server_name,
+    "http": _http,
+    "http_port": _into("http_port", integer),
+    "monitor_port": _into("http_port", integer),
+    "http_base_path": _into("http_base_path", text),
+    "debug": _into("debug", flag),
+    "trace": _into("trace", flag),
+    "trace_verbose": _into("trace", flag),
+    "trace_headers": _quiet,
+    "logtime": _into("logtime", flag),
+    "logtime_utc": _into("logtime_utc", flag),
+    "logfile": _into("log_file", text),
+    "log_file": _into("log_file", text),
+    "logfile_size_limit": _into("log_size_limit", integer),
+    "log_size_limit": _into("log_size_limit", integer),
+    "logfile_max_num": _into("log_max_num", integer),
+    "log_max_num": _into("log_max_num", integer),
+    "syslog": _into("syslog", flag),
+    "remote_syslog": _into("remote_syslog", text),
+    "max_traced_msg_len": _quiet,
+    "pidfile": _into("pid_file", text),
+    "pid_file": _into("pid_file", text),
+    "ports_file_dir": _into("ports_file_dir", text),
+    "prof_port": _into("prof_port", integer),
+    "prof_block_rate": _quiet,
+    "max_control_line": _into("max_control_line", small("max_control_line")),
+    "max_payload": _into("max_payload", small("max_payload")),
+    "max_pending": _into("max_pending", integer),
+    "max_connections": _into("max_connections", integer),
+    "max_conn": _into("max_connections", integer),
+    "max_subscriptions": _into("max_subscriptions", integer),
+    "max_subs": _into("max_subscriptions", integer),
+    "max_subscription_tokens": _into(
+        "max_subscription_tokens", small("max_subscription_tokens", 255)
+    ),
+    "max_sub_tokens": _into("max_subscription_tokens", small("max_subscription_tokens", 255)),
+    "max_closed_clients": _into("max_closed_clients", integer),
+    "ping_interval": _into("ping_interval", seconds("ping_interval")),
+    "ping_max": _into("ping_max", integer),
+    "write_deadline": _into("write_deadline", seconds("write_deadline")),
+    "write_timeout": _write_timeout,
+    "lame_duck_duration": _lame_duck,
+    "lame_duck_grace_period": _grace,
+    "authorization": _authorization,
+    "no_auth_user": _into("no_auth_user", text),
+    "jetstream": _jetstream,
+    "store_dir": _into("store_dir", text),
+    "storedir": _into("store_dir", text),
+    "websocket": _websocket,
+    "ws": _websocket,
+    "mappings": _into("mappings", dict),
+    "maps": _into("mappings", dict),
+    "server_tags": _tags,
+    "server_metadata": _into("metadata", dict),
+    "feature_flags": _into("feature_flags", dict),
+    "no_fast_producer_stall": _quiet,
+    "connect_error_reports": _quiet,
+    "reconnect_error_reports": _quiet,
+    "disable_sublist_cache": _quiet,
+    "no_header_support": _noted("no_header_support"),
+    "default_js_domain": _noted("default_js_domain"),
+    "allow_non_tls": _quiet,
+    "ocsp": _quiet,
+    "ocsp_cache": _quiet,
+    **unserved.SETTERS,
+}
+
+_JETSTREAM: dict[str, Setter] = {
+    "enabled": _into("enabled", flag, "jetstream"),
+    "enable": _into("enabled", flag, "jetstream"),
+    "store_dir": _into("store_dir", text, "jetstream"),
+    "storedir": _into("store_dir", text, "jetstream"),
+    "store": _into("store_dir", text, "jetstream"),
+    "max_memory_store": _into("max_memory", _bytes("max_mem_store"), "jetstream"),
+    "max_mem_store": _into("max_memory", _bytes("max_mem_store"), "jetstream"),
+    "max_mem": _into("max_memory", _bytes("max_mem_store"), "jetstream"),
+    "max_file_store": _into("max_file", _bytes("max_file_store"), "jetstream"),
+    "max_file": _into("max_file", _bytes("max_file_store"), "jetstream"),
+    "domain": _into("domain", text, "jetstream"),
+    "strict": _into("strict", flag, "jetstream"),
+    "sync": _sync_interval,
+    "sync_interval": _sync_interval,
+    "unique_tag": _quiet,
+    "extension_hint": _quiet,
+    "max_outstanding_catchup": _quiet,
+    "max_concurrent_io": _quiet,
+    "max_buffered_size": _quiet,
+    "max_buffered_msgs": _quiet,
+    "meta_compact": _quiet,
+    "meta_compact_size": _quiet,
+    "request_queue_limit": _noted("jetstream.request_queue_limit"),
+    "info_queue_limit": _noted("jetstream.info_queue_limit"),
+    "limits": _noted("jetstream.limits"),
+    "cipher": _quiet,
+    **unserved.JETSTREAM_SETTERS,
+}
+
+_BLOCKS: dict[str, dict[str, Setter]] = {"jetstream": _JETSTREAM}

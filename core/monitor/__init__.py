@@ -1,0 +1,1 @@
+"""What a node says of itself over the monitoring port, with the reference server's fields."""

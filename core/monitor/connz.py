@@ -1,0 +1,169 @@
+"""`/connz`: the connections, open and closed."""
+
+from collections.abc import Callable
+from typing import Any
+
+from core.model.gotime import format_duration
+from core.monitor.query import BadQuery, Query
+from core.monitor.source import Source, age, moment
+from core.pubsub.route import Subscription
+from core.subjects.subject import overlap
+from core.transport.session import ClientSession
+
+PAGE = 1024
+
+# key -> what to sort by, whether the largest comes first
+_SORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], bool]] = {
+    "cid": (lambda c: c["cid"], False),
+    "start": (lambda c: c["cid"], False),
+    "subs": (lambda c: c["subscriptions"], True),
+    "pending": (lambda c: c["pending_bytes"], True),
+    "msgs_to": (lambda c: c["out_msgs"], True),
+    "msgs_from": (lambda c: c["in_msgs"], True),
+    "bytes_to": (lambda c: c["out_bytes"], True),
+    "bytes_from": (lambda c: c["in_bytes"], True),
+    "last": (lambda c: c["last_activity"], True),
+    "idle": (lambda c: c["last_activity"], False),
+    "uptime": (lambda c: c["start"], False),
+    "stop": (lambda c: c.get("stop", ""), False),
+    "reason": (lambda c: c.get("reason", ""), False),
+    "rtt": (lambda c: c.get("rtt", ""), False),
+}
+_STATES = {"": "open", "open": "open", "closed": "closed", "any": "any", "all": "any"}
+_KINDS = {"WEBSOCKET": "websocket"}
+
+
+def connz(source: Source, query: Query) -> dict[str, Any]:
+    """The page. Raises BadQuery."""
+    sort, state = query.text("sort") or "cid", query.text("state").lower()
+    limit, offset, cid = query.number("limit"), query.number("offset"), query.number("cid")
+    auth = query.flag("auth")
+    details = query.text("subs").lower() == "detail"
+    subs = details or query.flag("subs")
+    if state not in _STATES:
+        raise BadQuery(f"Error decoding state for {state}")
+    if sort not in _SORTS:
+        raise BadQuery(f"invalid sorting option: {sort}")
+    if sort in ("stop", "reason") and _STATES[state] == "open":
+        raise BadQuery(f"sort by {sort} only valid on closed connections")
+    found: list[dict[str, Any]] = []
+    now = source.clock.now()
+    if _STATES[state] != "closed":
+        found += [
+            _detailed(session, describe(session, now), auth, subs, details)
+            for session in source.hub.sessions.values()
+            if isinstance(session, ClientSession) and _is_wanted(session, query)
+        ]
+    if _STATES[state] != "open":
+        found += _closed(source, query, auth)
+    total = len(found)
+    if cid:
+        found, limit = [shown for shown in found if shown["cid"] == cid], 1
+        offset = 0
+    key, descending = _SORTS[sort]
+    found.sort(key=key, reverse=descending)
+    limit = limit or PAGE
+    page = found[offset : offset + limit]
+    return {
+        **source.head,
+        "num_connections": len(page),
+        "total": total,
+        "offset": offset,
+        "limit": limit,
+        "connections": page,
+    }
+
+
+def _is_wanted(session: ClientSession, query: Query) -> bool:
+    user, account = query.text("user"), query.text("acc")
+    subject = query.text("filter_subject")
+    if (user and session.user != user) or (account and session.account.name != account):
+        return False
+    return not subject or any(
+        overlap(subject.encode(), each.subject) for each in session.subscriptions.values()
+    )
+
+
+def _closed(source: Source, query: Query, auth: bool) -> list[dict[str, Any]]:
+    user, account = query.text("user"), query.text("acc")
+    found = []
+    for closed in source.closed:
+        if (user and closed.user != user) or (account and closed.account != account):
+            continue
+        shown = dict(closed.shown)
+        if auth:
+            shown |= _who(closed.user, closed.account)
+        found.append(shown)
+    return found
+
+
+def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict[str, Any]:
+    """One connection."""
+    traffic, connect = session.count(), session.connect
+    heard = now - max(session.hub.clock.monotonic() - session.last_heard, 0)
+    active = now if session.is_heard and not stopped else max(heard, session.started)
+    shown: dict[str, Any] = {
+        "cid": session.client_id,
+        "kind": "Client",
+        "type": _KINDS.get(session.connection_type, "nats"),
+        "ip": session.client_ip,
+        "port": session.client_port,
+        "start": moment(session.started),
+        "last_activity": moment(active),
+    }
+    if stopped:
+        shown |= {"stop": moment(now), "reason": session.close_reason}
+    if session.rtt:
+        shown["rtt"] = format_duration(session.rtt)
+    shown |= {
+        "uptime": age(now - session.started),
+        "idle": age(now - active),
+        "pending_bytes": 0 if stopped else session.pending(),
+        "in_msgs": traffic.in_msgs,
+        "out_msgs": traffic.out_msgs,
+        "in_bytes": traffic.in_bytes,
+        "out_bytes": traffic.out_bytes,
+        "subscriptions": len(session.subscriptions),
+    }
+    for name in ("name", "lang", "version"):
+        if value := getattr(connect, name):
+            shown[name] = value
+    return shown
+
+
+def _detailed(
+    session: ClientSession, shown: dict[str, Any], auth: bool, subs: bool, details: bool
+) -> dict[str, Any]:
+    if auth:
+        shown |= _who(session.user, session.account.name)
+    subscriptions = session.subscriptions.values()
+    if details and subscriptions:
+        shown["subscriptions_list_detail"] = [subscription(each) for each in subscriptions]
+    elif subs and subscriptions:
+        shown["subscriptions_list"] = [_text(each.subject) for each in subscriptions]
+    return shown
+
+
+def _who(user: str, account: str) -> dict[str, Any]:
+    who: dict[str, Any] = {}
+    if user:
+        who |= {"authorized_user": user, "account": account}
+    return who | {"name_tag": account}
+
+
+def subscription(found: Subscription, account: str = "") -> dict[str, Any]:
+    """One subscription, with its account where pages show it."""
+    shown: dict[str, Any] = {}
+    if account:
+        shown |= {"account": account, "account_tag": account}
+    shown["subject"] = _text(found.subject)
+    if found.queue:
+        shown["qgroup"] = _text(found.queue)
+    shown |= {"sid": _text(found.sid), "msgs": found.delivered}
+    if found.limit:
+        shown["max"] = found.limit
+    return shown | {"cid": found.session.client_id}
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

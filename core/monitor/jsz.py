@@ -1,0 +1,107 @@
+"""`/jsz`: what JetStream holds; and the same of one account."""
+
+import json
+from typing import Any
+
+from core.model import codec
+from core.monitor.query import Query
+from core.monitor.source import Source, moment
+from core.monitor.varz import stats
+
+_UNLIMITED = (1 << 64) - 1
+_LIMIT = 1024
+_STREAM = ("config", "state", "mirror", "sources")
+
+
+async def jsz(source: Source, query: Query) -> dict[str, Any]:
+    """The page. Raises BadQuery."""
+    wants = {
+        name: query.flag(name)
+        for name in ("accounts", "streams", "consumers", "config", "leader-only", "raft")
+    }
+    offset, limit = query.number("offset"), query.number("limit") or _LIMIT
+    if source.jetstream is None:
+        return _disabled(source)
+    registry, account = source.jetstream.registry, query.text("acc")
+    runners = list(registry.streams.values())
+    shown: dict[str, Any] = {
+        **stats(source),
+        **source.head,
+        "config": source.about.jetstream,
+        "limits": {"default_max_consumers": 1000},
+        "streams": len(runners),
+        "consumers": sum(len(runner.consumers) for runner in runners),
+        "messages": sum(runner.machine.msgs for runner in runners),
+        "bytes": sum(runner.machine.bytes for runner in runners),
+    }
+    is_detailed = wants["accounts"] or wants["streams"] or wants["consumers"] or bool(account)
+    if is_detailed and account in ("", registry.account.name):
+        details = [await _account(source, wants)]
+        shown["account_details"] = details if account else details[offset : offset + limit]
+        if not shown["account_details"]:
+            del shown["account_details"]
+    return shown | {"total": 1}
+
+
+def _disabled(source: Source) -> dict[str, Any]:
+    nothing = dict.fromkeys(
+        ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets"), 0
+    )
+    return {
+        **nothing,
+        "api": {"level": 0, "total": 0, "errors": 0},
+        **source.head,
+        "disabled": True,
+        "config": {"max_memory": 0, "max_storage": 0},
+        "limits": {},
+        **dict.fromkeys(("streams", "consumers", "messages", "bytes", "total"), 0),
+    }
+
+
+async def _account(source: Source, wants: dict[str, bool]) -> dict[str, Any]:
+    assert source.jetstream is not None
+    registry, api = source.jetstream.registry, source.jetstream.api
+    usage = registry.usage()
+    shown: dict[str, Any] = {
+        "name": registry.account.name,
+        "id": registry.account.name,
+        "memory": usage.memory,
+        "storage": usage.storage,
+        "reserved_memory": _UNLIMITED,
+        "reserved_storage": _UNLIMITED,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": api.total, "errors": api.errors},
+    }
+    if (wants["streams"] or wants["consumers"]) and registry.streams:
+        shown["stream_detail"] = [
+            await _stream(source, runner, wants) for runner in registry.streams.values()
+        ]
+    return shown
+
+
+async def _stream(source: Source, runner: Any, wants: dict[str, bool]) -> dict[str, Any]:
+    info = json.loads(codec.encode(await runner.info()))
+    shown: dict[str, Any] = {
+        "name": runner.name,
+        "created": moment(runner.created),
+        "cluster": {"leader": source.hub.server_name},
+    }
+    for part in _STREAM:
+        if part in info and (part != "config" or wants["config"]):
+            shown[part] = info[part]
+    if wants["consumers"]:
+        details = [
+            _consumer(json.loads(codec.encode(consumer.info())), wants["config"])
+            for consumer in runner.consumers.values()
+        ]
+        if details:
+            shown["consumer_detail"] = details
+    return shown
+
+
+def _consumer(info: dict[str, Any], with_config: bool) -> dict[str, Any]:
+    if not with_config:
+        info.pop("config", None)
+    info.pop("type", None)
+    return info

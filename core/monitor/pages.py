@@ -1,0 +1,230 @@
+"""The table of pages: path to values; and how they are written.
+
+Pages are JSON with two blanks of indentation, `/healthz` without. What cannot be read in a
+query is 400 with a text.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from core.monitor.connz import PAGE, connz, subscription
+from core.monitor.jsz import jsz
+from core.monitor.query import BadQuery, Query
+from core.monitor.source import Source, moment
+from core.monitor.varz import varz
+from core.pubsub.account import Account
+from core.subjects.subject import is_valid_literal, matches
+from core.transport.session import ClientSession
+
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer."""
+
+    body: bytes
+    status: int = 200
+    kind: str = _JSON
+
+
+async def serve(source: Source, path: str, query: Query) -> Page:
+    """Answer one request; the path is without the base path."""
+    page = _PAGES.get(path)
+    if page is None:
+        return Page(b"404 page not found\n", 404, _TEXT)
+    source.requests[path] += 1
+    try:
+        return await page(source, query)
+    except BadQuery as error:
+        return Page(str(error).encode(), 400, _TEXT)
+
+
+def _pretty(values: dict[str, Any]) -> Page:
+    return Page(_escaped(json.dumps(values, indent=2, ensure_ascii=False)))
+
+
+def _escaped(text: str) -> bytes:
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text.encode("utf-8", "replace")
+
+
+async def _varz(source: Source, query: Query) -> Page:
+    return _pretty(varz(source))
+
+
+async def _connz(source: Source, query: Query) -> Page:
+    return _pretty(connz(source, query))
+
+
+async def _jsz(source: Source, query: Query) -> Page:
+    return _pretty(await jsz(source, query))
+
+
+async def _subsz(source: Source, query: Query) -> Page:
+    wanted, test = query.text("acc"), query.text("test")
+    offset, limit = query.number("offset"), query.number("limit") or PAGE
+    subs = query.flag("subs")
+    if test and not is_valid_literal(test.encode()):
+        raise BadQuery(f"invalid test subject, must be valid publish subject: {test}")
+    accounts = [a for name, a in source.hub.accounts.items() if wanted in ("", name)]
+    found = [
+        (session.account.name, each)
+        for session in source.hub.sessions.values()
+        if isinstance(session, ClientSession) and session.account in accounts
+        for each in session.subscriptions.values()
+    ]
+    shown: dict[str, Any] = {**source.head, **_numbers(accounts)}
+    listed = [
+        subscription(each, name)
+        for name, each in found
+        if not test or matches(test.encode(), each.subject)
+    ]
+    if not subs:
+        listed = []
+    shown |= {"total": len(listed), "offset": offset, "limit": limit}
+    if page := listed[offset : offset + limit]:
+        shown["subscriptions_list"] = page
+    return _pretty(shown)
+
+
+def _numbers(accounts: list[Account]) -> dict[str, Any]:
+    """Subscriptions and the cache of routes. Hits are not counted, so the rate is shown as 0."""
+    counts = [account.subscription_counts() for account in accounts]
+    count, inserts = sum(now for now, _ in counts), sum(ever for _, ever in counts)
+    routes = [route for account in accounts for route in account.plans.values()]
+    fanouts = [len(r.targets) + len(r.groups) + len(r.services) for r in routes]
+    return {
+        "num_subscriptions": count,
+        "num_cache": len(routes),
+        "num_inserts": inserts,
+        "num_removes": inserts - count,
+        "num_matches": len(routes),
+        "cache_hit_rate": 0,
+        "max_fanout": max(fanouts, default=0),
+        "avg_fanout": sum(fanouts) / len(fanouts) if fanouts else 0,
+    }
+
+
+async def _accountz(source: Source, query: Query) -> Page:
+    shown: dict[str, Any] = {**source.head, "system_account": "$SYS"}
+    name = query.text("acc")
+    if not name:
+        return _pretty(shown | {"accounts": sorted({*source.hub.accounts, "$SYS"})})
+    account = source.hub.accounts.get(name)
+    if account is None:
+        raise BadQuery(f"Account {name} does not exist")
+    clients = sum(1 for session in source.hub.sessions.values() if session.account is account)
+    detail = {
+        "account_name": name,
+        "update_time": moment(source.started),
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": source.jetstream is not None,
+        "leafnode_connections": 0,
+        "client_connections": clients,
+        "subscriptions": account.subscription_counts()[0],
+        "name_tag": name,
+        "sublist_stats": _numbers([account]),
+    }
+    return _pretty(shown | {"account_detail": detail})
+
+
+async def _healthz(source: Source, query: Query) -> Page:
+    only = query.flag("js-enabled-only") or query.flag("js-enabled")
+    account, stream, consumer = (query.text(name) for name in ("account", "stream", "consumer"))
+    if (stream or consumer) and not account:
+        return _sick(400, '"account" must not be empty when checking stream health', "error")
+    if consumer and not stream:
+        return _sick(400, '"stream" must not be empty when checking consumer health', "error")
+    if source.jetstream is None:
+        if only or account:
+            return _sick(503, "JetStream is not enabled")
+        return Page(b'{"status":"ok"}')
+    registry = source.jetstream.registry
+    if account and account != registry.account.name:
+        return _sick(404, f'JetStream account "{account}" not found')
+    runner = registry.streams.get(stream)
+    if stream and runner is None:
+        return _sick(404, f'JetStream stream "{stream}" not found on account "{account}"')
+    if consumer and runner.consumers.get(consumer) is None:
+        return _sick(
+            404,
+            f'JetStream consumer "{consumer}" not found for stream "{stream}"'
+            f' on account "{account}"',
+        )
+    return Page(b'{"status":"ok"}')
+
+
+def _sick(status: int, error: str, word: str = "unavailable") -> Page:
+    body = {"status": word, "error": error}
+    return Page(_escaped(json.dumps(body, separators=(",", ":"))), status)
+
+
+def _nothing(**fields: Any) -> Callable[[Source, Query], Awaitable[Page]]:
+    """A page about something that this server has none of."""
+
+    async def page(source: Source, query: Query) -> Page:
+        return _pretty({**source.head, **fields})
+
+    return page
+
+
+async def _routez(source: Source, query: Query) -> Page:
+    head = source.head
+    name = {"server_name": source.hub.server_name}
+    return _pretty(
+        {"server_id": head["server_id"], **name, "now": head["now"], "num_routes": 0, "routes": []}
+    )
+
+
+async def _raftz(source: Source, query: Query) -> Page:
+    return Page(b"No Raft nodes registered", 404, _TEXT)
+
+
+async def _ipqueuesz(source: Source, query: Query) -> Page:
+    return Page(b"{}")
+
+
+async def _index(source: Source, query: Query) -> Page:
+    links = "".join(
+        f"<a href=.{path}>{title}<span class='endpoint'> {path}</span></a><br/>\n"
+        for path, title in _TITLES.items()
+    )
+    body = f'<html lang="en">\n<head><title>jetgate</title></head>\n<body>\n{links}</body>\n</html>'
+    return Page(body.encode(), 200, "text/html; charset=utf-8")
+
+
+_TITLES = {
+    "/varz": "General",
+    "/jsz": "JetStream",
+    "/connz": "Connections",
+    "/accountz": "Accounts",
+    "/accstatz": "Account Stats",
+    "/subsz": "Subscriptions",
+    "/routez": "Routes",
+    "/leafz": "LeafNodes",
+    "/gatewayz": "Gateways",
+    "/healthz": "Health Probe",
+}
+
+_PAGES: dict[str, Callable[[Source, Query], Awaitable[Page]]] = {
+    "/": _index,
+    "/varz": _varz,
+    "/connz": _connz,
+    "/subsz": _subsz,
+    "/subscriptionsz": _subsz,
+    "/jsz": _jsz,
+    "/accountz": _accountz,
+    "/accstatz": _nothing(account_statz=[]),
+    "/healthz": _healthz,
+    "/routez": _routez,
+    "/gatewayz": _nothing(outbound_gateways={}, inbound_gateways={}),
+    "/leafz": _nothing(leafnodes=0, leafs=[]),
+    "/raftz": _raftz,
+    "/ipqueuesz": _ipqueuesz,
+}

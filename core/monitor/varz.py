@@ -1,0 +1,147 @@
+"""`/varz`: the server as a whole."""
+
+import os
+import resource
+from typing import Any
+
+from core.model.versions import API_LEVEL, SERVER_VERSION
+from core.monitor.source import Source, age, moment
+from core.transport.greeting import GO_VERSION
+
+_KINDS = ("clients", "routes", "gateways", "leafs")
+_FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": True,
+    "js_snapshot_sources": False,
+}
+
+
+def varz(source: Source) -> dict[str, Any]:
+    """The page."""
+    hub, limits, about = source.hub, source.hub.limits, source.about
+    now = source.clock.now()
+    guard = {"auth_required": True} if hub.gate is not None else {}
+    shown: dict[str, Any] = {
+        "server_id": hub.server_id,
+        "server_name": hub.server_name,
+        "version": SERVER_VERSION,
+        "proto": 1,
+        "git_commit": "jetgate",
+        "go": GO_VERSION,
+        "host": hub.host,
+        "port": hub.port,
+        **guard,
+        "max_connections": limits.max_connections,
+        **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
+        "ping_interval": round(limits.ping_interval * 1e9),
+        "ping_max": limits.ping_max,
+        "http_host": about.http_host,
+        "http_port": about.http_port,
+        "http_base_path": about.http_base_path,
+        "https_port": 0,
+        "auth_timeout": _short(about.auth_timeout),
+        "max_control_line": limits.max_control_line,
+        "max_payload": limits.max_payload,
+        "max_pending": limits.max_pending,
+        **{name: {} for name in ("cluster", "gateway", "leaf", "mqtt", "websocket")},
+        "jetstream": jetstream(source),
+        "tls_timeout": 2,
+        "write_deadline": round(limits.write_deadline * 1e9),
+        "start": moment(source.started),
+        "now": moment(now),
+        "uptime": age(now - source.started),
+        **_machine(source),
+    }
+    shown |= _counts(source)
+    shown |= {
+        "http_req_stats": dict(sorted(source.requests.items())),
+        "config_load_time": moment(source.config_loaded),
+        "config_digest": about.config_digest,
+        **({"tags": about.tags} if about.tags else {}),
+        **({"metadata": about.metadata} if about.metadata else {}),
+        "feature_flags": _FEATURE_FLAGS,
+        "system_account": "$SYS",
+        "slow_consumer_stats": _by_kind(hub.slow_consumers),
+        "stale_connection_stats": _by_kind(hub.stale_connections),
+        "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+    }
+    return shown
+
+
+def _counts(source: Source) -> dict[str, Any]:
+    hub, traffic = source.hub, source.hub.totals()
+    return {
+        "connections": len(hub.sessions),
+        "total_connections": hub.connections_total,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        **{name: getattr(traffic, name) for name in ("in_msgs", "in_bytes")},
+        "in_client_msgs": traffic.in_msgs,
+        "in_client_bytes": traffic.in_bytes,
+        **{name: getattr(traffic, name) for name in ("out_msgs", "out_bytes")},
+        "out_client_msgs": traffic.out_msgs,
+        "out_client_bytes": traffic.out_bytes,
+        "slow_consumers": hub.slow_consumers,
+        "stale_connections": hub.stale_connections,
+        "stalled_clients": 0,
+        "subscriptions": sum(account.subscription_counts()[0] for account in hub.accounts.values()),
+    }
+
+
+def jetstream(source: Source) -> dict[str, Any]:
+    """The block of JetStream, empty when it is off."""
+    if source.jetstream is None or source.about.jetstream is None:
+        return {}
+    return {
+        "config": source.about.jetstream,
+        "stats": stats(source),
+        "limits": {"default_max_consumers": 1000},
+    }
+
+
+def stats(source: Source) -> dict[str, Any]:
+    """What JetStream uses."""
+    assert source.jetstream is not None
+    usage, api = source.jetstream.registry.usage(), source.jetstream.api
+    return {
+        "memory": usage.memory,
+        "storage": usage.storage,
+        "reserved_memory": usage.reserved_memory,
+        "reserved_storage": usage.reserved_storage,
+        "accounts": 1,
+        "ha_assets": 0,
+        "api": {"level": API_LEVEL, "total": api.total, "errors": api.errors},
+    }
+
+
+def _machine(source: Source) -> dict[str, Any]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds, now = used.ru_utime + used.ru_stime, source.clock.monotonic()
+    before, seconds_before = source.cpu_seen
+    source.cpu_seen = (now, seconds)
+    passed = (now - before) / 1e9
+    cores = os.cpu_count() or 1
+    return {
+        "mem": _resident(),
+        "cores": cores,
+        "gomaxprocs": cores,
+        "cpu": _short(round(100 * (seconds - seconds_before) / passed, 2) if passed > 0 else 0.0),
+    }
+
+
+def _resident() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _by_kind(clients: int) -> dict[str, int]:
+    return {kind: clients if kind == "clients" else 0 for kind in _KINDS}
+
+
+def _short(value: float) -> float | int:
+    return int(value) if value == int(value) else value

@@ -1,0 +1,131 @@
+"""What `jetgate-nats-server` serves with JetStream: a node over a PostgreSQL in its store."""
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+from pathlib import Path
+
+from core.auth.users import Users
+from core.cluster.leadership import Leadership
+from core.config.nats_options import NatsOptions
+from core.errors import Fenced, OperatorError, Unavailable
+from core.node import Node, NodeOptions
+from core.pubsub.server import Hub
+from core.runtime.clock import Clock
+from core.runtime.nuid import nuid
+from core.runtime.tasks import spawn, stop
+from core.storage.leases import NodeRow
+from core.storage.postgres.connect import Connector
+from core.storage.postgres.embedded import EmbeddedPostgres
+from core.storage.postgres.leases import PostgresLeases
+from core.storage.postgres.migrate import migrate
+from gateway.nats_serving import admit_only
+
+log = logging.getLogger("jetgate.server")
+
+_RETRY_S = 0.5
+# Many such servers share one machine; each has a small share of its memory.
+_SETTINGS = {"shared_buffers": "64MB", "wal_buffers": "16MB", "min_wal_size": "80MB"}
+
+
+class JetStreamServing:
+    """A node; when it loses its leadership it is made anew on the same port."""
+
+    def __init__(self, options: NatsOptions, users: Users | None, clock: Clock) -> None:
+        self._options = options
+        self._users = users
+        self._clock = clock
+        self._postgres = EmbeddedPostgres(self.directory, settings=_SETTINGS)
+        self._connector = Connector("")
+        self._keeper: asyncio.Task[None] | None = None
+        self.node = self._new_node(options.server_name)
+
+    @property
+    def directory(self) -> Path:
+        """Where the data are: as with nats-server, `jetstream` below the given directory."""
+        given = self._options.jetstream.store_dir
+        return Path(given or Path(tempfile.gettempdir()) / "nats") / "jetstream"
+
+    @property
+    def hub(self) -> Hub:
+        """The hub of the present node."""
+        return self.node.hub
+
+    def _new_node(self, name: str) -> Node:
+        leadership = Leadership(PostgresLeases(self._connector), self._clock, NodeRow(nuid()))
+        options = NodeOptions(
+            host=self._options.host,
+            port=max(self._options.port, 0),
+            server_name=name,
+            limits=self._options.limits(),
+            users=self._users,
+        )
+        return Node(options, self._connector, leadership, self._clock)
+
+    async def start(self, host: str, port: int) -> None:
+        """Start PostgreSQL, load everything, accept clients.
+
+        Raises:
+            OSError: the address cannot be had.
+            OperatorError: JetStream cannot be started.
+        """
+        began = self._clock.monotonic()
+        log.info("Starting JetStream")
+        log.info('  Store Directory: "%s"', self.directory)
+        try:
+            self._connector = Connector(await self._postgres.start())
+            await migrate(self._connector)
+        except OperatorError as error:
+            raise OperatorError(f"Can't start JetStream: {error}") from error
+        name, identity = self._options.server_name, self.node.hub.server_id
+        self.node = self._new_node(name or identity)
+        self.node.hub.server_id = identity
+        await self.node.start()
+        log.info("Took %d ms to start JetStream", (self._clock.monotonic() - began) // 1_000_000)
+        self._keeper = spawn(self._keep(), name="node keeper")
+
+    async def _keep(self) -> None:
+        while True:
+            node = self.node
+            await node.deposed.wait()
+            port, identity = node.hub.port, node.hub.server_id
+            await node.stop()
+            while True:
+                self.node = self._new_node(node.hub.server_name)
+                self.node.hub.server_id = identity
+                self.node.options = _at_port(self.node.options, port)
+                try:
+                    await self.node.start()
+                    break
+                except (Unavailable, Fenced, OSError) as error:
+                    log.warning("%s; trying again", error)
+                    with contextlib.suppress(Unavailable):
+                        await self.node.stop()
+                    await asyncio.sleep(_RETRY_S)
+
+    def admit_only(self, users: Users | None) -> None:
+        """Let others in from now on, and those out that may no longer be here."""
+        self._users = users
+        admit_only(self.hub, users)
+
+    def close_door(self) -> None:
+        """Accept nobody any more."""
+        self.node.close_door()
+
+    async def stop(self) -> None:
+        """Close every connection, stop PostgreSQL."""
+        await stop(self._keeper)
+        await self.node.stop()
+        await self._postgres.stop()
+
+
+def _at_port(options: NodeOptions, port: int) -> NodeOptions:
+    return NodeOptions(
+        host=options.host,
+        port=port,
+        server_name=options.server_name,
+        limits=options.limits,
+        users=options.users,
+        tail_bytes=options.tail_bytes,
+    )

@@ -1,0 +1,73 @@
+"""The files that tell where a server is: `<executable>_<pid>.ports` and the PID file."""
+
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+
+from core.errors import OperatorError
+
+_WILDCARDS = ("", "0.0.0.0", "::")
+
+
+class NatsPortsFile:
+    """`DIR/<executable>_<pid>.ports`: there while the addresses in it are served."""
+
+    def __init__(self, directory: str, executable: str) -> None:
+        self._path = Path(directory) / f"{executable}_{os.getpid()}.ports" if directory else None
+
+    def write(self, addresses: dict[str, tuple[str, int]]) -> None:
+        """Write host and port by scheme-and-name, as `nats`, `monitoring`, `websocket`.
+
+        Raises:
+            OperatorError: the directory cannot be written.
+        """
+        if self._path is None:
+            return
+        content = {name: urls(name, *address) for name, address in addresses.items()}
+        unfinished = self._path.with_name(f"{self._path.name}.new")
+        try:
+            unfinished.write_text(json.dumps(content, separators=(",", ":")))
+            os.replace(unfinished, self._path)
+        except OSError as error:
+            raise OperatorError(f"error writing ports file {self._path}: {error}") from error
+
+    def remove(self) -> None:
+        """Nothing is served any more."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+
+_SCHEMES = {"nats": "nats", "monitoring": "http", "websocket": "ws"}
+
+
+def urls(name: str, host: str, port: int) -> list[str]:
+    """The addresses of a listener; a wildcard host becomes those of this machine."""
+    hosts = _own_addresses() if host in _WILDCARDS else [host]
+    return [f"{_SCHEMES[name]}://{join(each, port)}" for each in hosts]
+
+
+def join(host: str, port: int) -> str:
+    """`host:port`, brackets around a host with colons."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _own_addresses() -> list[str]:
+    found = ["127.0.0.1"]
+    with contextlib.suppress(OSError):
+        for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET):
+            if (address := str(entry[4][0])) not in found:
+                found.append(address)
+    return found
+
+
+def write_pid(path: str) -> None:
+    """Write our process id. Raises OperatorError."""
+    if not path:
+        return
+    try:
+        Path(path).write_text(str(os.getpid()))
+    except OSError as error:
+        raise OperatorError(f"could not write pidfile: {error}") from error

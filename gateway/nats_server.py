@@ -1,0 +1,155 @@
+"""The command `jetgate-nats-server`: nats-server's command line over a jetgate node.
+
+    flags -> configuration -> monitoring port -> (JetStream: PostgreSQL in the store) -> NATS port
+
+The second module that composes a node. Without JetStream nothing of storage is imported: the
+server is there before a script has looked. Faults are one line, `[FTL] ...`, and exit code 1.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from core.config.grammar import GrammarError
+from core.config.nats_flags import USAGE, Flags, WrongFlag, apply, parse_flags
+from core.config.nats_options import NatsOptions
+from core.config.nats_reader import Mistakes, read
+from core.errors import ConfigError, OperatorError
+from core.model.versions import SERVER_VERSION
+from gateway import server_log
+
+NAME = "jetgate-nats-server"
+_COMMANDS = {"version": "version", "help": "help"}
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(_main(sys.argv[1:]))
+
+
+def _main(arguments: list[str]) -> int:
+    try:
+        flags = parse_flags(arguments)
+    except WrongFlag as wrong:
+        print(wrong, file=sys.stderr)
+        print(USAGE)
+        return 0
+    if flags.rest:
+        command = flags.rest[0].lower()
+        if command not in _COMMANDS:
+            return _fail(f'unrecognized command: "{flags.rest[0]}"')
+        flags.values[command] = True
+    if flags.get("version"):
+        print(f"nats-server: v{SERVER_VERSION}")
+        return 0
+    if flags.get("help") or flags.get("help_tls"):
+        print(USAGE)
+        return 0
+    if order := flags.get("signal"):
+        return _signal(order)
+    return _serve(flags)
+
+
+def _fail(text: str) -> int:
+    print(f"nats-server: {text}", file=sys.stderr)
+    return 1
+
+
+def _signal(order: str) -> int:
+    from gateway.nats_signal import send
+
+    try:
+        send(order, executable())
+    except OperatorError as error:
+        return _fail(str(error))
+    return 0
+
+
+def executable() -> str:
+    """The name of this command, which is in the name of the ports file."""
+    name = os.path.basename(sys.argv[0])
+    return NAME if not name or name.endswith(".py") else name
+
+
+def _serve(flags: Flags) -> int:
+    try:
+        if flags.get("test"):
+            return _check(flags)
+        options = load(flags)
+        server_log.configure(options)
+    except (GrammarError, Mistakes, OperatorError) as error:
+        return _fail(str(error))
+    from gateway.nats_service import NatsService  # what it takes to serve
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(NatsService(options, lambda: load(flags), executable()).run())
+    except (OperatorError, ConfigError) as error:
+        logging.getLogger("jetgate").log(server_log.FATAL, "%s", error)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _check(flags: Flags) -> int:
+    """`-t`: say whether the configuration can be served."""
+    path = flags.get("config")
+    if not path:
+        return _fail("must specify [-c, --config] option to check configuration file syntax")
+    options = load(flags)
+    if options.refusals:
+        return _fail(f"{path}: {options.refusals[0]}")
+    print(f"nats-server: configuration file {path} is valid ({options.digest})", file=sys.stderr)
+    return 0
+
+
+def load(flags: Flags) -> NatsOptions:
+    """Options from the configuration file, if there is one, and the command line.
+
+    Raises:
+        GrammarError, Mistakes: the file cannot be used.
+        OperatorError: it cannot be read.
+    """
+    options = NatsOptions()
+    if path := flags.get("config"):
+        try:
+            text = Path(path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise OperatorError(_cannot_open(path, error)) from error
+        read(text, path, options, _include, os.environ)
+    apply(flags, options)
+    options.complete()
+    return options
+
+
+def _include(path: str, including: str) -> tuple[str, str]:
+    place = Path(including).parent / path
+    try:
+        return str(place), place.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise GrammarError(
+            f"error parsing include file '{path}', {_cannot_open(str(place), error)}"
+        ) from error
+
+
+def _cannot_open(path: str, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"open {path}: {reason.lower()}"
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Any = uvloop.new_event_loop
+    return factory  # type: ignore[no-any-return]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""One life of `jetgate-nats-server`, from its first log line to its last.
+
+Signals: INT and TERM stop; HUP reads the configuration again; USR1 opens the log file anew; USR2
+is lame duck mode: clients are told, nobody new is accepted, after a grace period connections are
+closed one by one, and the server ends with the last.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import core
+from core.config.addresses import listen
+from core.config.authorization import users_of
+from core.config.grammar import GrammarError
+from core.config.nats_options import NatsOptions
+from core.config.nats_reader import Mistakes
+from core.errors import ConfigError, OperatorError
+from core.model.versions import SERVER_VERSION
+from core.runtime.clock import SystemClock
+from core.runtime.tasks import spawn, stop
+from gateway import server_log
+from gateway.nats_doors import Doors
+from gateway.nats_monitor import Monitor
+from gateway.nats_ports import NatsPortsFile, join, write_pid
+from gateway.nats_reload import changes
+
+log = logging.getLogger("jetgate.server")
+
+_TRAPPED = {
+    signal.SIGINT: "interrupt",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "hangup",
+    signal.SIGUSR1: "user defined signal 1",
+    signal.SIGUSR2: "user defined signal 2",
+}
+
+
+class NatsService:
+    """One process. `load` reads flags and configuration again, for a reload."""
+
+    def __init__(
+        self, options: NatsOptions, load: Callable[[], NatsOptions], executable: str
+    ) -> None:
+        self._options = options
+        self._load = load
+        self._clock = SystemClock()
+        self._asked = asyncio.Event()
+        self._ports = NatsPortsFile(options.ports_file_dir, executable)
+        self._doors = Doors()
+        self._monitor: Monitor | None = None
+        self._serving: Any = None
+        self._lame_duck: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Serve until told to stop.
+
+        Raises:
+            OperatorError, ConfigError: it cannot be served.
+        """
+        loop = asyncio.get_running_loop()
+        for number in _TRAPPED:
+            loop.add_signal_handler(number, self._trapped, number)
+        try:
+            self._introduce()
+            self._refuse()
+            start = spawn(self._start(), name="start")
+            asked = spawn(self._asked.wait(), name="asked to stop")
+            await asyncio.wait([start, asked], return_when=asyncio.FIRST_COMPLETED)
+            if start.done():
+                start.result()
+            await stop(start)
+            await asked
+            log.info("Initiating Shutdown...")
+        finally:
+            await self._shut_down()
+        log.info("Server Exiting..")
+
+    def _trapped(self, number: signal.Signals) -> None:
+        if number == signal.SIGTERM and self._lame_duck is not None:
+            return
+        log.info('Trapped "%s" signal', _TRAPPED[signal.Signals(number)])
+        if number == signal.SIGHUP:
+            self._reload()
+        elif number == signal.SIGUSR1:
+            if server_log.reopen():
+                log.info("File log re-opened")
+            else:
+                log.info("File log re-open ignored, not a file logger")
+        elif number == signal.SIGUSR2:
+            if self._lame_duck is None and self._serving is not None:
+                self._lame_duck = spawn(self._leave_clients(), name="lame duck")
+        else:
+            self._asked.set()
+
+    # -- starting ----------------------------------------------------------------------------
+
+    def _introduce(self) -> None:
+        options = self._options
+        log.info("Starting nats-server")
+        log.info("  Version:  %s", SERVER_VERSION)
+        log.info("  Git:      [jetgate %s]", core.__version__)
+        if options.config_file:
+            log.info("Using configuration file: %s (%s)", options.config_file, options.digest)
+        for warning in options.warnings:
+            log.warning("%s", warning)
+
+    def _refuse(self) -> None:
+        options = self._options
+        if options.mappings:
+            options.refusals.append("mappings are not served")
+        if options.websocket is not None and options.websocket.get("port"):
+            options.refusals.append("websocket is not served")
+        if options.jetstream.domain:
+            options.refusals.append("jetstream domain is not served")
+        if options.refusals:
+            raise OperatorError(options.refusals[0])
+
+    async def _start(self) -> None:
+        options = self._options
+        write_pid(options.pid_file)
+        users = users_of(options.authorization, options.no_auth_user)
+        port = max(options.port, 0)
+        self._probe(port)
+        self._serving = _serving(options, users, self._clock)
+        log.info("  Name:     %s", self._serving.hub.server_name)
+        log.info("  ID:       %s", self._serving.hub.server_id)
+        if options.http_port:
+            self._monitor = Monitor(options, self._clock)
+            await self._monitor.start()
+        await self._doors.open(options.doors)
+        try:
+            await self._serving.start(options.host, port)
+        except OSError as error:
+            raise self._unbindable(error) from error
+        if self._monitor is not None:
+            self._monitor.show(self._serving)
+        hub = self._serving.hub
+        log.info("Listening for client connections on %s", join(options.host, hub.port))
+        gc.collect()
+        gc.freeze()
+        log.info("Server is ready")
+        self._ports.write(self._addresses())
+
+    def _probe(self, port: int) -> None:
+        """Fail on a port that is taken before anything else is begun."""
+        if port <= 0:
+            return
+        try:
+            listen(self._options.host, port, "NATS").close()
+        except (OperatorError, OverflowError) as error:
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            raise self._unbindable(cause) from error
+
+    def _unbindable(self, error: BaseException) -> OperatorError:
+        options = self._options
+        place = join(options.host, options.port)
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        if options.port > 65535:
+            return OperatorError(
+                f'Error listening on port: {place}, "listen tcp: address {options.port}:'
+                ' invalid port"'
+            )
+        return OperatorError(
+            f'Error listening on port: {place}, "listen tcp {place}: bind: {reason}"'
+        )
+
+    def _addresses(self) -> dict[str, tuple[str, int]]:
+        found = {"nats": (self._options.host, self._serving.hub.port)}
+        if self._monitor is not None:
+            found["monitoring"] = (self._monitor.host, self._monitor.port)
+        return found
+
+    # -- changing ----------------------------------------------------------------------------
+
+    def _reload(self) -> None:
+        try:
+            if not self._options.config_file:
+                raise OperatorError(
+                    "can only reload config when a file is provided using -c or --config"
+                )
+            new = self._load()
+            if new.refusals:
+                raise OperatorError(new.refusals[0])
+            said = changes(self._options, new)
+            users = users_of(new.authorization, new.no_auth_user)
+            server_log.configure(new)
+        except (OperatorError, ConfigError, GrammarError, Mistakes) as error:
+            log.error("Failed to reload server configuration: %s", str(error).rstrip("\n"))
+            return
+        if self._serving is not None:
+            hub = self._serving.hub
+            hub.limits = new.limits()
+            if new.authorization != self._options.authorization:
+                self._serving.admit_only(users)
+            for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
+                if new.max_connections > 0:
+                    session.close("Maximum Connections Exceeded", "maximum connections exceeded")
+        for line in said:
+            log.info("Reloaded: %s", line)
+        self._options = new
+        if self._monitor is not None:
+            self._monitor.reloaded(new)
+        log.info("Reloaded server configuration (%s)", new.digest)
+
+    async def _leave_clients(self) -> None:
+        options, hub = self._options, self._serving.hub
+        log.info("Entering lame duck mode, stop accepting new clients")
+        self._serving.close_door()
+        hub.ldm = True
+        for session in list(hub.sessions.values()):
+            session.tell_lame_duck()
+        hub.turn.arm()
+        if hub.sessions:
+            await asyncio.sleep(options.lame_duck_grace_period)
+            left = max(options.lame_duck_duration - options.lame_duck_grace_period, 0.0)
+            pause = min(left / max(len(hub.sessions), 1), 1.0)
+            for session in list(hub.sessions.values()):
+                session.close("Server Shutdown")
+                await asyncio.sleep(pause)
+        self._asked.set()
+
+    # -- stopping ----------------------------------------------------------------------------
+
+    async def _shut_down(self) -> None:
+        self._ports.remove()
+        await stop(self._lame_duck)
+        self._doors.close()
+        if self._monitor is not None:
+            await self._monitor.stop()
+        if self._serving is not None:
+            await self._serving.stop()
+
+
+def _serving(options: NatsOptions, users: Any, clock: SystemClock) -> Any:
+    """What serves: a front alone, or a whole node with its PostgreSQL."""
+    if not options.jetstream.enabled:
+        from gateway.nats_serving import CoreServing
+
+        return CoreServing(options, users, clock)
+    if sys.platform == "win32":
+        raise OperatorError("Can't start JetStream: embedded PostgreSQL does not run on Windows")
+    from gateway.nats_jetstream import JetStreamServing
+
+    return JetStreamServing(options, users, clock)

@@ -1,0 +1,77 @@
+"""What `jetgate-nats-server` serves without JetStream, and what both ways of serving share."""
+
+from typing import Any
+
+from core.auth.gate import Gate
+from core.auth.users import Users
+from core.config.nats_options import NatsOptions
+from core.errors import AuthError
+from core.protocol import encoder
+from core.pubsub.server import Hub
+from core.runtime.clock import Clock
+from core.transport.front import Front
+from core.transport.session import ClientSession
+
+
+class CoreServing:
+    """Publish and subscribe, nothing stored."""
+
+    node: Any = None
+
+    def __init__(self, options: NatsOptions, users: Users | None, clock: Clock) -> None:
+        self._front = Front(
+            clock, limits=options.limits(), server_name=options.server_name, users=users
+        )
+        self.hub = self._front.hub
+
+    async def start(self, host: str, port: int) -> None:
+        """Accept clients. Raises OSError."""
+        await self._front.start(host, port)
+
+    def admit_only(self, users: Users | None) -> None:
+        """Let others in from now on, and those out that may no longer be here."""
+        admit_only(self.hub, users)
+
+    def close_door(self) -> None:
+        """Accept nobody any more."""
+        self._front.close_door()
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        await self._front.stop()
+
+
+def admit_only(hub: Hub, users: Users | None) -> None:
+    """Exchange who may connect; clients that would not get in now are closed, others take on
+    their new permissions and lose the subscriptions that these do not allow."""
+    hub.gate = Gate(users) if users is not None else None
+    for session in list(hub.sessions.values()):
+        if not isinstance(session, ClientSession):
+            continue
+        try:
+            identity = hub.authenticate(session.connect, session.connection_type)
+        except AuthError:
+            session.close("Authentication Failure", "Authorization Violation")
+            continue
+        session.enter_as(identity)
+        if session.guard is not None:
+            _drop_forbidden(session)
+    hub.turn.arm()
+
+
+def _drop_forbidden(session: ClientSession) -> None:
+    assert session.guard is not None
+    for subscription in list(session.subscriptions.values()):
+        subject, queue = subscription.subject, subscription.queue
+        if session.guard.grant.may_subscribe(subject, queue):
+            continue
+        session.account.remove(subscription)
+        session.forget(subscription)
+        using = f' using queue "{queue.decode()}"' if queue else ""
+        text = (
+            f'Permissions Violation for Subscription to "{subject.decode()}"{using}'
+            f' (sid "{subscription.sid.decode()}")'
+        )
+        if not session.out:
+            session.hub.turn.dirty.append(session)
+        session.out.append(encoder.error(text))

@@ -1,0 +1,67 @@
+"""`--signal`: tell a running server to stop, to reload, to leave its clients."""
+
+import os
+import signal
+from pathlib import Path
+
+from core.errors import OperatorError
+
+SIGNALS = {
+    "stop": signal.SIGKILL,
+    "quit": signal.SIGINT,
+    "term": signal.SIGTERM,
+    "reopen": signal.SIGUSR1,
+    "reload": signal.SIGHUP,
+    "ldm": signal.SIGUSR2,
+}
+
+
+def send(order: str, executable: str) -> None:
+    """Send `name` or `name=pid` or `name=pidfile`; without the latter to the one server there is.
+
+    Raises:
+        OperatorError: there is no such signal or process.
+    """
+    name, _, target = order.partition("=")
+    pids = [_pid(target)] if target else running(executable)
+    if not pids:
+        raise OperatorError("no nats-server processes running")
+    if len(pids) > 1:
+        listed = "\n".join(str(pid) for pid in pids)
+        raise OperatorError(f"multiple nats-server processes running:\n{listed}")
+    number = SIGNALS.get(name)
+    if number is None:
+        raise OperatorError(f'unknown signal "{name}"')
+    try:
+        os.kill(pids[0], number)
+    except ProcessLookupError:
+        raise OperatorError(f'\nsignal "{name}" {pids[0]}: no such process') from None
+    except PermissionError:
+        raise OperatorError(f'\nsignal "{name}" {pids[0]}: operation not permitted') from None
+
+
+def _pid(target: str) -> int:
+    text = target
+    if not target.isdigit():
+        try:
+            text = Path(target).read_text().strip()
+        except OSError:
+            text = ""
+    if not text.isdigit():
+        raise OperatorError(f"invalid pid: {target}")
+    return int(text)
+
+
+def running(executable: str) -> list[int]:
+    """The processes that run this command, without ourselves."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        names = {os.path.basename(word) for word in words[:3]}
+        pid = int(entry.parent.name)
+        if executable.encode() in names and pid != os.getpid():
+            found.append(pid)
+    return sorted(found)
