@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from core.api.audit import Audit
 from core.api.call import LARGE_BODY, Body, Call, Server, apart
 from core.api.routes import ROUTES, Level, Route
 from core.errors import ApiError, NotLeader, StorageError
+from core.jetstream.advisories import Advisories
 from core.model import codec, gojson
 from core.model.api_errors import api_error
 from core.model.response import ErrorBody, Response
@@ -66,6 +68,8 @@ class Waiting:
 
     route: Route
     names: tuple[str, ...]
+    session: Session | None
+    subject: bytes
     reply: bytes
     headers: bytes
     payload: bytes
@@ -83,6 +87,8 @@ class Dispatcher:
     def __init__(self, account: Account, server: Server, routes: Iterable[Route] = ROUTES) -> None:
         self._account = account
         self._server = server
+        advisories = Advisories(account, server.clock, account.hub.server_name, server.domain)
+        self._audit = Audit(account, advisories)
         self._routes = _by_literals(routes)
         self._subscriptions: list[ServiceSubscription] = []
         self._queues: dict[str, deque[Waiting]] = {}
@@ -120,11 +126,11 @@ class Dispatcher:
         if found is None:
             return
         if self.waiting >= QUEUE_MAX:
-            self._server.counters.dropped += 1
+            self._drop_all()
             return
         self.waiting += 1
         route, names = found
-        waiting = Waiting(route, names, reply, headers, payload)
+        waiting = Waiting(route, names, session, subject, reply, headers, payload)
         key = names[0] if names else ""
         queue = self._queues.get(key)
         if queue is not None:
@@ -134,6 +140,15 @@ class Dispatcher:
         task = spawn(self._drain(key), name=f"api {key}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _drop_all(self) -> None:
+        """Too many requests wait: drop them and the newest, as the reference does."""
+        dropped = self.waiting + 1
+        for queue in self._queues.values():
+            queue.clear()
+        self.waiting = 0
+        self._server.counters.dropped += dropped
+        self._audit.dropped(dropped)
 
     def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
         """The route of a subject and the names in it."""
@@ -184,8 +199,14 @@ class Dispatcher:
             counters.errors += 1
         if response.error is not None or waiting.route.is_counted:
             counters.total += 1
+        audited = self._audit.is_heard()
+        if not (waiting.reply or audited):
+            return
+        answer = codec.encode(response)
         if waiting.reply:
-            self._account.publish(waiting.reply, b"", b"", codec.encode(response))
+            self._account.publish(waiting.reply, b"", b"", answer)
+        if audited:
+            self._audit.tell(waiting.session, waiting.subject, waiting.payload, answer)
 
 
 def _request(waiting: Waiting) -> msgspec.Struct:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,6 +23,12 @@ class FakeAccount:
     def __init__(self) -> None:
         self.sent: list[tuple[bytes, Any]] = []
         self.subjects: list[bytes] = []
+        self.heard: set[bytes] = set()
+        self.name = "$G"
+        self.hub = SimpleNamespace(server_name="server")
+
+    def has_interest(self, subject: bytes) -> bool:
+        return subject in self.heard
 
     def subscribe(self, subject: bytes, call: Any) -> bytes:
         self.subjects.append(subject)
@@ -43,7 +50,8 @@ class Bench:
         if body in (Body.JSON, Body.OPTIONAL, Body.NEEDED):
             request = StreamPageRequest
         route = Route("TEST.*", body, request, StreamDeleteResponse, handler, level)
-        self.server = Server(registry=None, clock=None)  # type: ignore[arg-type]
+        clock = SimpleNamespace(now=lambda: 0)
+        self.server = Server(registry=None, clock=clock)  # type: ignore[arg-type]
         self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]
 
     def request(self, name: str, payload: bytes = b"", headers: bytes = b"", reply: bytes = b"r"):
@@ -256,5 +264,58 @@ def test_a_large_body_is_decoded_like_a_small_one() -> None:
 
         assert good["success"] is True
         assert bad["error"]["description"] == "invalid JSON: exceeded max depth at offset 10001"
+
+    _run(steps())
+
+
+def test_when_too_many_wait_all_are_dropped_and_an_advisory_says_how_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("core.api.dispatcher.QUEUE_MAX", 3)
+
+    async def steps() -> None:
+        bench = Bench(_success)
+        limit_reached = b"$JS.EVENT.ADVISORY.API.LIMIT_REACHED"
+        bench.account.heard.add(limit_reached)
+        for name in ("a", "a", "b", "c"):
+            bench.request(name)
+        bench.request("d")
+        answers = await bench.settle()
+
+        assert [subject for subject, _ in bench.account.sent] == [limit_reached, b"r"]
+        assert answers[0]["dropped"] == 4
+        assert answers[0]["server"] == "server"
+        assert bench.server.counters.dropped == 4
+        assert bench.dispatcher.waiting == 0
+
+    _run(steps())
+
+
+def test_an_audit_follows_the_answer_and_is_made_without_one_too() -> None:
+    async def steps() -> None:
+        bench = Bench(_success)
+        audit = b"$JS.EVENT.ADVISORY.API"
+        bench.request("unheard")
+        await bench.settle()
+        bench.account.heard.add(audit)
+        session = SimpleNamespace(
+            started=0,
+            client_ip="127.0.0.1",
+            client_id=7,
+            rtt=5,
+            user="",
+            connect=SimpleNamespace(name="n", lang="go", version="1"),
+            connection_type="STANDARD",
+        )
+        for reply in (b"r", b""):
+            bench.dispatcher.on_request(session, b"$JS.API.TEST.S", reply, b"", b"body")
+            await bench.settle()
+
+        assert [subject for subject, _ in bench.account.sent] == [b"r", b"r", audit, audit]
+        event = bench.account.sent[-1][1]
+        assert event["subject"] == "$JS.API.TEST.S"
+        assert event["request"] == "body"
+        assert json.loads(event["response"])["success"] is True
+        assert event["client"]["id"] == 7
 
     _run(steps())
