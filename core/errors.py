@@ -97,7 +97,14 @@ class Unavailable(StorageError):
 
 
 class Refused(StorageError):
-    """The store understood and refused (disk full, read-only, ...); nothing was written."""
+    """The store understood and refused (disk full, read-only, ...); nothing was written.
+
+    `is_full` says that it lacks room or other resources.
+    """
+
+    def __init__(self, reason: str, *, is_full: bool = False) -> None:
+        super().__init__(reason)
+        self.is_full = is_full
 
 
 class OutcomeUnknown(StorageError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from core.jetstream.opening import build_index
 from core.model.api_errors import api_error
+from core.stream.index import LogIndex
 from core.stream.plan import Columns, StreamPlan
 from core.subjects.subject import compile_filters
 
@@ -92,6 +94,8 @@ async def _live_rows(
         known = machine.index.of_subject(pattern)
         if known is not None:
             return [(seq, pattern, size) for seq, size in known if seq < below]
+    if not isinstance(machine.index, LogIndex):
+        return _indexed_rows(runner, match, below)
     more = 4 if machine.on_file else 0
     stored = await runner.shell.reader.sizes(
         runner.stream, runner.shelf, literal, machine.first_seq, below
@@ -101,6 +105,20 @@ async def _live_rows(
         for seq, subject, data, hdr in stored
         if runner.is_live(seq) and seq <= machine.last_seq and (match is None or match(subject))
     ]
+
+
+def _indexed_rows(
+    runner: StreamRunner, match: Callable[[bytes], bool] | None, below: int
+) -> list[tuple[int, bytes, int]]:
+    """The same from an index that knows every message."""
+    index = runner.machine.index
+    subjects = [s for s, _, _ in index.items() if match is None or match(s)]
+    rows = (
+        (seq, subject, size)
+        for subject in subjects
+        for seq, size in index.of_subject(subject) or ()
+    )
+    return sorted(row for row in rows if row[0] < below)
 
 
 async def plan_delete(runner: StreamRunner, seq: int) -> StreamPlan:

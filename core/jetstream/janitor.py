@@ -64,8 +64,9 @@ class Janitor:
             self._wake.clear()
             try:
                 for runner in list(self._wanted.values()):
-                    del self._wanted[runner.stream]
                     await self.finish(runner)
+                    if not runner.backlog:
+                        self._wanted.pop(runner.stream, None)
                 while self._dropped:
                     await self._drop_rows(*self._dropped[-1])
                     self._dropped.pop()

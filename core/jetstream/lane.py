@@ -37,6 +37,9 @@ STALLED = 10.0
 COMMIT_BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
+_REFUSED = "store refused the messages"
+
+
 class Runner(Protocol):
     """What the lane knows of a stream."""
 
@@ -162,8 +165,7 @@ class Lane:
                 self._depose(str(error))
                 return
             except Refused as error:
-                log.error("storage refused a commit: %s", error)
-                self._fail(work, error)
+                await self._part(work, error)
                 return
             except (OutcomeUnknown, Unavailable) as error:
                 log.warning("storage: %s", error)
@@ -192,11 +194,16 @@ class Lane:
             self.messages += len(plan.texts)
             runner.emit(plan)
 
-    def _fail(self, work: list[tuple[Runner, StreamPlan]], error: Exception) -> None:
-        """Storage refused: nothing was written, and every publisher is told so."""
+    async def _part(self, work: list[tuple[Runner, StreamPlan]], error: Refused) -> None:
+        """Storage refused and nothing was written: one stream must not fail the others."""
+        if len(work) > 1:
+            for pair in work:
+                await self._commit([pair])
+            return
+        ((runner, plan),) = work
         self.failures += 1
-        for runner, plan in work:
-            runner.fail(plan, api_error(10077, err=f"store refused: {error}"))
+        log.error("storage refused a commit: %s", error)
+        runner.fail(plan, api_error(10023) if error.is_full else api_error(10077, err=_REFUSED))
 
     async def _settle(
         self, work: list[tuple[Runner, StreamPlan]]

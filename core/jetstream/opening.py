@@ -41,7 +41,7 @@ async def restore(runner: StreamRunner, head: Head) -> None:
     machine = runner.machine
     machine.first_seq, machine.last_seq = head.first_seq, head.last_seq
     machine.last_ts, machine.msgs, machine.bytes = head.last_ts, head.msgs, head.bytes
-    machine.front.upto = head.first_seq - 1
+    machine.front.upto = max(head.first_seq - 1, 0)
     runner.tail.clear(head.last_seq + 1)
     evicts = machine.limit or machine.evicts or machine.max_age
     if head.msgs > _LONG and not evicts:
@@ -52,6 +52,8 @@ async def restore(runner: StreamRunner, head: Head) -> None:
     runner.dead.update(seq for seq, _, _ in superseded)
     runner.backlog.update(runner.dead)
     machine.msgs = _agreed(runner, sum(n for _, n, _ in index.items()), head)
+    if machine.msgs != head.msgs:
+        machine.bytes = await _counted_bytes(runner)
     await _restore_ids(runner, head)
     runner.shell.janitor.sweep(runner)
     runner.shell.janitor.watch_age(runner)
@@ -84,6 +86,16 @@ async def _load_behind(runner: StreamRunner, head: Head) -> None:
     runner.shell.janitor.sweep(runner)
     if runner.has_work():
         runner.shell.lane.enqueue(runner)
+
+
+async def _counted_bytes(runner: StreamRunner) -> int:
+    """Count the bytes of a stream anew, from the row lengths of what is there."""
+    machine = runner.machine
+    await runner.shell.janitor.finish(runner)
+    count, content, blocks = await runner.shell.reader.totals(
+        runner.stream, runner.shelf, machine.first_seq, machine.last_seq
+    )
+    return content + machine.overhead * count + (4 * blocks if machine.on_file else 0)
 
 
 def _agreed(runner: StreamRunner, count: int, head: Head) -> int:

@@ -305,7 +305,7 @@ class StreamQueries:
         machine = self.machine
         empty = not machine.msgs
         first_seq = machine.last_seq + 1 if empty else machine.first_seq
-        if empty and not machine.last_seq:
+        if empty and not machine.first_seq:
             first_seq = 0
         gaps = 0 if empty else machine.last_seq - first_seq + 1 - machine.msgs
         return StreamState(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from core.errors import StorageError
+from core.errors import ApiError, StorageError
 from core.jetstream.opening import restore
 from core.jetstream.shell import Shell
 from core.jetstream.stream_runner import StreamRunner
@@ -85,7 +85,7 @@ class Registry:
                 return existing, False
             check_overlap(config, self.configs().values())
             last = max(config.first_seq, 1) - 1
-            head = Head(self.epoch, last + 1, last, 0, 0, 0)
+            head = Head(self.epoch, config.first_seq, last, 0, 0, 0)
             created = self.shell.clock.now()
             shelf = shelf_for(config)
             text = encode(config).decode()
@@ -110,13 +110,18 @@ class Registry:
             runner = self.stream(config.name)
             others = [r.config for r in self.streams.values() if r is not runner]
             check_overlap(config, others)
-            # What the old limits removed must be gone before other limits could allow it again.
-            await self._stored(self.shell.janitor.finish(runner))
-            text = encode(config).decode()
-            await self._stored(self.shell.catalog.set_stream(runner.stream, text))
-            await runner.reconfigure(config)
+            old = runner.config
+            try:
+                await runner.reconfigure(config, lambda: self._save(runner, config))
+            except ApiError:
+                await self._save(runner, old)
+                raise
             runner.advisories.stream_updated(config.name)
             return runner
+
+    async def _save(self, runner: StreamRunner, config: StreamConfig) -> None:
+        text = encode(config).decode()
+        await self._stored(self.shell.catalog.set_stream(runner.stream, text))
 
     async def delete_stream(self, name: str) -> None:
         """Delete a stream and its consumers.

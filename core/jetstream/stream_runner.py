@@ -101,18 +101,24 @@ class StreamRunner(StreamQueries):
         self.shell.janitor.forget(self)
         self.tail.clear(self.machine.last_seq + 1)
         self.refuse_gathered(api_error(10059))
+        command, self.current = self.current, None
+        if command is not None and not command.done.done():
+            command.done.set_exception(api_error(10008))
 
-    async def reconfigure(self, config: StreamConfig) -> None:
-        """Take a configuration that the catalogue already has."""
-        old, self.config = self.config, config
+    async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
+        """Have `save` record a configuration in the catalogue, then take it."""
+        old = self.config
+        other_limit = max(old.max_msgs_per_subject, 0) != max(config.max_msgs_per_subject, 0)
+        if other_limit:
+            await self.command(lambda _now: self._plan_new_limit(config, save))
+        else:
+            await save()
+            self.machine.configure(config)
+        self.config = config
         self._configure_subjects()
         if old.subjects != config.subjects:
             self.listen()
         self.direct.configure(config.allow_direct)
-        if max(old.max_msgs_per_subject, 0) != max(config.max_msgs_per_subject, 0):
-            await self.command(self._plan_new_limit)
-        else:
-            self.machine.configure(config)
         await self.trim()
 
     def _configure_subjects(self) -> None:
@@ -124,12 +130,19 @@ class StreamRunner(StreamQueries):
             self.transform = Transform(transform.src, transform.dest, random.random)
         self.republisher = Republisher(config, self.account) if config.republish else None
 
-    async def _plan_new_limit(self, _now: int) -> StreamPlan:
-        """Rebuild the index for another per-subject limit; drop what it no longer allows."""
+    async def _plan_new_limit(
+        self, config: StreamConfig, save: Callable[[], Awaitable[None]]
+    ) -> StreamPlan:
+        """Rebuild the index for another per-subject limit; drop what it no longer allows.
+
+        Rows that the old limit removed leave storage before the new one is recorded, which could
+        allow them again; nothing is published in between.
+        """
         await self.shell.janitor.finish(self)
-        index, superseded = await build_index(self, max(self.config.max_msgs_per_subject, 0))
+        index, superseded = await build_index(self, max(config.max_msgs_per_subject, 0))
+        await save()
         plan = commands.unchanged(self)
-        plan.config, plan.index = self.config, index
+        plan.config, plan.index = config, index
         for row in superseded:
             self.machine.remove(plan, *row)
         return plan

@@ -32,7 +32,8 @@ class StreamMachine:
 
     def __init__(self, config: StreamConfig) -> None:
         self.last_seq = max(config.first_seq, 1) - 1
-        self.first_seq = self.last_seq + 1
+        # 0: nothing was ever stored, purged or configured, which the state shows as such.
+        self.first_seq = config.first_seq
         self.last_ts = 0
         self.msgs = 0
         self.bytes = 0
@@ -105,7 +106,7 @@ class StreamMachine:
         """
         plan = StreamPlan(
             before=self.last_seq,
-            first_seq=self.first_seq,
+            first_seq=self.first_seq or int(len(columns) > 0),
             last_seq=self.last_seq,
             last_ts=self.last_ts,
             msgs=self.msgs,

@@ -34,6 +34,7 @@ class StreamModel:
     config: StreamConfig
     messages: list[Message] = field(default_factory=list)
     last_seq: int = 0
+    is_purged: bool = False
     last_ts: int = 0
     last_id: bytes = b""
     ids: dict[bytes, tuple[int, int]] = field(default_factory=dict)
@@ -85,6 +86,11 @@ class StreamModel:
         self._limit_subjects()
         return "ok", self.last_seq
 
+    @property
+    def is_touched(self) -> bool:
+        """Whether anything was ever stored, purged or configured about sequences."""
+        return bool(self.config.first_seq or self.last_seq or self.is_purged)
+
     def _size(self, p: Publish) -> int:
         on_file = self.config.storage is Storage.FILE
         block = p.block()
@@ -130,6 +136,7 @@ class StreamModel:
 
     def purge(self, pattern: bytes, seq: int, keep: int) -> int:
         found = [m for m in self.messages if matches(m.publish.subject, pattern)]
+        self.is_purged = self.is_purged or pattern == b">"
         if pattern == b">" and seq > self.last_seq:
             # The stream goes on from there.
             self.last_seq = seq - 1

@@ -157,6 +157,9 @@ class PostgresLog:
             raise self._translated(error) from error
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             self._drop()
+            if isinstance(error, ValueError):
+                # A value that the driver cannot encode never left this process.
+                raise Refused(str(error)) from error
             raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
         except asyncio.CancelledError:
             # A connection in the middle of a COPY is of no further use.
@@ -192,7 +195,7 @@ class PostgresLog:
         ):
             self._drop()
             return OutcomeUnknown(str(error))
-        return Refused(str(error))
+        return Refused(str(error), is_full=state.startswith("53"))
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
-from tests.support.streams import StreamBench
+from tests.support.streams import StreamBench, saved
 from tests.unit.stream.support import block, config
 
 SECOND = 1_000_000_000
@@ -113,7 +113,7 @@ def test_superseded_messages_do_not_come_back_when_the_limit_is_raised(make: Any
     publish(bench, "a")
     publish(bench, "a")
 
-    bench.serve(bench.runner.reconfigure(config(max_msgs_per_subject=5)))
+    bench.serve(bench.runner.reconfigure(config(max_msgs_per_subject=5), saved))
 
     assert seqs(bench) == [2]
     assert bench.machine.index.of_subject(b"a") == [(2, 32)]
@@ -123,7 +123,7 @@ def test_a_limit_that_is_added_later_trims_what_is_there(make: Any) -> None:
     bench = make()
     publish(bench, "a", "a", "b")
 
-    bench.serve(bench.runner.reconfigure(config(max_msgs_per_subject=1)))
+    bench.serve(bench.runner.reconfigure(config(max_msgs_per_subject=1), saved))
 
     assert seqs(bench) == [2, 3]
 
