@@ -8,8 +8,6 @@ Times are nanoseconds since the Unix epoch. Names and subjects collate "C": byte
 whatever the locale of the database.
 """
 
-from alembic import op
-
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -358,6 +356,8 @@ STATEMENTS = (
 
 def upgrade() -> None:
     """Run the statements in order."""
+    from alembic import op  # a new database gets STATEMENTS without it
+
     for statement in STATEMENTS:
         op.get_bind().exec_driver_sql(statement)
 

@@ -1,10 +1,13 @@
 """Bringing a database to the schema of this release.
 
-One query tells that there is nothing to do; only when there is, Alembic is imported (it costs
-more than the rest of a start). Two nodes that start together migrate one after the other: an
+One query tells that there is nothing to do. An empty database gets the statements of the revisions
+as they are; only to go from one revision to another Alembic is imported (it costs more than the
+rest of a start). Two nodes that start together migrate one after the other: an
 advisory lock is held meanwhile.
 """
 
+from collections.abc import Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
 
 LOCK_CLASS = 0x6A67
 _MIGRATION_LOCK = -1  # leases are 0 to 255
+_VERSION_TABLE = """
+    create table jetgate_store.schema_version (
+      version_num varchar(32) not null, constraint schema_version_pkc primary key (version_num)
+    )
+"""
 
 
 async def migrate(connector: Connector) -> bool:
@@ -38,7 +46,10 @@ async def migrate(connector: Connector) -> bool:
             return False
         _refuse_newer(found)
         await connection.execute("create schema if not exists jetgate_store")
-        await _upgrade(connector)
+        if found is None:
+            await _create(connection)
+        else:
+            await _upgrade(connector)
         return True
     except asyncpg.InsufficientPrivilegeError as error:
         raise OperatorError(f"cannot migrate {connector.address}: {error}") from error
@@ -60,6 +71,33 @@ def _refuse_newer(found: str | None) -> None:
             f"the database schema is at revision {found}, jetgate {core.__version__} knows"
             f" revisions up to {migrations.HEAD}: run a newer jetgate"
         )
+
+
+async def _create(connection: Any) -> None:
+    """Run every revision's statements on an empty database and note the revision, as Alembic
+    would: in one transaction."""
+    statements = [
+        statement
+        for path in sorted(Path(migrations.__file__).parent.glob("versions/*.py"))
+        for statement in _statements(path)
+    ]
+    async with connection.transaction():
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.execute(_VERSION_TABLE)
+        await connection.execute(
+            "insert into jetgate_store.schema_version values ($1)", migrations.HEAD
+        )
+
+
+def _statements(path: Path) -> Sequence[str]:
+    spec = spec_from_file_location(f"migrations.versions.{path.stem}", path)
+    assert spec is not None, "a path of ours"
+    assert spec.loader is not None, "a path of ours"
+    revision_module = module_from_spec(spec)
+    spec.loader.exec_module(revision_module)
+    found: Sequence[str] = revision_module.STATEMENTS
+    return found
 
 
 async def _upgrade(connector: Connector) -> None:
