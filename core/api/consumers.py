@@ -117,14 +117,18 @@ async def pause(server: Server, call: Call[ConsumerPauseRequest]) -> ConsumerPau
 
 
 async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
-    """No consumer has priority groups yet, so none can be unpinned."""
+    """Take the pin away from the client that has it."""
     group = call.request.group
     if not group:
         raise api_error("JSInvalidJSON", err="consumer group not specified")
     if not _GROUP_NAME.fullmatch(group):
         raise api_error("JSConsumerInvalidGroupName")
-    _consumer(server, call.names)
-    raise api_error("JSConsumerInvalidPriorityGroup")
+    consumer = _consumer(server, call.names)
+    if group not in consumer.config.priority_groups:
+        raise api_error("JSConsumerInvalidPriorityGroup")
+    consumer.machine.unpin(group)
+    consumer.wake()
+    return ConsumerUnpinResponse()
 
 
 async def reset(server: Server, call: Call[Nothing]) -> None:

@@ -139,3 +139,11 @@ def without_payloads(batch: Batch) -> Batch:
         list(map(headers_only, headers, batch.payloads)),
         [b""] * len(batch),
     )
+
+
+def with_pin(batch: Batch, pin: str) -> Batch:
+    """The batch as the client that has the pin of a group gets it."""
+    line = b"Nats-Pin-Id: %b\r\n\r\n" % pin.encode()
+    headers = batch.headers or [None] * len(batch)
+    pinned = [(header[:-2] if header else b"NATS/1.0\r\n") + line for header in headers]
+    return Batch(batch.seqs, batch.times, batch.subjects, pinned, batch.payloads)

@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from core.consumer.acks import nak_delay
 from core.consumer.events import Event, GivenUp, Removed
+from core.consumer.groups import GroupWaiting
 from core.consumer.pending import Pending
 from core.consumer.pull import (
     EXCEEDED_MAX_WAITING,
     NO_MESSAGES,
+    PIN_MISMATCH,
     PUSH_BASED,
     REQUESTS_PENDING,
     BadRequest,
@@ -31,7 +33,7 @@ from core.consumer.pull import (
 from core.consumer.push import Push
 from core.consumer.sampling import Sampler, make_sampler
 from core.consumer.state import TIME_UNIT, ConsumerState
-from core.model.consumer import AckPolicy, ConsumerConfig
+from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
 from core.subjects.subject import compile_filters
 
 NO_LIMIT = 1 << 62
@@ -45,6 +47,8 @@ class ConsumerMachine:
         next_seq: First stream sequence to deliver.
         chosen: For last-per-subject: the sequences to deliver before `live_from`, ascending.
         live_from: First sequence that is delivered whatever `chosen` says.
+        push: The push side, for a push consumer.
+        new_pin: Makes the unique pins of a pinned-client group.
     """
 
     def __init__(
@@ -55,10 +59,12 @@ class ConsumerMachine:
         chosen: Sequence[int] = (),
         live_from: int = 0,
         push: Push | None = None,
+        new_pin: Callable[[], str] = str,
     ) -> None:
         self.config = config
+        self._new_pin = new_pin
         self.pending = Pending()
-        self.waiting = Waiting()
+        self.waiting: Waiting = Waiting()
         self.push = push
         self.next_seq = next_seq
         self.delivered_sseq = max(next_seq - 1, 0)
@@ -79,6 +85,7 @@ class ConsumerMachine:
         if not self.sampler or config.sample_freq != self.config.sample_freq:
             self.sampler = make_sampler(config.sample_freq)
         self.config = config
+        self._take_groups()
         self.filters = [text.encode() for text in config.filters]
         self.match = compile_filters(self.filters)
         self.acks = config.ack_policy != AckPolicy.NONE
@@ -87,6 +94,26 @@ class ConsumerMachine:
         self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
         limited = self.acks and config.max_ack_pending > 0
         self.max_pending = config.max_ack_pending if limited else NO_LIMIT
+
+    def _take_groups(self) -> None:
+        """Let requests wait by the priority policy."""
+        config, before = self.config, self.waiting
+        if isinstance(before, GroupWaiting) and before.policy is config.priority_policy:
+            before.configure(config)
+        elif config.priority_policy is not PriorityPolicy.NONE:
+            self.waiting = GroupWaiting(config, self._demand, self.events, self._new_pin)
+            self.waiting.take_over(before)
+        elif isinstance(before, GroupWaiting):
+            self.waiting = Waiting()
+            self.waiting.take_over(before)
+
+    def _demand(self) -> tuple[int, int]:
+        return self.num_pending + self.pending.queued(), len(self.pending)
+
+    def unpin(self, group: str) -> None:
+        """Take the pin away from the client that has it."""
+        if isinstance(self.waiting, GroupWaiting):
+            self.waiting.unpin(group, "admin")
 
     @property
     def outbox(self) -> list[tuple[bytes, bytes]]:
@@ -175,6 +202,8 @@ class ConsumerMachine:
             request = read_request(body, reply, now, self.config)
         except BadRequest as error:
             return error.line
+        if isinstance(self.waiting, GroupWaiting) and not self.waiting.admits(request, now):
+            return PIN_MISMATCH
         waiting = self.waiting
         if len(waiting) >= self.config.max_waiting > 0:
             waiting.expire(now, self.delivered_cseq, self.delivered_sseq)

@@ -16,11 +16,12 @@ from operator import attrgetter
 import msgspec
 
 from core.model import codec, gojson
-from core.model.consumer import ConsumerConfig, NextRequest
+from core.model.consumer import ConsumerConfig, NextRequest, PriorityPolicy
 from core.model.gojson import JsonError
 from core.model.gotime import format_duration
 
 _BATCH = attrgetter("batch")
+PRIORITY_MAX = 9
 
 IDLE_HEARTBEAT = b"100 Idle Heartbeat"
 NO_MESSAGES = b"404 No Messages"
@@ -31,6 +32,8 @@ SIZE_EXCEEDS = b"409 Message Size Exceeds MaxBytes"
 BATCH_COMPLETED = b"409 Batch Completed"
 CONSUMER_DELETED = b"409 Consumer Deleted"
 PUSH_BASED = b"409 Consumer is push based"
+WRONG_PIN = b"423 Nats-Wrong-Pin-Id"
+PIN_MISMATCH = b"423 Nats-Pin-Id mismatch"
 SERVER_SHUTDOWN = b"409 Server Shutdown"
 
 
@@ -78,6 +81,16 @@ class PullRequest:
     frame: bytes = b""
     frame_for: object = None
     parked: bool = False
+    pin: str = ""
+    priority: int = 0
+    min_pending: int = 0
+    min_ack_pending: int = 0
+
+    def wants(self, pending: int, ack_pending: int) -> bool:
+        """Whether an overflow group serves this request in such a situation."""
+        if self.min_pending <= 0 and self.min_ack_pending <= 0:
+            return True
+        return 0 < self.min_pending <= pending or 0 < self.min_ack_pending <= ack_pending
 
     def is_plain(self, now: int) -> bool:
         """Whether only messages count: no bytes to watch, not over, and able to take more."""
@@ -114,6 +127,7 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
     asked = NextRequest(batch=1)
     if body[:1] == b"{":
         asked = _read_object(body)
+        _check_group(asked, config)
     elif body:
         asked = NextRequest(batch=_read_number(body))
     if asked.idle_heartbeat > 0 and asked.idle_heartbeat * 2 > asked.expires:
@@ -134,7 +148,29 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
         max_bytes=max(asked.max_bytes, 0),
         heartbeat=max(asked.idle_heartbeat, 0),
         beat=now + asked.idle_heartbeat if asked.idle_heartbeat > 0 else 0,
+        pin=asked.id,
+        priority=asked.priority,
+        min_pending=asked.min_pending,
+        min_ack_pending=asked.min_ack_pending,
     )
+
+
+def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
+    """Refuse what does not go with the priority policy. Plain bodies name no group at all."""
+    policy = config.priority_policy
+    problem = ""
+    if not 0 <= asked.priority <= PRIORITY_MAX:
+        problem = f"Priority must be between 0 and {PRIORITY_MAX}"
+    elif policy is not PriorityPolicy.NONE and not asked.group:
+        problem = "Priority Group missing"
+    elif policy is not PriorityPolicy.NONE and asked.group not in config.priority_groups:
+        problem = "Invalid Priority Group"
+    elif policy is not PriorityPolicy.OVERFLOW and (asked.min_pending or asked.min_ack_pending):
+        problem = "Not a Overflow Priority consumer"
+    elif policy is not PriorityPolicy.PINNED_CLIENT and asked.id:
+        problem = "Not a Pinned Client Priority consumer"
+    if problem:
+        raise BadRequest(f"400 Bad Request - {problem}")
 
 
 def _read_number(body: bytes) -> int:
@@ -175,8 +211,17 @@ class Waiting:
         self.outbox: list[tuple[bytes, bytes]] = []
         self._earliest = 0
 
+    pin = ""
+    """What the messages have to carry besides, see `GroupWaiting`."""
+
     def __len__(self) -> int:
         return len(self.queue)
+
+    def take_over(self, other: "Waiting") -> None:
+        """Let the requests of another line wait here."""
+        for request in other.queue:
+            self.add(request)
+        self.outbox += other.outbox
 
     def add(self, request: PullRequest) -> None:
         """Put a request at the end of the line."""
@@ -199,6 +244,9 @@ class Waiting:
         if not queue:
             return False
         return not queue[0].parked or any(not request.parked for request in queue)
+
+    def pass_over(self) -> None:
+        """Nobody can be served; plain requests just wait."""
 
     def take(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None

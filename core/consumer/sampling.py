@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from itertools import repeat
-from random import randrange
 
 _KEPT_MAX = 100_000
 
@@ -26,9 +25,9 @@ class Sampler:
         while len(self._delivered_at) > _KEPT_MAX:
             del self._delivered_at[next(iter(self._delivered_at))]
 
-    def wants(self) -> bool:
-        """Whether this acknowledgement is one of those to measure."""
-        return self._percent >= 100 or randrange(100) < self._percent
+    def wants(self, drawn: int) -> bool:
+        """Whether an acknowledgement that drew a number of 0 to 99 is one of those to measure."""
+        return drawn < self._percent
 
     def waited(self, sseq: int, now: int) -> int:
         """Nanoseconds since the delivery; 0 when it happened before a restart."""

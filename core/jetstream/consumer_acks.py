@@ -6,6 +6,7 @@ double ack, NAK, TERM, ...) is carried out one by one, after the noted ones.
 
 from __future__ import annotations
 
+from random import randrange
 from typing import TYPE_CHECKING
 
 from core.consumer import acks
@@ -95,7 +96,12 @@ class AckIntake:
         self.last = self._clock.now()
         was_open = machine.is_open(sseq)
         sampler: Sampler | None = machine.sampler
-        if sampler is not None and was_open and kind is not AckKind.TERM and sampler.wants():
+        if (
+            sampler is not None
+            and was_open
+            and kind is not AckKind.TERM
+            and sampler.wants(randrange(100))
+        ):
             waited = sampler.waited(sseq, self._clock.monotonic())
             self._advisories.acked(*self._names, cseq, sseq, waited, count)
         machine.term(sseq, cseq)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core.consumer.groups import GroupWaiting
 from core.consumer.state import encode
-from core.model.consumer import ConsumerInfo, SequenceInfo
+from core.model.consumer import ConsumerInfo, PriorityGroupState, SequenceInfo
 from core.storage.interface import StateWrite
 
 if TYPE_CHECKING:
@@ -41,7 +42,19 @@ def consumer_info(runner: ConsumerRunner) -> ConsumerInfo:
         paused=paused > 0,
         pause_remaining=max(paused - clock.monotonic(), 0) if paused else 0,
         ts=clock.now(),
+        priority_groups=_groups(runner),
     )
+
+
+def _groups(runner: ConsumerRunner) -> tuple[PriorityGroupState, ...]:
+    """The state of the first group; the reference shows no other."""
+    waiting, clock = runner.machine.waiting, runner.stream.shell.clock
+    if not isinstance(waiting, GroupWaiting):
+        return ()
+    pinned_at = clock.now() - clock.monotonic() + waiting.pinned_at if waiting.pin else 0
+    group = runner.config.priority_groups[0]
+    state = PriorityGroupState(group=group, pinned_client_id=waiting.pin, pinned_ts=pinned_at)
+    return (state,)
 
 
 def state_write(runner: ConsumerRunner) -> StateWrite:

@@ -188,7 +188,8 @@ class ConsumerRunner:
             self.stream.on_acked(self, settled)
 
     def _tell_events(self) -> None:
-        events, self.machine.events = self.machine.events, []
+        events = self.machine.events.copy()
+        self.machine.events.clear()
         tell, names = self.stream.advisories, (self.stream.name, self.name)
         for event in events:
             match event:

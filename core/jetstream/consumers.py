@@ -187,7 +187,9 @@ class Consumers(dict[str, ConsumerRunner]):
         stream = self._stream
         next_seq, chosen, live_from = await self._start(config)
         push = make_push(config, stream.nameb, name, stream.config.max_msg_size)
-        machine = ConsumerMachine(config, next_seq, chosen=chosen, live_from=live_from, push=push)
+        machine = ConsumerMachine(
+            config, next_seq, chosen=chosen, live_from=live_from, push=push, new_pin=nuid
+        )
         return ConsumerRunner(stream, number, name, config, created, machine, self._delete_inactive)
 
     async def _start(self, config: ConsumerConfig) -> tuple[int, list[int], int]:

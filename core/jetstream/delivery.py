@@ -19,6 +19,7 @@ from core.consumer.deliver import (
     frame,
     lines,
     message,
+    with_pin,
     without_payloads,
 )
 from core.consumer.pull import PullRequest, idle_heartbeat
@@ -121,7 +122,11 @@ class Pump:
         push = machine.push
         if push is None:
             self._check_requests(budget)
-            return machine.waiting.can_serve()
+            if machine.waiting.can_serve():
+                return True
+            machine.waiting.pass_over()
+            self.send_statuses()
+            return False
         if not push.active:
             return False
         room = push.room(now)
@@ -251,6 +256,8 @@ class Pump:
             batch = batch.first(count)
             cseq = machine.deliver(batch.seqs, now)
             left = machine.num_pending + count - 1
+            if machine.waiting.pin:
+                batch = with_pin(batch, machine.waiting.pin)
             requests = set(owners)
             if len(requests) == 1 or self._one_target(requests):
                 self._emit(owners[0], batch, cseq, left)
@@ -400,6 +407,8 @@ class Pump:
                 self.send_statuses()
                 return True
             request = owners[0]
+            if machine.waiting.pin:
+                batch = with_pin(batch, machine.waiting.pin)
         count, cseq = machine.redeliver(sseq, now)
         ts = batch.times[0]
         reply = ack_subject(self._head, count, sseq, cseq, ts, max(machine.num_pending, 0))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
-from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy, ReplayPolicy
+from core.model.consumer import AckPolicy, ConsumerConfig, ReplayPolicy
 from core.model.stream import PersistMode, Retention, StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
@@ -26,7 +26,6 @@ STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
 
 CONSUMER_FEATURES: tuple[tuple[str, Callable[[ConsumerConfig], bool]], ...] = (
     ("flow control ack policy", lambda c: c.ack_policy is AckPolicy.FLOW_CONTROL),
-    ("priority groups", lambda c: c.priority_policy is not PriorityPolicy.NONE),
     ("original replay policy", lambda c: c.replay_policy is ReplayPolicy.ORIGINAL),
     ("rate limit", lambda c: c.rate_limit_bps > 0),
     ("direct consumers", lambda c: c.direct or c.sourcing),
@@ -35,7 +34,6 @@ CONSUMER_FEATURES: tuple[tuple[str, Callable[[ConsumerConfig], bool]], ...] = (
 REQUESTS = {
     "snapshot": "stream snapshot",
     "restore": "stream restore",
-    "unpin": "consumer unpin",
     "reset": "consumer reset",
 }
 """Requests that are answered with a refusal."""

@@ -43,11 +43,14 @@ class Bench:
         return self.arrived(within=within)
 
     def arrived(self, *, within: float = 0.25) -> list[tuple[bytes, bytes]]:
+        return [(shape(frame), frame.headers + frame.payload) for frame in self.frames(within)]
+
+    def frames(self, within: float = 0.25) -> list[Frame]:
+        """Everything that arrives until nothing comes for a while."""
         found = []
         try:
             while True:
-                frame = self.wire.frame(within)
-                found.append((shape(frame), frame.headers + frame.payload))
+                found.append(self.wire.frame(within))
         except Silence:
             return found
 

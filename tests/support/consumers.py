@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import partial, wraps
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -293,7 +294,10 @@ def machine(next_seq: int = 1, **config: Any) -> ConsumerMachine:
     """A bare machine, explicit acks."""
     given = {"ack_policy": AckPolicy.EXPLICIT, "max_waiting": 512, "max_deliver": -1} | config
     complete = ConsumerConfig(**given)
-    return ConsumerMachine(complete, next_seq, push=make_push(complete, b"S", "c"))
+    pins = map(str, count(1))
+    return ConsumerMachine(
+        complete, next_seq, push=make_push(complete, b"S", "c"), new_pin=partial(next, pins)
+    )
 
 
 def running(test: Callable[..., Any]) -> Callable[..., None]:

@@ -24,6 +24,7 @@ QUIET = 0.12  # seconds without a frame that end a block
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z")
 _GO_TEXT = re.compile(r"invalid JSON: (?!json: unknown field|unknown compression|can not unmarsh)")
 _NAME = re.compile(r"[0-9A-Za-z]{8}")  # names that the server made up
+_PIN = "Nats-Pin-Id: "
 _NUID = re.compile(r"[0-9A-Za-z]{22}")
 _ACK = re.compile(r"(\$JS\.ACK(?:\.[^. ]+){5})\.(\d{19})\.")
 
@@ -88,7 +89,7 @@ class Recorder:
         lines = show(frame)
         changed = False
         for i, line in enumerate(lines):
-            lines[i] = _TIME.sub(self._time, self._ack(line))
+            lines[i] = _TIME.sub(self._time, self._pin(self._ack(line)))
         if frame.payload.startswith(b"{"):
             body = self._vary(frame.json())
             if self.brief and "error" not in body:
@@ -112,6 +113,15 @@ class Recorder:
             return f"{found[1]}.<int:{name}>."
 
         return _ACK.sub(hole, line)
+
+    def _pin(self, line: str) -> str:
+        if not line.startswith(_PIN):
+            return line
+        pin = line.removeprefix(_PIN)
+        if pin in self.known:
+            return f"{_PIN}<${self.known[pin]}>"
+        name = self.known[pin] = f"p{len(self.known) + 1}"
+        return f"{_PIN}<nuid:{name}>"
 
     def _vary(self, value: Any, name: str = "") -> Any:
         if name == "description" and _GO_TEXT.match(value):

@@ -3,7 +3,7 @@
 import pytest
 
 from core.errors import ApiError
-from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
+from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import Retention, StreamConfig, StreamSource
 from core.model.unsupported import refuse_consumer, refuse_stream, uses_missing_feature
 from core.model.versions import API_LEVEL, is_level_supported, stamp_stream
@@ -41,7 +41,7 @@ def test_a_bucket_of_the_python_client_is_not_refused() -> None:
 
 
 def test_a_consumer_with_a_missing_feature_is_refused_by_name() -> None:
-    config = ConsumerConfig(priority_policy=PriorityPolicy.OVERFLOW, priority_groups=("g",))
+    config = ConsumerConfig(direct=True)
 
     with pytest.raises(ApiError) as caught:
         refuse_consumer(config)
