@@ -1,11 +1,13 @@
-"""The NATS port: accepts connections and keeps the one timer that looks after them."""
+"""The NATS ports: accept connections and keep the one timer that looks after them."""
 
 import asyncio
 import contextlib
 
+from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.server import Hub
 from core.transport.liveness import Liveness
 from core.transport.session import ClientSession
+from core.transport.websocket import WebSocketConnection
 
 _TICK_SECONDS = 0.25
 _BACKLOG = 4096
@@ -13,7 +15,7 @@ _GRACE_SECONDS = 1.0
 
 
 class Listener:
-    """Accepts clients on a TCP address.
+    """Accepts clients on a TCP address, and over WebSocket on another.
 
     Life cycle: `start`, then `stop`; a stopped listener is not started again.
     """
@@ -23,7 +25,8 @@ class Listener:
         self.liveness = Liveness(hub)
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._open: set[ClientSession] = set()
+        self._websocket: asyncio.Server | None = None
+        self._open: set[ClientSession | WebSocketConnection] = set()
         self._all_gone = asyncio.Event()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -36,13 +39,29 @@ class Listener:
         self._timer = loop.call_later(_TICK_SECONDS, self._tick)
         return self.hub.host, self.hub.port
 
+    async def start_websocket(
+        self, host: str, port: int, options: WebSocketOptions | None = None
+    ) -> tuple[str, int]:
+        """Accept WebSocket clients too; after `start`. Raises OSError."""
+        settings = options or WebSocketOptions()
+
+        def connect() -> WebSocketConnection:
+            connection = WebSocketConnection(self.hub, settings, self.liveness.watch, self._gone)
+            self._open.add(connection)
+            return connection
+
+        self._websocket = await asyncio.get_running_loop().create_server(
+            connect, host, port, backlog=_BACKLOG, reuse_address=True
+        )
+        return host, self._websocket.sockets[0].getsockname()[1]
+
     def _new_session(self) -> ClientSession:
         session = ClientSession(self.hub, self._gone)
         self._open.add(session)
         self.liveness.watch(session)
         return session
 
-    def _gone(self, session: ClientSession) -> None:
+    def _gone(self, session: ClientSession | WebSocketConnection) -> None:
         self._open.discard(session)
         if not self._open:
             self._all_gone.set()
@@ -53,8 +72,9 @@ class Listener:
 
     def close_door(self) -> None:
         """Accept nobody any more; who is here stays."""
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._websocket):
+            if server is not None:
+                server.close()
 
     async def stop(self) -> None:
         """Close every connection after what gathered is written, within a second."""

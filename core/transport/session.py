@@ -55,11 +55,13 @@ class ClientSession(asyncio.Protocol):
     """The server's side of one connection.
 
     `connection_type` is STANDARD, WEBSOCKET or IN_PROCESS; `user` is who it is, for monitoring;
-    `address` is where it came in, if that is not the hub's.
+    `address` is where it came in, if that is not the hub's; `forwarded_for` is where a proxy says
+    that the client is.
     """
 
     connection_type = "STANDARD"
     address: tuple[str, int] | None = None
+    forwarded_for = ""
 
     def __init__(self, hub: Hub, gone: Callable[["ClientSession"], None] | None = None) -> None:
         self.hub = hub

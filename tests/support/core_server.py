@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 import uvloop
 
 from core.auth.users import Users
+from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
@@ -21,14 +22,21 @@ class CoreServer:
     """A hub and its listener on a free port; `call` runs something on their loop."""
 
     def __init__(
-        self, limits: Limits | None = None, *, uv: bool = True, users: Users | None = None
+        self,
+        limits: Limits | None = None,
+        *,
+        uv: bool = True,
+        users: Users | None = None,
+        websocket: WebSocketOptions | None = None,
     ) -> None:
+        self._websocket_options = websocket
         self._limits = limits
         self._users = users
         self._new_loop = uvloop.new_event_loop if uv else asyncio.new_event_loop
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.address = ("127.0.0.1", 0)
+        self.websocket = ("127.0.0.1", 0)
         self.hub: Hub
         self.loop: asyncio.AbstractEventLoop
 
@@ -42,6 +50,7 @@ class CoreServer:
         self.hub = Hub(Turn(), SystemClock(), limits=self._limits, users=self._users)
         listener = Listener(self.hub)
         self.address = await listener.start("127.0.0.1", 0)
+        self.websocket = await listener.start_websocket("127.0.0.1", 0, self._websocket_options)
         self._ready.set()
         await self._done.wait()
         await listener.stop()

@@ -1,0 +1,212 @@
+"""The HTTP request that becomes a WebSocket, and what is answered; without I/O.
+
+The checks, their order and their statuses are the reference server's. Any path is accepted.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha1
+from http import HTTPStatus
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from core.errors import ConfigError
+
+HEAD_MAX = 64 * 1024
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/(\d)\.(\d)")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_DEFLATE = "permessage-deflate"
+_OTHER_ENDS = ("/mqtt", "/leafnode")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSocketOptions:
+    """How NATS is served over WebSocket.
+
+    Attributes:
+        compression: compress for clients that offer it.
+        same_origin: browsers may only come from pages of this very address.
+        allowed_origins: if any, browsers may only come from pages of these.
+        headers: further headers of the 101 answer.
+        handshake_timeout: seconds a client has for its request.
+
+    Raises:
+        ConfigError: an origin or a header cannot be used.
+    """
+
+    compression: bool = False
+    same_origin: bool = False
+    allowed_origins: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    handshake_timeout: float = 2.0
+
+    def __post_init__(self) -> None:
+        for origin in self.allowed_origins:
+            if _origin(origin) is None:
+                raise ConfigError("allowed_origins", f"{origin!r} is no http(s) address")
+        for name, value in self.headers.items():
+            if not _NAME.fullmatch(name) or "\r" in value or "\n" in value:
+                raise ConfigError("headers", f"{name!r} is no header")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A client that speaks WebSocket from now on.
+
+    Attributes:
+        answer: the response, complete.
+        compressed: permessage-deflate is agreed on.
+        masked: the client masks its frames.
+        client_ip: where it says it comes from; empty if it does not.
+        browser: its frames are kept small.
+        safari: a compressed message must be one frame.
+    """
+
+    answer: bytes
+    compressed: bool
+    masked: bool
+    client_ip: str
+    browser: bool
+    safari: bool
+
+
+class Refusal(Exception):
+    """A request that is answered with an error; `answer` is the complete response."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status = status
+        self.reason = reason
+        phrase = HTTPStatus(status).phrase
+        self.answer = (
+            f"HTTP/1.1 {status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            "Sec-Websocket-Version: 13\r\nX-Content-Type-Options: nosniff\r\n"
+            f"Connection: close\r\nContent-Length: {len(phrase) + 1}\r\n\r\n{phrase}\n"
+        ).encode()
+
+
+class _Headers:
+    """Names in any case, values in order."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if not colon or not _NAME.fullmatch(name):
+                raise Refusal(400, "malformed header")
+            self._values.setdefault(name.lower(), []).append(value.strip(" \t"))
+
+    def first(self, name: str) -> str:
+        return next(iter(self._values.get(name, ())), "")
+
+    def tokens(self, name: str) -> list[str]:
+        """The elements of a list that may be spread over several headers, in lower case."""
+        parts = ",".join(self._values.get(name, ())).split(",")
+        return [part.strip(" \t").lower() for part in parts]
+
+
+def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
+    """Judge a request, from its first line to the empty one. Raises Refusal."""
+    lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    request = _REQUEST.fullmatch(lines[0])
+    if request is None:
+        raise Refusal(400, "malformed request")
+    method, target, major, minor = request.groups()
+    if major != "1":
+        raise Refusal(505, "unsupported protocol version")
+    headers = _Headers(lines[1:])
+    host = headers.first("host")
+    if not host and minor != "0":
+        raise Refusal(400, "'Host' missing in request")
+    if target.partition("?")[0].endswith(_OTHER_ENDS):
+        raise Refusal(404, "not served here")
+    if method != "GET":
+        raise Refusal(405, "request method must be GET")
+    if not host:
+        raise Refusal(400, "'Host' missing in request")
+    key = _checked_key(headers)
+    _check_origin(headers, host, options)
+    compressed = options.compression and any(
+        _DEFLATE in (part.strip(" \t") for part in extension.split(";"))
+        for extension in headers.tokens("sec-websocket-extensions")
+    )
+    masked = headers.first("nats-no-masking") != "true"
+    agent = headers.first("user-agent")
+    return Accepted(
+        _answer(key, compressed, masked, options),
+        compressed,
+        masked,
+        _forwarded(headers.first("x-forwarded-for")),
+        browser=agent.startswith("Mozilla/"),
+        safari="Version/" in agent and "Safari/" in agent,
+    )
+
+
+def _checked_key(headers: _Headers) -> str:
+    if "websocket" not in headers.tokens("upgrade"):
+        raise Refusal(400, "invalid value for header 'Upgrade'")
+    if "upgrade" not in headers.tokens("connection"):
+        raise Refusal(400, "invalid value for header 'Connection'")
+    key = headers.first("sec-websocket-key")
+    try:
+        decoded = b64decode(key, validate=True)
+    except ValueError:
+        decoded = b""
+    if len(decoded) != 16:
+        raise Refusal(400, "invalid websocket key")
+    if "13" not in headers.tokens("sec-websocket-version"):
+        raise Refusal(400, "invalid version")
+    return key
+
+
+def _check_origin(headers: _Headers, host: str, options: WebSocketOptions) -> None:
+    if not options.same_origin and not options.allowed_origins:
+        return
+    origin = headers.first("origin") or headers.first("sec-websocket-origin")
+    if not origin:
+        return  # not from a web page
+    given = _origin(origin)
+    if given is None or (options.same_origin and given != _origin(f"http://{host}")):
+        raise Refusal(403, "origin not allowed: not same origin")
+    if options.allowed_origins and given not in map(_origin, options.allowed_origins):
+        raise Refusal(403, "origin not allowed: not in the allowed list")
+
+
+def _origin(text: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of an address; None if it is none."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)
+
+
+def _forwarded(value: str) -> str:
+    try:
+        ip_address(value)
+    except ValueError:
+        return ""
+    return value
+
+
+def _answer(key: str, compressed: bool, masked: bool, options: WebSocketOptions) -> bytes:
+    accept = b64encode(sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()
+    lines = [
+        "HTTP/1.1 101 Switching Protocols",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Accept: {accept}",
+    ]
+    if compressed:
+        takeover = "server_no_context_takeover; client_no_context_takeover"
+        lines.append(f"Sec-WebSocket-Extensions: {_DEFLATE}; {takeover}")
+    if not masked:
+        lines.append("Nats-No-Masking: true")
+    lines += [f"{name}: {value}" for name, value in options.headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")

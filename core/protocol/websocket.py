@@ -1,0 +1,274 @@
+"""Frames of a WebSocket (RFC 6455), without I/O.
+
+`FrameReader` turns what a socket brought into the bytes that the frames carry: borders of frames
+and messages mean nothing to NATS, so the payloads are one stream, given out as it arrives. Only
+compressed messages (RFC 7692, without context takeover) gather until they are whole, under limits
+for what arrives and for what it becomes. The order of checks and their texts are the reference
+server's. `frames` is the other direction.
+"""
+
+import struct
+import zlib
+
+from core.errors import ProtocolError
+
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+NORMAL, GOING_AWAY, BAD_PROTOCOL, BAD_DATA = 1000, 1001, 1002, 1007
+POLICY, TOO_BIG, INTERNAL = 1008, 1009, 1011
+
+_FINAL, _RSV1, _RSV23, _MASK = 0x80, 0x40, 0x30, 0x80
+_CONTROL_MAX = 125
+_COMPRESS_ABOVE = 64
+_WIRE_FACTOR, _WIRE_MAX = 8, 64 * 1024 * 1024
+_SYNC_TAIL = b"\x00\x00\xff\xff"
+_LAST_BLOCK = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"
+_RESERVED_CODES = (1004, 1005, 1006, 1015)
+
+
+class WebSocketError(ProtocolError):
+    """The peer broke the rules of WebSocket; `code` and `text` go into the close frame."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class FrameReader:
+    """Reads what one client sends.
+
+    What `feed` finds is left in members: `payload` (bytes for NATS, in order), `pings` (payloads
+    to be answered), `close` (the payload of a close frame that is the answer to one that came;
+    None while none came). After a close frame or an error nothing is read any more.
+
+    Args:
+        masked: whether frames must be masked; if not, they are taken as they are.
+        compressed: whether permessage-deflate was agreed on.
+        max_payload: the largest inflated message; its eightfold may arrive.
+    """
+
+    __slots__ = (
+        "_compressed",
+        "_deflated",
+        "_deflated_size",
+        "_is_deflated",
+        "_is_whole",
+        "_key",
+        "_left",
+        "_masked",
+        "_max_payload",
+        "_rest",
+        "close",
+        "payload",
+        "pings",
+    )
+
+    def __init__(self, *, masked: bool, compressed: bool, max_payload: int) -> None:
+        self.payload: list[bytes] = []
+        self.pings: list[bytes] = []
+        self.close: bytes | None = None
+        self._masked = masked
+        self._compressed = compressed
+        self._max_payload = max_payload
+        self._rest = b""  # the beginning of a frame header, or of a control frame
+        self._left = -1  # bytes of the frame still to come; -1: a header comes
+        self._key = b""
+        self._is_whole = True  # the last data frame ended its message
+        self._is_deflated = False
+        self._deflated: list[bytes] = []
+        self._deflated_size = 0
+
+    def feed(self, data: bytes) -> None:
+        """Read more bytes. Raises WebSocketError; what came before it is in the members."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        pos, end = 0, len(data)
+        while pos < end and self.close is None:
+            if self._left < 0:
+                after = self._header(data, pos)
+                if after < 0:
+                    self._rest = data[pos:]
+                    return
+                pos = after
+                if self._left:
+                    continue
+            count = min(self._left, end - pos)
+            if count > 0:
+                self._take(data[pos : pos + count])
+                pos += count
+            if self._left == 0:
+                self._left = -1
+                if self._is_deflated and self._is_whole:
+                    self._inflate()
+
+    def _header(self, data: bytes, pos: int) -> int:
+        """Read a frame header; return where it ends, or -1 when it is not there yet.
+
+        A control frame is read whole. Sets `_left` and `_key` for a data frame.
+        """
+        end = len(data)
+        first = data[pos]
+        if first & _RSV23:
+            raise WebSocketError(BAD_PROTOCOL, "RSV2 and RSV3 must be clear")
+        if first & _RSV1 and not self._compressed:
+            text = "compressed frame received without negotiated permessage-deflate"
+            raise WebSocketError(BAD_PROTOCOL, text)
+        if end - pos < 2:
+            return -1
+        second = data[pos + 1]
+        if self._masked and not second & _MASK:
+            raise WebSocketError(BAD_PROTOCOL, "mask bit missing")
+        size = second & 0x7F
+        opcode = first & 0x0F
+        _check_opcode(opcode, first, size, self._is_whole)
+        start = pos + 2 + (2 if size == 126 else 8 if size == 127 else 0)
+        body = start + (4 if self._masked else 0)
+        if end < start:
+            return -1
+        if size == 126:
+            (size,) = struct.unpack_from(">H", data, pos + 2)
+        elif size == 127:
+            (size,) = struct.unpack_from(">Q", data, pos + 2)
+            if size >> 63:
+                raise WebSocketError(BAD_PROTOCOL, "invalid 64-bit payload length")
+        if end < body:
+            return -1
+        key = data[start:body]
+        if opcode >= CLOSE:
+            if end < body + size:
+                return -1
+            self._control(opcode, _masked(data[body : body + size], key))
+            return body + size
+        self._is_whole = bool(first & _FINAL)
+        if opcode != CONTINUATION:
+            self._is_deflated = bool(first & _RSV1)
+        self._key = key
+        self._left = size
+        return body
+
+    def _take(self, data: bytes) -> None:
+        """Take a piece of the payload of a data frame."""
+        count = len(data)
+        self._left -= count
+        if self._key:
+            data = _masked(data, self._key)
+            turn = count & 3
+            self._key = self._key[turn:] + self._key[:turn]
+        if not self._is_deflated:
+            self.payload.append(data)
+            return
+        self._deflated_size += count
+        if self._deflated_size > min(self._max_payload * _WIRE_FACTOR, _WIRE_MAX):
+            raise _too_big()
+        self._deflated.append(data)
+
+    def _inflate(self) -> None:
+        gathered, self._deflated, self._deflated_size = self._deflated, [], 0
+        self._is_deflated = False
+        machine = zlib.decompressobj(-15)
+        limit = self._max_payload
+        try:
+            data = machine.decompress(b"".join(gathered) + _LAST_BLOCK, limit + 1)
+        except zlib.error as error:
+            raise WebSocketError(GOING_AWAY, "Read Error") from error
+        self.payload.append(data[:limit])
+        if len(data) > limit:
+            raise _too_big()
+
+    def _control(self, opcode: int, payload: bytes) -> None:
+        if opcode == PING:
+            self.pings.append(payload)
+        elif opcode == CLOSE:
+            self.close = _answer_to_close(payload)
+
+
+def _check_opcode(opcode: int, first: int, size: int, is_whole: bool) -> None:
+    """Raise WebSocketError for a frame that may not stand here."""
+    text = ""
+    if opcode in (PING, PONG, CLOSE):
+        if size > _CONTROL_MAX:
+            text = f"control frame length bigger than maximum allowed of {_CONTROL_MAX} bytes"
+        elif not first & _FINAL:
+            text = "control frame does not have final bit set"
+        elif first & _RSV1:
+            text = "control frame must not be compressed"
+    elif opcode in (TEXT, BINARY):
+        if not is_whole:
+            text = "new message started before final frame for previous message was received"
+    elif opcode == CONTINUATION:
+        if is_whole or first & _RSV1:
+            text = "invalid continuation frame"
+    else:
+        text = f"unknown opcode {opcode}"
+    if text:
+        raise WebSocketError(BAD_PROTOCOL, text)
+
+
+def _answer_to_close(payload: bytes) -> bytes:
+    """Return the payload of the close frame that answers one."""
+    if len(payload) == 1:
+        raise WebSocketError(BAD_PROTOCOL, "close frame payload cannot be 1 byte")
+    if not payload:
+        return b""
+    code = int.from_bytes(payload[:2], "big")
+    if not 1000 <= code < 5000 or 1016 <= code <= 2999 or code in _RESERVED_CODES:
+        raise WebSocketError(BAD_PROTOCOL, f"invalid close status code {code}")
+    try:
+        payload[2:].decode()
+    except UnicodeDecodeError:
+        return close_payload(BAD_DATA, "invalid utf8 body in close frame")
+    return payload
+
+
+def _too_big() -> WebSocketError:
+    return WebSocketError(TOO_BIG, "Maximum Message Payload Exceeded")
+
+
+def _masked(data: bytes, key: bytes) -> bytes:
+    """Mask or unmask, as one large number."""
+    count = len(data)
+    if not count or not key:
+        return data
+    mask = (key * (count // 4 + 1))[:count]
+    number = int.from_bytes(data, "little") ^ int.from_bytes(mask, "little")
+    return number.to_bytes(count, "little")
+
+
+def frame(opcode: int, payload: bytes, flags: int = _FINAL) -> bytes:
+    """Return one unmasked frame."""
+    size = len(payload)
+    if size <= 125:
+        return bytes((flags | opcode, size)) + payload
+    if size < 65536:
+        return struct.pack(">BBH", flags | opcode, 126, size) + payload
+    return struct.pack(">BBQ", flags | opcode, 127, size) + payload
+
+
+def frames(data: bytes, *, compressed: bool, frame_max: int = 0, whole: bool = False) -> bytes:
+    """Return frames that carry `data` to a client.
+
+    Args:
+        compressed: compress, if there is enough of it.
+        frame_max: the largest frame; 0 means no limit.
+        whole: a compressed message is one frame all the same.
+    """
+    if compressed and len(data) > _COMPRESS_ABOVE:
+        machine = zlib.compressobj(1, zlib.DEFLATED, -15)
+        data = (machine.compress(data) + machine.flush(zlib.Z_SYNC_FLUSH)).removesuffix(_SYNC_TAIL)
+        if not frame_max or whole or len(data) <= frame_max:
+            return frame(BINARY, data, _FINAL | _RSV1)
+        pieces = [data[at : at + frame_max] for at in range(0, len(data), frame_max)]
+        middle = [frame(CONTINUATION, piece, 0) for piece in pieces[1:-1]]
+        first, last = frame(BINARY, pieces[0], _RSV1), frame(CONTINUATION, pieces[-1])
+        return b"".join((first, *middle, last))
+    if not frame_max or len(data) <= frame_max:
+        return frame(BINARY, data)
+    starts = range(0, len(data), frame_max)
+    return b"".join(frame(BINARY, data[at : at + frame_max]) for at in starts)
+
+
+def close_payload(code: int, text: str) -> bytes:
+    """Return the payload of a close frame; a text that is too long ends in dots."""
+    raw = text.encode()
+    if len(raw) > _CONTROL_MAX - 2:
+        raw = raw[: _CONTROL_MAX - 5].decode(errors="ignore").encode() + b"..."
+    return code.to_bytes(2, "big") + raw

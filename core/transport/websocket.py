@@ -1,0 +1,224 @@
+"""NATS over WebSocket: an HTTP request, then frames around the bytes of an ordinary session.
+
+The session does not know: it gets bytes, and what it writes goes through a transport that puts
+frames around it. A write of the session, all of one turn of the loop, is one frame (several for
+browsers). When the session closes, its reason becomes the code and text of the close frame.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from core.protocol import websocket as ws
+from core.protocol.upgrade import HEAD_MAX, Accepted, Refusal, WebSocketOptions, upgrade
+from core.pubsub.server import Hub
+from core.transport.session import ClientSession
+
+_BROWSER_FRAME = 4096
+_CODES = {
+    "Client Closed": ws.NORMAL,
+    "Parse Error": ws.BAD_PROTOCOL,
+    "Protocol Violation": ws.BAD_PROTOCOL,
+    "Bad Client Protocol Version": ws.BAD_PROTOCOL,
+    "Maximum Message Payload Exceeded": ws.TOO_BIG,
+    "Read Error": ws.GOING_AWAY,
+    "Write Error": ws.GOING_AWAY,
+    "Stale Connection": ws.GOING_AWAY,
+    "Server Shutdown": ws.GOING_AWAY,
+    "Authentication Timeout": ws.POLICY,
+    "Authentication Failure": ws.POLICY,
+    "Slow Consumer (Pending Bytes)": ws.POLICY,
+    "Slow Consumer (Write Deadline)": ws.POLICY,
+    "Maximum Connections Exceeded": ws.POLICY,
+    "Maximum Control Line Exceeded": ws.POLICY,
+}
+
+Started = Callable[[ClientSession], None]
+Gone = Callable[["WebSocketConnection"], None]
+
+
+class WebSocketConnection(asyncio.Protocol):
+    """One socket: first the request, then a session behind frames.
+
+    `started` is called with the session when there is one, `gone` at the end in any case.
+    """
+
+    def __init__(self, hub: Hub, options: WebSocketOptions, started: Started, gone: Gone) -> None:
+        self.session: ClientSession | None = None
+        self.address: tuple[str, int] | None = None
+        self._hub = hub
+        self._options = options
+        self._started = started
+        self._gone = gone
+        self._head = b""
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+        self._reader: ws.FrameReader
+        self._frames: FrameTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the request, but not for ever."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.address = transport.get_extra_info("sockname")[:2]
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._options.handshake_timeout, self.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of the request, or frames."""
+        if self.session is not None:
+            self._read(self.session, data)
+            return
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        try:
+            if end < 0 and len(self._head) > HEAD_MAX:
+                raise Refusal(431, "request too large")
+            if end < 0:
+                return
+            accepted = upgrade(self._head[: end + 4], self._options)
+        except Refusal as refusal:
+            self._stop_timer()
+            self._transport.write(refusal.answer)
+            self._transport.close()
+            return
+        if len(self._head) > end + 4:
+            self.abort()  # frames before the answer
+            return
+        self._accept(accepted)
+
+    def _accept(self, accepted: Accepted) -> None:
+        self._stop_timer()
+        self._head = b""
+        self._transport.write(accepted.answer)
+        self._reader = ws.FrameReader(
+            masked=accepted.masked,
+            compressed=accepted.compressed,
+            max_payload=self._hub.limits.max_payload,
+        )
+        session = self.session = ClientSession(self._hub)
+        session.connection_type = "WEBSOCKET"
+        session.address = self.address
+        session.forwarded_for = accepted.client_ip
+        self._frames = FrameTransport(self._transport, session, accepted)
+        self._started(session)
+        session.connection_made(self._frames)
+
+    def _read(self, session: ClientSession, data: bytes) -> None:
+        if session.closed:
+            return
+        reader = self._reader
+        broken: ws.WebSocketError | None = None
+        try:
+            reader.feed(data)
+        except ws.WebSocketError as error:
+            broken = error
+        if reader.pings:
+            self._frames.answer(reader.pings)
+            reader.pings = []
+        if reader.payload:
+            payload, reader.payload = reader.payload, []
+            session.data_received(payload[0] if len(payload) == 1 else b"".join(payload))
+        if broken is not None:
+            self._frames.farewell = ws.close_payload(broken.code, broken.text)
+            session.close("Read Error")
+        elif reader.close is not None:
+            self._frames.farewell = reader.close
+            session.close("Client Closed")
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        if self.session is not None:
+            self.session.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The socket takes more."""
+        if self.session is not None:
+            self.session.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._stop_timer()
+        if self.session is not None:
+            self.session.connection_lost(exc)
+        self._gone(self)
+
+    def close(self, reason: str) -> None:
+        """End the connection after what gathered is written."""
+        if self.session is not None:
+            self.session.close(reason)
+        else:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the socket."""
+        if self.session is not None:
+            self.session.abort()
+        else:
+            self._transport.abort()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class FrameTransport(asyncio.Transport):
+    """What a session takes for its socket: puts frames around what it writes.
+
+    `farewell` is the payload of the close frame, where it is not that of the session's reason.
+    """
+
+    def __init__(
+        self, below: asyncio.Transport, session: ClientSession, accepted: Accepted
+    ) -> None:
+        super().__init__()
+        self.farewell: bytes | None = None
+        self._below = below
+        self._session = session
+        self._compressed = accepted.compressed
+        self._frame_max = _BROWSER_FRAME if accepted.browser else 0
+        self._whole = accepted.safari
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not data:
+            return
+        framed = ws.frames(
+            bytes(data), compressed=self._compressed, frame_max=self._frame_max, whole=self._whole
+        )
+        self._below.write(framed)
+
+    def answer(self, pings: list[bytes]) -> None:
+        """Answer pings; whoever sends them without reading the answers is cut."""
+        self._below.write(b"".join(ws.frame(ws.PONG, ping) for ping in pings))
+        if self._below.get_write_buffer_size() > self._session.hub.limits.max_pending:
+            self._session.cut("Slow Consumer (Pending Bytes)")
+
+    def close(self) -> None:
+        if not self._below.is_closing():
+            payload = self.farewell
+            if payload is None:
+                reason = self._session.close_reason
+                payload = ws.close_payload(_CODES.get(reason, ws.INTERNAL), reason)
+            self._below.write(ws.frame(ws.CLOSE, payload))
+        self._below.close()
+
+    def abort(self) -> None:
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        return self._below.is_closing()
+
+    def pause_reading(self) -> None:
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._below.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return self._below.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._below.set_write_buffer_limits(high=high, low=low)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._below.get_extra_info(name, default)

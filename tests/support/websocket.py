@@ -1,0 +1,155 @@
+"""A raw WebSocket for tests: frames as one likes them, and what the server says to them."""
+
+import socket
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Self
+
+KEY = "AAAAAAAAAAAAAAAAAAAAAA=="
+REQUEST = {
+    "Host": "localhost",
+    "Upgrade": "websocket",
+    "Connection": "keep-alive, Upgrade",
+    "Sec-WebSocket-Key": KEY,
+    "Sec-WebSocket-Version": "13",
+}
+
+
+def request(more: dict[str, str | None] | None = None, *, first: str = "GET / HTTP/1.1") -> bytes:
+    """A request; a header with the value None is left out."""
+    headers = REQUEST | (more or {})
+    lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
+    return "\r\n".join([first, *lines, "", ""]).encode()
+
+
+def frame(
+    payload: bytes,
+    first: int = 0x82,
+    *,
+    key: bytes | None = b"\x01\x02\x03\x04",
+    size: int | None = None,
+    form: int = 0,
+) -> bytes:
+    """A client's frame; `form` 126 or 127 forces a long size, `size` makes it a lie."""
+    count = len(payload) if size is None else size
+    mask = 0x80 if key else 0
+    if form == 127 or count > 65535:
+        head = struct.pack(">BBQ", first, mask | 127, count)
+    elif form == 126 or count > 125:
+        head = struct.pack(">BBH", first, mask | 126, count)
+    else:
+        head = bytes((first, mask | count))
+    if not key:
+        return head + payload
+    return head + key + bytes(byte ^ key[i & 3] for i, byte in enumerate(payload))
+
+
+def deflate(data: bytes) -> bytes:
+    """A message as permessage-deflate sends it."""
+    machine = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return (machine.compress(data) + machine.flush(zlib.Z_SYNC_FLUSH))[:-4]
+
+
+@dataclass(frozen=True)
+class Received:
+    """A frame of the server."""
+
+    first: int
+    payload: bytes
+
+
+class WebSocket:
+    """One connection; `sizes` of the frames that came."""
+
+    def __init__(self, address: tuple[str, int], *, timeout: float = 3.0) -> None:
+        self.sock = socket.create_connection(address, timeout=timeout)
+        self.buffer = b""
+        self.head = b""
+        self.is_closed = False
+        self.sizes: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
+
+    def send(self, data: bytes) -> None:
+        try:
+            self.sock.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def open(self, more: dict[str, str | None] | None = None) -> Self:
+        """Shake hands and read INFO."""
+        self.ask(request(more))
+        assert self.head.startswith(b"HTTP/1.1 101"), self.head
+        while not self.frame().payload:
+            pass
+        return self
+
+    def ask(self, data: bytes) -> bytes:
+        """Send a request and return the head of the answer; what follows stays buffered."""
+        self.send(data)
+        while b"\r\n\r\n" not in self.buffer and self._fill():
+            pass
+        self.head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+        return self.head
+
+    def frame(self) -> Received:
+        """Return the next frame. Raises ConnectionError at the end, TimeoutError."""
+        while True:
+            found = self._take()
+            if found is not None:
+                return found
+            if not self._fill():
+                raise ConnectionError("closed by the server")
+
+    def data(self, until: bytes) -> bytes:
+        """Gather payloads, inflated, up to one that ends so."""
+        gathered, pending, deflated = b"", b"", False
+        while not gathered.endswith(until):
+            got = self.frame()
+            assert got.first & 0x0F in (0, 2), got
+            if got.first & 0x0F == 2:
+                pending, deflated = b"", bool(got.first & 0x40)
+            pending += got.payload
+            if got.first & 0x80:
+                inflate = zlib.decompressobj(-15).decompress
+                gathered += inflate(pending + b"\0\0\xff\xff") if deflated else pending
+        return gathered
+
+    def rest(self) -> bytes:
+        """Read to the end of the connection, or until nothing comes."""
+        try:
+            while self._fill():
+                pass
+        except TimeoutError:
+            pass
+        return self.buffer
+
+    def _take(self) -> Received | None:
+        data = self.buffer
+        if len(data) < 2:
+            return None
+        size, start = data[1] & 0x7F, 2
+        assert not data[1] & 0x80, "a server does not mask"
+        if size == 126:
+            size, start = int.from_bytes(data[2:4], "big"), 4
+        elif size == 127:
+            size, start = int.from_bytes(data[2:10], "big"), 10
+        if len(data) < start + size:
+            return None
+        self.buffer = data[start + size :]
+        self.sizes.append(size)
+        return Received(data[0], data[start : start + size])
+
+    def _fill(self) -> bool:
+        try:
+            data = self.sock.recv(262144)
+        except ConnectionError:
+            data = b""
+        self.buffer += data
+        self.is_closed = not data
+        return bool(data)
