@@ -22,6 +22,7 @@ from core.jetstream.shell import TAIL_BYTES, Shell
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.tail import TailBudget
 from core.jetstream.timers import Timers
+from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.runtime.clock import Clock, SystemClock
@@ -55,13 +56,18 @@ class Leading(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """How a node presents itself. Port 0 means any free port; bytes and seconds as named."""
+    """How a node presents itself. Port 0 means any free port; bytes and seconds as named.
+
+    `ws_port` None: NATS is not served over WebSocket.
+    """
 
     host: str = "127.0.0.1"
     port: int = 4222
     server_name: str = ""
     limits: Limits = field(default_factory=Limits)
     users: Users | None = None
+    ws_port: int | None = None
+    websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     tail_bytes: int = TAIL_BYTES
 
 
@@ -97,6 +103,7 @@ class Node:
         self.janitor: Janitor
         self.writer: PostgresLog
         self.catalog: PostgresCatalog
+        self.ws_port = options.ws_port
         self._listener: Listener | None = None
         self._dispatcher: Dispatcher | None = None
 
@@ -131,6 +138,10 @@ class Node:
         )
         self._listener = Listener(self.hub)
         await self._listener.start(self.options.host, self.options.port)
+        if self.ws_port is not None:
+            _, self.ws_port = await self._listener.start_websocket(
+                self.options.host, self.ws_port, self.options.websocket
+            )
 
     @property
     def nats_address(self) -> str:

@@ -82,6 +82,7 @@ class Service:
         self._client: Client | None = None
         self._identities: Identities | None = None
         self._nats_port = config.nats_port
+        self._ws_port = config.ws_port
         self._was_ready = False
 
     async def run(self) -> None:
@@ -127,6 +128,8 @@ class Service:
         if not config.dsn:
             # A standby may share the port of the node that leads; `dev` has nobody to share with.
             listen(config.host, config.nats_port, "NATS").close()
+            if config.ws_port:
+                listen(config.host, config.ws_port, "WS").close()
         self._http = HttpServer(listen(config.host, config.http_port, "HTTP"))
         if config.is_exposed and config.users is None:
             log.warning("listening on %s: whoever reaches it may read and write", config.host)
@@ -157,7 +160,10 @@ class Service:
         row = NodeRow(nuid())
         leadership = Leadership(PostgresLeases(self._connector), self._clock, row)
         options = NodeOptions(
-            host=self._config.host, port=self._nats_port, users=self._config.users
+            host=self._config.host,
+            port=self._nats_port,
+            users=self._config.users,
+            ws_port=self._ws_port,
         )
         self._node = Node(options, self._connector, leadership, self._clock)
         try:
@@ -180,6 +186,7 @@ class Service:
                 raise Unavailable(str(error)) from error
             raise refusal(self._config.host, self._nats_port, "NATS", error) from error
         self._nats_port = self._node.hub.port
+        self._ws_port = self._node.ws_port
         hub = self._node.hub
         link = attach(partial(connect_loopback, hub))
         # Where users are configured every request has a connection of its own identity.
@@ -245,7 +252,8 @@ class Service:
 
     def _say_ready(self) -> None:
         nats, http = self._urls()
-        self._ports.write(nats, http)
+        ws = url("ws", self._config.host, self._ws_port) if self._ws_port is not None else ""
+        self._ports.write({"nats": nats, "http": http} | ({"ws": ws} if ws else {}))
         # What start-up made lives as long as the process: the collector need not look at it.
         gc.collect()
         gc.freeze()
@@ -258,6 +266,7 @@ class Service:
         text = ready(
             nats,
             http,
+            ws=ws,
             where=f"data in {self._config.data}" if embedded else self._connector.address,
             psql=_psql(),
             dsn=f"'{without_password(self._connector.dsn)}'",
@@ -327,6 +336,10 @@ cli = typer.Typer(
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
 NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
 HttpPort = Annotated[int, typer.Option(help="Port for HTTP; 0 for any free one.")]
+WsPort = Annotated[
+    int | None,
+    typer.Option(help="Port for NATS over WebSocket; 0 for any free one; without it: none."),
+]
 Auth = Annotated[str, typer.Option(help="Token that clients must know.")]
 UserName = Annotated[str, typer.Option("--user", help="User that clients must be.")]
 Password = Annotated[str, typer.Option("--pass", help="Password of the user, or its bcrypt hash.")]
@@ -342,6 +355,7 @@ def dev(
     host: Host = "127.0.0.1",
     nats_port: NatsPort = NATS_PORT,
     http_port: HttpPort = HTTP_PORT,
+    ws_port: WsPort = None,
     data: Annotated[Path, typer.Option(help="Directory for the data.")] = DATA_DIRECTORY,
     auth: Auth = "",
     user: UserName = "",
@@ -365,6 +379,7 @@ def dev(
             host=host,
             nats_port=nats_port,
             http_port=http_port,
+            ws_port=ws_port,
             data=data,
             users=users_of(auth, user, password),
         ),
@@ -377,6 +392,7 @@ def serve(
     host: Host = "127.0.0.1",
     nats_port: NatsPort = NATS_PORT,
     http_port: HttpPort = HTTP_PORT,
+    ws_port: WsPort = None,
     data: Annotated[
         Path | None, typer.Option(help="Directory for ports.json; none is written without.")
     ] = None,
@@ -403,6 +419,7 @@ def serve(
             host=host,
             nats_port=nats_port,
             http_port=http_port,
+            ws_port=ws_port,
             data=data,
             dsn=dsn,
             users=users_of(auth, user, password),

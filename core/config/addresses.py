@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 from core.errors import OperatorError
@@ -63,8 +64,8 @@ class PortsFile:
     def __init__(self, directory: Path | None) -> None:
         self._path = None if directory is None else directory / "ports.json"
 
-    def write(self, nats: str, http: str) -> None:
-        """Say where we are.
+    def write(self, addresses: Mapping[str, str]) -> None:
+        """Say where we are: an address for each name.
 
         Raises:
             OperatorError: the directory cannot be written.
@@ -74,7 +75,7 @@ class PortsFile:
         unfinished = self._path.with_name("ports.json.new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_text(json.dumps({"nats": nats, "http": http}) + "\n")
+            unfinished.write_text(json.dumps(dict(addresses)) + "\n")
             os.replace(unfinished, self._path)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()

@@ -8,6 +8,7 @@ from core.auth.users import User, Users
 from core.errors import ConfigError
 
 NATS_PORT, HTTP_PORT = 4222, 8080
+_PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}
 DATA_DIRECTORY = Path(".jetgate")
 
 
@@ -19,6 +20,7 @@ class Config:
         host: the address to listen on; only this machine reaches the default.
         nats_port: 0 means any free port.
         http_port: 0 means any free port.
+        ws_port: for NATS over WebSocket; 0 means any free port, None: not served.
         data: where `ports.json` goes, and the data of an embedded PostgreSQL.
         dsn: the database; empty means an embedded one in `data`.
         users: who may connect; None: everybody.
@@ -30,16 +32,22 @@ class Config:
     host: str = "127.0.0.1"
     nats_port: int = NATS_PORT
     http_port: int = HTTP_PORT
+    ws_port: int | None = None
     data: Path | None = None
     dsn: str = ""
     users: Users | None = None
 
     def __post_init__(self) -> None:
-        for key, port in (("--nats-port", self.nats_port), ("--http-port", self.http_port)):
+        ports = {"--nats-port": self.nats_port, "--http-port": self.http_port}
+        if self.ws_port is not None:
+            ports["--ws-port"] = self.ws_port
+        taken = dict[int, str]()
+        for key, port in ports.items():
             if not 0 <= port <= 65535:
                 raise ConfigError(key, f"{port} is not a port, expected 0 to 65535")
-        if self.nats_port and self.nats_port == self.http_port:
-            raise ConfigError("--http-port", f"{self.http_port} is the NATS port already")
+            if port and port in taken:
+                raise ConfigError(key, f"{port} is the {taken[port]} port already")
+            taken[port] = _PORT_OF[key]
         if not self.host:
             raise ConfigError("--host", "is empty, expected an address to listen on")
         if not self.dsn and self.data is None:

@@ -252,8 +252,11 @@ def _conversation(address: Address, more: dict[str, str | None], data: bytes) ->
     return [b"".join(pings)] + [entry for entry in log if not isinstance(entry, bytes)]
 
 
-@pytest.mark.parametrize("name", _FRAMES)
-@pytest.mark.parametrize("bed", ["plain", "deflating"])
+@pytest.mark.parametrize(
+    ("bed", "name"),
+    [("plain", name) for name in _FRAMES]
+    + [("deflating", name) for name in ("binary", "fragments", "close", *sorted(_DEFLATED))],
+)
 def test_frames(bed: str, name: str, request: pytest.FixtureRequest) -> None:
     pair: Pair = request.getfixturevalue(bed)
     more: dict[str, str | None] = {}
