@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from functools import partial
+from typing import cast
 
 from core.config.addresses import listen
 from core.config.nats_options import Door
@@ -16,10 +17,10 @@ class _TurnedAway(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Say why and close."""
-        assert isinstance(transport, asyncio.WriteTransport)
+        out = cast(asyncio.WriteTransport, transport)
         if self._kind != "mqtt":
-            transport.write(f"-ERR '{self._kind} is not served'\r\n".encode())
-        transport.close()
+            out.write(f"-ERR '{self._kind} is not served'\r\n".encode())
+        out.close()
 
 
 class Doors:

@@ -1,0 +1,344 @@
+"""A script that was written for nats-server, run with either: only the path differs."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from core.storage.postgres.embedded.directory import processes_in
+from tests.support.dropin import NAMES, DropIn, run
+from tests.support.eventually import eventually
+
+
+def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test as a coroutine."""
+
+    @wraps(test)
+    def call(**fixtures: Any) -> None:
+        async def main() -> None:
+            await test(**fixtures)
+
+        asyncio.run(main())
+
+    return call
+
+
+PLAIN = ("-a", "127.0.0.1", "-p", "-1")
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def greeting(server: DropIn) -> bytes:
+    with socket.create_connection(server.address, timeout=5) as connection:
+        return connection.recv(4096)
+
+
+def config(path: Path, *lines: str) -> str:
+    place = path / "server.conf"
+    place.write_text("\n".join(("host: 127.0.0.1", "port: -1", *lines, "")))
+    return str(place)
+
+
+# -- command line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["-v"], 0, "nats-server: v2.15.1\n"),
+        (["--version"], 0, "nats-server: v2.15.1\n"),
+        (["version"], 0, "nats-server: v2.15.1\n"),
+        (["-nosuch"], 0, "flag provided but not defined: -nosuch\n"),
+        (["-p"], 0, "flag needs an argument: -p\n"),
+        (["-p", "abc"], 0, 'invalid value "abc" for flag -p: parse error\n'),
+        (["-js=maybe"], 0, 'invalid boolean value "maybe" for -js: parse error\n'),
+        (["foo"], 1, 'nats-server: unrecognized command: "foo"\n'),
+        (["-t"], 1, "nats-server: must specify [-c, --config] option to check configuration"),
+        (["-c", "/nonexistent"], 1, "nats-server: open /nonexistent: no such file or directory\n"),
+        (["--signal", "ldm=999999"], 1, 'signal "ldm" 999999: no such process'),
+        (["--signal", "foo=1"], 1, 'nats-server: unknown signal "foo"\n'),
+    ],
+)
+def test_a_command_that_ends_at_once(name: str, arguments: list[str], code: int, said: str) -> None:
+    ended = run(name, *arguments)
+
+    assert ended.returncode == code
+    assert said in ended.stderr + ended.stdout
+
+
+def test_help_is_the_usage_and_exit_code_0(name: str) -> None:
+    ended = run(name, "--help")
+
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("\nUsage: nats-server [options]")
+
+
+def test_t_checks_a_configuration(name: str, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.conf", tmp_path / "bad.conf"
+    good.write_text("port: 4222\n")
+    bad.write_text("port: 4222\nfoo: 1\n")
+
+    valid = run(name, "-t", "-c", "good.conf", cwd=tmp_path)
+    invalid = run(name, "-t", "-c", "bad.conf", cwd=tmp_path)
+
+    assert valid.returncode == 0
+    assert valid.stderr == (
+        "nats-server: configuration file good.conf is valid"
+        " (sha256:797533ebd0dfba7d34a0f9337ecf147e442871f48ddfd07ed751575a5737267e)\n"
+    )
+    assert invalid.returncode == 1
+    assert invalid.stderr == 'nats-server: bad.conf:2:1: unknown field "foo"\n\n'
+
+
+# -- a life
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_starts_says_so_and_stops(name: str, number: signal.Signals, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    with DropIn(name, *PLAIN, "-P", str(pid), "-n", "alpha") as server:
+        url = server.url
+        assert greeting(server).startswith(b"INFO {")
+        assert pid.read_text() == str(server.process.pid)
+
+        began = time.monotonic()
+        server.send(number)
+
+        assert server.end() == 0
+        assert time.monotonic() - began < 1
+        assert not server.ports_file.exists()
+        texts = server.texts()
+        trapped = "interrupt" if number == signal.SIGINT else "terminated"
+        for text in (
+            "[INF] Starting nats-server",
+            "[INF]   Version:  2.15.1",
+            "[INF]   Name:     alpha",
+            f"[INF] Listening for client connections on {url.removeprefix('nats://')}",
+            "[INF] Server is ready",
+            f'[INF] Trapped "{trapped}" signal',
+            "[INF] Initiating Shutdown...",
+            "[INF] Server Exiting..",
+        ):
+            assert text in texts
+
+
+def test_a_port_that_is_taken_is_fatal(name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = run(name, "-a", "127.0.0.1", "-p", place.rpartition(":")[2])
+
+    assert ended.returncode == 1
+    reason = f'"listen tcp {place}: bind: address already in use"'
+    assert f"[FTL] Error listening on port: {place}, {reason}" in ended.stderr
+
+
+def test_a_monitoring_port_that_is_taken_is_fatal(name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = run(name, *PLAIN, "-m", port)
+
+    assert ended.returncode == 1
+    assert "[FTL] Can't start monitoring: can't listen to the monitor port: " in ended.stderr
+    assert f"127.0.0.1:{port}: bind: address already in use" in ended.stderr
+
+
+@in_a_loop
+async def test_without_jetstream_nobody_answers_its_api(name: str) -> None:
+    with DropIn(name, *PLAIN) as server:
+        client = await nats.connect(server.url)
+        subscription = await client.subscribe("a.*")
+        await client.publish("a.b", b"x")
+        assert (await subscription.next_msg()).data == b"x"
+        with pytest.raises(nats.errors.NoRespondersError):
+            await client.request("$JS.API.INFO", b"")
+        await client.close()
+
+
+@in_a_loop
+async def test_with_jetstream_messages_survive_a_stop_and_a_kill(name: str, tmp_path: Path) -> None:
+    arguments = (*PLAIN, "-js", "-sd", str(tmp_path / "store"))
+    with DropIn(name, *arguments) as server:
+        client = await nats.connect(server.url)
+        await client.jetstream().add_stream(name="S", subjects=["s.>"])
+        await client.jetstream().publish("s.1", b"one")
+        await client.close()
+        began = time.monotonic()
+        server.send(signal.SIGTERM)
+        assert server.end() == 0
+        assert time.monotonic() - began < 1.5
+    with DropIn(name, *arguments) as server:
+        client = await nats.connect(server.url)
+        await client.jetstream().publish("s.2", b"two")
+        await client.close()
+        server.send(signal.SIGKILL)
+        server.end()
+        eventually(lambda: not processes_in(tmp_path / "store" / "jetstream" / "pg"), within=5)
+    with DropIn(name, *arguments) as server:
+        client = await nats.connect(server.url)
+        info = await client.jetstream().stream_info("S")
+        assert info.state.messages == 2 or name == "nats-server"  # which forces nothing to disk
+        await client.close()
+
+
+# -- configuration
+
+
+def answer(server: DropIn, credentials: str) -> bytes:
+    """What the server says to a CONNECT with these members, and a PING."""
+    with socket.create_connection(server.address, timeout=5) as connection:
+        said = b'CONNECT {"verbose":false%s}\r\nPING\r\n' % credentials.encode()
+        connection.sendall(said)
+        seen = b""
+        while not (b"PONG" in seen or b"-ERR" in seen) and (more := connection.recv(4096)):
+            seen += more
+        return seen
+
+
+@pytest.mark.parametrize(
+    ("line", "good", "bad"),
+    [
+        ("authorization { token: abc }", ',"auth_token":"abc"', ',"auth_token":"x"'),
+        ("authorization { user: u, pass: p }", ',"user":"u","pass":"p"', ',"user":"u","pass":"q"'),
+        ("authorization { users: [ {user: u, password: p} ] }", ',"user":"u","pass":"p"', ""),
+    ],
+)
+def test_authorization_is_enforced(
+    name: str, tmp_path: Path, line: str, good: str, bad: str
+) -> None:
+    with DropIn(name, "-c", config(tmp_path, line)) as server:
+        assert b"PONG" in answer(server, good)
+        assert b"-ERR 'Authorization Violation'" in answer(server, bad)
+
+
+@in_a_loop
+async def test_flags_win_over_the_configuration(name: str, tmp_path: Path) -> None:
+    path = config(tmp_path, "server_name: one", "max_payload: 2KB", "debug: false")
+    with DropIn(name, "-c", path, "-n", "two", "-D", "--auth", "secret") as server:
+        client = await nats.connect(server.url, token="secret")
+        assert client.connected_server_version is not None
+        assert client.max_payload == 2048
+        assert client._server_info["server_name"] == "two"
+        await client.close()
+
+
+def test_hup_reads_the_configuration_again(name: str, tmp_path: Path) -> None:
+    path = config(tmp_path, "max_payload: 1KB")
+    with DropIn(name, "-c", path) as server:
+        server.ports()
+        config(tmp_path, "max_payload: 4KB", 'ping_interval: "10s"', "authorization { token: t }")
+        server.send(signal.SIGHUP)
+        server.until("[INF] Reloaded server configuration (sha256:")
+        assert "[INF] Reloaded: max_payload = 4096" in server.texts()
+        assert "[INF] Reloaded: ping_interval = 10s" in server.texts()
+        assert "[INF] Reloaded: authorization users" in server.texts()
+        eventually(lambda: b'"max_payload":4096' in greeting(server))
+        assert b'"auth_required":true' in greeting(server)
+
+        config(tmp_path, "max_payload: 4KB", "server_name: other")
+        server.send(signal.SIGHUP)
+        server.until("config reload not supported for ServerName: old=, new=other")
+        config(tmp_path, "foo: 1")
+        server.send(signal.SIGHUP)
+        server.until("[ERR] Failed to reload server configuration: ")
+        assert b'"max_payload":4096' in greeting(server)
+
+
+def test_usr1_opens_the_log_file_anew(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with DropIn(name, *PLAIN, "-l", str(path)) as server:
+        server.ports()
+        eventually(lambda: "Server is ready" in path.read_text())
+        path.rename(tmp_path / "log.1")
+
+        server.send(signal.SIGUSR1)
+
+        eventually(lambda: path.exists() and "re-opened" in path.read_text())
+
+
+def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
+    path = config(tmp_path, 'lame_duck_duration: "30s"', 'lame_duck_grace_period: "29.9s"')
+    with DropIn(name, "-c", path) as server:
+        with socket.create_connection(server.address, timeout=5) as connection:
+            connection.sendall(b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n')
+            seen = b""
+            while b'"connect_info":true' not in seen:
+                seen += connection.recv(4096)
+
+            server.send(signal.SIGUSR2)
+
+            while b'"ldm":true' not in seen:
+                more = connection.recv(4096)
+                assert more, seen
+                seen += more
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(server.address, timeout=5)
+        assert "[INF] Entering lame duck mode, stop accepting new clients" in server.texts()
+
+
+# -- ours alone: what is not served
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("accounts { A { users: [ {user: a, password: b} ] } }", "accounts are not served: A"),
+        ("operator: /x", "operator is not served"),
+        ("resolver: MEMORY", "resolver is not served"),
+        ("tls { cert_file: a, key_file: b }", "tls is not served"),
+        ('leafnodes { remotes: [ {url: "nats://x"} ] }', "leafnodes remotes are not served"),
+        ('cluster { port: -1, routes: ["nats://x:1"] }', "cluster routes are not served"),
+        ("authorization { auth_callout { issuer: X } }", "auth_callout is not served"),
+        ("mappings { a: b }", "mappings are not served"),
+        ('jetstream { key: "secret" }', "jetstream.encryption_key is not served"),
+        ("no_auth_user: nobody", 'no_auth_user: "nobody" not present'),
+    ],
+)
+def test_what_would_guard_or_connect_out_is_refused(tmp_path: Path, line: str, said: str) -> None:
+    ended = run("jetgate-nats-server", "-c", config(tmp_path, line))
+
+    assert ended.returncode == 1
+    assert "[FTL] " in ended.stderr
+    assert said in ended.stderr
+
+
+def test_what_only_listens_is_bound_and_turns_everybody_away(tmp_path: Path) -> None:
+    path = config(tmp_path, "leafnodes { port: -1 }", 'cluster { listen: "127.0.0.1:-1" }')
+    with DropIn("jetgate-nats-server", "-c", path) as server:
+        server.ports()
+        warnings = [text for text in server.texts() if text.startswith("[WRN] ")]
+        assert len(warnings) == 2
+        [line] = [text for text in server.texts() if "Listening for leafnodes" in text]
+        with socket.create_connection(("127.0.0.1", int(line.rpartition(":")[2]))) as peer:
+            assert peer.recv(100) == b"-ERR 'leafnodes is not served'\r\n"
+            assert peer.recv(100) == b""
+
+
+def test_a_signal_reaches_the_process_of_a_pid_file(name: str, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    with DropIn(name, *PLAIN, "-P", str(pid)) as server:
+        server.ports()
+
+        assert run(name, "--signal", f"quit={pid}").returncode == 0
+
+        assert server.end() == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self"), reason="reads /proc")
+def test_many_run_side_by_side(tmp_path: Path) -> None:
+    servers = [DropIn("jetgate-nats-server", *PLAIN) for _ in range(8)]
+    try:
+        assert len({server.address for server in servers}) == 8
+    finally:
+        for server in servers:
+            server.__exit__()

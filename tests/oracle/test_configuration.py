@@ -1,0 +1,127 @@
+"""Configuration files read by both: what is valid, its digest, and every complaint."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.config.grammar import GrammarError
+from core.config.nats_options import NatsOptions
+from core.config.nats_reader import Mistakes, read
+from tests.support.natsserver import binary
+
+FILES = (
+    "port: 4222\n\nfoo: 1\n bar=2",
+    "port: abc",
+    'port: "4222"',
+    "debug: 1",
+    'max_payload: "abc"',
+    "max_payload: 1MB\nmax_pending: 64mb",
+    'ping_interval: "2x"',
+    "ping_interval: 5",
+    'write_deadline: "5s"',
+    'jetstream { store_dir: "/tmp/x"\n max_mem: 1G\n bogus: 2 }',
+    'jetstream { max_mem: "10Z" }',
+    "jetstream: 5",
+    "jetstream: maybe",
+    "authorization { users: [ {user: a, bogus: 1} ] }",
+    "port: $NOPE",
+    "a: 1\nport: $a",
+    "a {b: 1",
+    "port: [1, 2",
+    "port 4222 }",
+    'host: "abc',
+    'host: "a\\\\qb"',
+    "x: (\n abc\n",
+    "port:\n4222",
+    "= 4",
+    '"po rt": 4222',
+    'port 4222; host "1.1.1.1", debug true',
+    '{"port": 4222, "host": "127.0.0.1"}',
+    "include nofile.conf",
+    'listen: "127.0.0.1:abc"',
+    "http_port: 1\nhttp_port: 2",
+    "max_connections: -5",
+    "port: 99999999999999999999999",
+    "port: 4222x",
+    "debug: maybe",
+    'lame_duck_duration: "5s"',
+    "PORT: 4222",
+    "mappings { foo: bar }",
+    "websocket { port: 8080 }",
+    "leafnodes { port: 7422 }",
+    "cluster { port: 6222, name: x }",
+    'server_name: "a b"',
+    "authorization { user: a, pass: b, token: c }",
+    "max_control_line: 1.5",
+    "logfile_size_limit: 10MB\nserver_tags: [a, b]\nserver_metadata { a: b }",
+    "max_subscription_tokens: 300",
+    "write_timeout: foo",
+    "feature_flags { x: true, js_ack_fc_v2: true }",
+    "",
+    "include inc.conf\nhost: x",
+    'include "inc.conf"; foo: 1',
+    "jetstream { include inc.conf }",
+    "port: [1",
+    "a: [1,,2]",
+    "port: 4222 4223",
+    "authorization { user: a b }",
+    "server_name: $X",
+    'jetstream: {store_dir: "/x", max_file: 10G, sync_interval: always, domain: d,'
+    " limits { max_ack_pending: 5 } }",
+    "listen: 4222",
+    'listen: ":4222"',
+    'listen: "0.0.0.0"',
+    'http: ":x"',
+    'ping_interval: "1m"; ping_max: 3; max_conn: 10; max_subs: 5; write_deadline: 5',
+    "host: 5",
+    'debug: yes\ntrace: On\nlogtime: off\nlog_file: "/tmp/x"',
+    'server_name: "x" # c\n// y\nport = 1 // z',
+    "max_payload: 5GB",
+    "port:",
+    "port",
+    'lame_duck_grace_period: "-1s"',
+    "date: 2026-01-02T15:04:05Z\nport: $date",
+    "server_name: ( abc\n)\n",
+    "max_payload: 64k\nmax_pending: 1gib\nserver_name: $2a$11$xyz",
+    'server_tags: "a<b>&c"\nserver_metadata { "k": "v" } ',
+    "server_name: a\\x41b",
+    "a {\n b {\n c: 5 }\n d: $c\n}\nport: 4222",
+    "a {\n c: 5\n b { d: $c }\n}\nport: 4222",
+    "authorization {\n users = [\n {user: a, password: b}\n {user: c, password: d}\n ]\n}",
+    'authorization { ADMIN = { publish = ">" }\n'
+    " users = [ {user: a, password: b, permissions: $ADMIN} ] }",
+)
+
+
+def include(path: str, including: str) -> tuple[str, str]:
+    try:
+        return path, Path(path).read_text()
+    except OSError as error:
+        reason = f"open {path}: {(error.strerror or '').lower()}"
+        raise GrammarError(f"error parsing include file '{path}', {reason}") from error
+
+
+def said_by_us(text: str) -> str:
+    options = NatsOptions()
+    try:
+        read(text, "c.conf", options, include, os.environ)
+    except (GrammarError, Mistakes) as error:
+        return f"nats-server: {error}\n"
+    return f"nats-server: configuration file c.conf is valid ({options.digest})\n"
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_both_say_the_same_of_a_configuration_file(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("inc.conf").write_text("port: 4223\n")
+    Path("c.conf").write_text(text)
+
+    said = subprocess.run(
+        [binary(), "-t", "-c", "c.conf"], capture_output=True, text=True, check=False
+    )
+
+    assert said_by_us(text) == said.stderr

@@ -1,0 +1,133 @@
+"""nats-server and the command that stands in for it, started in the same words."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.eventually import eventually
+from tests.support.jetgate import ROOT
+from tests.support.natsserver import binary
+
+NAMES = ("jetgate-nats-server", "nats-server")
+
+
+def command(name: str) -> list[str]:
+    """What a script that uses this server has as its path."""
+    return [binary()] if name == "nats-server" else [sys.executable, "-m", "gateway.nats_server"]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    return subprocess.run(
+        [*command(name), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        cwd=cwd,
+        env=environment(),
+    )
+
+
+class DropIn:
+    """One server in the background; its log is on stderr."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self.name = name
+        self.dir = tempfile.TemporaryDirectory(prefix="dropin-", ignore_cleanup_errors=True)
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
+        self.process = subprocess.Popen(
+            [*command(name), *arguments, "--ports_file_dir", self.dir.name],
+            stderr=self._log,
+            stdout=subprocess.DEVNULL,
+            env=environment(),
+        )
+
+    @property
+    def ports_file(self) -> Path:
+        return Path(self.dir.name) / f"{self.name}_{self.process.pid}.ports"
+
+    def ports(self) -> dict[str, list[str]]:
+        """The addresses, once it is ready."""
+
+        def look() -> dict[str, list[str]] | None:
+            assert self.process.poll() is None, self.log()
+            try:
+                return dict(json.loads(self.ports_file.read_text()))
+            except (FileNotFoundError, ValueError):
+                return None
+
+        found = eventually(look, within=30)
+        assert found is not None
+        return found
+
+    @property
+    def url(self) -> str:
+        return self.ports()["nats"][0]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.url.removeprefix("nats://").rpartition(":")
+        return host, int(port)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """A page of the monitoring port: status and text."""
+        address = self.ports()["monitoring"][0] + path
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def page(self, path: str) -> dict[str, Any]:
+        status, text = self.get(path)
+        assert status == 200, text
+        return dict(json.loads(text))
+
+    def log(self) -> str:
+        self._log.seek(0)
+        return self._log.read()
+
+    def texts(self) -> list[str]:
+        """The log without process id and time: `[INF] Server is ready`."""
+        shape = r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} (\[[A-Z]{3}\].*)"
+        found = (re.fullmatch(shape, line) for line in self.log().splitlines())
+        return [match[1] for match in found if match is not None]
+
+    def until(self, text: str) -> None:
+        """Wait for a line of the log."""
+        eventually(lambda: text in self.log(), within=20)
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, within: float = 20) -> int:
+        """Wait for the end; the exit code."""
+        return self.process.wait(within)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._log.close()
+        self.dir.cleanup()
