@@ -13,15 +13,18 @@ from typing import Any, Protocol
 
 from core.api.call import Counters, Server
 from core.api.dispatcher import Dispatcher
+from core.api.domain import serve_domain
 from core.auth.users import Users
 from core.errors import Fenced
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane, Runner
 from core.jetstream.registry import Registry
+from core.jetstream.resources import Resources
 from core.jetstream.shell import TAIL_BYTES, Shell
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.tail import TailBudget
 from core.jetstream.timers import Timers
+from core.model.account import AccountLimits
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
@@ -69,6 +72,9 @@ class NodeOptions:
     ws_port: int | None = None
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     tail_bytes: int = TAIL_BYTES
+    domain: str = ""
+    max_memory: int = 0
+    max_file: int = 0
 
 
 class Node:
@@ -91,6 +97,7 @@ class Node:
             server_name=options.server_name,
             users=options.users,
         )
+        self.hub.domain = options.domain
         self.leadership = leadership
         self.deposed = asyncio.Event()
         self._connector = connector
@@ -126,7 +133,14 @@ class Node:
         ]
         for task in self._tasks:
             task.add_done_callback(self._ended)
-        server = Server(self.registry, self.clock)
+        resources = self.registry.shell.resources
+        server = Server(
+            self.registry,
+            self.clock,
+            domain=self.options.domain,
+            reservable=resources.reservable if resources is not None else AccountLimits(),
+        )
+        serve_domain(self.hub.accounts[_ACCOUNT], self.options.domain)
         self.api = server.counters
         self._dispatcher = Dispatcher(self.hub.accounts[_ACCOUNT], server)
         self._dispatcher.start()
@@ -178,10 +192,17 @@ class Node:
             server_name=self.hub.server_name,
             press=self.hub.press,
             tails=TailBudget(self.options.tail_bytes),
+            domain=self.options.domain,
+            resources=self._resources(),
         )
         self.lane.release = self._release
         self.janitor.attach(shell)
         self.registry = Registry(self.hub.accounts[_ACCOUNT], shell)
+
+    def _resources(self) -> Resources | None:
+        """Limits of the node, or nothing that would have to be asked."""
+        memory, file = self.options.max_memory, self.options.max_file
+        return Resources(self.turn, memory, file) if memory or file else None
 
     async def _load(self) -> None:
         await self._take_catalog_epoch()

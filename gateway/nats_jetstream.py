@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from core.auth.users import Users
@@ -60,6 +61,9 @@ class JetStreamServing:
             server_name=name,
             limits=self._options.limits(),
             users=self._users,
+            domain=self._options.jetstream.domain,
+            max_memory=max(self._options.jetstream.max_memory, 0),
+            max_file=max(self._options.jetstream.max_file, 0),
         )
         return Node(options, self._connector, leadership, self._clock)
 
@@ -121,11 +125,4 @@ class JetStreamServing:
 
 
 def _at_port(options: NodeOptions, port: int) -> NodeOptions:
-    return NodeOptions(
-        host=options.host,
-        port=port,
-        server_name=options.server_name,
-        limits=options.limits,
-        users=options.users,
-        tail_bytes=options.tail_bytes,
-    )
+    return replace(options, port=port)

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Generic, ParamSpec, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from core.jetstream.registry import Registry
 from core.model.account import AccountLimits
@@ -30,6 +31,8 @@ class Body(Enum):
     """Decoded when it begins like an object or an array, else as if it were not there."""
     EMPTY = auto()
     """Nothing or an empty object, else 10038."""
+    LENIENT = auto()
+    """Like JSON, but unknown members are ignored."""
     NEEDED = auto()
     """Something, else 10003; decoded."""
 
@@ -56,6 +59,18 @@ class Server:
     limits: AccountLimits = field(default_factory=AccountLimits)
     counters: Counters = field(default_factory=Counters)
     domain: str = ""
+    reservable: AccountLimits = field(default_factory=AccountLimits)
+    """What `max_bytes` of all streams may come to on this server; INFO does not tell it."""
+
+    @property
+    def stream_limits(self) -> AccountLimits:
+        """What a stream's configuration is held to."""
+        own, server = self.limits, self.reservable
+        memory = [n for n in (own.max_memory, server.max_memory) if n > 0]
+        storage = [n for n in (own.max_storage, server.max_storage) if n > 0]
+        return replace(
+            own, max_memory=min(memory, default=-1), max_storage=min(storage, default=-1)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,13 +40,14 @@ async def create(server: Server, call: Call[StreamConfigRequest]) -> StreamCreat
         call.request.config(),
         server.registry.configs(),
         name=name,
-        limits=server.limits,
+        limits=server.stream_limits,
         pedantic=call.request.pedantic,
     )
     if is_new:
         unsupported.refuse_stream(config)
     runner, _ = await server.registry.create_stream(config)
-    return StreamCreateResponse(info=_shown(await runner.info()), did_create=True)
+    found = replace(await runner.info(), domain="")  # here the reference does not tell it
+    return StreamCreateResponse(info=_shown(found), did_create=True)
 
 
 async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdateResponse:
@@ -61,7 +62,7 @@ async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdat
         server.registry.configs(),
         {consumer: runner.config for consumer, runner in consumers.items()},
         name=name,
-        limits=server.limits,
+        limits=server.stream_limits,
         pedantic=call.request.pedantic,
     )
     unsupported.refuse_stream(config)

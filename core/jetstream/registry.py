@@ -40,6 +40,8 @@ class Registry:
         self.streams: dict[str, StreamRunner] = {}
         self.epoch = 0
         self._changes = asyncio.Lock()
+        if shell.resources is not None:
+            shell.resources.runners = self.streams.values
 
     def configs(self) -> dict[str, StreamConfig]:
         """Return the configurations of all streams by name."""

@@ -14,6 +14,7 @@ from core.storage.interface import Catalog, LogReader, Sweeper
 if TYPE_CHECKING:
     from core.jetstream.janitor import Janitor
     from core.jetstream.lane import Lane
+    from core.jetstream.resources import Resources
     from core.jetstream.state_writer import StateWriter
     from core.jetstream.timers import Timers
 
@@ -36,4 +37,5 @@ class Shell:
     server_name: str
     press: Callable[[], None]
     domain: str = ""
+    resources: Resources | None = None
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

@@ -65,7 +65,7 @@ class StreamRunner(StreamQueries):
         self.config = config
         self.account = account
         self.shell = shell
-        self.machine = StreamMachine(config)
+        self.machine = StreamMachine(config, shell.domain)
         self.columns = Columns()
         self.commands: deque[Command] = deque()
         self.current: Command | None = None
@@ -73,7 +73,7 @@ class StreamRunner(StreamQueries):
         self.dead: set[int] = set()
         self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
         self.advisories = Advisories(account, shell.clock, shell.server_name, shell.domain)
-        self.acks = AckEmitter(account, shell.turn, self.machine.json_name)
+        self.acks = AckEmitter(account, shell.turn, self.machine.ack_name)
         self.consumers = Consumers(self)
         self.direct = DirectGet(self)
         self.subscriptions: list[ServiceSubscription] = []
@@ -238,6 +238,8 @@ class StreamRunner(StreamQueries):
             columns.subjects = published
             self._give_back(columns)
             raise
+        if self.shell.resources is not None:
+            self.machine.allowance = self.shell.resources.left(self.config.storage)
         plan = self.machine.decide(columns, now, rollups)
         if self.config.no_ack:
             plan.acks, plan.answers = [], []

@@ -93,6 +93,7 @@ class Hub:
         self.clock = clock
         self.limits = limits or Limits()
         self.jetstream = jetstream
+        self.domain = ""
         self.gate = Gate(users) if users is not None else None
         seed = nuid()
         self.server_id = nkey(_SERVER_PREFIX, seed)

@@ -53,6 +53,8 @@ class Judge:
         self.rollups = rollups
         self.next_seq = machine.last_seq + 1
         self._room = room
+        # Bytes that this stream may still take, where that could be less than the batch.
+        self.allowance: int | None = None
         self._dedups = config.duplicate_window > 0
         self._find_id = machine.dedup.find
         self._clean = False
@@ -76,7 +78,7 @@ class Judge:
         texts = texts_of(subjects)
         self._subjects = subjects
         self._clean = texts is not None and self._fits(columns)
-        simple = self._clean and self._room is None
+        simple = self._clean and self._room is None and self.allowance is None
         lone_msg_id, dedups, ids = h.lone_msg_id, self._dedups, self._ids
         find_new, find_old = ids.get, self._find_id
         accept, refused, keep = self._accept, self._refused, self._headers.append
@@ -134,6 +136,11 @@ class Judge:
         rollup = self._check_rest(found) if more else b""
         if block:
             block = h.stored_block(block)
+        if self.allowance is not None:
+            # The message that goes beyond the limit is the last that is taken.
+            if self.allowance < 0:
+                raise api_error(10023)
+            self.allowance -= self.machine.size_of(subject, block, len(payload))
         if self._room is not None:
             self._check_room(self._room, subject, block, payload, rollup)
         if rollup:
@@ -145,7 +152,7 @@ class Judge:
         self._headers.append(block or None)
 
     def _duplicate(self, seq: int) -> bytes:
-        return b'{"stream":"%s","seq":%d,"duplicate": true}' % (self.machine.json_name, seq)
+        return b'{"stream":"%s","seq":%d,"duplicate": true}' % (self.machine.ack_name, seq)
 
     def _check_id(self, msg_id: bytes, now: int) -> None:
         copy = self._ids.get(msg_id) or self._find_id(msg_id, now)
@@ -287,7 +294,7 @@ class Judge:
 
     def _answer(self, replies: list[bytes], seq: int) -> None:
         """Say something to everybody, in order, because not all are accepted."""
-        name, refused, answers = self.machine.json_name, self._refused, self.plan.answers
+        name, refused, answers = self.machine.ack_name, self._refused, self.plan.answers
         for place, reply in enumerate(replies):
             body = refused.get(place)
             if body is None:

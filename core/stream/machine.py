@@ -30,7 +30,10 @@ class StreamMachine:
     purge set it; after an interior removal at the front the runner tightens it on demand.
     """
 
-    def __init__(self, config: StreamConfig) -> None:
+    def __init__(self, config: StreamConfig, domain: str = "") -> None:
+        self.domain = domain
+        # Bytes that the streams of the node have left between them (None: no limit).
+        self.allowance: int | None = None
         self.last_seq = max(config.first_seq, 1) - 1
         # 0: nothing was ever stored, purged or configured, which the state shows as such.
         self.first_seq = config.first_seq
@@ -61,6 +64,10 @@ class StreamMachine:
             self.max_msgs or self.max_bytes or (self.limit and config.discard_new_per_subject)
         )
         self.json_name = json_text(config.name)
+        # What publish acks say after `"stream":"`: errors say the name alone.
+        self.ack_name = self.json_name
+        if self.domain:
+            self.ack_name += b'","domain":"' + json_text(self.domain)
         self.dedup.window = config.duplicate_window
 
     def size_of(self, subject: bytes, headers: bytes | None, payload_len: int) -> int:
@@ -113,7 +120,8 @@ class StreamMachine:
             nbytes=self.bytes,
         )
         roomy = not self.refuses or self._has_room(columns)
-        simple = roomy and not columns.headered and not self.config.sealed
+        scarce = self.allowance is not None and self._coming(columns) > self.allowance
+        simple = roomy and not scarce and not columns.headered and not self.config.sealed
         texts = self._texts(columns) if simple and self.shortcut else None
         if texts:
             plan.texts = texts
@@ -122,9 +130,9 @@ class StreamMachine:
             plan.last_msg_id = b""
             self.store(plan, columns.subjects, None, columns.payloads, now)
         elif len(columns):
-            Judge(self, plan, None if roomy else Room(self, rollups or {}), rollups or {}).judge(
-                columns, now
-            )
+            judge = Judge(self, plan, None if roomy else Room(self, rollups or {}), rollups or {})
+            judge.allowance = self.allowance if scarce else None
+            judge.judge(columns, now)
         self._evict(plan, now)
         return plan
 

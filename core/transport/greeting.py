@@ -32,6 +32,7 @@ def info_of(hub: "Hub", session: "ClientSession") -> Info:
         client_id=session.client_id,
         client_ip=session.client_ip,
         ldm=hub.ldm,
+        domain=hub.domain,
         api_lvl=API_LEVEL,
         xkey=hub.xkey,
     )

@@ -15,12 +15,14 @@ from core.stream.config import check_create
 
 
 @asynccontextmanager
-async def running_node(dsn: str, name: str = "node") -> AsyncIterator[Node]:
+async def running_node(
+    dsn: str, name: str = "node", options: NodeOptions | None = None
+) -> AsyncIterator[Node]:
     """Run a node over a migrated database, on a free port."""
     connector = Connector(dsn)
     clock = SystemClock()
     leadership = Leadership(PostgresLeases(connector), clock, NodeRow(node=name))
-    node = Node(NodeOptions(port=0), connector, leadership, clock)
+    node = Node(options or NodeOptions(port=0), connector, leadership, clock)
     await node.start()
     try:
         yield node
