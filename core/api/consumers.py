@@ -21,6 +21,8 @@ from core.model.consumer import (
     ConsumerPageRequest,
     ConsumerPauseRequest,
     ConsumerPauseResponse,
+    ConsumerResetRequest,
+    ConsumerResetResponse,
     ConsumerUnpinRequest,
     ConsumerUnpinResponse,
     CreateConsumerRequest,
@@ -131,12 +133,14 @@ async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnp
     return ConsumerUnpinResponse()
 
 
-async def reset(server: Server, call: Call[Nothing]) -> None:
-    """Not served yet. The reference is silent when there is no such consumer."""
+async def reset(server: Server, call: Call[ConsumerResetRequest]) -> ConsumerResetResponse | None:
+    """Start over at a sequence. The reference is silent when there is no such consumer."""
     stream, name = call.names
     runner = server.registry.streams.get(stream)
-    if runner is not None and name in runner.consumers:
-        raise unsupported.refuse_request("reset")
+    if runner is None or name not in runner.consumers:
+        return None
+    shown, seq = await runner.consumers.reset(name, call.request.seq)
+    return ConsumerResetResponse(info=_shown(shown), reset_seq=seq)
 
 
 def _consumer(server: Server, names: tuple[str, ...]) -> ConsumerRunner:

@@ -21,6 +21,7 @@ from core.errors import ApiError, NotLeader, StorageError
 from core.jetstream.advisories import Advisories
 from core.model import codec, gojson
 from core.model.api_errors import api_error
+from core.model.gojson import JsonError
 from core.model.response import ErrorBody, Response
 from core.model.versions import is_level_supported
 from core.protocol import headers as header_block
@@ -236,10 +237,19 @@ def _decode(route: Route, payload: bytes) -> msgspec.Struct:
             if not is_empty(payload):
                 raise api_error("JSNotEmptyRequest")
             return route.request()
+        case Body.LENIENT:
+            return _decode_lenient(route, payload) if payload else route.request()
         case Body.NEEDED:
             if is_empty(payload):
                 raise api_error("JSBadRequest")
     return codec.decode(route.request, payload)
+
+
+def _decode_lenient(route: Route, payload: bytes) -> msgspec.Struct:
+    try:
+        return codec.decode_lenient(route.request, payload)
+    except JsonError as error:
+        raise api_error("JSInvalidJSON", err=str(error)) from None
 
 
 def is_empty(payload: bytes) -> bool:

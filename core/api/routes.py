@@ -124,8 +124,8 @@ ROUTES: tuple[Route, ...] = (
         c.ConsumerUnpinRequest, c.ConsumerUnpinResponse, consumers.unpin,
     ),
     Route(
-        "CONSUMER.RESET.*.*", Body.IGNORED,
-        Nothing, c.ConsumerResetResponse, consumers.reset,
+        "CONSUMER.RESET.*.*", Body.LENIENT,
+        c.ConsumerResetRequest, c.ConsumerResetResponse, consumers.reset,
     ),
     Route(
         "CONSUMER.LEADER.STEPDOWN.*.*", Body.IGNORED,

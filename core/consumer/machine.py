@@ -187,6 +187,16 @@ class ConsumerMachine:
 
     # pull requests
 
+    def reset(self, next_seq: int) -> None:
+        """Start over at a sequence: nothing is pending, counts and positions begin anew."""
+        self.pending = Pending()
+        self.pending.floor_sseq = max(next_seq - 1, 0)
+        self.next_seq = next_seq
+        self.delivered_sseq = max(next_seq - 1, 0)
+        self.delivered_cseq = 0
+        self.num_pending = 0
+        self.chosen, self.live_from = [], 0
+
     def request(self, body: bytes, reply: bytes, now: int) -> None:
         """Take a pull request: it joins the line or is refused with a status."""
         if not reply:

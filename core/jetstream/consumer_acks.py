@@ -94,18 +94,13 @@ class AckIntake:
         """Finish a message. TERM counts as an acknowledgement of the same kind."""
         machine = self._machine
         self.last = self._clock.now()
-        was_open = machine.is_open(sseq)
         sampler: Sampler | None = machine.sampler
-        if (
-            sampler is not None
-            and was_open
-            and kind is not AckKind.TERM
-            and sampler.wants(randrange(100))
-        ):
+        counts = kind is not AckKind.TERM and not machine.acks_all and machine.is_open(sseq)
+        if counts and sampler is not None and sampler.wants(randrange(100)):
             waited = sampler.waited(sseq, self._clock.monotonic())
             self._advisories.acked(*self._names, cseq, sseq, waited, count)
         machine.term(sseq, cseq)
-        if kind is AckKind.TERM and was_open:
+        if kind is AckKind.TERM:
             text = reason.decode("utf-8", "replace")
             self._advisories.terminated(*self._names, cseq, sseq, count, text)
 

@@ -40,7 +40,8 @@ _FAILED_RETRY = 250_000_000
 # Added to the inactivity threshold, so that a client that comes back just in time is in time.
 _INACTIVE_GRACE = 100_000_000
 _COUNT_TRIES = 5
-_REMOVED = "Message deleted by stream limits"
+_DURABLE_WITHIN = 10.0
+_REMOVED = "Unacknowledged message was deleted"
 
 
 def account_hash(name: str) -> bytes:
@@ -203,6 +204,7 @@ class ConsumerRunner:
                     tell.group_unpinned(*names, event.group, event.reason)
 
     def _count_again(self) -> None:
+                    self.acks.last = self._clock.now()
         machine, log = self.machine, self.stream.machine
         if machine.match is None and not machine.chosen and machine.upcoming() <= log.first_seq:
             self._miscounted = False
@@ -295,6 +297,8 @@ class ConsumerRunner:
         if machine.waiting.queue or machine.push is not None:
             self.wake()
 
+        if self.machine.events:
+            self.wake()
     def watch_retention(self) -> None:
         """Tell the stream what is settled, if its retention asks for that."""
         watched = self.stream.config.retention is not Retention.LIMITS
@@ -320,6 +324,20 @@ class ConsumerRunner:
         if machine.chosen:
             machine.chosen = [seq for seq in machine.chosen if stream.is_live(seq)]
         for _ in range(_COUNT_TRIES):
+    async def reset(self, seq: int) -> ConsumerInfo:
+        """Start over at a sequence; returns how that looked when it is durable."""
+        self.acks.apply()
+        self.acks.last = self.last_delivered = 0
+        self.cursor.reset()
+        self.machine.reset(seq)
+        await self.recount()
+        info = self.info()
+        durable = asyncio.Event()
+        self._states.sync(self, durable.set)
+        async with asyncio.timeout(_DURABLE_WITHIN):
+            await durable.wait()
+        return info
+
             last = stream.machine.last_seq
             start = machine.live_from if machine.chosen else machine.upcoming()
             count = await stream.count_from(start, machine.match, machine.filters)

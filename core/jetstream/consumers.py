@@ -21,7 +21,7 @@ from core.jetstream.consumer_runner import ConsumerRunner
 from core.model import codec
 from core.model.account import AccountLimits
 from core.model.api_errors import api_error
-from core.model.consumer import Action, ConsumerConfig, DeliverPolicy
+from core.model.consumer import Action, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from core.model.versions import stamp_consumer
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn
@@ -122,6 +122,47 @@ class Consumers(dict[str, ConsumerRunner]):
     def start(self) -> None:
         """Serve clients: the stream is open and its consumers are restored."""
         if not self._started:
+    async def reset(self, name: str, seq: int) -> tuple[ConsumerInfo, int]:
+        """Let a consumer start over, at a sequence or (0) at its ack floor.
+
+        Returns:
+            The consumer as it starts over, and the sequence it delivers next.
+
+        Raises:
+            ApiError: 10014, there is none; 10204, its start policy does not allow the sequence;
+                10008, storage is away.
+        """
+        async with self._changing:
+            runner = self.get(name)
+            if runner is None:
+                raise api_error("JSConsumerNotFound")
+            if seq:
+                await self._check_reset(runner.config, seq)
+            else:
+                runner.acks.apply()
+                seq = runner.machine.pending.floor()[1] + 1
+            try:
+                info = await runner.reset(seq)
+            except TimeoutError:
+                raise api_error(10008) from None
+            return info, seq
+
+    async def _check_reset(self, config: ConsumerConfig, seq: int) -> None:
+        """Refuse a sequence that the consumer would never have delivered."""
+        reason = ""
+        match config.deliver_policy:
+            case DeliverPolicy.ALL:
+                return
+            case DeliverPolicy.BY_START_SEQUENCE:
+                reason = "below start seq" if seq < config.opt_start_seq else ""
+            case DeliverPolicy.BY_START_TIME:
+                first = await self._stream.first_at_time(config.opt_start_time or 0)
+                reason = "below start time" if seq < first else ""
+            case _:
+                reason = "not allowed"
+        if reason:
+            raise api_error("JSConsumerInvalidReset", err=reason)
+
             self._started = True
             for runner in self.values():
                 runner.start()
@@ -208,7 +249,10 @@ class Consumers(dict[str, ConsumerRunner]):
             case DeliverPolicy.LAST_PER_SUBJECT:
                 rows = await stream.subjects_matching([f.encode() for f in config.filters])
                 chosen = sorted(last for _, _, last in rows if last)
-                return (chosen[0] if chosen else end), chosen, end
+                if not chosen:
+                    # The reference starts with the last message, which is not wanted.
+                    return max(machine.last_seq, 1), [], 0
+                return chosen[0], chosen, end
             case DeliverPolicy.BY_START_SEQUENCE:
                 return max(config.opt_start_seq, machine.first_seq), [], 0
             case DeliverPolicy.BY_START_TIME:
