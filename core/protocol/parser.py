@@ -213,7 +213,9 @@ class Parser:
             if verb.startswith((name + b" ", name + b"\t")):
                 self._check_length(arguments := line[len(name) :].lstrip(b" \t"))
                 return self._operation(name, arguments, sink)
-        raise ProtocolError(UNKNOWN_OPERATION)
+        # An INFO without its object is closed without a word, as the reference server does.
+        text = "" if verb == b"INFO" else UNKNOWN_OPERATION
+        raise ProtocolError(text, reason=UNKNOWN_OPERATION)
 
     def _operation(self, verb: bytes, text: bytes, sink: ServerSink) -> Publication | None:
         args: list[bytes] = _ARGUMENTS.findall(text)

@@ -34,6 +34,11 @@ def can_subscribe(subject: bytes) -> bool:
     return b"" not in parts and b">" not in parts[:-1]
 
 
+def can_publish(subject: bytes) -> bool:
+    """Say whether a pedantic client may publish on `subject`; blanks as in `can_subscribe`."""
+    return can_subscribe(subject) and not has_wildcard(subject)
+
+
 def is_valid_literal(subject: bytes) -> bool:
     """Say whether a message may have `subject`: a valid filter without wildcards."""
     return is_valid_filter(subject) and not has_wildcard(subject)

@@ -27,7 +27,7 @@ from core.protocol.connect import Connect, Info, decode_connect, encode_info
 from core.protocol.parser import Parser
 from core.pubsub.account import ACK_PREFIX, Account, Subscription, message_tail
 from core.pubsub.server import Hub, Traffic
-from core.subjects.subject import can_subscribe, is_valid_literal
+from core.subjects.subject import can_publish, can_subscribe
 from core.transport.door import VIOLATION, Door
 from core.transport.greeting import info_of
 
@@ -324,7 +324,7 @@ class ClientSession(asyncio.Protocol):
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         """Publish for a client that is verbose or pedantic, or does not want its own echo."""
-        if self.connect.pedantic and not is_valid_literal(subject):
+        if self.connect.pedantic and not can_publish(subject):
             self._say(encoder.error("Invalid Publish Subject"))
         if reply.startswith(_RESERVED_REPLIES):
             self._refuse_reply(reply)
@@ -376,7 +376,7 @@ class ClientSession(asyncio.Protocol):
         assert self.guard is not None
         if self.guard.may_publish(subject):
             return True
-        if self.connect.pedantic and not is_valid_literal(subject):
+        if self.connect.pedantic and not can_publish(subject):
             self._say(encoder.error("Invalid Publish Subject"))
         self._refuse_subject(subject)
         return False
