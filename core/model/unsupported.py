@@ -9,9 +9,11 @@ from collections.abc import Callable
 from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.model.consumer import AckPolicy, ConsumerConfig, ReplayPolicy
-from core.model.stream import PersistMode, StreamConfig
+from core.model.stream import PersistMode, Retention, StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
+    ("interest retention", lambda c: c.retention is Retention.INTEREST),
+    ("workqueue retention", lambda c: c.retention is Retention.WORKQUEUE),
     ("mirror", lambda c: c.mirror is not None),
     ("sources", lambda c: bool(c.sources)),
     ("subject delete marker TTL", lambda c: c.subject_delete_marker_ttl > 0),
