@@ -245,7 +245,10 @@ class Parser:
         verb = rest[:8].upper()
         name = next((v for v in _VERBS if v.startswith(verb[: len(v)])), None)
         after = rest[len(name) :] if name else rest
-        if name is None or (after and name in _SPACED and after[0] not in b" \t"):
+        is_bare_info = name == b"INFO" and after == b"\r"
+        if name is None or (
+            after and name in _SPACED and after[0] not in b" \t" and not is_bare_info
+        ):
             raise ProtocolError(UNKNOWN_OPERATION)
         if after:
             # what follows a bare verb means nothing; endless blanks are not kept either

@@ -67,6 +67,8 @@ class Naive:
             return False
         line = line.removesuffix(b"\r")
         verb = re.match(rb"(?i)ping|pong|\+ok|connect|(?:h?pub|sub|unsub|info|-err)(?=[ \t])", line)
+        if line.upper() == b"INFO":
+            raise ProtocolError
         if verb is None:
             raise ProtocolError("Unknown Protocol Operation")
         name = verb[0].upper().decode()
@@ -118,7 +120,7 @@ class Naive:
         verbs = (b"PING", b"PONG", b"+OK", b"CONNECT")
         spaced = (b"PUB", b"HPUB", b"SUB", b"UNSUB", b"INFO", b"-ERR")
         possible = any(v.startswith(upper) for v in verbs + spaced)
-        possible |= upper.startswith(verbs)
+        possible |= upper.startswith(verbs) or upper == b"INFO\r"
         possible |= bool(re.match(rb"(H?PUB|SUB|UNSUB|INFO|-ERR)[ \t]", upper))
         if not possible:
             raise ProtocolError("Unknown Protocol Operation")
