@@ -75,6 +75,8 @@ class ConsumerMachine:
         self.live_from = live_from
         self.settled: list[int] | None = None
         """Stream sequences this consumer is done with, gathered for whoever set a list here."""
+        self.leaving: set[int] = set()
+        """Settled ones that were reported and that the stream has yet to remove."""
         self.events: list[Event] = []
         """What happened that others may want to hear; the owner empties it."""
         self.sampler: Sampler | None = None
@@ -94,6 +96,8 @@ class ConsumerMachine:
         self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
         limited = self.acks and config.max_ack_pending > 0
         self.max_pending = config.max_ack_pending if limited else NO_LIMIT
+        if self.push is not None:
+            self.push.set_rate(config.rate_limit_bps)
 
     def _take_groups(self) -> None:
         """Let requests wait by the priority policy."""
@@ -185,8 +189,6 @@ class ConsumerMachine:
             pending.floor_sseq = self.delivered_sseq
         return miscounted
 
-    # pull requests
-
     def reset(self, next_seq: int) -> None:
         """Start over at a sequence: nothing is pending, counts and positions begin anew."""
         self.pending = Pending()
@@ -196,6 +198,8 @@ class ConsumerMachine:
         self.delivered_cseq = 0
         self.num_pending = 0
         self.chosen, self.live_from = [], 0
+
+    # pull requests
 
     def request(self, body: bytes, reply: bytes, now: int) -> None:
         """Take a pull request: it joins the line or is refused with a status."""
@@ -397,6 +401,7 @@ class ConsumerMachine:
             armed={s: t and _stored(t, shift) for s, t in self.pending.armed().items()},
             counts=self.pending.counts,
             chosen=[*self.chosen, self.live_from] if self.chosen else (),
+            leaving=sorted(self.leaving.union(self.settled)) if self.settled is not None else (),
         )
 
     def restored(self, state: ConsumerState, shift: int, is_live: Callable[[int], bool]) -> None:
@@ -418,6 +423,8 @@ class ConsumerMachine:
         marks = [(cseq, time * TIME_UNIT - shift) for cseq, time in state.marks]
         pending.marks.extend(marks)
         pending.restore(self._groups(marks), armed)
+        if self.settled is not None:
+            self.settled += state.leaving
 
     def _groups(self, marks: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
         """First deliveries by the time they happened: (deadline, sequences)."""

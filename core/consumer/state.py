@@ -45,6 +45,8 @@ class ConsumerState:
     """Stream sequence -> deliveries, where more than one."""
     chosen: Sequence[int] = ()
     """Sequences still to be delivered by a last-per-subject consumer, ascending."""
+    leaving: Sequence[int] = ()
+    """Settled sequences that the stream has yet to remove, ascending."""
 
 
 def encode(state: ConsumerState) -> bytes:
@@ -65,6 +67,7 @@ def encode(state: ConsumerState) -> bytes:
             _ascending(counted),
             _column([state.counts[seq] for seq in counted]),
             _ascending(list(state.chosen)),
+            _ascending(list(state.leaving)),
         )
     )
     if len(body) > _COMPRESS_ABOVE:
@@ -90,6 +93,7 @@ def decode(data: bytes) -> ConsumerState:
         state.armed = dict(zip(reader.ascending(), reader.column(), strict=True))
         state.counts = dict(zip(reader.ascending(), reader.column(), strict=True))
         state.chosen = reader.ascending()
+        state.leaving = reader.ascending()
         if reader.at != len(body):
             raise StateError("consumer state has trailing bytes")
     except StateError:

@@ -186,7 +186,14 @@ class ConsumerRunner:
     def _report_settled(self) -> None:
         settled, self.machine.settled = self.machine.settled, []
         if settled:
+            self.machine.leaving.update(settled)
             self.stream.on_acked(self, settled)
+
+    def settle_now(self) -> None:
+        """Have acknowledgements that wait for the end of the turn take effect."""
+        self.acks.apply()
+        if self.machine.settled:
+            self._report_settled()
 
     def _tell_events(self) -> None:
         events = self.machine.events.copy()
@@ -197,6 +204,7 @@ class ConsumerRunner:
                 case GivenUp():
                     tell.max_deliveries(*names, event.sseq, event.deliveries)
                 case Removed():
+                    self.acks.last = self._clock.now()
                     tell.terminated(*names, event.cseq, event.sseq, event.deliveries, _REMOVED)
                 case Pinned():
                     tell.group_pinned(*names, event.group, event.pin)
@@ -204,7 +212,6 @@ class ConsumerRunner:
                     tell.group_unpinned(*names, event.group, event.reason)
 
     def _count_again(self) -> None:
-                    self.acks.last = self._clock.now()
         machine, log = self.machine, self.stream.machine
         if machine.match is None and not machine.chosen and machine.upcoming() <= log.first_seq:
             self._miscounted = False
@@ -215,6 +222,8 @@ class ConsumerRunner:
     def deadline(self) -> int | None:
         """When something is due next."""
         times = [self.machine.deadline(), self._inactive_at(), self.paused_until or None]
+        if self.pump.replay is not None and self.pump.replay.due_at:
+            times.append(self.pump.replay.due_at)
         if self.cursor.failed:
             times.append(self._clock.monotonic() + _FAILED_RETRY)
         return min((time for time in times if time is not None), default=None)
@@ -227,6 +236,8 @@ class ConsumerRunner:
             self.acks.apply()
         if 0 < self.paused_until <= now:
             self._resume()
+        if self.pump.replay is not None:
+            self.pump.replay.due_at = 0
         self.machine.expire(now)
         push = self.machine.push
         if push is not None and push.due_heartbeat(now):
@@ -290,6 +301,8 @@ class ConsumerRunner:
         """Messages left the stream."""
         self.machine.removed(removed)
         self.cursor.hide(removed)
+        if self.machine.events:
+            self.wake()
         self._wake_if_served()
 
     def _wake_if_served(self) -> None:
@@ -297,8 +310,6 @@ class ConsumerRunner:
         if machine.waiting.queue or machine.push is not None:
             self.wake()
 
-        if self.machine.events:
-            self.wake()
     def watch_retention(self) -> None:
         """Tell the stream what is settled, if its retention asks for that."""
         watched = self.stream.config.retention is not Retention.LIMITS
@@ -317,13 +328,6 @@ class ConsumerRunner:
         self._states.mark(self)
         self.wake()
 
-    async def recount(self) -> None:
-        """Set how much there is to deliver; again when messages were stored while counting."""
-        self._miscounted = False
-        stream, machine = self.stream, self.machine
-        if machine.chosen:
-            machine.chosen = [seq for seq in machine.chosen if stream.is_live(seq)]
-        for _ in range(_COUNT_TRIES):
     async def reset(self, seq: int) -> ConsumerInfo:
         """Start over at a sequence; returns how that looked when it is durable."""
         self.acks.apply()
@@ -338,6 +342,13 @@ class ConsumerRunner:
             await durable.wait()
         return info
 
+    async def recount(self) -> None:
+        """Set how much there is to deliver; again when messages were stored while counting."""
+        self._miscounted = False
+        stream, machine = self.stream, self.machine
+        if machine.chosen:
+            machine.chosen = [seq for seq in machine.chosen if stream.is_live(seq)]
+        for _ in range(_COUNT_TRIES):
             last = stream.machine.last_seq
             start = machine.live_from if machine.chosen else machine.upcoming()
             count = await stream.count_from(start, machine.match, machine.filters)

@@ -96,11 +96,14 @@ class Consumers(dict[str, ConsumerRunner]):
             runner = self.get(name)
             if runner is None:
                 raise api_error("JSConsumerNotFound")
+            # While its state still tells what it settled.
+            await self._stream.caught_up()
             await self._stream.remove_consumer(runner.consumer)
             if self.get(name) is runner:
                 del self[name]
             runner.close(deleted=True)
             self._stream.advisories.consumer_deleted(self._stream.name, name)
+            await self._stream.less_wanted()
 
     async def pause(self, name: str, until: int) -> ConsumerRunner:
         """Deliver nothing until a wall-clock time; a time that is over resumes.
@@ -119,9 +122,6 @@ class Consumers(dict[str, ConsumerRunner]):
                     self._tell_pause(runner)
             return runner
 
-    def start(self) -> None:
-        """Serve clients: the stream is open and its consumers are restored."""
-        if not self._started:
     async def reset(self, name: str, seq: int) -> tuple[ConsumerInfo, int]:
         """Let a consumer start over, at a sequence or (0) at its ack floor.
 
@@ -163,6 +163,9 @@ class Consumers(dict[str, ConsumerRunner]):
         if reason:
             raise api_error("JSConsumerInvalidReset", err=reason)
 
+    def start(self) -> None:
+        """Serve clients: the stream is open and its consumers are restored."""
+        if not self._started:
             self._started = True
             for runner in self.values():
                 runner.start()
@@ -213,6 +216,7 @@ class Consumers(dict[str, ConsumerRunner]):
         runner.configure(config)
         if config.filters != filters:
             await runner.recount()
+            await self._stream.less_wanted()
         if runner.paused_until:
             self._tell_pause(runner)
         return runner

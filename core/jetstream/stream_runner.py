@@ -22,6 +22,7 @@ from core.jetstream.direct_get import DirectGet
 from core.jetstream.opening import build_index
 from core.jetstream.queries import Message, StreamQueries
 from core.jetstream.republish import Republisher
+from core.jetstream.retention import Keeper, make_retention
 from core.jetstream.shell import Shell
 from core.jetstream.tail import Tail
 from core.model.api_errors import api_error
@@ -82,6 +83,8 @@ class StreamRunner(StreamQueries):
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self._configure_subjects()
+        self.retention: Keeper | None = None
+        self._configure_retention()
         self.loading: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------
@@ -91,6 +94,8 @@ class StreamRunner(StreamQueries):
         self.listen()
         self.direct.configure(self.config.allow_direct)
         self.consumers.start()
+        if self.retention is not None:
+            self.retention.sweep()
 
     def close(self, *, shutdown: bool = False) -> None:
         """Take nothing any more; waiting pulls are told why."""
@@ -120,6 +125,18 @@ class StreamRunner(StreamQueries):
             self.listen()
         self.direct.configure(config.allow_direct)
         await self.trim()
+        if old.retention is not config.retention:
+            self._configure_retention()
+            if self.retention is not None:
+                self.retention.sweep()
+            await self.caught_up()
+
+    def _configure_retention(self) -> None:
+        """Have consumers decide what is stored and kept, or limits alone."""
+        self.retention = make_retention(self)
+        self.machine.wanted = self.retention.is_wanted() if self.retention is not None else None
+        for consumer in self.consumers.values():
+            consumer.watch_retention()
 
     def _configure_subjects(self) -> None:
         """Make what the configuration wants done with subjects, or nothing."""
@@ -252,7 +269,8 @@ class StreamRunner(StreamQueries):
         With the newest message of a subject gone, a reload would take an older one, which the
         per-subject limit had removed, for the newest.
         """
-        if self.backlog and (plan.erased or plan.purge_filters):
+        limited = self.machine.limit > 0
+        if limited and self.backlog and (plan.erased or plan.purge_filters):
             plan.erased += self.backlog
 
     async def _command_plan(self, now: int) -> StreamPlan | None:
@@ -432,6 +450,7 @@ class StreamRunner(StreamQueries):
 
         Raises ApiError 10008 while storage is away.
         """
+        await self.caught_up()
         try:
             return await self._get_message(request)
         except StorageError:
@@ -458,6 +477,7 @@ class StreamRunner(StreamQueries):
 
         Raises ApiError 10008 while storage is away.
         """
+        await self.caught_up()
         try:
             state = await self.state(deleted=deleted, subjects=subjects)
         except StorageError:
@@ -484,6 +504,19 @@ class StreamRunner(StreamQueries):
             consumer: Whose messages.
             sseqs: Settled for good: acknowledged, terminated, or delivered without need of acks.
         """
+        if self.retention is not None:
+            self.retention.settle(sseqs)
+
+    async def caught_up(self) -> None:
+        """Return when what consumers have acknowledged so far is gone, if it has to go."""
+        if self.retention is not None:
+            await self.retention.caught_up()
+
+    async def less_wanted(self) -> None:
+        """Let go what a consumer that went or changed was the last to want."""
+        if self.retention is not None:
+            self.retention.less_wanted()
+            await self.retention.caught_up()
 
     async def save_consumer(self, name: str, created: int, config: str, state: bytes) -> int:
         """Record a new consumer in the catalogue; return its number.

@@ -8,12 +8,10 @@ from collections.abc import Callable
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
-from core.model.consumer import AckPolicy, ConsumerConfig, ReplayPolicy
-from core.model.stream import PersistMode, Retention, StreamConfig
+from core.model.consumer import AckPolicy, ConsumerConfig
+from core.model.stream import PersistMode, StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
-    ("interest retention", lambda c: c.retention is Retention.INTEREST),
-    ("workqueue retention", lambda c: c.retention is Retention.WORKQUEUE),
     ("mirror", lambda c: c.mirror is not None),
     ("sources", lambda c: bool(c.sources)),
     ("subject delete marker TTL", lambda c: c.subject_delete_marker_ttl > 0),
@@ -26,8 +24,6 @@ STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
 
 CONSUMER_FEATURES: tuple[tuple[str, Callable[[ConsumerConfig], bool]], ...] = (
     ("flow control ack policy", lambda c: c.ack_policy is AckPolicy.FLOW_CONTROL),
-    ("original replay policy", lambda c: c.replay_policy is ReplayPolicy.ORIGINAL),
-    ("rate limit", lambda c: c.rate_limit_bps > 0),
     ("direct consumers", lambda c: c.direct or c.sourcing),
 )
 

@@ -6,7 +6,7 @@ is the reference server's, so that a client sees the same error when several app
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.dedup import DedupWindow
@@ -46,6 +46,8 @@ class StreamMachine:
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
         self.front = FrontWindow(self.last_seq)
+        # Which subjects somebody wants stored (None: all).
+        self.wanted: Callable[[bytes], bool] | None = None
         # Off in tests, which hold the column form of `decide` to the one by message.
         self.shortcut = True
         self.configure(config)
@@ -181,8 +183,13 @@ class StreamMachine:
         plan.last_seq = first + n - 1
         plan.last_ts = ts + n - 1
         plan.segment = segment
+        unwanted = self._unwanted(subjects) if self.wanted is not None else None
         if self.config.republish is not None:
             plan.accepted = Segment(segment.seqs, segment.times, subjects, headers, payloads, 0)
+            if unwanted:
+                plan.accepted.keep([i for i in range(n) if i not in unwanted])
+        if unwanted:
+            dropped = unwanted.union(dropped or ())
         if dropped:
             self._keep(plan, segment, [i for i in range(n) if i not in dropped])
         if self.limit == 1:
@@ -193,6 +200,12 @@ class StreamMachine:
             segment.nbytes = self._bytes_of(segment)
         plan.msgs += len(segment)
         plan.nbytes += segment.nbytes
+
+    def _unwanted(self, subjects: list[bytes]) -> set[int]:
+        """Return the places of messages that nobody consumes; they use up their sequence."""
+        assert self.wanted is not None, "only asked where interest decides"
+        unwanted = {subject for subject in set(subjects) if not self.wanted(subject)}
+        return {i for i, s in enumerate(subjects) if s in unwanted} if unwanted else set()
 
     def _bytes_of(self, segment: Segment) -> int:
         """Return what the messages of a segment count towards `bytes`."""
@@ -263,12 +276,7 @@ class StreamMachine:
 
     def _keep(self, plan: StreamPlan, segment: Segment, places: list[int]) -> None:
         """Reduce a segment that is not yet committed to the messages at `places`."""
-        segment.seqs = [segment.seqs[i] for i in places]
-        segment.times = [segment.times[i] for i in places]
-        segment.subjects = [segment.subjects[i] for i in places]
-        segment.payloads = [segment.payloads[i] for i in places]
-        if segment.headers is not None:
-            segment.headers = [segment.headers[i] for i in places]
+        segment.keep(places)
         plan.texts = [plan.texts[i] for i in places]
 
     def remove(self, plan: StreamPlan, seq: int, subject: bytes, size: int) -> None:

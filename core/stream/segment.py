@@ -44,3 +44,12 @@ class Segment:
         if isinstance(seqs, range):
             return min(max(seq - seqs.start, 0), len(seqs))
         return bisect_left(seqs, seq)
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Reduce the segment to the messages at `places`; `nbytes` is left to the caller."""
+        self.seqs = [self.seqs[i] for i in places]
+        self.times = [self.times[i] for i in places]
+        self.subjects = [self.subjects[i] for i in places]
+        self.payloads = [self.payloads[i] for i in places]
+        if self.headers is not None:
+            self.headers = [self.headers[i] for i in places]

@@ -220,11 +220,17 @@ class FakeStream:
     def on_acked(self, consumer: ConsumerRunner, sseqs: Sequence[int]) -> None:
         self.settled.append(list(sseqs))
 
+    async def less_wanted(self) -> None:
+        """Retention is not part of these tests."""
+
     async def save_consumer(self, name: str, created: int, config: str, state: bytes) -> int:
         return len(self.consumers) + 1
 
     async def change_consumer(self, consumer: int, config: str) -> None:
         """The catalogue is not part of these tests."""
+
+    async def caught_up(self) -> None:
+        """Nothing has to go."""
 
     async def remove_consumer(self, consumer: int) -> None:
         """The catalogue is not part of these tests."""

@@ -4,7 +4,7 @@ import pytest
 
 from core.errors import ApiError
 from core.model.consumer import AckPolicy, ConsumerConfig
-from core.model.stream import Retention, StreamConfig, StreamSource
+from core.model.stream import StreamConfig, StreamSource
 from core.model.unsupported import refuse_consumer, refuse_stream, uses_missing_feature
 from core.model.versions import API_LEVEL, is_level_supported, stamp_stream
 
@@ -12,7 +12,6 @@ from core.model.versions import API_LEVEL, is_level_supported, stamp_stream
 @pytest.mark.parametrize(
     ("config", "feature"),
     [
-        (StreamConfig(retention=Retention.INTEREST), "interest retention"),
         (StreamConfig(mirror=StreamSource(name="o")), "mirror"),
         (StreamConfig(allow_atomic=True), "atomic publish"),
     ],

@@ -1,0 +1,270 @@
+"""Retention by interest and as a work queue: messages leave when consumers are done with them.
+
+Nothing is remembered per message. What a consumer still expects and what waits for its
+acknowledgement answers whether it needs a message; what it settled is part of its stored state
+until the removal is committed (`ConsumerMachine.leaving`). So a crash loses no removal, whichever
+of the two writes comes first: rows that are gone are no longer pending, and what was settled is
+removed after the restart.
+
+Removals are plans like every other change of the log, one at a time for a stream: what settles
+while one is committed goes with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError
+from core.jetstream.commands import unchanged
+from core.model.stream import Retention
+from core.runtime.tasks import spawn
+from core.stream.index import LogIndex
+from core.stream.plan import StreamPlan
+
+if TYPE_CHECKING:
+    from core.jetstream.stream_runner import StreamRunner
+
+log = logging.getLogger("jetgate.retention")
+
+_AT_ONCE = 10_000
+_WINDOW, _WINDOW_MAX = 1_000, 200_000
+_RETRY = 0.2
+
+Row = tuple[int, bytes, int]
+
+
+def make_retention(stream: StreamRunner) -> Keeper | None:
+    """Return what watches over a stream's messages; None where only limits remove them."""
+    retention = stream.config.retention
+    return None if retention is Retention.LIMITS else Keeper(stream, retention)
+
+
+class Keeper:
+    """Removes what consumers are done with.
+
+    Args:
+        stream: The stream.
+        retention: Interest or workqueue.
+    """
+
+    def __init__(self, stream: StreamRunner, retention: Retention) -> None:
+        self._stream = stream
+        self._by_interest = retention is Retention.INTEREST
+        self._settled: dict[int, None] = {}
+        self._sweep_from: int | None = None
+        self._drops_unwanted = False
+        self._task: asyncio.Task[None] | None = None
+        self._rounds = 0
+        self._turned = asyncio.Event()
+
+    def is_wanted(self) -> Callable[[bytes], bool] | None:
+        """Tell which subjects are stored (None: all, whether somebody consumes them or not)."""
+        return self._has_consumer if self._by_interest else None
+
+    def _has_consumer(self, subject: bytes) -> bool:
+        machines = (consumer.machine for consumer in self._stream.consumers.values())
+        return any(m.match is None or m.match(subject) for m in machines)
+
+    # -- what there is to do -----------------------------------------------------------------
+
+    def settle(self, sseqs: Iterable[int]) -> None:
+        """Take sequences that a consumer is done with."""
+        self._settled.update(dict.fromkeys(sseqs))
+        self._start()
+
+    def sweep(self) -> None:
+        """Look at every message again: after a restart, or when interest begins to decide.
+
+        What no consumer ever wanted stays then, as on the reference server.
+        """
+        self._sweep_from = self._stream.machine.first_seq
+        self._start()
+
+    def less_wanted(self) -> None:
+        """A consumer went, or wants other subjects: by interest, messages may go with it."""
+        if self._by_interest:
+            self._drops_unwanted = True
+            self.sweep()
+
+    async def caught_up(self) -> None:
+        """Return when what consumers were told before this call has taken effect.
+
+        While storage is away this returns with work left: it is done when storage is back.
+        """
+        for consumer in list(self._stream.consumers.values()):
+            consumer.settle_now()
+        while self._task is not None and not self._stream.closed:
+            rounds = self._rounds
+            self._turned.clear()
+            await self._turned.wait()
+            if self._rounds == rounds:
+                return
+
+    def _start(self) -> None:
+        if self._task is None and not self._stream.closed:
+            self._task = spawn(self._run(), name=f"retention of {self._stream.name}")
+
+    # -- doing it ----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Remove until nothing is left to do."""
+        stream = self._stream
+        try:
+            while (self._settled or self._sweep_from is not None) and not stream.closed:
+                try:
+                    await self._round()
+                except ApiError as error:
+                    if stream.closed:
+                        return
+                    log.warning("retention of %s waits: %s", stream.name, error)
+                    self._turned.set()
+                    await asyncio.sleep(_RETRY)
+                    continue
+                self._rounds += 1
+                self._turned.set()
+        finally:
+            self._task = None
+            self._rounds += 1
+            self._turned.set()
+
+    async def _round(self) -> None:
+        """Run one plan. What it is about is taken out first: more of it may come meanwhile."""
+        if self._settled:
+            batch = sorted(self._settled)[:_AT_ONCE]
+            for seq in batch:
+                del self._settled[seq]
+            try:
+                await self._stream.command(lambda _now: self._plan_settled(batch))
+            except ApiError:
+                self.settle(batch)
+                raise
+            self._left(batch)
+        elif self._sweep_from is not None:
+            start, self._sweep_from = self._sweep_from, None
+            gone: set[int] = set()
+            try:
+                await self._stream.command(lambda _now: self._plan_sweep(start, gone))
+            except ApiError:
+                self.sweep()
+                raise
+            self._drop_pending(gone)
+            below = start + _AT_ONCE
+            if self._sweep_from is None and below <= self._stream.machine.last_seq:
+                self._sweep_from = below
+            if self._sweep_from is None:
+                self._drops_unwanted = False
+
+    def _left(self, batch: Sequence[int]) -> None:
+        """What was looked at need not survive a crash any more."""
+        batch = [seq for seq in batch if seq not in self._settled]
+        for consumer in self._stream.consumers.values():
+            if consumer.machine.leaving:
+                consumer.machine.leaving.difference_update(batch)
+
+    def _drop_pending(self, gone: set[int]) -> None:
+        """Nothing waits for the acknowledgement of a message that storage does not have."""
+        if not gone:
+            return
+        for consumer in self._stream.consumers.values():
+            for seq in sorted(gone & consumer.machine.pending.first.keys()):
+                consumer.machine.vanished(seq)
+
+    # -- plans -------------------------------------------------------------------------------
+
+    async def _plan_settled(self, batch: Sequence[int]) -> StreamPlan:
+        """Remove what of a batch is still there and needed by nobody else."""
+        rows = await self._rows(batch)
+        if self._by_interest:
+            rows = [row for row in rows if not self._is_needed(row[0], row[1])]
+        return await self._plan(rows)
+
+    async def _plan_sweep(self, start: int, gone: set[int]) -> StreamPlan:
+        """Remove what of a range of sequences nobody needs; report pending ones without row."""
+        stream, machine = self._stream, self._stream.machine
+        below = min(start + _AT_ONCE, machine.last_seq + 1)
+        stored = await stream.shell.reader.sizes(stream.stream, stream.shelf, None, start, below)
+        more = 4 if machine.on_file else 0
+        rows = [
+            (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
+            for seq, subject, data, hdr in stored
+            if stream.is_live(seq)
+        ]
+        there = {row[0] for row in rows}
+        for consumer in stream.consumers.values():
+            pending = consumer.machine.pending.first
+            gone.update(s for s in pending if start <= s < below and s not in there)
+        if not self._by_interest:
+            return unchanged(stream)
+        rows = [row for row in rows if not self._is_needed(row[0], row[1])]
+        if not self._drops_unwanted:
+            rows = [row for row in rows if self._has_consumer(row[1])]
+        return await self._plan(rows)
+
+    def _is_needed(self, seq: int, subject: bytes) -> bool:
+        return any(c.needs(seq, subject) for c in self._stream.consumers.values())
+
+    async def _rows(self, batch: Sequence[int]) -> list[Row]:
+        """Return (sequence, subject, size) of those messages that are still there, ascending."""
+        stream, machine = self._stream, self._stream.machine
+        rows: list[Row] = []
+        cold: list[int] = []
+        for seq in batch:
+            if seq > machine.last_seq or not stream.is_live(seq):
+                continue
+            found = stream.in_tail(seq)
+            if found is not None:
+                rows.append((seq, found[2], machine.size_of(found[2], found[3], len(found[4]))))
+            elif seq < stream.tail.start:
+                cold.append(seq)
+        if not cold:
+            return rows
+        page = await stream.shell.reader.points(stream.stream, stream.shelf, cold)
+        if page is not None:
+            headers = page.headers or [None] * len(page)
+            columns = zip(page.seqs, page.subjects, headers, page.payloads, strict=True)
+            rows += [(seq, s, machine.size_of(s, h, len(p))) for seq, s, h, p in columns]
+        return sorted(rows)
+
+    async def _plan(self, rows: list[Row]) -> StreamPlan:
+        """Plan a removal; the rows go in the same transaction."""
+        machine = self._stream.machine
+        plan = unchanged(self._stream)
+        for row in rows:
+            machine.remove(plan, *row)
+        plan.erased = [row[0] for row in rows]
+        gone = set(plan.erased)
+        if not plan.msgs:
+            plan.first_seq = machine.last_seq + 1
+        while plan.first_seq in gone:
+            plan.first_seq += 1
+        if isinstance(machine.index, LogIndex):
+            plan.lasts = await self._lasts(machine.index, rows, gone)
+        return plan
+
+    async def _lasts(
+        self, index: LogIndex, rows: list[Row], gone: set[int]
+    ) -> list[tuple[bytes, int]]:
+        """Return the new last sequence of subjects that lose theirs and have others."""
+        counts: dict[bytes, int] = {}
+        for _, subject, _ in rows:
+            counts[subject] = counts.get(subject, 0) + 1
+        wanted = {
+            subject
+            for subject, count in counts.items()
+            if index.count(subject) > count and index.last(subject) in gone
+        }
+        found: list[tuple[bytes, int]] = []
+        end = max((index.last(subject) for subject in wanted), default=0) - 1
+        stream, width = self._stream, _WINDOW
+        while wanted and end >= stream.machine.first_seq:
+            start = max(end - width + 1, stream.machine.first_seq)
+            names = await stream.shell.reader.names(stream.stream, stream.shelf, start, end)
+            for seq, subject in reversed(names):
+                if subject in wanted and seq not in gone and stream.is_live(seq):
+                    wanted.remove(subject)
+                    found.append((subject, seq))
+            end, width = start - 1, min(width * 4, _WINDOW_MAX)
+        return found

@@ -1,0 +1,101 @@
+"""kill -9 in the middle of a work queue: every message until it is acknowledged, none after."""
+
+import random
+from collections import Counter
+from functools import partial
+
+from tests.crash.clients import GONE, Client
+from tests.crash.ledger import Ledger
+from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer
+from tests.support.wire import Wire
+
+STREAM = "QUEUE"
+COUNT = 3000
+CYCLES = 6
+SEED = 20261121
+
+ASK = b'PUB $JS.API.CONSUMER.MSG.NEXT.QUEUE.C d.1 35\r\n{"batch":20,"expires":1000000000}  \r\n'
+
+
+class Worker(Client):
+    """Takes work and acknowledges it twice, some of it only at a second delivery."""
+
+    def __init__(self, name: str, server: JetgateServer) -> None:
+        super().__init__(name, lambda: server.address, Ledger())
+        self.choose = random.Random(name)
+        self.seen: Counter[int] = Counter()
+        self.done: set[int] = set()
+        self.back: list[int] = []
+
+    def work(self, wire: Wire) -> None:
+        wire.send(b"SUB d.> 1\r\nSUB a.> 2\r\n")
+        wire.send(ASK)
+        got = 0
+        while not self.stopping.is_set():
+            frame = wire.frame()
+            if frame.subject.startswith(b"a."):
+                self.done.add(int(frame.subject[2:]))
+                continue
+            if frame.reply:
+                got += 1
+                self._take(wire, frame.reply)
+            elif b" 503" in frame.headers:
+                self.stopping.wait(0.05)
+            if got == 20 or not frame.reply:
+                got = 0
+                wire.send(ASK)
+
+    def has_done(self, enough: int) -> bool:
+        """Whether that many acknowledgements were answered."""
+        return len(self.done) >= enough
+
+    def _take(self, wire: Wire, reply: bytes) -> None:
+        seq = int(reply.split(b".")[5])
+        self.seen[seq] += 1
+        if seq in self.done:
+            self.back.append(seq)
+        if self.choose.random() < 0.1 and self.seen[seq] == 1:
+            wire.publish(reply.decode(), b"-NAK")
+        else:
+            wire.publish(reply.decode(), b"+ACK", reply=b"a.%d" % seq)
+
+
+def _fill(server: JetgateServer) -> None:
+    with Wire(server.address) as wire:
+        wire.hello()
+        stream = {"name": STREAM, "subjects": ["q.*"], "retention": "workqueue"}
+        assert "error" not in wire.api(f"STREAM.CREATE.{STREAM}", stream)
+        config = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 1_000_000_000}
+        request = {"stream_name": STREAM, "config": config}
+        assert "error" not in wire.api(f"CONSUMER.CREATE.{STREAM}.C", request)
+        for i in range(COUNT):
+            wire.publish(f"q.{i % 7}", b"job")
+        wire.flush()
+        assert wire.request("q.last", b"job").json()["seq"] == COUNT + 1
+
+
+def _left(server: JetgateServer) -> int:
+    try:
+        with Wire(server.address) as wire:
+            wire.hello()
+            return int(wire.api(f"STREAM.INFO.{STREAM}")["state"]["messages"])
+    except GONE:
+        return -1
+
+
+def test_every_job_is_delivered_until_acknowledged_and_then_never_again() -> None:
+    choose = random.Random(SEED)
+    with JetgateServer() as server:
+        _fill(server)
+        worker = Worker("worker", server)
+        worker.start()
+        for _ in range(CYCLES):
+            enough = len(worker.done) + choose.randrange(50, COUNT // CYCLES)
+            eventually(partial(worker.has_done, enough), within=30)
+            server.restart()
+        eventually(lambda: _left(server) == 0, within=60)
+        worker.stop()
+
+    assert worker.back == []
+    assert set(worker.seen) == set(range(1, COUNT + 2))
