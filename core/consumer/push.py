@@ -6,9 +6,13 @@ count is beyond the window nothing is delivered. Heartbeats go out when nothing 
 interval and name the outstanding request, so that a client which lost it can answer.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate, islice
+
+from core.consumer.pace import Bucket
+
 _WINDOW_MAX = 32 * 1024 * 1024
 _WINDOW_FIRST = _WINDOW_MAX // 16
-_SECOND = 1_000_000_000
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 FLOW_CONTROL_REQUEST = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
@@ -25,15 +29,13 @@ class Push:
     """
 
     __slots__ = (
-        "_allowance",
-        "_filled_at",
+        "_burst",
         "_requests",
         "active",
         "beat",
-        "burst",
+        "bucket",
         "heartbeat",
         "prefix",
-        "rate",
         "request",
         "request_bytes",
         "sent",
@@ -50,10 +52,18 @@ class Push:
         self.request = b""
         self.request_bytes = 0
         self._requests = 0
-        self.rate = rate_bps // 8
-        self.burst = burst
-        self._allowance = burst
-        self._filled_at = 0
+        self._burst = burst
+        self.bucket: Bucket | None = None
+        self.set_rate(rate_bps)
+
+    def set_rate(self, rate_bps: int) -> None:
+        """Take a rate limit in bits per second; 0 = none."""
+        if not rate_bps:
+            self.bucket = None
+        elif self.bucket is None:
+            self.bucket = Bucket(rate_bps, self._burst)
+        else:
+            self.bucket.set_rate(rate_bps)
 
     def start(self, now: int) -> None:
         """Somebody listens: begin afresh, whatever the receiver before left unanswered."""
@@ -68,25 +78,36 @@ class Push:
         self.active = False
         self.beat = 0
 
-    def room(self, now: int) -> int | None:
-        """Bytes that may go out now (a message may exceed them); None = no limit."""
-        room: int | None = None
+    def is_open(self, now: int) -> bool:
+        """Whether flow control and the rate limit let something out now."""
+        if self.bucket is not None and not self.bucket.is_ready(now):
+            return False
+        return not self.prefix or self.sent <= self.window
+
+    def measures(self) -> bool:
+        """Whether the size of messages matters."""
+        return self.bucket is not None or self.prefix != b""
+
+    def fitting(self, sizes: Sequence[int]) -> int:
+        """How many messages of these sizes may go out now, from the first on.
+
+        Flow control lets the message out that goes beyond the window; the rate limit does not.
+        """
+        count = len(sizes)
+        if self.bucket is not None:
+            count = self.bucket.affordable(sizes)
         if self.prefix:
-            room = self.window - self.sent + 1
-        if self.rate:
-            gained = (now - self._filled_at) * self.rate // _SECOND
-            if gained:
-                self._allowance = min(self.burst, self._allowance + gained)
-                self._filled_at = now
-            room = self._allowance if room is None else min(room, self._allowance)
-        return room
+            room = self.window - self.sent
+            before = accumulate(sizes[:count], initial=0)
+            count = sum(1 for total in islice(before, count) if total <= room)
+        return count
 
     def count(self, size: int, now: int) -> bytes:
         """Count bytes that went out; the reply subject of a request to send now, or b""."""
         if self.heartbeat:
             self.beat = now + self.heartbeat
-        if self.rate:
-            self._allowance -= size
+        if self.bucket is not None:
+            self.bucket.pay(size)
         if not self.prefix:
             return b""
         self.sent += size
@@ -122,7 +143,7 @@ class Push:
 
     def deadline(self) -> int | None:
         """When a heartbeat is due or the rate limit lets something pass."""
-        times = [self.beat] if self.beat else []
-        if self.rate and self._allowance <= 0:
-            times.append(self._filled_at + (1 - self._allowance) * _SECOND // self.rate + 1)
-        return min(times, default=None)
+        paid = self.bucket.deadline() if self.bucket is not None and self.active else None
+        if paid is None:
+            return self.beat or None
+        return min(paid, self.beat) if self.beat else paid

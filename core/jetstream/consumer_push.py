@@ -91,10 +91,12 @@ def make_push(config: ConsumerConfig, stream: bytes, name: str, burst: int = 0) 
         config: Complete configuration.
         stream: Name of the stream.
         name: Name of the consumer.
-        burst: Size of the largest message in bytes; 0 = what the server takes.
+        burst: Size of the largest message in bytes; 0 or less = what the server takes.
     """
     if not config.deliver_subject:
         return None
     flow = config.flow_control or config.ack_policy is AckPolicy.FLOW_CONTROL
     prefix = b"$JS.FC.%b.%b." % (stream, name.encode()) if flow else b""
-    return Push(prefix, config.idle_heartbeat, config.rate_limit_bps, burst or MAX_PAYLOAD)
+    return Push(
+        prefix, config.idle_heartbeat, config.rate_limit_bps, burst if burst > 0 else MAX_PAYLOAD
+    )

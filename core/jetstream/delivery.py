@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, compress, islice
+from itertools import compress, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,10 @@ from core.consumer.deliver import (
     with_pin,
     without_payloads,
 )
+from core.consumer.pace import Replay
 from core.consumer.pull import PullRequest, idle_heartbeat
 from core.consumer.push import FLOW_CONTROL_REQUEST, Push
+from core.model.consumer import ReplayPolicy
 from core.stream.segment import Segment
 
 if TYPE_CHECKING:
@@ -65,6 +67,9 @@ class Pump:
         self._receiver = PullRequest(b"")
         self.set_receiver()
         self.delivered = 0
+        original = machine.config.replay_policy is ReplayPolicy.ORIGINAL
+        self.replay = Replay() if original else None
+        """The pauses to keep, until the end of the stream was reached."""
         self._wake = wake
         self._held: set[Session] = set()
 
@@ -100,8 +105,13 @@ class Pump:
                     continue
                 machine.passed(self._stream.machine.last_seq + 1)
                 machine.waiting.end_of_stream()
+                self.replay = None
                 self.send_statuses()
                 return False
+            if self.replay is not None and len(batch):
+                batch = batch.first(1)
+                if not self.replay.may_deliver(batch.times[0], now):
+                    return False
             budget -= self._deliver(batch, now) if len(batch) else _EMPTY_WINDOW_COST
         return True
 
@@ -129,8 +139,7 @@ class Pump:
             return False
         if not push.active:
             return False
-        room = push.room(now)
-        if room is not None and room <= 0:
+        if not push.is_open(now):
             return False
         sole = self._route(self._receiver).sole
         return sole is None or not self._is_blocked(sole.session)
@@ -268,15 +277,14 @@ class Pump:
         return max(count, 1)
 
     def _push(self, push: Push, batch: Batch, now: int) -> int:
-        room = push.room(now)
-        if room is not None:
+        used = 0
+        if push.measures():
             sizes = [self._size(batch, index) for index in range(len(batch))]
-            before = accumulate(sizes, initial=0)
-            count = sum(1 for total in islice(before, len(sizes)) if total < room)
-            batch = batch.first(max(count, 1))
-            used = sum(sizes[: len(batch)])
-        else:
-            used = 0
+            count = push.fitting(sizes)
+            if not count:
+                return 1
+            batch = batch.first(count)
+            used = sum(sizes[:count])
         count = len(batch)
         cseq = self._machine.deliver(batch.seqs, now)
         self._emit(self._receiver, batch, cseq, self._machine.num_pending + count - 1)
@@ -409,6 +417,8 @@ class Pump:
             request = owners[0]
             if machine.waiting.pin:
                 batch = with_pin(batch, machine.waiting.pin)
+        elif push.measures() and not push.fitting((size,)):
+            return False
         count, cseq = machine.redeliver(sseq, now)
         ts = batch.times[0]
         reply = ack_subject(self._head, count, sseq, cseq, ts, max(machine.num_pending, 0))

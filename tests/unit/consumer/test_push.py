@@ -1,7 +1,7 @@
 """Push delivery: interest, heartbeats, flow control."""
 
 from core.consumer.push import Push
-from core.model.consumer import AckPolicy
+from core.model.consumer import AckPolicy, ReplayPolicy
 from core.pubsub.account import Subscription
 from tests.support.consumers import SECOND, FakeSession, FakeStream, Frames, running
 
@@ -123,11 +123,56 @@ def test_window_doubles_up_to_its_limit() -> None:
 def test_rate_limit_lets_the_burst_through_and_then_waits() -> None:
     push = Push(b"", 0, 8_000, 1_000)
     push.start(0)
-    assert push.room(0) == 1_000
+    assert push.fitting([400, 600, 1]) == 2
     push.count(1_000, 0)
-    assert push.room(0) == 0
-    assert push.deadline() == 1_000_001
-    assert push.room(500_000_000) == 500
+    assert push.fitting([500]) == 0
+    assert not push.is_open(499_000_000)
+    assert push.deadline() == 500_000_000
+    assert push.is_open(500_000_000)
+    assert push.fitting([500, 1]) == 1
+
+
+def test_a_message_beyond_the_burst_is_not_stuck() -> None:
+    push = Push(b"", 0, 8_000, 1_000)
+    push.start(0)
+    assert push.fitting([5_000]) == 1
+
+
+@running
+async def test_original_replay_keeps_the_pauses_until_it_has_caught_up() -> None:
+    stream = FakeStream()
+    for pause in (0.0, 0.5, 0.0, 1.0):
+        await stream.advance(pause)
+        stream.publish((b"s.a", b"%d" % (pause * 10)))
+    await stream.create(**PUSH, replay_policy=ReplayPolicy.ORIGINAL)
+    _, frames = listen(stream)
+    await stream.settle()
+    assert [frame[3] for frame in frames.take()] == [b"0"]
+    await stream.advance(0.4)
+    assert frames.take() == []
+    await stream.advance(0.2)
+    assert [frame[3] for frame in frames.take()] == [b"5", b"0"]
+    await stream.advance(1.0)
+    assert [frame[3] for frame in frames.take()] == [b"10"]
+    await stream.advance(0.5)
+    stream.publish((b"s.a", b"live"))
+    await stream.settle()
+    assert [frame[3] for frame in frames.take()] == [b"live"]
+
+
+@running
+async def test_rate_limit_over_a_consumer() -> None:
+    stream = FakeStream()
+    stream.publish(*((b"s.a", bytes(1000)) for _ in range(1100)))
+    await stream.create(**PUSH, rate_limit_bps=8_000_000)
+    _, frames = listen(stream)
+    await stream.settle()
+    burst = len(frames.take())
+    assert 900 < burst < 1050
+    await stream.advance(0.05)
+    assert 40 <= len(frames.take()) <= 50
+    await stream.advance(1.0)
+    assert burst + len(frames.take()) > 1000
 
 
 @running
