@@ -61,7 +61,7 @@ class Leading(Protocol):
 class NodeOptions:
     """How a node presents itself. Port 0 means any free port; bytes and seconds as named.
 
-    `ws_port` None: NATS is not served over WebSocket.
+    `ws_port` None: NATS is not served over WebSocket; `ws_host` empty: on `host`.
     """
 
     host: str = "127.0.0.1"
@@ -70,6 +70,7 @@ class NodeOptions:
     limits: Limits = field(default_factory=Limits)
     users: Users | None = None
     ws_port: int | None = None
+    ws_host: str = ""
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     tail_bytes: int = TAIL_BYTES
     domain: str = ""
@@ -154,7 +155,7 @@ class Node:
         await self._listener.start(self.options.host, self.options.port)
         if self.ws_port is not None:
             _, self.ws_port = await self._listener.start_websocket(
-                self.options.host, self.ws_port, self.options.websocket
+                self.options.ws_host or self.options.host, self.ws_port, self.options.websocket
             )
 
     @property

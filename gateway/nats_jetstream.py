@@ -6,10 +6,12 @@ import logging
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from core.auth.users import Users
 from core.cluster.leadership import Leadership
 from core.config.nats_options import NatsOptions
+from core.config.websocket import websocket_of
 from core.errors import Fenced, OperatorError, Unavailable
 from core.node import Node, NodeOptions
 from core.pubsub.server import Hub
@@ -36,6 +38,7 @@ class JetStreamServing:
     def __init__(self, options: NatsOptions, users: Users | None, clock: Clock) -> None:
         self._options = options
         self._users = users
+        self._websocket = websocket_of(options.websocket)
         self._clock = clock
         self._postgres = EmbeddedPostgres(self.directory, settings=_SETTINGS)
         self._connector = Connector("")
@@ -64,8 +67,20 @@ class JetStreamServing:
             domain=self._options.jetstream.domain,
             max_memory=max(self._options.jetstream.max_memory, 0),
             max_file=max(self._options.jetstream.max_file, 0),
+            **self._websocket_options(),
         )
         return Node(options, self._connector, leadership, self._clock)
+
+    def _websocket_options(self) -> dict[str, Any]:
+        door = self._websocket
+        if door is None:
+            return {}
+        return {"ws_host": door.host, "ws_port": door.port, "websocket": door.options}
+
+    @property
+    def ws_port(self) -> int | None:
+        """The port for WebSocket clients."""
+        return self.node.ws_port
 
     async def start(self, host: str, port: int) -> None:
         """Start PostgreSQL, load everything, accept clients.
@@ -93,12 +108,13 @@ class JetStreamServing:
         while True:
             node = self.node
             await node.deposed.wait()
-            port, identity = node.hub.port, node.hub.server_id
+            port, ws_port, identity = node.hub.port, node.ws_port, node.hub.server_id
             await node.stop()
             while True:
                 self.node = self._new_node(node.hub.server_name)
                 self.node.hub.server_id = identity
-                self.node.options = _at_port(self.node.options, port)
+                self.node.options = replace(self.node.options, port=port, ws_port=ws_port)
+                self.node.ws_port = ws_port
                 try:
                     await self.node.start()
                     break
@@ -122,7 +138,3 @@ class JetStreamServing:
         await stop(self._keeper)
         await self.node.stop()
         await self._postgres.stop()
-
-
-def _at_port(options: NodeOptions, port: int) -> NodeOptions:
-    return replace(options, port=port)

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from core.config.addresses import listen
 from core.config.nats_options import NatsOptions
+from core.config.websocket import websocket_of
 from core.errors import OperatorError
 from core.monitor.pages import Page, serve
 from core.monitor.query import Query
@@ -155,6 +156,7 @@ def _about(options: NatsOptions, serving: Any) -> About:
         config_digest=options.digest,
         tags=options.tags,
         metadata=options.metadata,
+        websocket=_websocket(options, serving),
         jetstream=_jetstream(options, serving) if options.jetstream.enabled else None,
     )
 
@@ -172,6 +174,15 @@ def _jetstream(options: NatsOptions, serving: Any) -> dict[str, Any]:
         **({"domain": told.domain} if told.domain else {}),
         **({"strict": True} if told.strict else {}),
     }
+
+
+def _websocket(options: NatsOptions, serving: Any) -> dict[str, Any]:
+    door = websocket_of(options.websocket)
+    if door is None:
+        return {}
+    shown = {"no_tls": True, "same_origin": door.options.same_origin}
+    shown |= {"compression": door.options.compression}
+    return {"host": door.host, "port": serving.ws_port} | {k: v for k, v in shown.items() if v}
 
 
 def _memory() -> int:

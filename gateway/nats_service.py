@@ -19,6 +19,7 @@ from core.config.authorization import users_of
 from core.config.grammar import GrammarError
 from core.config.nats_options import NatsOptions
 from core.config.nats_reader import Mistakes
+from core.config.websocket import websocket_of
 from core.errors import ConfigError, OperatorError
 from core.model.versions import SERVER_VERSION
 from core.runtime.clock import SystemClock
@@ -113,10 +114,6 @@ class NatsService:
         options = self._options
         if options.mappings:
             options.refusals.append("mappings are not served")
-        if options.websocket is not None and options.websocket.get("port"):
-            options.refusals.append("websocket is not served")
-        if options.jetstream.domain:
-            options.refusals.append("jetstream domain is not served")
         if options.refusals:
             raise OperatorError(options.refusals[0])
 
@@ -139,7 +136,11 @@ class NatsService:
             raise self._unbindable(error) from error
         if self._monitor is not None:
             self._monitor.show(self._serving)
-        hub = self._serving.hub
+        hub, door = self._serving.hub, websocket_of(options.websocket)
+        if door is not None:
+            place = join(door.host, self._serving.ws_port)
+            log.info("Listening for websocket clients on ws://%s", place)
+            log.warning("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
         log.info("Listening for client connections on %s", join(options.host, hub.port))
         gc.collect()
         gc.freeze()
@@ -173,6 +174,9 @@ class NatsService:
         found = {"nats": (self._options.host, self._serving.hub.port)}
         if self._monitor is not None:
             found["monitoring"] = (self._monitor.host, self._monitor.port)
+        door = websocket_of(self._options.websocket)
+        if door is not None:
+            found["websocket"] = (door.host, self._serving.ws_port)
         return found
 
     # -- changing ----------------------------------------------------------------------------

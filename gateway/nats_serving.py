@@ -5,6 +5,7 @@ from typing import Any
 from core.auth.gate import Gate
 from core.auth.users import Users
 from core.config.nats_options import NatsOptions
+from core.config.websocket import websocket_of
 from core.errors import AuthError
 from core.protocol import encoder
 from core.pubsub.server import Hub
@@ -23,10 +24,15 @@ class CoreServing:
             clock, limits=options.limits(), server_name=options.server_name, users=users
         )
         self.hub = self._front.hub
+        self._websocket = websocket_of(options.websocket)
+        self.ws_port: int | None = None
 
     async def start(self, host: str, port: int) -> None:
         """Accept clients. Raises OSError."""
         await self._front.start(host, port)
+        door = self._websocket
+        if door is not None:
+            self.ws_port = await self._front.start_websocket(door.host, door.port, door.options)
 
     def admit_only(self, users: Users | None) -> None:
         """Let others in from now on, and those out that may no longer be here."""

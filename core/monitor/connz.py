@@ -92,7 +92,8 @@ def _closed(source: Source, query: Query, auth: bool) -> list[dict[str, Any]]:
             continue
         shown = dict(closed.shown)
         if auth:
-            shown |= _who(closed.user, closed.account)
+            shown |= {"authorized_user": closed.user} if closed.user else {}
+            shown["name_tag"] = closed.account
         found.append(shown)
     return found
 
@@ -134,21 +135,16 @@ def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict
 def _detailed(
     session: ClientSession, shown: dict[str, Any], auth: bool, subs: bool, details: bool
 ) -> dict[str, Any]:
-    if auth:
-        shown |= _who(session.user, session.account.name)
+    if auth and session.user:
+        shown["authorized_user"] = session.user
     subscriptions = session.subscriptions.values()
     if details and subscriptions:
         shown["subscriptions_list_detail"] = [subscription(each) for each in subscriptions]
     elif subs and subscriptions:
         shown["subscriptions_list"] = [_text(each.subject) for each in subscriptions]
+    if auth:
+        shown["name_tag"] = session.account.name
     return shown
-
-
-def _who(user: str, account: str) -> dict[str, Any]:
-    who: dict[str, Any] = {}
-    if user:
-        who |= {"authorized_user": user, "account": account}
-    return who | {"name_tag": account}
 
 
 def subscription(found: Subscription, account: str = "") -> dict[str, Any]:

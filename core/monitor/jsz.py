@@ -53,7 +53,6 @@ def _disabled(source: Source) -> dict[str, Any]:
         **source.head,
         "disabled": True,
         "config": {"max_memory": 0, "max_storage": 0},
-        "limits": {},
         **dict.fromkeys(("streams", "consumers", "messages", "bytes", "total"), 0),
     }
 

@@ -134,16 +134,44 @@ async def _accountz(source: Source, query: Query) -> Page:
     return _pretty(shown | {"account_detail": detail})
 
 
+async def _accstatz(source: Source, query: Query) -> Page:
+    unused = query.flag("unused")
+    found = []
+    for name, account in sorted(source.hub.accounts.items()):
+        sessions = [each for each in source.hub.sessions.values() if each.account is account]
+        if not (sessions or unused):
+            continue
+        counts = [session.count() for session in sessions]
+        found.append(
+            {
+                "acc": name,
+                "name": name,
+                "conns": len(sessions),
+                "leafnodes": 0,
+                "total_conns": len(sessions),
+                "num_subscriptions": account.subscription_counts()[0],
+                "sent": _flow(sum(c.out_msgs for c in counts), sum(c.out_bytes for c in counts)),
+                "received": _flow(sum(c.in_msgs for c in counts), sum(c.in_bytes for c in counts)),
+                "slow_consumers": 0,
+            }
+        )
+    return _pretty({**source.head, "account_statz": found})
+
+
+def _flow(msgs: int, nbytes: int) -> dict[str, Any]:
+    others = {kind: {"msgs": 0, "bytes": 0} for kind in ("gateways", "routes", "leafs")}
+    return {"msgs": msgs, "bytes": nbytes, **others}
+
+
 async def _healthz(source: Source, query: Query) -> Page:
-    only = query.flag("js-enabled-only") or query.flag("js-enabled")
+    for name in ("js-enabled-only", "js-enabled", "js-server-only", "js-meta-only", "details"):
+        query.flag(name)
     account, stream, consumer = (query.text(name) for name in ("account", "stream", "consumer"))
     if (stream or consumer) and not account:
         return _sick(400, '"account" must not be empty when checking stream health', "error")
     if consumer and not stream:
         return _sick(400, '"stream" must not be empty when checking consumer health', "error")
     if source.jetstream is None:
-        if only or account:
-            return _sick(503, "JetStream is not enabled")
         return Page(b'{"status":"ok"}')
     registry = source.jetstream.registry
     if account and account != registry.account.name:
@@ -220,7 +248,7 @@ _PAGES: dict[str, Callable[[Source, Query], Awaitable[Page]]] = {
     "/subscriptionsz": _subsz,
     "/jsz": _jsz,
     "/accountz": _accountz,
-    "/accstatz": _nothing(account_statz=[]),
+    "/accstatz": _accstatz,
     "/healthz": _healthz,
     "/routez": _routez,
     "/gatewayz": _nothing(outbound_gateways={}, inbound_gateways={}),

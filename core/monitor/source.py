@@ -25,6 +25,7 @@ class About:
     metadata: dict[str, str] = field(default_factory=dict)
     jetstream: dict[str, Any] | None = None
     """The block `config` of JetStream; None when it is off."""
+    websocket: dict[str, Any] = field(default_factory=dict)
 
 
 class Api(Protocol):

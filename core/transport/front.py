@@ -5,6 +5,7 @@ Requests to `$JS.API.` find nobody who listens.
 """
 
 from core.auth.users import Users
+from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.runtime.clock import Clock
@@ -32,6 +33,10 @@ class Front:
     async def start(self, host: str, port: int) -> None:
         """Accept clients; port 0 takes any free one. Raises OSError."""
         await self.listener.start(host, port)
+
+    async def start_websocket(self, host: str, port: int, options: WebSocketOptions) -> int:
+        """Accept WebSocket clients too; return the port. Raises OSError."""
+        return (await self.listener.start_websocket(host, port, options))[1]
 
     def close_door(self) -> None:
         """Accept nobody any more; who is here stays."""

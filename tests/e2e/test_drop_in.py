@@ -342,3 +342,28 @@ def test_many_run_side_by_side(tmp_path: Path) -> None:
     finally:
         for server in servers:
             server.__exit__()
+
+
+def test_websocket_clients_get_an_info_too(name: str, tmp_path: Path) -> None:
+    path = config(tmp_path, "websocket { host: 127.0.0.1, port: -1, no_tls: true }")
+    with DropIn(name, "-c", path) as server:
+        [url] = server.ports()["websocket"]
+        assert f"[INF] Listening for websocket clients on {url}" in server.texts()
+        host, _, port = url.removeprefix("ws://").rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(
+                b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            )
+            seen = b""
+            while b"INFO {" not in seen:
+                more = connection.recv(4096)
+                assert more, seen
+                seen += more
+
+
+def test_websockets_without_encryption_must_be_wanted(name: str, tmp_path: Path) -> None:
+    ended = run(name, "-c", config(tmp_path, "websocket { port: -1 }"))
+
+    assert ended.returncode == 1
+    assert "websocket requires TLS configuration" in ended.stderr

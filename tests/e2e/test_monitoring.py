@@ -1,0 +1,153 @@
+"""The monitoring port: the same fields, in the same order, as nats-server's, page by page."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import nats
+import pytest
+
+from tests.support.dropin import NAMES, DropIn
+
+PAGES = (
+    "/varz",
+    "/connz",
+    "/connz?subs=1",
+    "/connz?subs=detail&auth=1",
+    "/connz?state=closed",
+    "/connz?state=any&sort=bytes_to",
+    "/connz?cid=999999",
+    "/connz?filter_subject=foo&acc=$G",
+    "/jsz",
+    "/jsz?accounts=1",
+    "/jsz?streams=1",
+    "/jsz?consumers=1&config=1&acc=$G",
+    "/jsz?acc=nope",
+    "/subsz",
+    "/subsz?test=foo",
+    "/accountz",
+    "/accstatz",
+    "/routez",
+    "/gatewayz",
+    "/leafz",
+)
+TEXTS = (
+    "/healthz",
+    "/healthz?details=1",
+    "/healthz?account=$G&stream=S",
+    "/healthz?account=$G&stream=S&consumer=d",
+    "/healthz?account=$G&stream=T",
+    "/healthz?account=$G&stream=S&consumer=z",
+    "/healthz?account=x",
+    "/healthz?stream=x",
+    "/connz?sort=x",
+    "/connz?limit=abc",
+    "/connz?state=bogus",
+    "/connz?sort=stop",
+    "/accountz?acc=x",
+    "/subsz?test=a..b",
+    "/raftz",
+    "/nosuch",
+)
+# What a server may have or not: limits of this machine, fields that are left out when empty.
+OPTIONAL = frozenset(("rtt", "subscriptions_list", "last_active", "gomemlimit"))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, DropIn]]:
+    """Both servers with JetStream, after the same traffic; one client stays."""
+    place = tmp_path_factory.mktemp("monitoring")
+    servers = {
+        name: DropIn(
+            *(name, "-a", "127.0.0.1", "-p", "-1", "-m", "-1"),
+            *("-n", "one", "-js", "-sd", str(place / name)),
+        )
+        for name in NAMES
+    }
+    loop = asyncio.new_event_loop()
+    clients = [loop.run_until_complete(traffic(server)) for server in servers.values()]
+    yield servers
+    for client in clients:
+        loop.run_until_complete(client.close())
+    loop.close()
+    for server in servers.values():
+        server.__exit__()
+
+
+async def traffic(server: DropIn) -> Any:
+    client = await nats.connect(server.url, name="cli")
+    stream = client.jetstream()
+    await stream.add_stream(name="S", subjects=["s.>"])
+    await stream.publish("s.1", b"x")
+    pull = await stream.pull_subscribe("s.>", durable="d", stream="S")
+    await pull.fetch(1)
+    await client.subscribe("foo", "q")
+    await client.subscribe("bar.*")
+    await client.flush()
+    other = await nats.connect(server.url)
+    await other.publish("bar.x", b"hello")
+    await other.flush()
+    await other.close()
+    return client
+
+
+def shape(value: Any) -> Any:
+    """The fields and the kinds of their values; lists by their fullest element."""
+    if isinstance(value, dict):
+        return {key: shape(member) for key, member in value.items() if key not in OPTIONAL}
+    if isinstance(value, list):
+        return max((shape(member) for member in value), key=len, default=None)
+    return "number" if type(value) in (int, float) else type(value).__name__
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_has_the_same_fields_in_the_same_order(both: dict[str, DropIn], path: str) -> None:
+    ours, theirs = (shape(both[name].page(path)) for name in NAMES)
+
+    ours.pop("http_req_stats", None)
+    theirs.pop("http_req_stats", None)
+    assert ours == theirs
+    assert list(ours) == list(theirs)
+
+
+@pytest.mark.parametrize("path", TEXTS)
+def test_a_refusal_is_the_same_text(both: dict[str, DropIn], path: str) -> None:
+    ours, theirs = (both[name].get(path) for name in NAMES)
+
+    assert ours == theirs
+
+
+def test_the_numbers_of_a_client_are_the_same(both: dict[str, DropIn]) -> None:
+    seen = []
+    for name in NAMES:
+        [client] = both[name].page("/connz?subs=detail")["connections"]
+        subscriptions = sorted(
+            (s["subject"].partition(".")[0], s.get("qgroup", ""), s["msgs"])
+            for s in client["subscriptions_list_detail"]
+        )
+        counted = ("in_msgs", "out_msgs", "in_bytes", "subscriptions", "name", "lang", "kind")
+        seen.append(([client[field] for field in counted], subscriptions))
+
+    assert seen[0] == seen[1]
+
+
+def test_the_numbers_of_streams_are_the_same(both: dict[str, DropIn]) -> None:
+    seen = []
+    for name in NAMES:
+        page = both[name].page("/jsz?consumers=1")
+        [account] = page["account_details"]
+        [stream] = account["stream_detail"]
+        state = {k: v for k, v in stream["state"].items() if not k.endswith("_ts")}
+        [consumer] = stream["consumer_detail"]
+        fields = ("name", "num_ack_pending", "num_pending", "num_waiting", "num_redelivered")
+        seen.append((page["streams"], page["bytes"], state, [consumer[f] for f in fields]))
+
+    assert seen[0] == seen[1]
+
+
+def test_pages_are_indented_json_that_any_page_may_read(both: dict[str, DropIn]) -> None:
+    status, text = both["jetgate-nats-server"].get("/varz")
+
+    assert status == 200
+    assert text == json.dumps(json.loads(text), indent=2).replace(">", "\\u003e")
