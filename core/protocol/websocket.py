@@ -50,6 +50,7 @@ class FrameReader:
         "_compressed",
         "_deflated",
         "_deflated_size",
+        "_inflated",
         "_is_deflated",
         "_is_whole",
         "_key",
@@ -76,18 +77,24 @@ class FrameReader:
         self._is_deflated = False
         self._deflated: list[bytes] = []
         self._deflated_size = 0
+        self._inflated = 0
 
-    def feed(self, data: bytes) -> None:
-        """Read more bytes. Raises WebSocketError; what came before it is in the members."""
+    def feed(self, data: bytes) -> bool:
+        """Read more bytes. Raises WebSocketError; what came before it is in the members.
+
+        True says that there is more to read already, kept until the next call: what one read
+        inflates to would be too much at once.
+        """
         if self._rest:
             data, self._rest = self._rest + data, b""
+        self._inflated = 0
         pos, end = 0, len(data)
         while pos < end and self.close is None:
             if self._left < 0:
                 after = self._header(data, pos)
                 if after < 0:
                     self._rest = data[pos:]
-                    return
+                    return False
                 pos = after
                 if self._left:
                     continue
@@ -99,6 +106,10 @@ class FrameReader:
                 self._left = -1
                 if self._is_deflated and self._is_whole:
                     self._inflate()
+                    if self._inflated > self._max_payload and pos < end:
+                        self._rest = data[pos:]
+                        return True
+        return False
 
     def _header(self, data: bytes, pos: int) -> int:
         """Read a frame header; return where it ends, or -1 when it is not there yet.
@@ -171,6 +182,7 @@ class FrameReader:
         except zlib.error as error:
             raise WebSocketError(GOING_AWAY, "Read Error") from error
         self.payload.append(data[:limit])
+        self._inflated += len(data)
         if len(data) > limit:
             raise _too_big()
 

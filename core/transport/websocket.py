@@ -108,8 +108,9 @@ class WebSocketConnection(asyncio.Protocol):
             return
         reader = self._reader
         broken: ws.WebSocketError | None = None
+        more = False
         try:
-            reader.feed(data)
+            more = reader.feed(data)
         except ws.WebSocketError as error:
             broken = error
         if reader.pings:
@@ -124,6 +125,14 @@ class WebSocketConnection(asyncio.Protocol):
         elif reader.close is not None:
             self._frames.farewell = reader.close
             session.close("Client Closed")
+        elif more:
+            self._frames.hold(self._go_on)
+        elif self._frames.is_held:
+            self._frames.release()
+
+    def _go_on(self) -> None:
+        if self.session is not None and self._frames.is_held and self._frames.is_wanted:
+            self._read(self.session, b"")
 
     def pause_writing(self) -> None:
         """The socket takes no more for now."""
@@ -166,6 +175,8 @@ class FrameTransport(asyncio.Transport):
     """What a session takes for its socket: puts frames around what it writes.
 
     `farewell` is the payload of the close frame, where it is not that of the session's reason.
+    `is_wanted` says that the session wants to read; while `is_held`, frames that arrived already
+    are still to be read, one piece per turn of the loop, and the socket is not.
     """
 
     def __init__(
@@ -173,6 +184,9 @@ class FrameTransport(asyncio.Transport):
     ) -> None:
         super().__init__()
         self.farewell: bytes | None = None
+        self.is_wanted = True
+        self.is_held = False
+        self._go_on: Callable[[], None] = _nothing
         self._below = below
         self._session = session
         self._compressed = accepted.compressed
@@ -209,10 +223,29 @@ class FrameTransport(asyncio.Transport):
         return self._below.is_closing()
 
     def pause_reading(self) -> None:
+        self.is_wanted = False
         self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        self._below.resume_reading()
+        self.is_wanted = True
+        if self.is_held:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            self._below.resume_reading()
+
+    def hold(self, go_on: Callable[[], None]) -> None:
+        """Read nothing new; `go_on` is called in the next turn, or when the session wants."""
+        self.is_held = True
+        self._go_on = go_on
+        self._below.pause_reading()
+        if self.is_wanted:
+            asyncio.get_running_loop().call_soon(go_on)
+
+    def release(self) -> None:
+        """Read what is new again."""
+        self.is_held = False
+        if self.is_wanted:
+            self._below.resume_reading()
 
     def get_write_buffer_size(self) -> int:
         return self._below.get_write_buffer_size()
@@ -222,3 +255,7 @@ class FrameTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._below.get_extra_info(name, default)
+
+
+def _nothing() -> None:
+    """Nothing is held."""

@@ -295,6 +295,21 @@ def test_what_tcp_and_websocket_say_to_each_other(deflating: Pair) -> None:
                 assert web.data(payload + b"\r\n") == b"MSG to.web 1 3840\r\n" + payload + b"\r\n"
 
 
+def test_a_flood_of_compressed_messages_is_read_in_pieces(deflating: Pair) -> None:
+    """Far more than one read inflates to: everything arrives once and in order."""
+    count, ours = 3000, deflating.websocket[0]
+    with WebSocket(ours, timeout=20) as web, Wire(deflating.tcp[0], timeout=20) as wire:
+        web.open({"Sec-WebSocket-Extensions": "permessage-deflate"})
+        wire.hello()
+        wire.send(b"SUB flood 1\r\n")
+        wire.flush()
+        parts = [b"PUB flood 4000\r\n%04d%b\r\n" % (n, b"x" * 3996) for n in range(count)]
+        text = b"".join(parts)
+        pieces = [text[at : at + 4000] for at in range(0, len(text), 4000)]
+        web.send(frame(_HELLO) + b"".join(frame(deflate(piece), 0xC2) for piece in pieces))
+        assert [int(wire.frame().payload[:4]) for _ in range(count)] == list(range(count))
+
+
 @pytest.mark.parametrize(
     ("agent", "deflate_offered"),
     [

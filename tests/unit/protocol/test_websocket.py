@@ -25,7 +25,8 @@ def _read(pieces: list[bytes]) -> tuple[bytes, list[bytes], bytes | None, int]:
     code = 0
     for piece in pieces:
         try:
-            reader.feed(piece)
+            while reader.feed(piece):
+                piece = b""
         except ws.WebSocketError as error:
             code = error.code
             break
@@ -98,6 +99,19 @@ def test_what_becomes_too_large_is_1009(data: bytes) -> None:
     payload, _, _, code = _read([data])
     assert code == ws.TOO_BIG
     assert len(payload) <= _MAX
+
+
+def test_many_bombs_inflate_one_after_the_other() -> None:
+    """What a read of some kilobytes becomes must not be in memory all at once."""
+    data = frame(deflate(b"x" * _MAX), 0xC2) * 1000
+    reader, total, peak = _reader(), 0, 0
+    while reader.feed(data):
+        data = b""
+        size = sum(map(len, reader.payload))
+        total, peak = total + size, max(peak, size)
+        reader.payload.clear()
+    assert total + sum(map(len, reader.payload)) == 1000 * _MAX
+    assert peak <= 2 * _MAX
 
 
 def test_uncompressed_fragments_never_gather() -> None:
