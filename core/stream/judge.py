@@ -221,7 +221,11 @@ class Judge:
                 return 0 if wiped else index.last(pattern)
             return last
         match = compile_filters([pattern]) or _everything
-        stored = {} if wiped else {s: last for s, _, last in index.items() if match(s)}
+        stored: dict[bytes, int] = {}
+        if not wiped:
+            for _ in index.prepare((pattern,)):
+                pass
+            stored = {s: index.last(s) for part in index.search((pattern,)) for s in part}
         stored.update((s, last) for s, last in self._lasts.items() if match(s))
         return max(stored.values(), default=0)
 
