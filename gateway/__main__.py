@@ -340,9 +340,14 @@ WsPort = Annotated[
     int | None,
     typer.Option(help="Port for NATS over WebSocket; 0 for any free one; without it: none."),
 ]
-Auth = Annotated[str, typer.Option(help="Token that clients must know.")]
-UserName = Annotated[str, typer.Option("--user", help="User that clients must be.")]
-Password = Annotated[str, typer.Option("--pass", help="Password of the user, or its bcrypt hash.")]
+Auth = Annotated[str, typer.Option(envvar="JETGATE_AUTH", help="Token that clients must know.")]
+UserName = Annotated[
+    str, typer.Option("--user", envvar="JETGATE_USER", help="User that clients must be.")
+]
+Password = Annotated[
+    str,
+    typer.Option("--pass", envvar="JETGATE_PASS", help="Password of the user, or its bcrypt hash."),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
 Dsn = Annotated[
     str,

@@ -120,8 +120,9 @@ class Guard:
 
     def _prune(self) -> None:
         self._replies = {s: e for s, e in self._replies.items() if not self._is_spent(e, 1)}
-        while len(self._replies) >= _REPLIES_MAX:
-            del self._replies[next(iter(self._replies))]
+        # half of the room must be free then, or every message would prune again
+        for subject in list(self._replies)[: -_REPLIES_MAX // 2]:
+            del self._replies[subject]
 
     def _is_spent(self, entry: list[int], more: int) -> bool:
         responses = self._responses

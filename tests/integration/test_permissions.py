@@ -1,5 +1,6 @@
 """Users, tokens and permissions: every answer is that of the reference server."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -7,8 +8,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import bcrypt
+import nats
 import pytest
 
+from core.auth.grant import Grant
 from core.auth.users import Permissions, Responses, Rule, User, Users
 from tests.support.core_server import CoreServer
 from tests.support.natsserver import NatsServer
@@ -246,3 +249,44 @@ def test_no_auth_user() -> None:
                         lines.append(b"closed")
                     seen[number].append((first, lines))
     assert seen[0] == seen[1]
+
+
+def test_a_subject_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    judge = Grant.may_publish
+
+    def counted(grant: Grant, subject: bytes) -> bool:
+        asked.append(subject)
+        return judge(grant, subject)
+
+    monkeypatch.setattr(Grant, "may_publish", counted)
+    with CoreServer(users=_USERS) as ours, ExitStack() as stack:
+        wires = [_connect(stack, ours.address, "mixed") for _ in range(10)]
+        for wire in wires:
+            wire.send(b"PUB foo.a 1\r\nx\r\nPUB foo.b 1\r\nx\r\n" * 500)
+            wire.send(b"PUB foo.c 1\r\nx\r\n" * 500)
+        assert all(wire.flush() == [] for wire in wires)
+    assert sorted(asked) == [b"foo.a", b"foo.b", b"foo.c"]
+
+
+def test_the_official_client_is_told() -> None:
+    async def run(url: str) -> list[str]:
+        errors: list[str] = []
+        came = asyncio.Event()
+
+        async def on_error(error: Exception) -> None:
+            errors.append(str(error))
+            came.set()
+
+        nc = await nats.connect(url, user="mixed", password="mixed", error_cb=on_error)
+        await nc.publish("foo.a", b"1")
+        await nc.publish("foo.no", b"1")
+        await asyncio.wait_for(came.wait(), 5)
+        await nc.close()
+        return errors
+
+    with CoreServer(users=_USERS) as ours:
+        errors = asyncio.run(run("nats://{}:{}".format(*ours.address)))
+    assert [error.lower() for error in errors] == [
+        'nats: permissions violation for publish to "foo.no"'
+    ]
