@@ -274,10 +274,12 @@ class Node:
         if self._listener is not None:
             self._listener.close_door()
 
-    async def stop(self) -> None:
-        """Accept nothing new, finish what is under way, say goodbye, let go of the leadership."""
-        if self._listener is not None:
-            self._listener.close_door()
+    async def retire(self) -> None:
+        """Accept nobody new, finish what is under way and end JetStream; connections stay.
+
+        Safe to call twice; `stop` does it, too.
+        """
+        self.close_door()
         if not self.deposed.is_set() and self._tasks:
             try:
                 async with asyncio.timeout(1.0):
@@ -292,6 +294,10 @@ class Node:
         if hasattr(self, "registry"):
             self.registry.close()
         self.turn.run()
+
+    async def stop(self) -> None:
+        """Retire, say goodbye, let go of the leadership."""
+        await self.retire()
         if self._listener is not None:
             await self._listener.stop()
         await stop(*self._tasks)

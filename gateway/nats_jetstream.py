@@ -129,9 +129,12 @@ class JetStreamServing:
         self._users = users
         admit_only(self.hub, users)
 
-    def close_door(self) -> None:
-        """Accept nobody any more."""
-        self.node.close_door()
+    async def retire(self) -> None:
+        """Accept nobody any more, end JetStream."""
+        log.info("Initiating JetStream Shutdown...")
+        await stop(self._keeper)
+        await self.node.retire()
+        log.info("JetStream Shutdown")
 
     async def stop(self) -> None:
         """Close every connection, stop PostgreSQL."""

@@ -199,6 +199,8 @@ class NatsService:
         if self._serving is not None:
             hub = self._serving.hub
             hub.limits = new.limits()
+            for session in hub.sessions.values():
+                session.use_limits()
             if new.authorization != self._options.authorization:
                 self._serving.admit_only(users)
             for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
@@ -214,7 +216,7 @@ class NatsService:
     async def _leave_clients(self) -> None:
         options, hub = self._options, self._serving.hub
         log.info("Entering lame duck mode, stop accepting new clients")
-        self._serving.close_door()
+        await self._serving.retire()
         hub.ldm = True
         for session in list(hub.sessions.values()):
             session.tell_lame_duck()

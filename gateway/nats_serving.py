@@ -38,7 +38,7 @@ class CoreServing:
         """Let others in from now on, and those out that may no longer be here."""
         admit_only(self.hub, users)
 
-    def close_door(self) -> None:
+    async def retire(self) -> None:
         """Accept nobody any more."""
         self._front.close_door()
 

@@ -63,6 +63,10 @@ class Connection(Session, Protocol):
         """Say why (if there is a text), write what gathered and close."""
         ...
 
+    def use_limits(self) -> None:
+        """Take over the hub's limits, which have changed."""
+        ...
+
     def tell_lame_duck(self) -> None:
         """Ask the client to go elsewhere."""
         ...

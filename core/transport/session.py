@@ -526,6 +526,11 @@ class ClientSession(asyncio.Protocol):
             info.remote_account = self.account.name
         self._say(encoder.info(encode_info(info)))
 
+    def use_limits(self) -> None:
+        """Take over the hub's limits, which have changed."""
+        self._parser.max_payload = self.hub.limits.max_payload
+        self._parser.max_control_line = self.hub.limits.max_control_line
+
     def tell_lame_duck(self) -> None:
         """Tell a client that understands it to go elsewhere; `hub.ldm` is set."""
         if self.is_connected and self.connect.protocol >= 1:

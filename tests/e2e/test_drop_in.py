@@ -267,8 +267,9 @@ def test_usr1_opens_the_log_file_anew(name: str, tmp_path: Path) -> None:
 
 
 def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
-    path = config(tmp_path, 'lame_duck_duration: "30s"', 'lame_duck_grace_period: "29.9s"')
-    with DropIn(name, "-c", path) as server:
+    path = config(tmp_path, 'lame_duck_duration: "30s"', 'lame_duck_grace_period: "1s"')
+    with DropIn(name, "-c", path, "-js", "-sd", str(tmp_path / "store")) as server:
+        place = server.address
         with socket.create_connection(server.address, timeout=5) as connection:
             connection.sendall(b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n')
             seen = b""
@@ -281,9 +282,11 @@ def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
                 more = connection.recv(4096)
                 assert more, seen
                 seen += more
-        with pytest.raises(OSError, match="refused"):
-            socket.create_connection(server.address, timeout=5)
-        assert "[INF] Entering lame duck mode, stop accepting new clients" in server.texts()
+            with pytest.raises(OSError, match="refused"):
+                socket.create_connection(place, timeout=5)
+            assert "[INF] Entering lame duck mode, stop accepting new clients" in server.texts()
+            assert connection.recv(4096) == b""
+        assert server.end() == 0
 
 
 # -- ours alone: what is not served
