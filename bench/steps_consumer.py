@@ -100,8 +100,9 @@ async def encode() -> float:
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
         stream.turn.run()
     started = time.process_time()
-    state = stream.consumers["c"].encode_state()
+    write = stream.consumers["c"].state_write()
     spent = time.process_time() - started
+    state = write.state if write is not None else b""
     print(f"  state with {MESSAGES} pending: {len(state)} bytes")
     return spent / MESSAGES * 1e6
 

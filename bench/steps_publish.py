@@ -1,0 +1,165 @@
+"""What each step of a publish costs: `python -m bench.steps_publish`.
+
+Microseconds per message, medians of seven, 1000 messages of 128 bytes per batch. The commit is
+timed by the wall on an embedded PostgreSQL of its own; the other steps are this process's CPU.
+"""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from core.jetstream.acks import AckEmitter
+from core.protocol.parser import Parser
+from core.pubsub.account import Subscription
+from core.storage.interface import StreamCommit
+from core.storage.postgres.connect import Purpose
+from core.storage.postgres.embedded import EmbeddedPostgres
+from core.storage.postgres.migrate import migrate
+from core.storage.postgres.stream_log import PostgresLog, rows_of
+from core.stream.plan import Columns, StreamPlan
+from core.stream.segment import Segment
+from tests.support.sessions import ListSession, idle_hub
+
+MESSAGES = 1000
+ROUNDS = 7
+PAYLOAD = b"x" * 128
+SUBJECTS = [b"orders.%d.new" % (i % 1000) for i in range(MESSAGES)]
+REPLIES = [b"_INBOX.bench.%d" % i for i in range(MESSAGES)]
+
+
+class Sink:
+    """Takes what the parser finds and does nothing with it."""
+
+    headers = True
+
+    def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Take a message."""
+
+    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+        """Take a run of messages."""
+
+
+def per_message(step: Callable[[], object], count: int = MESSAGES) -> float:
+    """Median microseconds per message of a step."""
+    times = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        for _ in range(20):
+            step()
+        times.append((time.process_time() - began) / 20 / count * 1e6)
+    return statistics.median(times)
+
+
+def parse() -> float:
+    """Bytes of PUB with reply to calls."""
+    data = b"".join(
+        b"PUB %b %b 128\r\n%b\r\n" % (s, r, PAYLOAD) for s, r in zip(SUBJECTS, REPLIES, strict=True)
+    )
+    parser, sink = Parser(1 << 20, 4096), Sink()
+    return per_message(lambda: parser.feed(data, sink))  # type: ignore[arg-type]
+
+
+def gather() -> float:
+    """Four appends to the columns of a stream."""
+
+    def step() -> None:
+        columns = Columns()
+        for subject, reply in zip(SUBJECTS, REPLIES, strict=True):
+            columns.subjects.append(subject)
+            columns.replies.append(reply)
+            columns.headers.append(b"")
+            columns.payloads.append(PAYLOAD)
+            columns.nbytes += len(PAYLOAD)
+
+    return per_message(step)
+
+
+def rows() -> float:
+    """Rows with their checksums, as the driver takes them for COPY."""
+    commit = StreamCommit(1, 0, 1, plan_of(MESSAGES, 0))
+    return per_message(lambda: sum(1 for _ in rows_of(commit)))
+
+
+def acks() -> float:
+    """Lines of acknowledgement into the output of one session."""
+    hub = idle_hub()
+    account = hub.accounts["$G"]
+    session = ListSession()
+    account.add(Subscription(session, b"_INBOX.bench.*", b"", b"1"))
+    emitter = AckEmitter(account, hub.turn, b"ORDERS")
+
+    def step() -> None:
+        session.out.clear()
+        emitter.emit(REPLIES, 1_000_000)
+
+    return per_message(step)
+
+
+def plan_of(count: int, before: int) -> StreamPlan:
+    """Return the plan of `count` messages after sequence `before`."""
+    subjects = [SUBJECTS[i % MESSAGES] for i in range(count)]
+    payloads = [PAYLOAD] * count
+    seqs = range(before + 1, before + count + 1)
+    segment = Segment(seqs, seqs, subjects, None, payloads, 170 * count)
+    return StreamPlan(
+        before=before,
+        first_seq=1,
+        last_seq=before + count,
+        last_ts=before + count,
+        msgs=before + count,
+        nbytes=170 * (before + count),
+        segment=segment,
+        texts=[s.decode() for s in subjects],
+    )
+
+
+async def commits() -> list[tuple[int, float]]:
+    """Wall time of one fenced commit by its number of messages, in microseconds."""
+    with tempfile.TemporaryDirectory() as directory:
+        server = EmbeddedPostgres(Path(directory) / "pg")
+        await server.start()
+        try:
+            await migrate(server.connector)
+            return [(n, took) async for n, took in _commits(server)]
+        finally:
+            await server.stop()
+
+
+async def _commits(server: EmbeddedPostgres) -> AsyncIterator[tuple[int, float]]:
+    admin = await server.connector.open(Purpose.WRITE)
+    await admin.execute("insert into jetgate_store.head values (1, 1, 1, 0, 0, 0, 0)")
+    await admin.close()
+    log = PostgresLog(lambda: server.connector.open(Purpose.LANE))
+    last = 0
+    for count in (1, 10, 100, 1000, 4000):
+        times = []
+        for _ in range(60):
+            plan = plan_of(count, last)
+            began = time.perf_counter()
+            await log.commit([StreamCommit(1, 0, 1, plan)])
+            times.append((time.perf_counter() - began) * 1e6)
+            last += count
+        yield count, statistics.median(times)
+    await log.close()
+
+
+def main() -> None:
+    """Print every step."""
+    print("us per message")
+    for name, step in (
+        ("parse PUB with reply", parse),
+        ("gather into columns", gather),
+        ("rows with checksums", rows),
+        ("acknowledge", acks),
+    ):
+        print(f"  {name:28} {step():6.2f}")
+    print("one commit, wall                 us   us per message")
+    for count, took in asyncio.run(commits()):
+        print(f"  {count:5} messages          {took:9.0f}        {took / count:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
