@@ -37,6 +37,7 @@ from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
 from core.subjects.subject import compile_filters
 
 NO_LIMIT = 1 << 62
+_NEVER = 10 * 365 * 24 * 3600 * 1_000_000_000
 
 
 class ConsumerMachine:
@@ -92,7 +93,11 @@ class ConsumerMachine:
         self.match = compile_filters(self.filters)
         self.acks = config.ack_policy != AckPolicy.NONE
         self.acks_all = config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL)
+        self.flow_acks = config.ack_policy is AckPolicy.FLOW_CONTROL
         self.waits = config.backoff or (config.ack_wait or 30_000_000_000,)
+        if self.flow_acks:
+            # Nothing is delivered again: whoever misses something resets the consumer.
+            self.waits = (_NEVER,)
         self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
         limited = self.acks and config.max_ack_pending > 0
         self.max_pending = config.max_ack_pending if limited else NO_LIMIT

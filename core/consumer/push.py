@@ -111,9 +111,11 @@ class Push:
         if not self.prefix:
             return b""
         self.sent += size
+        return self.ask() if self.sent > self.window // 2 else b""
+
+    def ask(self) -> bytes:
+        """Make a flow-control request unless one is outstanding; its reply subject, or b""."""
         if self.request:
-            return b""
-        if self.sent <= self.window // 2:
             return b""
         self._requests += 1
         number, digits = self._requests, ""

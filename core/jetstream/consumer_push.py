@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from core.consumer.push import Push
 from core.model.consumer import AckPolicy, ConsumerConfig
+from core.stream.headers import publish_headers
 from core.subjects.subject import has_wildcard, matches
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from core.pubsub.account import ServiceSubscription, Session
 
 MAX_PAYLOAD = 1 << 20
+_LAST_CONSUMER = b"Nats-Last-Consumer"
+_LAST_STREAM = b"Nats-Last-Stream"
 
 
 class Listeners:
@@ -81,7 +84,18 @@ class Listeners:
     ) -> None:
         push = self._runner.machine.push
         if push is not None and push.answered(subject):
+            if headers and self._runner.machine.flow_acks:
+                self._acknowledged(publish_headers(headers))
             self._runner.wake()
+
+    def _acknowledged(self, told: dict[bytes, bytes]) -> None:
+        """Take the acknowledgement that came with a flow-control answer (ADR-60)."""
+        machine = self._runner.machine
+        cseq, sseq = (told.get(name, b"") for name in (_LAST_CONSUMER, _LAST_STREAM))
+        if cseq.isdigit() and sseq.isdigit() and machine.was_delivered(int(sseq)):
+            machine.ack_upto(int(sseq), int(cseq))
+            self._runner.acks.last = self._runner.stream.shell.clock.now()
+            self._runner.stream.shell.states.mark(self._runner)
 
 
 def make_push(config: ConsumerConfig, stream: bytes, name: str, burst: int = 0) -> Push | None:

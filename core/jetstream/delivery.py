@@ -294,6 +294,12 @@ class Pump:
 
     def _count_pushed(self, push: Push, size: int, now: int) -> None:
         request = push.count(size, now)
+        if self._machine.flow_acks and not request and not self._machine.room():
+            request = push.ask()
+        self._ask(request)
+
+    def _ask(self, request: bytes) -> None:
+        """Send a flow-control request, if there is one to send."""
         if request:
             subject = self._receiver.reply
             self._account.send(subject, subject, request, FLOW_CONTROL_REQUEST, b"")
@@ -437,6 +443,8 @@ class Pump:
         block = idle_heartbeat(machine.delivered_cseq, machine.delivered_sseq, push.request)
         subject = self._receiver.reply
         self._account.send(subject, subject, b"", block, b"")
+        if machine.flow_acks and len(machine.pending):
+            self._ask(push.ask())
         self._turn.arm()
 
 

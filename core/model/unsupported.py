@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
-from core.model.consumer import AckPolicy, ConsumerConfig
+from core.model.consumer import ConsumerConfig
 from core.model.stream import PersistMode, StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
@@ -23,7 +23,6 @@ STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
 )
 
 CONSUMER_FEATURES: tuple[tuple[str, Callable[[ConsumerConfig], bool]], ...] = (
-    ("flow control ack policy", lambda c: c.ack_policy is AckPolicy.FLOW_CONTROL),
     ("direct consumers", lambda c: c.direct or c.sourcing),
 )
 

@@ -1,0 +1,52 @@
+"""Acknowledgement by flow control (ADR-60), on both servers."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.consumer_bench import Bench
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
+from tests.support.wire import Frame, Wire
+
+
+@pytest.fixture
+def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
+    with Wire(server.address) as wire:
+        yield Bench(wire)
+
+
+def _until_request(bench: Bench) -> tuple[list[bytes], Frame]:
+    """Payloads delivered before the next flow-control request, and the request."""
+    payloads = []
+    while True:
+        frame = bench.wire.frame(3.0)
+        if b"FlowControl" in frame.headers:
+            return payloads, frame
+        if frame.payload:
+            payloads.append(frame.payload)
+
+
+def _answer(bench: Bench, request: Frame, cseq: int, sseq: int) -> None:
+    block = f"NATS/1.0\r\nNats-Last-Consumer: {cseq}\r\nNats-Last-Stream: {sseq}\r\n\r\n".encode()
+    subject = request.reply.decode()
+    head = f"HPUB {subject} {len(block)} {len(block)}\r\n".encode()
+    bench.wire.send(head + block + b"\r\n")
+
+
+def test_answers_acknowledge_and_let_more_out(bench: Bench) -> None:
+    bench.consumer(ack_policy="flow_control", deliver_subject="d.p", max_ack_pending=3)
+    bench.wire.send(b"SUB d.p 7\r\n")
+    payloads, request = _until_request(bench)
+    assert payloads == [b"m0", b"m1", b"m2"]
+    _answer(bench, request, 2, 2)
+    payloads, request = _until_request(bench)
+    assert payloads == [b"m3", b"m4"]
+    assert bench.state()["floor"] == (2, 2)
+    bench.wire.publish(request.reply.decode(), b"")
+    # Nothing was acknowledged by that, so the next heartbeat asks again.
+    payloads, request = _until_request(bench)
+    assert payloads == []
+    _answer(bench, request, 5, 5)
+    bench.wire.flush()
+    assert (bench.state()["floor"], bench.state()["ack_pending"]) == ((5, 5), 0)
