@@ -101,7 +101,15 @@ def _check(flags: Flags) -> int:
     path = flags.get("config")
     if not path:
         return _fail("must specify [-c, --config] option to check configuration file syntax")
+    from core.config.authorization import users_of
+    from core.config.websocket import websocket_of
+
     options = load(flags)
+    try:
+        users_of(options.authorization, options.no_auth_user)
+        websocket_of(options.websocket)
+    except ConfigError as error:
+        options.refusals.append(str(error))
     if options.refusals:
         return _fail(f"{path}: {options.refusals[0]}")
     print(f"nats-server: configuration file {path} is valid ({options.digest})", file=sys.stderr)

@@ -112,8 +112,6 @@ class NatsService:
 
     def _refuse(self) -> None:
         options = self._options
-        if options.mappings:
-            options.refusals.append("mappings are not served")
         if options.refusals:
             raise OperatorError(options.refusals[0])
 

@@ -99,6 +99,12 @@ class NatsOptions:
     def complete(self) -> None:
         """Fill in what follows from the rest; call it when everything is set."""
         self.jetstream.store_dir = self.jetstream.store_dir or self.store_dir
+        if self.trace:
+            self.warnings.append("protocol traces are not written")
+        if self.prof_port:
+            self.warnings.append("profiles are not served")
+        if self.mappings:
+            self.refusals.append("mappings are not served")
         if self.max_payload > self.max_pending:
             self.refusals.append(
                 f"max_payload ({self.max_payload}) cannot be higher than"

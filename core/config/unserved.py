@@ -174,7 +174,5 @@ USER_MEMBERS = frozenset(
         "connection_types",
         "clients",
         "proxy_required",
-        "account",
-        "expires",
     ]
 )

@@ -309,7 +309,10 @@ def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
 )
 def test_what_would_guard_or_connect_out_is_refused(tmp_path: Path, line: str, said: str) -> None:
     ended = run("jetgate-nats-server", "-c", config(tmp_path, line))
+    checked = run("jetgate-nats-server", "-t", "-c", config(tmp_path, line))
 
+    assert checked.returncode == 1
+    assert said in checked.stderr
     assert ended.returncode == 1
     assert "[FTL] " in ended.stderr
     assert said in ended.stderr
