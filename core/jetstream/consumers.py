@@ -145,6 +145,7 @@ class Consumers(dict[str, ConsumerRunner]):
                 info = await runner.reset(seq)
             except TimeoutError:
                 raise api_error(10008) from None
+            await self._stream.less_wanted()
             return info, seq
 
     async def _check_reset(self, config: ConsumerConfig, seq: int) -> None:

@@ -16,7 +16,7 @@ from core.model.account import AccountStats
 from core.model.api_errors import api_error
 from core.model.codec import decode_lenient, encode
 from core.model.consumer import ConsumerConfig
-from core.model.stream import Storage, StreamConfig
+from core.model.stream import Retention, Storage, StreamConfig
 from core.pubsub.account import Account
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.config import check_overlap, is_same
@@ -27,7 +27,7 @@ _LOGS, _CHURN = 0, 1
 
 def shelf_for(config: StreamConfig) -> int:
     """Choose the shelf of a new stream: what loses messages all the time stays apart from logs."""
-    short_lived = 0 < config.max_age < _HOUR_NS
+    short_lived = 0 < config.max_age < _HOUR_NS or config.retention is not Retention.LIMITS
     return _CHURN if config.max_msgs_per_subject > 0 or short_lived else _LOGS
 
 

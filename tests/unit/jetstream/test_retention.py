@@ -1,0 +1,216 @@
+"""What consumers decide about messages: which are stored, when they leave, what a crash leaves."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from core.consumer.machine import ConsumerMachine
+from core.consumer.state import decode, encode
+from core.model.consumer import AckPolicy, ConsumerConfig
+from core.model.stream import Retention
+from tests.support.streams import StreamBench
+from tests.unit.stream.support import config
+
+
+class Reader:
+    """A consumer without clients: its machine, and what a stream asks of it."""
+
+    def __init__(self, bench: StreamBench, name: str, *filters: str) -> None:
+        wanted = ConsumerConfig(
+            durable_name=name, ack_policy=AckPolicy.EXPLICIT, filter_subjects=filters
+        )
+        self.bench = bench
+        self.machine = ConsumerMachine(wanted, 1)
+        self.machine.settled = []
+        bench.runner.consumers[name] = cast(Any, self)
+
+    def needs(self, seq: int, subject: bytes) -> bool:
+        return self.machine.needs(seq, subject)
+
+    def on_stored(self, segment: Any, counts: Any) -> None:
+        self.machine.num_pending += len(segment)
+
+    def on_removed(self, removed: Any, floor: int) -> None:
+        self.machine.removed(removed)
+
+    def settle_now(self) -> None:
+        settled, self.machine.settled = self.machine.settled or [], []
+        if settled:
+            self.machine.leaving.update(settled)
+            self.bench.runner.on_acked(cast(Any, self), settled)
+
+    def take(self, *seqs: int) -> None:
+        self.machine.deliver(seqs, 0)
+
+
+def _bench(retention: Retention, **more: Any) -> StreamBench:
+    return StreamBench(config(retention=retention, **more))
+
+
+@pytest.fixture
+def interest() -> Iterator[StreamBench]:
+    bench = _bench(Retention.INTEREST)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture
+def queue() -> Iterator[StreamBench]:
+    bench = _bench(Retention.WORKQUEUE)
+    yield bench
+    bench.close()
+
+
+def _publish(bench: StreamBench, *subjects: bytes) -> None:
+    for subject in subjects:
+        bench.gather(subject, b"m")
+    bench.flush()
+
+
+def _left(bench: StreamBench) -> list[int]:
+    bench.serve(bench.runner.caught_up())
+    assert bench.store.head.msgs == len(bench.store.rows) == bench.machine.msgs
+    assert [row[0] for row in bench.live()] == sorted(bench.store.rows)
+    return sorted(bench.store.rows)
+
+
+def test_only_what_somebody_wants_is_stored(interest: StreamBench) -> None:
+    Reader(interest, "a", "s.a")
+    _publish(interest, b"s.x", b"s.a", b"s.x", b"s.a", b"s.x")
+    _publish(interest, b"s.x")
+    _publish(interest, b"s.a")
+    assert _left(interest) == [2, 4, 7]
+    assert interest.machine.last_seq == 7
+
+
+def test_the_last_who_settles_lets_it_go(interest: StreamBench) -> None:
+    a, b = Reader(interest, "a"), Reader(interest, "b", "s.b")
+    _publish(interest, b"s.a", b"s.b")
+    a.take(1, 2)
+    b.take(2)
+    a.machine.ack([1, 2])
+    assert _left(interest) == [2]
+    assert not a.machine.leaving
+    b.machine.ack([2])
+    assert _left(interest) == []
+    assert interest.machine.first_seq == 3
+
+
+def test_settled_by_another_while_the_removal_is_planned(interest: StreamBench) -> None:
+    a, b = Reader(interest, "a"), Reader(interest, "b")
+    _publish(interest, b"s.a")
+    a.take(1)
+    b.take(1)
+
+    async def both() -> None:
+        a.machine.ack([1])
+        a.settle_now()
+        await asyncio.sleep(0)
+        plan = await interest.runner.next_plan(10, 0)
+        assert plan is not None
+        assert plan.removed == []
+        b.machine.ack([1])
+        b.settle_now()
+        interest.runner.emit(plan)
+
+    interest.run(both())
+    assert _left(interest) == []
+
+
+def test_newest_of_a_subject_goes_first(queue: StreamBench) -> None:
+    worker = Reader(queue, "w")
+    _publish(queue, b"s.a", b"s.b", b"s.a", b"s.a", b"s.b")
+    worker.take(1, 2, 3, 4, 5)
+    worker.machine.ack([3, 4, 5])
+    assert _left(queue) == [1, 2]
+    index = queue.machine.index
+    assert {subject: (n, last) for subject, n, last in index.items()} == {
+        b"s.a": (1, 1),
+        b"s.b": (1, 2),
+    }
+
+
+def test_what_left_memory_goes_too() -> None:
+    bench = StreamBench(config(retention=Retention.WORKQUEUE), tail_bytes=1)
+    worker = Reader(bench, "w")
+    for _ in range(5):
+        _publish(bench, *[b"s.a"] * 300)
+    worker.take(*range(1, 1501))
+    worker.machine.ack(range(1, 1500))
+    assert _left(bench) == [1500]
+    assert (bench.machine.first_seq, bench.machine.bytes) == (1500, bench.store.head.bytes)
+    bench.close()
+
+
+def test_given_up_messages_stay(queue: StreamBench) -> None:
+    worker = Reader(queue, "w")
+    _publish(queue, b"s.a", b"s.a")
+    worker.take(1, 2)
+    worker.machine.pending.give_up(1)
+    worker.machine.ack([2])
+    assert _left(queue) == [1]
+    worker.machine.ack([1])
+    assert _left(queue) == []
+
+
+@pytest.mark.parametrize("retention", [Retention.INTEREST, Retention.WORKQUEUE])
+def test_a_removal_that_a_crash_prevented_is_made_up_for(retention: Retention) -> None:
+    bench = _bench(retention)
+    worker = Reader(bench, "w")
+    _publish(bench, b"s.a", b"s.a", b"s.a")
+    worker.take(1, 2, 3)
+    worker.machine.ack([2])
+    stored = encode(worker.machine.state(0))
+    bench.reload()
+    again = Reader(bench, "w")
+    again.machine.restored(decode(stored), 0, bench.runner.is_live)
+    assert _left(bench) == [1, 3]
+    bench.close()
+
+
+def test_removed_messages_are_not_pending_after_a_crash(queue: StreamBench) -> None:
+    worker = Reader(queue, "w")
+    _publish(queue, b"s.a", b"s.a")
+    worker.take(1, 2)
+    stored = encode(worker.machine.state(0))
+    worker.machine.ack([1])
+    assert _left(queue) == [2]
+    queue.reload()
+    again = Reader(queue, "w")
+    again.machine.restored(decode(stored), 0, queue.runner.is_live)
+
+    async def opened() -> None:
+        assert queue.runner.retention is not None
+        queue.runner.retention.sweep()
+        await queue.runner.caught_up()
+
+    queue.serve(opened())
+    assert list(again.machine.pending.first) == [2]
+
+
+def test_a_queue_keeps_what_a_changed_filter_passed_over(queue: StreamBench) -> None:
+    worker = Reader(queue, "w", "s.a")
+    _publish(queue, b"s.b", b"s.a")
+    worker.take(2)
+    worker.machine.ack([2])
+    assert _left(queue) == [1]
+    other = Reader(queue, "w", "s.b")
+    other.machine.next_seq = 3
+
+    async def opened() -> None:
+        assert queue.runner.retention is not None
+        queue.runner.retention.sweep()
+        await queue.runner.caught_up()
+
+    queue.serve(opened())
+    assert _left(queue) == [1]
+
+
+def test_nobody_left_to_want_it(interest: StreamBench) -> None:
+    Reader(interest, "a")
+    _publish(interest, b"s.a", b"s.b")
+    del interest.runner.consumers["a"]
+    interest.serve(interest.runner.less_wanted())
+    assert _left(interest) == []
