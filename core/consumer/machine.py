@@ -390,6 +390,8 @@ class ConsumerMachine:
         for sseq in self.pending.expire(now, self.max_deliver):
             self.events.append(GivenUp(sseq, self.pending.deliveries(sseq)))
         self.waiting.expire(now, self.delivered_cseq, self.delivered_sseq)
+        if self.push is not None and self.push.bucket is not None:
+            self.push.bucket.is_ready(now)
 
     # persistence
 

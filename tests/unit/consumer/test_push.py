@@ -3,7 +3,7 @@
 from core.consumer.push import Push
 from core.model.consumer import AckPolicy, ReplayPolicy
 from core.pubsub.account import Subscription
-from tests.support.consumers import SECOND, FakeSession, FakeStream, Frames, running
+from tests.support.consumers import SECOND, FakeSession, FakeStream, Frames, machine, running
 
 PUSH = {"deliver_subject": "to.me", "ack_policy": AckPolicy.NONE}
 
@@ -158,6 +158,18 @@ async def test_original_replay_keeps_the_pauses_until_it_has_caught_up() -> None
     stream.publish((b"s.a", b"live"))
     await stream.settle()
     assert [frame[3] for frame in frames.take()] == [b"live"]
+
+
+def test_a_message_that_can_be_paid_is_not_waited_for_again() -> None:
+    m = machine(deliver_subject="d", rate_limit_bps=8_000)
+    push = m.push
+    assert push is not None
+    push.start(0)
+    push.count(1 << 20, 0)
+    assert push.fitting([1_000]) == 0
+    assert m.deadline() == SECOND
+    m.expire(SECOND)
+    assert m.deadline() is None
 
 
 @running
