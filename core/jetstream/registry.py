@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from core.errors import ApiError, StorageError
+from core.jetstream.commands import unchanged
 from core.jetstream.opening import restore
 from core.jetstream.shell import Shell
 from core.jetstream.stream_runner import StreamRunner
@@ -20,6 +21,7 @@ from core.model.stream import Retention, Storage, StreamConfig
 from core.pubsub.account import Account
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.config import check_overlap, is_same
+from core.stream.plan import StreamPlan
 
 _HOUR_NS = 3600 * 1_000_000_000
 _LOGS, _CHURN = 0, 1
@@ -132,9 +134,16 @@ class Registry:
         """
         async with self._changes:
             runner = self.stream(name)
-            await self._stored(self.shell.catalog.drop_stream(runner.stream))
-            del self.streams[name]
-            runner.close()
+
+            async def drop(_now: int) -> StreamPlan:
+                await self._stored(self.shell.catalog.drop_stream(runner.stream))
+                del self.streams[name]
+                runner.close()
+                return unchanged(runner)
+
+            # In its turn in the lane: a commit under way must still find the stream's head, and
+            # what was published meanwhile must not look for it afterwards.
+            await runner.command(drop)
             runner.advisories.stream_deleted(name)
             self.shell.janitor.drop(runner.stream, runner.shelf)
 
