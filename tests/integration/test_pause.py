@@ -68,3 +68,19 @@ def test_a_restart_keeps_the_pause(jetgate_server: JetgateServer) -> None:
         assert not [frame for frame in wire.flush() if frame.payload == b"m0"]
         wire.api(f"CONSUMER.PAUSE.{name}.c")
         assert wire.frame().payload == b"m0"
+
+
+def test_a_restart_keeps_a_reset(jetgate_server: JetgateServer) -> None:
+    with Wire(jetgate_server.address) as wire:
+        bench = Bench(wire)
+        bench.consumer()
+        assert len(bench.pull(b"4")) == 4
+        assert bench.wire.api(f"CONSUMER.RESET.{bench.name}.c", {"seq": 3})["reset_seq"] == 3
+        name = bench.name
+    jetgate_server.kill()
+    jetgate_server.start()
+    with Wire(jetgate_server.address) as wire:
+        wire.hello()
+        info = wire.api(f"CONSUMER.INFO.{name}.c")
+        assert (info["delivered"]["stream_seq"], info["num_pending"]) == (2, 3)
+        assert info["num_ack_pending"] == 0
