@@ -90,9 +90,11 @@ def test_every_job_is_delivered_until_acknowledged_and_then_never_again() -> Non
         _fill(server)
         worker = Worker("worker", server)
         worker.start()
-        for _ in range(CYCLES):
+        for cycle in range(CYCLES):
             enough = len(worker.done) + choose.randrange(50, COUNT // CYCLES)
             eventually(partial(worker.has_done, enough), within=30)
+            if cycle % 2:
+                server.kill_postgres()
             server.restart()
         eventually(lambda: _left(server) == 0, within=60)
         worker.stop()
