@@ -373,3 +373,13 @@ def test_websockets_without_encryption_must_be_wanted(name: str, tmp_path: Path)
 
     assert ended.returncode == 1
     assert "websocket requires TLS configuration" in ended.stderr
+
+
+def test_without_jetstream_it_is_ready_at_once() -> None:
+    def took() -> float:
+        began = time.monotonic()
+        with DropIn("jetgate-nats-server", *PLAIN) as server:
+            server.ports()
+            return time.monotonic() - began
+
+    assert min(took() for _ in range(4)) < 0.4
