@@ -41,6 +41,7 @@ class Monitor:
     def __init__(self, options: NatsOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
+        self._started = clock.now()
         self._source: Source | None = None
         self._serving: Any = None
         self._server: asyncio.Server | None = None
@@ -69,7 +70,9 @@ class Monitor:
     def show(self, serving: Any) -> None:
         """Show this from now on."""
         self._serving = serving
-        self._source = Source(_about(self._options, serving), serving.hub, self._clock)
+        self._source = Source(
+            _about(self._options, serving), serving.hub, self._clock, self._started
+        )
         self._source.watch(serving.hub)
 
     def reloaded(self, options: NatsOptions) -> None:

@@ -1,5 +1,6 @@
 """Where the pages of the monitoring port take their values from."""
 
+import os
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -56,16 +57,17 @@ class Closed:
 class Source:
     """Everything the pages read."""
 
-    def __init__(self, about: About, hub: Hub, clock: Clock) -> None:
+    def __init__(self, about: About, hub: Hub, clock: Clock, started: int = 0) -> None:
+        """`started`: when the server did, if that is not now."""
         self.about = about
         self.hub = hub
         self.clock = clock
         self.jetstream: JetStream | None = None
         self.requests: Counter[str] = Counter()
-        self.started = clock.now()
+        self.started = started or clock.now()
         self.config_loaded = self.started
         self.closed: deque[Closed] = deque(maxlen=max(about.max_closed_clients, 1))
-        self.cpu_seen: tuple[int, float] = (clock.monotonic(), 0.0)
+        self.cpu_seen: tuple[int, float] = (clock.monotonic(), sum(os.times()[:2]))
 
     @property
     def head(self) -> dict[str, Any]:
