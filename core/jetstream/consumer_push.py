@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from core.consumer.push import Push
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.stream.headers import publish_headers
-from core.subjects.subject import has_wildcard, matches
 
 if TYPE_CHECKING:
     from core.jetstream.consumer_runner import ConsumerRunner
@@ -48,15 +47,24 @@ class Listeners:
             self._account.on_interest.remove(self._on_interest)
 
     def present(self) -> bool:
-        """Whether somebody listens on the deliver subject, in the right queue group."""
+        """Whether somebody listens on the deliver subject, in the right queue group.
+
+        As in the reference, a wildcard that covers the subject does not count.
+        """
         config = self._runner.config
         subject = config.deliver_subject.encode()
         if not subject:
             return False
+        route = self._account.route(subject)
         if not config.deliver_group:
-            return self._account.has_interest(subject)
+            direct = any(target.subject == subject for target in route.targets)
+            return direct or any(service.subject == subject for service in route.services)
         group = config.deliver_group.encode()
-        return any(members[0].queue == group for members in self._account.route(subject).groups)
+        return any(
+            member.queue == group and member.subject == subject
+            for members in route.groups
+            for member in members
+        )
 
     def watch(self) -> None:
         """Begin or stop to push, by who listens."""
@@ -75,8 +83,7 @@ class Listeners:
         deliver = self._runner.config.deliver_subject
         if not deliver or self._runner.closed:
             return
-        name = deliver.encode()
-        if subject == name or (has_wildcard(subject) and matches(name, subject)):
+        if subject == deliver.encode():
             self.watch()
 
     def _on_flow_control(
