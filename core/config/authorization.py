@@ -23,7 +23,10 @@ def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | No
         if block.get(name):
             raise ConfigError("authorization", f"{name} is not served")
     defaults = _permissions(_get(block, "default_permissions", "permissions"))
-    found = [_user(item, defaults) for item in block.get("users") or ()]
+    listed = block.get("users") or []
+    if not isinstance(listed, list):
+        raise ConfigError("authorization", f"expected users to be an array, got {listed!r}")
+    found = [_user(item, defaults) for item in listed]
     name = _get(block, "user", "username")
     if name:
         password = str(_get(block, "pass", "password") or "")
@@ -44,6 +47,8 @@ def _user(item: Any, defaults: Permissions | None) -> User:
         raise ConfigError("authorization", "nkey users are not served")
     if fields.get("proxy_required"):
         raise ConfigError("authorization", "proxy_required is not served")
+    if not isinstance(fields.get("allowed_connection_types", []), list):
+        raise ConfigError("authorization", "expected allowed_connection_types to be an array")
     own = _permissions(_get(fields, "permissions", "permission", "authorization"))
     kinds = _get(fields, "allowed_connection_types", "connection_types", "clients") or ()
     return User(
@@ -102,7 +107,13 @@ def _responses(value: Any) -> Responses | None:
     limit = _get(fields, "max", "max_msgs", "max_messages", "max_responses")
     ttl = _get(fields, "expires", "expiration", "ttl")
     plain = Responses()
-    return Responses(plain.limit if limit is None else int(limit), _seconds(ttl, plain.ttl))
+    return Responses(plain.limit if limit is None else _integer(limit), _seconds(ttl, plain.ttl))
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise ConfigError("permissions", f"expected a number of responses, got {value!r}")
+    return value
 
 
 def _seconds(value: Any, default: float) -> float:

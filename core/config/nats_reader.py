@@ -136,6 +136,11 @@ def flag(value: Any) -> bool:
     return value if isinstance(value, bool) else _not(value, "bool")
 
 
+def mapping(value: Any) -> dict[str, Any]:
+    """A map. Raises Wrong."""
+    return value if isinstance(value, dict) else _not(value, _GO_TYPES[dict])
+
+
 def small(name: str, most: int = _INT_32_MAX) -> Callable[[Any], int]:
     """An integer that is not too big."""
 
@@ -340,11 +345,11 @@ _TOP: dict[str, Setter] = {
     "storedir": _into("store_dir", text),
     "websocket": _websocket,
     "ws": _websocket,
-    "mappings": _into("mappings", dict),
-    "maps": _into("mappings", dict),
+    "mappings": _into("mappings", mapping),
+    "maps": _into("mappings", mapping),
     "server_tags": _tags,
-    "server_metadata": _into("metadata", dict),
-    "feature_flags": _into("feature_flags", dict),
+    "server_metadata": _into("metadata", mapping),
+    "feature_flags": _into("feature_flags", mapping),
     "no_fast_producer_stall": _quiet,
     "connect_error_reports": _quiet,
     "reconnect_error_reports": _quiet,

@@ -76,7 +76,10 @@ def _refused(name: str) -> Setter:
 
 
 def _accounts(options: "NatsOptions", value: Any) -> None:
-    accounts = value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        options.refusals.append("accounts is not a map")
+        return
+    accounts = value
     for name, account in accounts.items():
         if isinstance(account, dict) and account:
             options.refusals.append(f"accounts are not served: {name}")

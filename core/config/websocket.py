@@ -53,11 +53,14 @@ def websocket_of(block: dict[str, Any] | None) -> WebSocketDoor | None:
         ),
         (),
     )
+    headers = block.get("headers") or {}
+    if not isinstance(headers, dict) or not isinstance(origins, str | list | tuple):
+        raise ConfigError("websocket", "expected headers to be a map, origins to be an array")
     options = WebSocketOptions(
         compression=bool(block.get("compression", block.get("compress", False))),
         same_origin=bool(block.get("same_origin", False)),
         allowed_origins=(origins,) if isinstance(origins, str) else tuple(origins),
-        headers={str(name): str(value) for name, value in (block.get("headers") or {}).items()},
+        headers={str(name): str(value) for name, value in headers.items()},
         handshake_timeout=_seconds(block.get("handshake_timeout", 2)),
     )
     return WebSocketDoor(host, max(port, 0), options)
@@ -71,7 +74,7 @@ def _address(block: dict[str, Any]) -> tuple[str, int]:
         host = before.strip("[]") or host
     try:
         return host, int(listen)
-    except ValueError:
+    except (TypeError, ValueError):
         raise ConfigError("websocket", f"could not parse port {listen!r}") from None
 
 

@@ -50,9 +50,12 @@ def test_users_get_their_permissions_or_the_default_ones() -> None:
         {"token": "t", "auth_callout": {"issuer": "A"}},
         {"users": [{"user": "x", "permissions": {"nope": 1}}]},
         {"users": [{"user": "x", "proxy_required": True}]},
+        {"users": [5]},
+        {"users": 5},
+        {"users": [{"user": "x", "permissions": {"allow_responses": {"max": "many"}}}]},
         {},
     ],
 )
-def test_a_guard_that_is_not_served_is_refused(block: dict[str, object]) -> None:
+def test_a_guard_that_cannot_be_served_is_refused(block: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         users_of(block)
