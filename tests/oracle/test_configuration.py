@@ -12,7 +12,7 @@ from core.config.nats_reader import Mistakes, read
 from tests.support.natsserver import binary
 
 FILES = (
-    "port: 4222\n\nfoo: 1\n bar=2",
+    "port: 4222\n\nfoo: 1",
     "port: abc",
     'port: "4222"',
     "debug: 1",
