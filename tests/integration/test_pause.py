@@ -21,7 +21,9 @@ def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
 
 
 def _in(seconds: float) -> str:
-    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f").rstrip(
+        "0"
+    ) + "Z"
 
 
 def test_resumes_by_itself_and_tells_it(bench: Bench) -> None:

