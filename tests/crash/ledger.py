@@ -101,6 +101,8 @@ def _order(ledger: Ledger, stored: Stored) -> list[str]:
         wrong.append("there are gaps between the sequences")
     last: dict[bytes, tuple[int, int]] = {}
     for value, seq in ledger.acked.items():
+        if ledger.attempts[value] > 1:
+            continue  # refused or unanswered and sent again: its sender changed the order
         name, _, number = value.partition(b"-")
         before = last.get(name)
         if before and (int(number) > before[0]) != (seq > before[1]):
