@@ -130,7 +130,6 @@ class PostgresLog:
                 self._lone = await connection.prepare(_LONE)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
-                self._lone = await connection.prepare(_LONE)
             self._row_state = sample._state
             self._connection = connection
         return connection
