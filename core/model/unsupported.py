@@ -9,7 +9,7 @@ from collections.abc import Callable
 from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.model.consumer import ConsumerConfig
-from core.model.stream import PersistMode, StreamConfig
+from core.model.stream import StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
     ("mirror", lambda c: c.mirror is not None),
@@ -19,7 +19,6 @@ STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
     ("atomic publish", lambda c: c.allow_atomic),
     ("batch publish", lambda c: c.allow_batched),
     ("message schedules", lambda c: c.allow_msg_schedules),
-    ("async persist mode", lambda c: c.persist_mode is PersistMode.ASYNC),
 )
 
 CONSUMER_FEATURES: tuple[tuple[str, Callable[[ConsumerConfig], bool]], ...] = (
