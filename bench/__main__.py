@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from statistics import median
 
+from bench.load import Load, Measure
 from bench.peers import NAMES, Peer, started
 from bench.report import Line, print_header, print_line, verdicts
-from bench.rows import ROWS, Load, Measure, Row
+from bench.rows import ROWS, Row
 from bench.wire import Connection, LoadError
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"

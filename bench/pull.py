@@ -7,48 +7,92 @@ from bench.wire import CHUNK, Connection, LoadError
 
 BATCH = 500
 OPEN = 4  # pull requests kept open
+DONE = b"_INBOX.pull.done"
 
 _REPLY = re.compile(rb"\$JS\.ACK\.\S+")
 
 
-def pull_all(connection: Connection, stream: str, consumer: str, count: int) -> float:
-    """Fetch and acknowledge `count` messages; seconds until the last acknowledgement is confirmed.
+class Replies:
+    """Finds the ack subjects of deliveries in what a socket brings, in any division.
 
-    The last one is a double ack: its answer says that all before it have been processed.
+    `rest` is what has come of a message that is not complete.
     """
-    ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.%s.%s _INBOX.pull.0 %d\r\n%d\r\n" % (
-        stream.encode(),
-        consumer.encode(),
-        len(str(BATCH)),
-        BATCH,
-    )
-    sock = connection.sock
-    connection.send(b"SUB _INBOX.pull.0 1\r\nSUB _INBOX.pull.done 2\r\n")
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Return the ack subjects of the messages that are complete now."""
+        data = self.rest + data
+        cut = data.rfind(b"\r\nMSG ") + 2
+        if cut < 2 or data.count(b"\n", cut) >= 2:
+            cut = len(data) if data.endswith(b"\r\n") else max(cut, 0)
+        self.rest = data[cut:]
+        found: list[bytes] = _REPLY.findall(data, 0, cut)
+        return found
+
+
+class Requests:
+    """Pull requests for a known number of messages, OPEN of them at a time."""
+
+    def __init__(self, stream: str, consumer: str, count: int) -> None:
+        self._ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.%s.%s _INBOX.pull.0 %d\r\n%d\r\n" % (
+            stream.encode(),
+            consumer.encode(),
+            len(str(BATCH)),
+            BATCH,
+        )
+        self._all = -(-count // BATCH)
+        self._asked = 0
+
+    def due(self, seen: int) -> bytes:
+        """Return the requests to send when `seen` messages have come."""
+        more = max(0, min(seen // BATCH + OPEN, self._all) - self._asked)
+        self._asked += more
+        return self._ask * more
+
+
+def acks(replies: list[bytes], *, last: bool) -> bytes:
+    """Acknowledge; the `last` one of all is answered, after all before it were processed."""
+    out = [b"PUB %s 4\r\n+ACK\r\n" % reply for reply in replies]
+    if last:
+        out[-1] = b"PUB %s %s 4\r\n+ACK\r\n" % (replies[-1], DONE)
+    return b"".join(out)
+
+
+def await_done(connection: Connection, rest: bytes) -> None:
+    """Read until the last acknowledgement is answered."""
+    while DONE not in rest:
+        piece = connection.sock.recv(CHUNK)
+        if not piece:
+            raise LoadError("closed before the last acknowledgement was answered")
+        rest += piece
+
+
+def pull_all(connection: Connection, stream: str, consumer: str, count: int) -> float:
+    """Fetch and acknowledge `count` messages; seconds until the last ack is answered."""
+    requests, replies = Requests(stream, consumer, count), Replies()
+    connection.send(b"SUB _INBOX.pull.0 1\r\nSUB %s 2\r\n" % DONE)
     connection.flush()
+    return receive_all(connection, replies, count, requests)
+
+
+def receive_all(
+    connection: Connection, replies: Replies, count: int, requests: Requests | None = None
+) -> float:
+    """Acknowledge `count` messages as they come, keeping requests open; seconds."""
+    sock = connection.sock
+    seen = 0
     start = time.perf_counter()
-    asked = min(OPEN, -(-count // BATCH))
-    sock.sendall(ask * asked)
-    seen, rest = 0, b""
+    if requests is not None:
+        sock.sendall(requests.due(0))
     while seen < count:
         data = sock.recv(CHUNK)
         if not data:
             raise LoadError("closed")
-        data = rest + data
-        cut = data.rfind(b"\r\nMSG ") + 2
-        if cut < 2 or data.count(b"\n", cut) >= 2:
-            cut = len(data) if data.endswith(b"\r\n") else max(cut, 0)
-        replies = _REPLY.findall(data, 0, cut)
-        rest = data[cut:]
-        seen += len(replies)
-        out = [b"PUB %s 4\r\n+ACK\r\n" % reply for reply in replies]
-        if seen >= count:
-            out[-1] = b"PUB %s _INBOX.pull.done 4\r\n+ACK\r\n" % replies[-1]
-        more = max(0, min(seen // BATCH + OPEN, -(-count // BATCH)) - asked)
-        asked += more
-        sock.sendall(b"".join(out) + ask * more)
-    while b"_INBOX.pull.done" not in rest:
-        piece = sock.recv(CHUNK)
-        if not piece:
-            raise LoadError("closed before the last acknowledgement was answered")
-        rest += piece
+        found = replies.take(data)
+        seen += len(found)
+        more = requests.due(seen) if requests is not None else b""
+        sock.sendall(acks(found, last=bool(found) and seen >= count) + more)
+    await_done(connection, replies.rest)
     return time.perf_counter() - start

@@ -5,7 +5,8 @@ import platform
 from dataclasses import dataclass
 from typing import TypedDict
 
-from bench.rows import Measure, Row
+from bench.load import Measure
+from bench.rows import Row
 
 
 class Verdict(TypedDict):

@@ -6,48 +6,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from json import loads
-from typing import Protocol
 
 from bench.flow import relay
+from bench.guard import Guarded
+from bench.load import Load, Measure, fill, stream
+from bench.multi import MultiLast
 from bench.peers import Peer
 from bench.pull import pull_all
+from bench.push import Push
+from bench.queue import Queue
 from bench.rest import post_each, post_lines
 from bench.wire import GET_LINES, Connection, Lane, one_by_one, percentile, publishes, pump
-
-Measure = dict[str, float]
-
-
-class Load(Protocol):
-    """Something that can be run against a server again and again."""
-
-    def prepare(self, peer: Peer, scale: float) -> None:
-        """Once per server, before the first run; not measured."""
-
-    def run(self, peer: Peer, scale: float, run: int) -> Measure:
-        """One measurement."""
-        ...
-
-
-def stream(connection: Connection, name: str, **config: object) -> None:
-    """Create a stream over `<name>.>`."""
-    connection.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config})
-
-
-def fill(
-    peer: Peer, name: str, count: int, subjects: int, size: int = 128, **config: object
-) -> None:
-    """Create a stream and publish `count` messages over `subjects` subjects."""
-    connection = Connection(peer.address)
-    stream(connection, name, **config)
-    connection.send(b"SUB _INBOX.fill.* 1\r\n")
-    tail = b" %d\r\n%s\r\n" % (size, b"x" * size)
-    for start in range(0, count, 200_000):
-        block = [
-            b"PUB %s.%d _INBOX.fill.%d%s" % (name.encode(), i % subjects, i, tail)
-            for i in range(start, min(count, start + 200_000))
-        ]
-        pump([Lane(connection, block)], window=4000)
-    connection.close()
 
 
 @dataclass(slots=True)
@@ -272,11 +241,21 @@ ROWS = (
     Row("publish one by one", lambda _: PublishSync(3000), ALL, "p50", {"always": 1.6}),
     Row("pull + ack", lambda _: Pull(200_000), floors={"nats": 0.8}),
     Row("pull + ack, cold", lambda _: Pull(500_000, cold=True), floors={"nats": 0.4}),
+    Row("work queue: publish, pull, ack", lambda _: Queue(100_000), floors={"nats": 0.4}),
+    Row("push, ack none", lambda _: Push(200_000), floors={"nats": 1.0}),
+    Row("push, ack none, cold", lambda _: Push(200_000, cold=True), floors={"nats": 0.25}),
+    Row("push, explicit acks", lambda _: Push(200_000, acks=True), floors={"nats": 0.6}),
     Row("direct get, hot", lambda _: DirectGet(200_000, 10_000), floors={"nats": 1.2}),
     Row(
         "direct get, random of a million",
         lambda _: DirectGet(100_000, 1_000_000, by_sequence=True),
         floors={"nats": 0.15},
+    ),
+    Row(
+        "multi_last, 1000 of a million subjects",
+        lambda _: MultiLast(),
+        unit="p50",
+        floors={"p50": 50_000, "spread": 50_000, "listed": 50_000},
     ),
     Row("kv put, 1 key", lambda _: Publish(200_000, keys=1, config=KV), floors={"nats": 0.9}),
     Row(
@@ -285,6 +264,7 @@ ROWS = (
         floors={"nats": 0.4},
     ),
     Row("core", lambda _: Core(2_000_000), floors={"nats": 0.5, "ping_p99": 10_000}),
+    Row("core, permissions, 1000 connections", lambda _: Guarded(400_000), floors={"cost": 1.3}),
     Row("rest publish", lambda _: Rest(5_000, lines=False), ("jetgate",)),
     Row(
         "rest publish, ndjson",

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 HELLO = (
-    b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\nPING\r\n'
+    b'CONNECT {%b"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\nPING\r\n'
 )
 ACK_LINES = 2  # line ends of an answer that is a control line and a payload
 GET_LINES = 8  # HMSG, NATS/1.0, four headers, empty line, payload
@@ -29,13 +29,16 @@ class LoadError(Exception):
 
 
 class Connection:
-    """One connection; `send` and `request` block, the pumps below do not."""
+    """One connection; `send` and `api` block, the pumps below do not.
 
-    def __init__(self, address: Address) -> None:
+    `who` is what its CONNECT says besides, each member with a comma behind it.
+    """
+
+    def __init__(self, address: Address, who: bytes = b"") -> None:
         self.sock = socket.create_connection(address, timeout=30)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self.send(HELLO)
+        self.send(HELLO % who)
         self._until(b"PONG\r\n")
         self._requests = 0
 

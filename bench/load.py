@@ -1,0 +1,50 @@
+"""What every load is made of: the interface, a stream to run it on, messages in it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from bench.peers import Peer
+from bench.wire import Connection, Lane, pump
+
+Measure = dict[str, float]
+
+
+class Load(Protocol):
+    """Something that can be run against a server again and again."""
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Once per server, before the first run; not measured."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        """One measurement."""
+        ...
+
+
+def stream(connection: Connection, name: str, **config: object) -> None:
+    """Create a stream over `<name>.>`."""
+    connection.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config})
+
+
+def fill(
+    peer: Peer,
+    name: str,
+    count: int,
+    subjects: int,
+    token: Callable[[int], bytes] = b"%d".__mod__,
+    **config: object,
+) -> None:
+    """Create a stream and publish `count` messages over `subjects` subjects.
+
+    What stands behind `<name>.` in the subject of a message is the `token` of its number.
+    """
+    connection = Connection(peer.address)
+    stream(connection, name, **config)
+    connection.send(b"SUB _INBOX.fill.* 1\r\n")
+    tail = b" 128\r\n%s\r\n" % (b"x" * 128)
+    for start in range(0, count, 200_000):
+        block = [
+            b"PUB %s.%s _INBOX.fill.%d%s" % (name.encode(), token(i % subjects), i, tail)
+            for i in range(start, min(count, start + 200_000))
+        ]
+        pump([Lane(connection, block)], window=4000)
+    connection.close()
