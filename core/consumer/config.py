@@ -120,7 +120,7 @@ def check_create_or_update(
         _check_workqueue(config, consumers)
     if len(config.durable_name.encode()) > names.NAME_MAX:
         raise api_error("JSConsumerNameTooLong", max=names.NAME_MAX)
-    if "\0" in name:  # the reference cannot make a file of it, we cannot make text of it
+    if "\0" in name or len(name.encode()) > names.NAME_MAX:  # nobody can make a file of it
         raise _refused("error creating store for consumer")
     return _with_threshold(config), ""
 

@@ -281,8 +281,8 @@ class ConsumerRunner:
         self.wake()
 
     def has_subscriber(self) -> bool:
-        """Whether somebody listens on the deliver subject, in the right queue group."""
-        return self.listeners.present()
+        """Whether it delivers to somebody who listens on its deliver subject."""
+        return self.machine.push is not None and self.machine.push.active
 
     # -- from the stream ---------------------------------------------------------------------
 
@@ -369,7 +369,7 @@ class ConsumerRunner:
             self.pump.set_receiver()
             if self.machine.push is not None:
                 self.machine.push.stop()
-        self.listeners.watch()
+            self.listeners.watch()  # a new group counts from the next listener on
         self.used = self._clock.monotonic()
         self._timers.at(self, self.deadline())
         self.wake()
