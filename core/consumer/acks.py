@@ -8,7 +8,7 @@ from enum import Enum
 
 import msgspec
 
-from core.consumer.durations import parse_duration
+from core.model.durations import parse_duration
 
 
 class AckKind(Enum):

@@ -3,8 +3,8 @@
 import pytest
 
 from core.consumer.acks import AckKind, nak_delay, parse
-from core.consumer.durations import parse_duration
 from core.model.consumer import AckPolicy
+from core.model.durations import parse_duration
 from tests.support.consumers import SECOND, FakeStream, Frames, running
 
 
