@@ -17,6 +17,8 @@ STREAM_SOURCE = b"Nats-Stream-Source"
 INCREMENT = b"Nats-Incr"
 BATCH_ID = b"Nats-Batch-Id"
 SCHEDULE = b"Nats-Schedule"
+SCHEDULER = b"Nats-Scheduler"
+SCHEDULE_NEXT = b"Nats-Schedule-Next"
 
 REQUEST_INFO = b"Nats-Request-Info"
 # How a block begins that has no status and at least one header.

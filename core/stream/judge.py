@@ -195,6 +195,9 @@ class Judge:
         self._check_expected(place, subject, found)
         if found.get(h.SCHEDULE):
             raise api_error(10188)
+        if found.get(h.SCHEDULER) or found.get(h.SCHEDULE_NEXT):
+            is_end = found.get(h.SCHEDULER) and found.get(h.SCHEDULE_NEXT) == b"purge"
+            raise api_error(10188 if is_end else 10212)
         if found.get(h.STREAM_SOURCE):
             raise api_error(10227)
 
