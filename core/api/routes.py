@@ -42,6 +42,8 @@ class Route:
     level: Level = Level.BEFORE_BODY
     is_counted: bool = True
     """Whether successes count as API requests in the account's info."""
+    knows: Callable[[Server, tuple[str, ...]], bool] | None = None
+    """Who is not known by it gets no answer at all, whatever was asked."""
 
 
 _AFTER, _NEVER = Level.AFTER_BODY, Level.NEVER
@@ -125,7 +127,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "CONSUMER.RESET.*.*", Body.LENIENT,
-        c.ConsumerResetRequest, c.ConsumerResetResponse, consumers.reset,
+        c.ConsumerResetRequest, c.ConsumerResetResponse, consumers.reset, knows=consumers.is_there,
     ),
     Route(
         "CONSUMER.LEADER.STEPDOWN.*.*", Body.IGNORED,

@@ -4,6 +4,8 @@
 only, and taken out of requests.
 """
 
+import re
+
 import msgspec
 
 from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
@@ -17,6 +19,7 @@ SERVER_VERSION = "2.15.1"
 REQUIRED = "_nats.req.level"
 _VERSION = "_nats.ver"
 _LEVEL = "_nats.level"
+_NUMBER = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 def stream_level(config: StreamConfig) -> int:
@@ -80,10 +83,7 @@ def comparable_metadata(metadata: dict[str, str], stored: dict[str, str]) -> dic
 
 def is_level_supported(text: bytes) -> bool:
     """Whether a `Nats-Required-Api-Level` header can be satisfied."""
-    try:
-        return int(text) <= API_LEVEL
-    except ValueError:
-        return False
+    return _NUMBER.fullmatch(text) is not None and int(text) <= API_LEVEL
 
 
 def _stored(metadata: dict[str, str], level: int) -> dict[str, str]:

@@ -126,11 +126,11 @@ class Recorder:
     def _vary(self, value: Any, name: str = "") -> Any:
         if name == "description" and _GO_TEXT.match(value):
             return "invalid JSON: <any>"
-        if name in ("_nats.ver", "leader", "pause_remaining"):
+        if name in ("_nats.ver", "leader", "pause_remaining", "server"):
             return "<any>"
         if name in ("id", "pinned_id", "pinned_client_id") and _NUID.fullmatch(str(value)):
             return "<nuid>"
-        if name == "ack_time":
+        if name == "ack_time" or (name in ("id", "rtt") and isinstance(value, int)):
             return "<int>"
         if name == "api":
             return {**value, "total": "<int>", "errors": "<int>"}

@@ -197,10 +197,11 @@ def plain(data: bytes | str) -> str:
 
 
 def show(frame: Frame) -> list[str]:
-    """A frame as the lines of a transcript."""
+    """A frame as the lines of a transcript; where the reference writes two blanks, one."""
     line = plain(frame.line.rstrip(b" "))
     if frame.verb not in (b"MSG", b"HMSG"):
         return [line]
+    line = line.replace("  ", " ")
     head = frame.headers.split(b"\r\n")[:-1] if frame.headers else []
     return [line, *map(plain, head), plain(frame.payload)]
 
