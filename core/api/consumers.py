@@ -5,11 +5,13 @@ import re
 from msgspec.structs import replace
 
 from core.api.call import Call, Nothing, Server
-from core.consumer.config import named_request
+from core.consumer.config import check_create_or_update, named_request
 from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.stream_runner import StreamRunner
+from core.model import unsupported
 from core.model.api_errors import api_error
 from core.model.consumer import (
+    ConsumerConfig,
     ConsumerCreateResponse,
     ConsumerDeleteResponse,
     ConsumerInfo,
@@ -27,9 +29,7 @@ from core.model.consumer import (
 )
 from core.model.stream import LIST_PAGE, NAMES_PAGE
 from core.model.versions import show_consumer
-from core.protocol import headers as header_block
 
-_IDENTITY = b"Nats-Stream-Identity"
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
@@ -37,7 +37,7 @@ async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerC
     """`CONSUMER.CREATE.S`, `.S.C` and `.S.C.<filter>`."""
     stream, *rest = call.names
     name = rest[0] if rest else ""
-    return await _create(server, call, stream, name, ".".join(rest[1:]), durable=False)
+    return await _create(server, call.request, stream, name, ".".join(rest[1:]), durable=False)
 
 
 async def create_durable(
@@ -45,42 +45,43 @@ async def create_durable(
 ) -> ConsumerCreateResponse:
     """`CONSUMER.DURABLE.CREATE.S.C`, the older form."""
     stream, name = call.names
-    return await _create(server, call, stream, name, "", durable=True)
+    return await _create(server, call.request, stream, name, "", durable=True)
 
 
 async def _create(
     server: Server,
-    call: Call[CreateConsumerRequest],
+    request: CreateConsumerRequest,
     stream: str,
     name: str,
     filter_subject: str,
     *,
     durable: bool,
 ) -> ConsumerCreateResponse:
-    request = call.request
     config = named_request(request, stream, name, filter_subject, durable)
     runner = server.registry.stream(stream)
-    copies = config.direct or config.sourcing
-    if copies:
-        _check_identity(runner, call.headers)
+    _refuse_unsupported(runner, config, request)
     consumer = await runner.consumers.create(
         config, request.action, limits=server.limits, pedantic=request.pedantic
     )
-    identity = runner.identity if copies else ""
-    return ConsumerCreateResponse(info=_shown(consumer.info()), identity=identity)
+    return ConsumerCreateResponse(info=_shown(consumer.info()))
 
 
-def _check_identity(runner: StreamRunner, headers: bytes) -> None:
-    """Refuse whoever goes on copying a stream that was another when it began."""
-    known = header_block.find(headers, _IDENTITY) if headers else None
-    if known and known != runner.identity.encode():
-        raise api_error("JSConsumerStreamIdentityMismatch", msg=runner.identity)
+def _refuse_unsupported(
+    runner: StreamRunner, config: ConsumerConfig, request: CreateConsumerRequest
+) -> None:
+    """Refuse what is not served yet, but only once it is known to be valid otherwise."""
+    if not unsupported.uses_missing_feature(config):
+        return
+    others = {name: other.config for name, other in runner.consumers.items()}
+    check_create_or_update(
+        config, runner.config, others, action=request.action, pedantic=request.pedantic
+    )
+    unsupported.refuse_consumer(config)
 
 
 async def names(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerNamesResponse:
     """Names of a stream's consumers."""
-    consumers = server.registry.stream(call.names[0]).consumers
-    found = sorted(name for name, runner in consumers.items() if not runner.hidden)
+    found = sorted(server.registry.stream(call.names[0]).consumers)
     offset = min(max(call.request.offset, 0), len(found))
     page = tuple(found[offset : offset + NAMES_PAGE])
     return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_PAGE, consumers=page)
@@ -88,8 +89,7 @@ async def names(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerName
 
 async def list_consumers(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerListResponse:
     """A stream's consumers with configuration and state."""
-    consumers = server.registry.stream(call.names[0]).consumers
-    found = [runner for _, runner in sorted(consumers.items()) if not runner.hidden]
+    found = [c for _, c in sorted(server.registry.stream(call.names[0]).consumers.items())]
     offset = min(max(call.request.offset, 0), len(found))
     page = tuple(consumer.info() for consumer in found[offset : offset + LIST_PAGE])
     return ConsumerListResponse(total=len(found), offset=offset, limit=LIST_PAGE, consumers=page)
