@@ -79,6 +79,7 @@ class Call(Generic[R]):
 
     names: tuple[str, ...]
     request: R
+    headers: bytes = b""
 
 
 async def apart(

@@ -5,13 +5,11 @@ import re
 from msgspec.structs import replace
 
 from core.api.call import Call, Nothing, Server
-from core.consumer.config import check_create_or_update, named_request
+from core.consumer.config import named_request
 from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.stream_runner import StreamRunner
-from core.model import unsupported
 from core.model.api_errors import api_error
 from core.model.consumer import (
-    ConsumerConfig,
     ConsumerCreateResponse,
     ConsumerDeleteResponse,
     ConsumerInfo,
@@ -29,7 +27,9 @@ from core.model.consumer import (
 )
 from core.model.stream import LIST_PAGE, NAMES_PAGE
 from core.model.versions import show_consumer
+from core.protocol import headers as header_block
 
+_IDENTITY = b"Nats-Stream-Identity"
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
@@ -37,7 +37,7 @@ async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerC
     """`CONSUMER.CREATE.S`, `.S.C` and `.S.C.<filter>`."""
     stream, *rest = call.names
     name = rest[0] if rest else ""
-    return await _create(server, call.request, stream, name, ".".join(rest[1:]), durable=False)
+    return await _create(server, call, stream, name, ".".join(rest[1:]), durable=False)
 
 
 async def create_durable(
@@ -45,43 +45,42 @@ async def create_durable(
 ) -> ConsumerCreateResponse:
     """`CONSUMER.DURABLE.CREATE.S.C`, the older form."""
     stream, name = call.names
-    return await _create(server, call.request, stream, name, "", durable=True)
+    return await _create(server, call, stream, name, "", durable=True)
 
 
 async def _create(
     server: Server,
-    request: CreateConsumerRequest,
+    call: Call[CreateConsumerRequest],
     stream: str,
     name: str,
     filter_subject: str,
     *,
     durable: bool,
 ) -> ConsumerCreateResponse:
+    request = call.request
     config = named_request(request, stream, name, filter_subject, durable)
     runner = server.registry.stream(stream)
-    _refuse_unsupported(runner, config, request)
+    copies = config.direct or config.sourcing
+    if copies:
+        _check_identity(runner, call.headers)
     consumer = await runner.consumers.create(
         config, request.action, limits=server.limits, pedantic=request.pedantic
     )
-    return ConsumerCreateResponse(info=_shown(consumer.info()))
+    identity = runner.identity if copies else ""
+    return ConsumerCreateResponse(info=_shown(consumer.info()), identity=identity)
 
 
-def _refuse_unsupported(
-    runner: StreamRunner, config: ConsumerConfig, request: CreateConsumerRequest
-) -> None:
-    """Refuse what is not served yet, but only once it is known to be valid otherwise."""
-    if not unsupported.uses_missing_feature(config):
-        return
-    others = {name: other.config for name, other in runner.consumers.items()}
-    check_create_or_update(
-        config, runner.config, others, action=request.action, pedantic=request.pedantic
-    )
-    unsupported.refuse_consumer(config)
+def _check_identity(runner: StreamRunner, headers: bytes) -> None:
+    """Refuse whoever goes on copying a stream that was another when it began."""
+    known = header_block.find(headers, _IDENTITY) if headers else None
+    if known and known != runner.identity.encode():
+        raise api_error("JSConsumerStreamIdentityMismatch", msg=runner.identity)
 
 
 async def names(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerNamesResponse:
     """Names of a stream's consumers."""
-    found = sorted(server.registry.stream(call.names[0]).consumers)
+    consumers = server.registry.stream(call.names[0]).consumers
+    found = sorted(name for name, runner in consumers.items() if not runner.hidden)
     offset = min(max(call.request.offset, 0), len(found))
     page = tuple(found[offset : offset + NAMES_PAGE])
     return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_PAGE, consumers=page)
@@ -89,7 +88,8 @@ async def names(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerName
 
 async def list_consumers(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerListResponse:
     """A stream's consumers with configuration and state."""
-    found = [c for _, c in sorted(server.registry.stream(call.names[0]).consumers.items())]
+    consumers = server.registry.stream(call.names[0]).consumers
+    found = [runner for _, runner in sorted(consumers.items()) if not runner.hidden]
     offset = min(max(call.request.offset, 0), len(found))
     page = tuple(consumer.info() for consumer in found[offset : offset + LIST_PAGE])
     return ConsumerListResponse(total=len(found), offset=offset, limit=LIST_PAGE, consumers=page)
@@ -143,8 +143,12 @@ def is_there(server: Server, names: tuple[str, ...]) -> bool:
 async def reset(server: Server, call: Call[ConsumerResetRequest]) -> ConsumerResetResponse:
     """Start over at a sequence."""
     stream, name = call.names
-    shown, seq = await server.registry.stream(stream).consumers.reset(name, call.request.seq)
-    return ConsumerResetResponse(info=_shown(shown), reset_seq=seq)
+    runner = server.registry.stream(stream)
+    copies = bool(call.headers) and header_block.find(call.headers, _IDENTITY) is not None
+    _check_identity(runner, call.headers)
+    shown, seq = await runner.consumers.reset(name, call.request.seq)
+    identity = runner.identity if copies else ""
+    return ConsumerResetResponse(info=_shown(shown), reset_seq=seq, identity=identity)
 
 
 def _consumer(server: Server, names: tuple[str, ...]) -> ConsumerRunner:

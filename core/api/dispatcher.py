@@ -184,7 +184,7 @@ class Dispatcher:
         try:
             is_large = len(waiting.payload) > LARGE_BODY
             request = await apart(is_large, _request, waiting)
-            call: Call[Any] = Call(waiting.names, request)
+            call: Call[Any] = Call(waiting.names, request, waiting.headers)
             return await route.handler(self._server, call)
         except ApiError as error:
             return route.response(error=ErrorBody.of(error))
@@ -207,7 +207,7 @@ class Dispatcher:
             return
         answer = codec.encode(response)
         if waiting.reply:
-            self._account.publish(waiting.reply, b"", b"", answer)
+            self._account.publish(waiting.reply, b"", response.headers(), answer)
         if audited:
             self._audit.tell(waiting.session, waiting.subject, waiting.payload, answer)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from core.consumer.events import GivenUp, Pinned, Removed, Unpinned
@@ -23,6 +22,7 @@ from core.jetstream.consumer_push import Listeners
 from core.jetstream.cursor import Cursor
 from core.jetstream.delivery import Pump
 from core.model.consumer import ConsumerConfig, ConsumerInfo
+from core.model.names import short_hash
 from core.model.stream import Retention
 from core.model.versions import is_level_supported
 from core.runtime.tasks import spawn
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from core.pubsub.account import ServiceSubscription, Session
     from core.stream.segment import Segment
 
-_DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 _FAILED_RETRY = 250_000_000
 # Added to the inactivity threshold, so that a client that comes back just in time is in time.
@@ -42,11 +41,6 @@ _INACTIVE_GRACE = 100_000_000
 _COUNT_TRIES = 5
 _DURABLE_WITHIN = 10.0
 _REMOVED = "Unacknowledged message was deleted"
-
-
-def account_hash(name: str) -> bytes:
-    """The eight characters that stand for an account in long ack subjects."""
-    return bytes(_DIGITS[byte % 62] for byte in sha256(name.encode()).digest()[:8])
 
 
 class ConsumerRunner:
@@ -81,6 +75,8 @@ class ConsumerRunner:
         self.machine = machine
         self.armed = 0
         self.closed = False
+        self.hidden = config.direct
+        """Nobody is told of it and nothing is stored: whoever copies asks again after a crash."""
         self.last_delivered = 0
         self.paused_until = 0
         """Monotonic nanoseconds; 0 = not paused."""
@@ -122,7 +118,7 @@ class ConsumerRunner:
             return []
         domain = self.stream.shell.domain.encode() or b"_"
         names = (self.stream.nameb, self.name.encode())
-        long = b"$JS.ACK.%b.%b.%b.%b" % (domain, account_hash(self._account.name), *names)
+        long = b"$JS.ACK.%b.%b.%b.%b" % (domain, short_hash(self._account.name), *names)
         return [self._head, long]
 
     def close(self, *, deleted: bool) -> None:
@@ -395,8 +391,8 @@ class ConsumerRunner:
         self.machine.restored(restored, shift, self.stream.is_live)
 
     def state_write(self) -> StateWrite | None:
-        """What the state writer stores for this consumer; None when it is gone."""
-        if self.closed:
+        """What the state writer stores for this consumer; None when it is gone or hidden."""
+        if self.closed or self.hidden:
             return None
         self.acks.apply()
         return state_write(self)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from core.consumer.config import check_create_or_update
 from core.consumer.machine import ConsumerMachine
+from core.consumer.sourcing import sourcing_form
 from core.consumer.state import StateError, encode
 from core.jetstream.consumer_push import make_push
 from core.jetstream.consumer_runner import ConsumerRunner
@@ -67,11 +68,15 @@ class Consumers(dict[str, ConsumerRunner]):
         self, requested: ConsumerConfig, action: Action, limits: AccountLimits, pedantic: bool
     ) -> ConsumerRunner:
         stream = self._stream
+        others = {name: runner.config for name, runner in self.items()}
+        if requested.sourcing:
+            retention = stream.config.retention
+            requested = sourcing_form(requested, retention, others, nuid(EPHEMERAL_NAME))
         present = self.get(requested.durable_name or requested.name)
         config, existing = check_create_or_update(
             requested,
             stream.config,
-            {name: runner.config for name, runner in self.items()},
+            others,
             action=action,
             has_interest=present is not None and present.has_subscriber(),
             limits=limits,
@@ -98,7 +103,8 @@ class Consumers(dict[str, ConsumerRunner]):
                 raise api_error("JSConsumerNotFound")
             # While its state still tells what it settled.
             await self._stream.caught_up()
-            await self._stream.remove_consumer(runner.consumer)
+            if not runner.hidden:
+                await self._stream.remove_consumer(runner.consumer)
             if self.get(name) is runner:
                 del self[name]
             runner.close(deleted=True)
@@ -198,9 +204,10 @@ class Consumers(dict[str, ConsumerRunner]):
         stream = self._stream
         created = stream.shell.clock.now()
         runner = await self._make(0, name, config, created)
-        state = encode(runner.machine.state(0))
-        text = codec.encode(config).decode()
-        runner.consumer = await stream.save_consumer(name, created, text, state)
+        if not runner.hidden:
+            state = encode(runner.machine.state(0))
+            text = codec.encode(config).decode()
+            runner.consumer = await stream.save_consumer(name, created, text, state)
         await runner.recount()
         self._enter(runner)
         stream.advisories.consumer_created(stream.name, name)
@@ -211,8 +218,9 @@ class Consumers(dict[str, ConsumerRunner]):
     async def _change(self, runner: ConsumerRunner, config: ConsumerConfig) -> ConsumerRunner:
         if config == runner.config:
             return runner
-        text = codec.encode(config).decode()
-        await self._stream.change_consumer(runner.consumer, text)
+        if not runner.hidden:
+            text = codec.encode(config).decode()
+            await self._stream.change_consumer(runner.consumer, text)
         filters = runner.config.filters
         runner.configure(config)
         if config.filters != filters:

@@ -27,6 +27,7 @@ from core.jetstream.shell import Shell
 from core.jetstream.tail import Tail
 from core.model.api_errors import api_error
 from core.model.message import MsgGetRequest
+from core.model.names import short_hash
 from core.model.stream import ClusterInfo, StreamConfig, StreamInfo
 from core.model.transform import Transform
 from core.pubsub.account import Account, ServiceSubscription, Session
@@ -63,6 +64,8 @@ class StreamRunner(StreamQueries):
         self.created = row.created
         self.name = row.name
         self.nameb = row.name.encode()
+        self.identity = short_hash(f"{account.name}.{row.name}.{row.created}").decode()
+        """Which incarnation of the name this is, for those who copy it."""
         self.config = config
         self.account = account
         self.shell = shell
@@ -493,7 +496,7 @@ class StreamRunner(StreamQueries):
 
     def consumer_count(self) -> int:
         """Return how many consumers the stream has."""
-        return len(self.consumers)
+        return sum(1 for consumer in self.consumers.values() if not consumer.hidden)
 
     # -- from and for consumers ---------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from core.model import gojson
 from core.model.api_errors import api_error
 from core.model.gojson import JsonError, Node
 from core.model.gotime import format_time, parse_time
-from core.model.wire import BASE64, INLINE, OMIT, ZERO_TIME, Instant, Scalar
+from core.model.wire import BASE64, HIDDEN, INLINE, OMIT, ZERO_TIME, Instant, Scalar
 
 T = TypeVar("T", bound=msgspec.Struct)
 Reader = Callable[["Context", bytes, Node, Any], Any]
@@ -88,7 +88,11 @@ class Field:
 def _fields(cls: type[msgspec.Struct]) -> tuple[Field, ...]:
     hints = get_type_hints(cls, include_extras=True)
     names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
-    return tuple(Field(attribute, name, hints[attribute]) for attribute, name in names)
+    return tuple(
+        Field(attribute, name, hints[attribute])
+        for attribute, name in names
+        if HIDDEN not in _marks(hints[attribute])
+    )
 
 
 @cache

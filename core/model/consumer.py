@@ -7,7 +7,7 @@ import msgspec
 from core.model.codec import WireEnum
 from core.model.response import Paged, Response
 from core.model.stream import ClusterInfo
-from core.model.wire import INLINE, OMIT, Duration, Int, OptionalTime, Time, Uint64
+from core.model.wire import HIDDEN, INLINE, OMIT, Duration, Int, OptionalTime, Time, Uint64
 
 
 class DeliverPolicy(WireEnum):
@@ -190,7 +190,18 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
 _V1 = "io.nats.jetstream.api.v1."
 
 
-class ConsumerCreateResponse(Response, frozen=True, kw_only=True):
+class Identified(Response, frozen=True, kw_only=True):
+    """A response that tells whoever copies a stream which incarnation of it this is."""
+
+    identity: Annotated[str, HIDDEN] = ""
+
+    def headers(self) -> bytes:
+        if not self.identity:
+            return b""
+        return b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % self.identity.encode()
+
+
+class ConsumerCreateResponse(Identified, frozen=True, kw_only=True):
     type: str = _V1 + "consumer_create_response"
     info: Annotated[ConsumerInfo | None, INLINE] = None
 
@@ -226,7 +237,7 @@ class ConsumerUnpinResponse(Response, frozen=True, kw_only=True):
     type: str = _V1 + "consumer_unpin_response"
 
 
-class ConsumerResetResponse(Response, frozen=True, kw_only=True):
+class ConsumerResetResponse(Identified, frozen=True, kw_only=True):
     type: str = _V1 + "consumer_reset_response"
     info: Annotated[ConsumerInfo | None, INLINE] = None
     reset_seq: Uint64 = 0

@@ -26,6 +26,10 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     type: str = ""
     error: Annotated[ErrorBody | None, OMIT] = None
 
+    def headers(self) -> bytes:
+        """The header block that the response travels with."""
+        return b""
+
 
 class Paged(Response, frozen=True, kw_only=True):
     """A response that may be one page of several."""

@@ -1,6 +1,6 @@
 """Features whose configuration is understood but which this server does not run yet.
 
-A stream or consumer that asks for one is refused by name, never silently served without it. A
+A stream that asks for one is refused by name, never silently served without it. A
 feature leaves this table when it works.
 """
 
@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
-from core.model.consumer import ConsumerConfig
 from core.model.stream import StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
@@ -19,10 +18,6 @@ STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
     ("atomic publish", lambda c: c.allow_atomic),
     ("batch publish", lambda c: c.allow_batched),
     ("message schedules", lambda c: c.allow_msg_schedules),
-)
-
-CONSUMER_FEATURES: tuple[tuple[str, Callable[[ConsumerConfig], bool]], ...] = (
-    ("direct consumers", lambda c: c.direct or c.sourcing),
 )
 
 REQUESTS = {
@@ -37,18 +32,6 @@ def refuse_stream(config: StreamConfig) -> None:
     for feature, is_used in STREAM_FEATURES:
         if is_used(config):
             raise api_error("JSStreamInvalidConfig", err=_text(feature))
-
-
-def uses_missing_feature(config: ConsumerConfig) -> bool:
-    """Whether `refuse_consumer` would refuse it."""
-    return any(is_used(config) for _, is_used in CONSUMER_FEATURES)
-
-
-def refuse_consumer(config: ConsumerConfig) -> None:
-    """Raise ApiError 10012 when the consumer needs something that is not there yet."""
-    for feature, is_used in CONSUMER_FEATURES:
-        if is_used(config):
-            raise api_error("JSConsumerCreate", err=_text(feature))
 
 
 def refuse_request(request: str) -> ApiError:

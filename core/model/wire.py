@@ -40,6 +40,9 @@ OMIT = Mark()
 INLINE = Mark()
 """Write the members of this struct in place, or nothing when it is None."""
 
+HIDDEN = Mark()
+"""No member of the JSON object."""
+
 BASE64 = Mark()
 """Bytes here, a base64 string there."""
 

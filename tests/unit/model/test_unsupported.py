@@ -3,16 +3,15 @@
 import pytest
 
 from core.errors import ApiError
-from core.model.consumer import AckPolicy, ConsumerConfig
-from core.model.stream import StreamConfig, StreamSource
-from core.model.unsupported import refuse_consumer, refuse_stream, uses_missing_feature
+from core.model.stream import StreamConfig
+from core.model.unsupported import refuse_stream
 from core.model.versions import API_LEVEL, is_level_supported, stamp_stream
 
 
 @pytest.mark.parametrize(
     ("config", "feature"),
     [
-        (StreamConfig(mirror=StreamSource(name="o")), "mirror"),
+        (StreamConfig(allow_batched=True), "batch publish"),
         (StreamConfig(allow_atomic=True), "atomic publish"),
     ],
 )
@@ -37,23 +36,6 @@ def test_a_bucket_of_the_python_client_is_not_refused() -> None:
     )
 
     refuse_stream(bucket)
-
-
-def test_a_consumer_with_a_missing_feature_is_refused_by_name() -> None:
-    config = ConsumerConfig(direct=True)
-
-    with pytest.raises(ApiError) as caught:
-        refuse_consumer(config)
-
-    assert (caught.value.code, caught.value.err_code) == (500, 10012)
-
-
-def test_push_consumers_with_flow_control_are_not_refused() -> None:
-    config = ConsumerConfig(
-        deliver_subject="d", flow_control=True, idle_heartbeat=5, ack_policy=AckPolicy.EXPLICIT
-    )
-
-    assert not uses_missing_feature(config)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""Consumers that another stream copies from: what is made of their request (ADR-59, ADR-60).
+
+A mirror or source asks for a consumer that is `direct` and `sourcing`. From a log it gets just
+that: hidden, without acknowledgements, under a name of its own for every request. Where what
+consumers settle is removed it gets a durable consumer, which keeps its place while the other side
+is away and whose acknowledgements come with the answers to flow-control requests.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from core.model.consumer import AckPolicy, ConsumerConfig
+from core.model.stream import Retention
+
+
+def sourcing_form(
+    requested: ConsumerConfig,
+    retention: Retention,
+    consumers: Mapping[str, ConsumerConfig],
+    suffix: str,
+) -> ConsumerConfig:
+    """Return the consumer that a request stands for; other requests than these stay as they are.
+
+    Args:
+        requested: the configuration asked for.
+        retention: of the stream.
+        consumers: those of the stream, by name.
+        suffix: what makes the name of a hidden consumer unlike others.
+    """
+    if not (requested.direct and requested.sourcing and requested.name):
+        return requested
+    if retention is Retention.LIMITS:
+        return replace(requested, name=f"{requested.name}-{suffix}")
+    config = replace(
+        requested,
+        durable_name=requested.name,
+        direct=False,
+        ack_policy=AckPolicy.FLOW_CONTROL,
+        ack_wait=0,
+        max_deliver=-1,
+        inactive_threshold=0,
+    )
+    existing = consumers.get(requested.name)
+    if existing is None:
+        return config
+    # It goes on from where it was, whatever start the request names.
+    return replace(
+        config,
+        deliver_policy=existing.deliver_policy,
+        opt_start_seq=existing.opt_start_seq,
+        opt_start_time=existing.opt_start_time,
+    )
