@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.stream.plan import StreamPlan
+from core.stream.plan import Position, StreamPlan
 from core.stream.segment import Segment
 
 
@@ -120,6 +120,8 @@ class LogReader(Protocol):
         self, stream: int, shelf: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]: ...
     async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int: ...
+    async def positions(self, stream: int) -> list[Position]: ...
+    async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]: ...
 
 
 class Sweeper(Protocol):

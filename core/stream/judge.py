@@ -17,6 +17,8 @@ from core.stream.plan import Columns, StreamPlan
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from core.stream.machine import StreamMachine
     from core.stream.room import Room
 
@@ -31,7 +33,9 @@ _NOTHING: dict[bytes, bytes] = {}
 Rollups = dict[bytes, list[tuple[int, int]]]
 
 
-class _Duplicate(Exception):
+class Duplicate(Exception):
+    """The message is there already."""
+
     def __init__(self, seq: int) -> None:
         self.seq = seq
 
@@ -55,6 +59,8 @@ class Judge:
         self._room = room
         # Bytes that this stream may still take, where that could be less than the batch.
         self.allowance: int | None = None
+        # Sequences and times of messages that bring their own.
+        self.stamps: tuple[Sequence[int], Sequence[int]] | None = None
         self._dedups = config.duplicate_window > 0
         self._find_id = machine.dedup.find
         self._clean = False
@@ -107,7 +113,7 @@ class Judge:
                     accept(place, subject, block, payload, now)
             except ApiError as error:
                 refused[place] = refusal(error, name)
-            except _Duplicate as duplicate:
+            except Duplicate as duplicate:
                 refused[place] = self._duplicate(duplicate.seq)
         self._finish(columns, texts, now)
 
@@ -157,7 +163,7 @@ class Judge:
     def _check_id(self, msg_id: bytes, now: int) -> None:
         copy = self._ids.get(msg_id) or self._find_id(msg_id, now)
         if copy is not None:
-            raise _Duplicate(copy)
+            raise Duplicate(copy)
 
     # -- checks ------------------------------------------------------------------------------
 
@@ -297,7 +303,7 @@ class Judge:
         plan.texts = [s.decode() for s in self._subjects] if texts is None else texts
         dropped = self._roll_up() if self._rolled or self._wiped >= 0 else None
         blocks = headers if any(headers) else None
-        self.machine.store(plan, self._subjects, blocks, payloads, now, dropped)
+        self.machine.store(plan, self._subjects, blocks, payloads, now, dropped, self.stamps)
 
     def _answer(self, replies: list[bytes], seq: int) -> None:
         """Say something to everybody, in order, because not all are accepted."""

@@ -95,7 +95,7 @@ class StreamMachine:
             return True
         if not self.max_bytes:
             return False
-        return front.nbytes < self.bytes + self._coming(columns) - self.max_bytes
+        return front.nbytes < self.bytes + self.coming(columns) - self.max_bytes
 
     # -- decide ------------------------------------------------------------------------------
 
@@ -113,16 +113,9 @@ class StreamMachine:
             rollups: (sequence, size) of the messages of each subject that a roll-up of this
                 batch names, where only storage knows them.
         """
-        plan = StreamPlan(
-            before=self.last_seq,
-            first_seq=self.first_seq or int(len(columns) > 0),
-            last_seq=self.last_seq,
-            last_ts=self.last_ts,
-            msgs=self.msgs,
-            nbytes=self.bytes,
-        )
-        roomy = not self.refuses or self._has_room(columns)
-        scarce = self.allowance is not None and self._coming(columns) > self.allowance
+        plan = self.begin_plan(len(columns) > 0)
+        roomy = not self.refuses or self.has_room(columns)
+        scarce = self.allowance is not None and self.coming(columns) > self.allowance
         simple = roomy and not scarce and not columns.headered and not self.config.sealed
         texts = self._texts(columns) if simple and self.shortcut else None
         if texts:
@@ -135,19 +128,30 @@ class StreamMachine:
             judge = Judge(self, plan, None if roomy else Room(self, rollups or {}), rollups or {})
             judge.allowance = self.allowance if scarce else None
             judge.judge(columns, now)
-        self._evict(plan, now)
+        self.evict(plan, now)
         return plan
 
-    def _has_room(self, columns: Columns) -> bool:
+    def begin_plan(self, has_messages: bool) -> StreamPlan:
+        """Return a plan that changes nothing yet; with messages the stream has a beginning."""
+        return StreamPlan(
+            before=self.last_seq,
+            first_seq=self.first_seq or int(has_messages),
+            last_seq=self.last_seq,
+            last_ts=self.last_ts,
+            msgs=self.msgs,
+            nbytes=self.bytes,
+        )
+
+    def has_room(self, columns: Columns) -> bool:
         """Whether a stream that discards new messages can take a whole batch."""
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
             return False
         if self.max_msgs and self.msgs + n > self.max_msgs:
             return False
-        return not self.max_bytes or self.bytes + self._coming(columns) <= self.max_bytes
+        return not self.max_bytes or self.bytes + self.coming(columns) <= self.max_bytes
 
-    def _coming(self, columns: Columns) -> int:
+    def coming(self, columns: Columns) -> int:
         """Return at least what a batch adds to `bytes`."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + _MOST_OVERHEAD * len(columns)
         return coming + sum(map(len, columns.headers)) if columns.headered else coming
@@ -168,20 +172,20 @@ class StreamMachine:
         payloads: list[bytes],
         now: int,
         dropped: set[int] | None = None,
+        stamps: tuple[Sequence[int], Sequence[int]] | None = None,
     ) -> None:
         """Give every message a sequence and a time; drop what the per-subject limit supersedes.
 
         `dropped` are places of messages that a roll-up of the same batch replaces: they use up
-        their sequence and are never written.
+        their sequence and are never written. `stamps` are sequences and times that copies bring.
         """
         n = len(payloads)
-        first = self.last_seq + 1
-        ts = max(now, self.last_ts + 1)
-        segment = Segment(
-            range(first, first + n), range(ts, ts + n), subjects, headers, payloads, 0
-        )
-        plan.last_seq = first + n - 1
-        plan.last_ts = ts + n - 1
+        if stamps is None:
+            first = self.last_seq + 1
+            ts = max(now, self.last_ts + 1)
+            stamps = range(first, first + n), range(ts, ts + n)
+        segment = Segment(*stamps, subjects, headers, payloads, 0)
+        plan.last_seq, plan.last_ts = stamps[0][-1], stamps[1][-1]
         plan.segment = segment
         unwanted = self._unwanted(subjects) if self.wanted is not None else None
         if self.config.republish is not None:
@@ -287,7 +291,7 @@ class StreamMachine:
 
     # -- limits ------------------------------------------------------------------------------
 
-    def _evict(self, plan: StreamPlan, now: int) -> None:
+    def evict(self, plan: StreamPlan, now: int) -> None:
         """Drop the oldest messages that count, bytes or age no longer allow."""
         oldest = now - self.max_age if self.max_age else 0
         over_msgs = plan.msgs - self.max_msgs if self.evicts and self.max_msgs else 0

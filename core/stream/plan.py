@@ -37,6 +37,15 @@ class Columns:
         return head
 
 
+@dataclass(slots=True, frozen=True)
+class Position:
+    """How far a source has been copied: the last sequence of that incarnation of its origin."""
+
+    key: str
+    seq: int
+    identity: str
+
+
 @dataclass(slots=True)
 class StreamPlan:
     """Rows to add, rows to drop, the head that results, and what to say after COMMIT.
@@ -69,6 +78,8 @@ class StreamPlan:
     lasts: list[tuple[bytes, int]] = field(default_factory=list)
     purge_filters: tuple[str, ...] = ()
     purge_up_to: int = 0
+    # Where the sources of the stream stand with this plan.
+    positions: list[Position] = field(default_factory=list)
     ids: list[tuple[bytes, int]] = field(default_factory=list)
     last_msg_id: bytes | None = None
     # One of the two: replies of accepted messages with contiguous sequences, or ready answers.
@@ -84,4 +95,5 @@ class StreamPlan:
             or bool(self.removed)
             or self.purged_below > 0
             or self.config is not None
+            or bool(self.positions)
         )

@@ -122,6 +122,16 @@ _CONSUMERS = (
       primary key (stream, n)
     )
     """,
+    # How far the sources of a stream have been copied, written with the copies themselves.
+    f"""
+    create table jetgate_store.source (
+      stream   integer not null,
+      key      text collate "C" not null,
+      seq      bigint not null,
+      identity text collate "C" not null,
+      primary key (stream, key)
+    ) with (fillfactor = 50, {_HOT})
+    """,
     # Keys that all nodes share; 32 bytes of which the generator fixes 12 bits.
     """
     create table jetgate_store.secret (
@@ -349,7 +359,16 @@ STATEMENTS = (
     # A table without statistics is planned as if it were large or empty at random.
     *(
         f"analyze jetgate_store.{table}"
-        for table in ("head", "stream", "message_0", "message_1", "consumer", "purge", "node")
+        for table in (
+            "head",
+            "stream",
+            "message_0",
+            "message_1",
+            "consumer",
+            "purge",
+            "source",
+            "node",
+        )
     ),
 )
 

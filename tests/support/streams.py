@@ -20,8 +20,8 @@ from core.model.stream import StreamConfig
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamRow
-from core.stream.headers import MSG_ID, find
-from core.stream.plan import StreamPlan
+from core.stream.headers import MSG_ID, STREAM_SOURCE, find
+from core.stream.plan import Position, StreamPlan
 from core.stream.segment import Segment
 
 T = TypeVar("T")
@@ -59,6 +59,7 @@ class MemoryStore:
         self.rows: dict[int, Row] = {}
         self.head = head
         self.purges: list[tuple[tuple[str, ...], int]] = []
+        self.sources: dict[str, Position] = {}
 
     def commit(self, plan: StreamPlan) -> None:
         """Do what one fenced transaction does."""
@@ -76,6 +77,7 @@ class MemoryStore:
             assert [text.encode() for text in plan.texts] == segment.subjects
             assert not new.keys() & self.rows.keys(), "a sequence is written twice"
             self.rows |= new
+        self.sources |= {position.key: position for position in plan.positions}
         first = max(plan.first_seq, plan.purged_below)
         epoch = self.head.epoch
         self.head = Head(epoch, first, plan.last_seq, plan.last_ts, plan.msgs, plan.nbytes)
@@ -148,6 +150,16 @@ class MemoryStore:
 
     async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
         return min((s for s, row in self._between(first, last) if row.ts >= ts), default=last + 1)
+
+    async def positions(self, stream: int) -> list[Position]:
+        return list(self.sources.values())
+
+    async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
+        found = (
+            (seq, find(row.headers or b"", STREAM_SOURCE) or b"")
+            for seq, row in reversed(self._between(0, below - 1))
+        )
+        return [b"%d %b" % (s, value) for s, value in found if value.startswith(name + b" ")][:100]
 
     # -- sweeps ------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ import asyncpg
 
 from core.errors import Unavailable
 from core.storage.postgres.stream_log import segment_of
-from core.stream.headers import MSG_ID, find
+from core.stream.headers import MSG_ID, STREAM_SOURCE, find
+from core.stream.plan import Position
 from core.stream.segment import Segment
 
 _ROW = "seq, ts, crc, subject, hdr, data"
@@ -186,6 +187,27 @@ class PostgresReader:
             "select jetgate_store.first_at($1, $2, $3, $4)", stream, first, last + 1, ts
         )
         return int(rows[0][0])
+
+    async def positions(self, stream: int) -> list[Position]:
+        """Return how far the sources of a stream were copied, those of former ones included."""
+        rows = await self._fetch(
+            "select key, seq, identity from jetgate_store.source where stream = $1", stream
+        )
+        return [Position(*row) for row in rows]
+
+    async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
+        """Return `Nats-Stream-Source` values that begin with a name, newest first, some at a time.
+
+        Each comes behind its sequence and a blank.
+        """
+        rows = await self._fetch(
+            f"select seq, hdr from jetgate_store.message_{shelf} where stream = $1 and seq < $2 "
+            "and hdr is not null and position($3::bytea in hdr) > 0 order by seq desc limit 100",
+            stream,
+            below,
+            b"\r\n" + STREAM_SOURCE + b": " + name + b" ",
+        )
+        return [b"%d %b" % (row[0], find(row[1], STREAM_SOURCE) or b"") for row in rows]
 
     # -- removal -----------------------------------------------------------------------------
 

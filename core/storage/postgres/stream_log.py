@@ -22,6 +22,7 @@ from crc32c import crc32c
 
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
 from core.storage.interface import Head, StreamCommit
+from core.stream.plan import Position
 from core.stream.segment import Segment
 
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
@@ -148,7 +149,7 @@ class PostgresLog:
         written = [c for c in ordered if c.plan.segment is not None and len(c.plan.segment)]
         count = sum(len(c.plan.texts) for c in written)
         try:
-            if count == 1 and len(ordered) == 1 and not _removes(ordered[0]):
+            if count == 1 and len(ordered) == 1 and not _says_more(ordered[0]):
                 await self._lone.fetch(*_head_of(ordered[0]), *next(rows_of(ordered[0])))
             else:
                 await self._copy(connection, ordered, written)
@@ -173,6 +174,7 @@ class PostgresLog:
         """Write any plans: fence, removals and COPY in one string, two waits."""
         text = fence_text(commits) + "".join(map(_erase_text, commits))
         text += "".join(_purge_text(c) for c in commits if c.plan.purge_filters)
+        text += "".join(_position_text(c) for c in commits if c.plan.positions)
         if not written:
             await connection.execute(text)
             return
@@ -227,18 +229,37 @@ class PostgresLog:
                 await connection.close(timeout=1)
 
 
-def _removes(commit: StreamCommit) -> bool:
-    return bool(commit.plan.erased or commit.plan.purge_filters)
+def _says_more(commit: StreamCommit) -> bool:
+    """Whether a plan writes more than messages and the head."""
+    plan = commit.plan
+    return bool(plan.erased or plan.purge_filters or plan.positions)
 
 
 def _purge_text(commit: StreamCommit) -> str:
     filters, up_to = commit.plan.purge_filters, commit.plan.purge_up_to
-    hexed = ",".join(f"convert_from('\\x{f.encode().hex()}'::bytea,'UTF8')" for f in filters)
+    hexed = ",".join(map(_text, filters))
     return (
         "insert into jetgate_store.purge (stream, n, filters, up_to_seq) "
         f"select {commit.stream}, coalesce(max(n), 0) + 1, array[{hexed}]::text[], {up_to} "
         f"from jetgate_store.purge where stream = {commit.stream};"
     )
+
+
+def _position_text(commit: StreamCommit) -> str:
+    def row(position: Position) -> str:
+        texts = _text(position.key), position.seq, _text(position.identity)
+        return f"({commit.stream},{texts[0]},{texts[1]},{texts[2]})"
+
+    return (
+        "insert into jetgate_store.source (stream, key, seq, identity) "
+        f"values {','.join(map(row, commit.plan.positions))} "
+        "on conflict (stream, key) do update set seq = excluded.seq, identity = excluded.identity;"
+    )
+
+
+def _text(value: str) -> str:
+    """Return a text that a client chose as SQL that cannot break out of it."""
+    return f"convert_from('\\x{value.encode().hex()}'::bytea,'UTF8')"
 
 
 def segment_of(rows: Sequence[Any]) -> Segment | None:

@@ -1,0 +1,229 @@
+"""What a mirror or a stream with sources makes of the messages it copies.
+
+Nobody asked for a copy, so nobody can be refused: what the stream cannot take (no room, too
+large) ends the run, and its origin is asked again later for what is missing. Expectations are not
+checked, roll-ups and message ids count only where the stream's configuration says so.
+
+A mirror keeps the origin's sequences and times; what is missing between them is a gap. A source
+gives new ones, and its position in the origin is part of the plan, so that neither a crash nor
+the removal of what was copied makes it copy twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError
+from core.stream import headers as h
+from core.stream.judge import Duplicate, Judge, Rollups, texts_of
+from core.stream.plan import Columns, Position, StreamPlan
+from core.stream.room import Room
+
+if TYPE_CHECKING:
+    from core.stream.machine import StreamMachine
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive messages of one origin, with their sequences and times there.
+
+    `key` names the source within its stream, `identity` the incarnation of the origin. The run
+    accounts for everything up to `through`, also for what the origin no longer has.
+    """
+
+    key: str
+    identity: str
+    through: int
+    seqs: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    columns: Columns = field(default_factory=Columns)
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def after(self, seq: int) -> Run:
+        """Return the run without what lies at or below a sequence."""
+        skip = bisect_right(self.seqs, seq)
+        return self.part(skip, len(self.seqs)) if skip else self
+
+    def part(self, start: int, stop: int) -> Run:
+        """Return some of the run; unless it ends with the run it accounts for just that."""
+        mine, columns = self.columns, Columns()
+        columns.subjects = mine.subjects[start:stop]
+        columns.headers = mine.headers[start:stop]
+        columns.payloads = mine.payloads[start:stop]
+        columns.nbytes = sum(map(len, columns.payloads))
+        columns.headered = mine.headered
+        through = self.through
+        if stop < len(self.seqs):
+            through = self.seqs[stop - 1] if stop else 0
+        seqs, times = self.seqs[start:stop], self.times[start:stop]
+        return Run(self.key, self.identity, through, seqs, times, columns)
+
+
+@dataclass(slots=True)
+class Copied:
+    """A plan, what it takes of each run, and why the rest of some has to wait (by place)."""
+
+    plan: StreamPlan
+    runs: list[Run]
+    stalled: dict[int, ApiError] = field(default_factory=dict)
+
+
+class _Stop(Exception):
+    """A message cannot be taken now."""
+
+    def __init__(self, place: int, error: ApiError) -> None:
+        self.place = place
+        self.error = error
+
+
+def plan_copies(
+    machine: StreamMachine, runs: Sequence[Run], now: int, rollups: Rollups, *, mirrors: bool
+) -> Copied:
+    """Return the plan that stores runs, as far as the stream can take them.
+
+    Args:
+        machine: the stream.
+        runs: at most one for each origin, without what is stored already; a mirror has one.
+        now: wall-clock time in nanoseconds.
+        rollups: as for `StreamMachine.decide`.
+        mirrors: keep sequences and times.
+    """
+    copied = Copied(machine.begin_plan(bool(runs)), list(runs))
+    while True:
+        try:
+            _fill(machine, copied.plan, copied.runs, now, rollups, mirrors)
+        except _Stop as stop:
+            place, start = _owner(copied.runs, stop.place)
+            copied.stalled[place] = stop.error
+            copied.runs[place] = copied.runs[place].part(0, stop.place - start)
+            copied.plan = machine.begin_plan(bool(runs))
+            continue
+        break
+    if not mirrors:
+        copied.plan.positions = [
+            Position(run.key, run.through, run.identity) for run in copied.runs if run.through
+        ]
+    return copied
+
+
+def plan_skip(machine: StreamMachine, through: int) -> StreamPlan:
+    """Return the plan of a mirror whose origin has nothing (more) up to a sequence."""
+    plan = machine.begin_plan(False)
+    if machine.msgs:
+        plan.last_seq = through
+        return plan
+    plan.purged_below = plan.first_seq = through + 1
+    plan.last_seq = through
+    return plan
+
+
+def gathered(runs: Sequence[Run]) -> Columns:
+    """Return the messages of all runs as one batch."""
+    if len(runs) == 1:
+        return runs[0].columns
+    columns = Columns()
+    for run in runs:
+        columns.subjects += run.columns.subjects
+        columns.headers += run.columns.headers
+        columns.payloads += run.columns.payloads
+        columns.nbytes += run.columns.nbytes
+        columns.headered = columns.headered or run.columns.headered
+    return columns
+
+
+def _owner(runs: Sequence[Run], place: int) -> tuple[int, int]:
+    """Return which run a message of the batch belongs to, and where that run begins."""
+    start = 0
+    for index, run in enumerate(runs):
+        if place < start + len(run):
+            return index, start
+        start += len(run)
+    raise AssertionError("a message belongs to a run")
+
+
+def _fill(
+    machine: StreamMachine,
+    plan: StreamPlan,
+    runs: Sequence[Run],
+    now: int,
+    rollups: Rollups,
+    mirrors: bool,
+) -> None:
+    columns = gathered(runs)
+    if len(columns):
+        stamps = (_seqs(runs[0].seqs), runs[0].times) if mirrors else None
+        room = None
+        if machine.refuses and not machine.has_room(columns):
+            room = Room(machine, rollups)
+        judge = CopyJudge(machine, plan, room, rollups)
+        judge.stamps = stamps
+        if machine.allowance is not None and machine.coming(columns) > machine.allowance:
+            judge.allowance = machine.allowance
+        judge.judge(columns, now)
+    machine.evict(plan, now)
+
+
+def _seqs(seqs: list[int]) -> Sequence[int]:
+    first, last = seqs[0], seqs[-1]
+    return range(first, last + 1) if last - first + 1 == len(seqs) else seqs
+
+
+class CopyJudge(Judge):
+    """Judges one batch of copies; raises `_Stop` at the first that cannot be taken."""
+
+    def judge(self, columns: Columns, now: int) -> None:
+        """Fill the plan with the batch."""
+        self._dedups = self._dedups and self.stamps is None
+        texts = texts_of(columns.subjects)
+        self._subjects = columns.subjects
+        self._clean = texts is not None and self._fits(columns)
+        blocks = columns.headers
+        if texts is not None and self._is_plain():
+            plan = self.plan
+            plan.texts = texts
+            last = blocks[-1] if columns.headered else b""
+            plan.last_msg_id = (h.find(last, h.MSG_ID) or b"") if last else b""
+            stored = [block or None for block in blocks] if columns.headered else None
+            payloads = columns.payloads
+            self.machine.store(plan, self._subjects, stored, payloads, now, None, self.stamps)
+            return
+        for place, (subject, block, payload) in enumerate(
+            zip(columns.subjects, blocks, columns.payloads, strict=True)
+        ):
+            try:
+                self._accept(place, subject, block, payload, now)
+            except ApiError as error:
+                raise _Stop(place, error) from None
+            except Duplicate:
+                self._refused[place] = b""
+        self._finish(columns, texts, now)
+
+    def _is_plain(self) -> bool:
+        """Whether nothing in the batch needs to be looked at one by one."""
+        config = self.machine.config
+        return (
+            self._clean
+            and self._room is None
+            and self.allowance is None
+            and not (self._dedups or config.allow_rollup_hdrs or config.allow_msg_ttl)
+        )
+
+    def _check_form(
+        self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> None:
+        super()._check_form(subject, block, payload, {})
+
+    def _check_found(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
+        """Nothing that the origin has accepted is refused here."""
+
+    def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
+        config = self.machine.config
+        rollup = found.get(h.ROLLUP, b"").lower()
+        if not config.allow_rollup_hdrs or config.deny_purge or rollup not in (b"sub", b"all"):
+            return b""
+        return rollup
