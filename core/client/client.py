@@ -57,6 +57,8 @@ class Options:
     ping_interval: float = 30.0
     pings_out_max: int = 2
     may_publish: Callable[[bytes], bool] | None = None
+    identify: Callable[[str], dict[str, str]] | None = None
+    """Called with the server's nonce at every connection; returns more fields of CONNECT."""
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
@@ -69,6 +71,8 @@ class ServerInfo(msgspec.Struct, frozen=True):
     headers: bool = False
     jetstream: bool = False
     client_id: int = 0
+    nonce: str = ""
+    tls_required: bool = False
 
 
 class Subscription:
@@ -99,6 +103,8 @@ class Client:
         self.options = options
         self.last_error = ""
         self.closed = False
+        self.on_change: Callable[[], None] = _ignore
+        """Called when the connection was made, was lost, or could not be made."""
         self._up = asyncio.Event()
         self._connector = connector
         self._link: Link | None = None
@@ -126,6 +132,16 @@ class Client:
     async def wait_connected(self) -> None:
         """Return when there is a connection again."""
         await self._up.wait()
+
+    def pause_reading(self) -> None:
+        """Receive nothing until `resume_reading`, or until the connection is another one."""
+        if self._link is not None:
+            self._link.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Receive again."""
+        if self._link is not None:
+            self._link.resume_reading()
 
     @property
     def paused(self) -> bool:
@@ -291,7 +307,12 @@ class Client:
             return
         if self._introduced and self._link is not None:
             self._introduced = False
-            self._link.write(self._connect_line() + encoder.PING)
+            try:
+                line = self._connect_line()
+            except ClientError as error:
+                handshake.set_exception(error)
+            else:
+                self._link.write(line + encoder.PING)
 
     def on_ping(self) -> None:
         if self._link is not None:
@@ -319,6 +340,10 @@ class Client:
 
     # -- the link ----------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """Connect in the background, as often as it takes."""
+        self._reconnecting = spawn(self._reconnect(), name="client connect")
+
     async def open(self) -> None:
         """Dial and shake hands. Raises OSError, ServerRefused or TimeoutError."""
         loop = asyncio.get_running_loop()
@@ -340,10 +365,12 @@ class Client:
         finally:
             self._handshake = None
         self._up.set()
+        self.last_error = ""
         subs = [encoder.subscribe(self._replies.prefix + b"*", b"", _MUX_SID)]
         subs += [encoder.subscribe(sub.subject, sub.queue, sub.sid) for sub in self._subs.values()]
         self.write(b"".join(subs))
         self._pinging = loop.call_later(self.options.ping_interval, self._ping)
+        self.on_change()
 
     def _received(self, data: bytes) -> None:
         try:
@@ -376,6 +403,7 @@ class Client:
             return
         self._link = None
         self._down()
+        self.on_change()
         if not self.closed:
             self._reconnecting = spawn(self._reconnect(), name="client reconnect")
 
@@ -397,7 +425,9 @@ class Client:
             try:
                 await self.open()
                 return
-            except (OSError, ServerRefused, ConnectionLost):
+            except (OSError, ClientError) as error:
+                self.last_error = _why(error)
+                self.on_change()
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, self.options.reconnect_wait_max)
 
@@ -413,6 +443,8 @@ class Client:
 
     def _connect_line(self) -> bytes:
         options = self.options
+        if self.info.tls_required:
+            raise ServerRefused("the server requires TLS, which this client does not speak")
         fields: dict[str, object] = {
             "verbose": False,
             "pedantic": False,
@@ -428,7 +460,21 @@ class Client:
             fields |= {"user": options.user, "pass": options.password}
         if options.token:
             fields["auth_token"] = options.token
+        if options.identify is not None:
+            fields |= options.identify(self.info.nonce)
         return encoder.connect(msgspec.json.encode(fields))
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
 
 
 async def connect(connector: Connector, options: Options | None = None) -> Client:

@@ -22,6 +22,14 @@ class Link(Protocol):
         """Send bytes, in order; never blocks."""
         ...
 
+    def pause_reading(self) -> None:
+        """Receive nothing until `resume_reading`."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Receive again."""
+        ...
+
     def close(self) -> None:
         """Send what was written and end the link; `closed` is called afterwards."""
         ...

@@ -45,15 +45,19 @@ class Traffic:
     out_bytes: int = 0
 
 
-class Connection(Session, Protocol):
-    """A session as the hub sees it."""
-
-    traffic: Traffic
-    account: Account
+class Waiter(Protocol):
+    """Somebody who has stopped reading."""
 
     def resume(self) -> None:
         """Read again."""
         ...
+
+
+class Connection(Waiter, Session, Protocol):
+    """A session as the hub sees it."""
+
+    traffic: Traffic
+    account: Account
 
     def written(self) -> int:
         """Return how many bytes the socket has taken so far."""
@@ -118,7 +122,7 @@ class Hub:
         self.stale_connections = 0
         self._last_client_id = 0
         self._departed = Traffic()
-        self._waiting: list[Connection] = []
+        self._waiting: list[Waiter] = []
         self.add_account("$G")
 
     # -- accounts
@@ -181,9 +185,9 @@ class Hub:
         for session in waiting:
             session.resume()
 
-    def wait(self, session: Connection) -> None:
-        """Keep a session that stopped reading until `release`."""
-        self._waiting.append(session)
+    def wait(self, waiter: Waiter) -> None:
+        """Keep a session, or a remote, that stopped reading until `release`."""
+        self._waiting.append(waiter)
 
 
 def nkey(prefix: int, seed: str) -> str:
