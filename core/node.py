@@ -28,6 +28,8 @@ from core.model.account import AccountLimits
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
+from core.remote.keeper import Remotes
+from core.remote.settings import Remote
 from core.runtime.clock import Clock, SystemClock
 from core.runtime.tasks import spawn, stop
 from core.runtime.turn import Turn
@@ -35,6 +37,7 @@ from core.storage.interface import ConsumerRow, Head
 from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
+from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream.plan import StreamPlan
 from core.transport.listener import Listener
@@ -76,6 +79,7 @@ class NodeOptions:
     domain: str = ""
     max_memory: int = 0
     max_file: int = 0
+    remotes: tuple[Remote, ...] = ()
 
 
 class Node:
@@ -109,6 +113,7 @@ class Node:
         self.lane: Lane
         self.states: StateWriter
         self.janitor: Janitor
+        self.remotes: Remotes
         self.writer: PostgresLog
         self.catalog: PostgresCatalog
         self.ws_port = options.ws_port
@@ -157,6 +162,7 @@ class Node:
             _, self.ws_port = await self._listener.start_websocket(
                 self.options.ws_host or self.options.host, self.ws_port, self.options.websocket
             )
+        self.remotes.start()
 
     @property
     def nats_address(self) -> str:
@@ -199,6 +205,12 @@ class Node:
         self.lane.release = self._release
         self.janitor.attach(shell)
         self.registry = Registry(self.hub.accounts[_ACCOUNT], shell)
+        self.remotes = Remotes(
+            self.hub.accounts[_ACCOUNT],
+            self.clock,
+            self.options.remotes,
+            PostgresRemotes(writers),
+        )
 
     def _resources(self) -> Resources | None:
         """Limits of the node, or nothing that would have to be asked."""
@@ -280,6 +292,8 @@ class Node:
         Safe to call twice; `stop` does it, too.
         """
         self.close_door()
+        if hasattr(self, "remotes"):
+            await self.remotes.stop()
         if not self.deposed.is_set() and self._tasks:
             try:
                 async with asyncio.timeout(1.0):

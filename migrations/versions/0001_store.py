@@ -154,6 +154,20 @@ _CONSUMERS = (
       http        text not null default ''
     ) with (fillfactor = 20, {_HOT})
     """,
+    # Other systems; the columns from `connected` on are what the leading node said last.
+    """
+    create table jetgate_store.remote (
+      name      text collate "C" primary key,
+      url       text not null,
+      creds     text not null default '',
+      connected boolean not null default false,
+      server    text not null default '',
+      rtt_ns    bigint not null default 0,
+      error     text not null default '',
+      relays    integer not null default 0,
+      told      timestamptz
+    )
+    """,
 )
 
 

@@ -1,0 +1,216 @@
+"""The JetStream API of another system under a prefix of ours.
+
+    here, anybody                      the bridge                     there
+    PUB $JS.<name>.API.X  r  ──▶  PUB $JS.API.X  <inbox>.R.r    ──▶  JetStream
+    MSG r                 ◀──     MSG <inbox>.R.r               ◀──
+    MSG <deliver>         ◀──     MSG <inbox>.D.7               ◀──  consumer
+
+The answer to a request finds its way by its subject alone: nothing is kept for it. Only where
+messages are delivered is there a `Relay`: for the deliver subject of a consumer, which is replaced
+in the request that creates it, and for the reply subject of a pull.
+
+While there is no connection nobody serves the prefix: requests are answered with "no responders".
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from core.client.client import Client
+from core.client.msg import Msg
+from core.client.refusals import ConnectionLost
+from core.protocol import encoder
+from core.pubsub.account import Account, ServiceSubscription, Session
+from core.remote.relay import Relay, Relays
+from core.remote.subjects import Names
+
+_CREATES = (b"CONSUMER.CREATE.", b"CONSUMER.DURABLE.CREATE.")
+_NEXT = b"CONSUMER.MSG.NEXT."
+_NXT = b"+NXT"
+_PLAIN_POLICIES = (None, "none", "flow_control")
+_PULL_NS = 300_000_000_000
+_STALL_S = 0.004
+
+Service = Callable[[Session | None, bytes, bytes, bytes, bytes], None]
+
+
+class Bridge:
+    """One remote's API in one account.
+
+    Args:
+        account: where it is offered.
+        client: the connection; its subscriptions outlive a reconnect.
+        name: of the remote.
+        now: the monotonic clock, nanoseconds.
+    """
+
+    def __init__(self, account: Account, client: Client, name: str, now: Callable[[], int]) -> None:
+        self.requests = 0
+        self._account = account
+        self._client = client
+        self._names = Names(name)
+        base = client.new_inbox()
+        self._answers = base + b".R."
+        self._creations = base + b".C."
+        self._inbox_text = re.compile(re.escape(base) + rb"\.D\.\d+")
+        self._inboxes = base + b".D."
+        self.relays = Relays(account, client, self._names, self._inboxes, now, self._relieve)
+        self._services: list[ServiceSubscription] = []
+        self._is_known = False
+        self._is_held = False
+
+    # -- opening and closing
+
+    def open(self) -> None:
+        """Serve the prefix: there is a connection."""
+        if not self._is_known:
+            self._is_known = True
+            self._client.subscribe(self._answers + b">", self._on_answers)
+            self._client.subscribe(self._creations + b">", self._on_creations)
+            self._account.on_interest.append(self.relays.on_interest)
+        self._is_held = False
+        if not self._services:
+            names, serve = self._names, self._account.subscribe
+            self._services = [
+                serve(names.api + b">", self._on_request),
+                serve(names.ack + b">", self._on_ack),
+                serve(names.fc + b">", self._on_flow),
+            ]
+
+    def close(self) -> None:
+        """Serve it no more; what the client subscribed to stays for the next connection."""
+        services, self._services = self._services, []
+        for service in services:
+            self._account.unsubscribe(service)
+
+    def end(self) -> None:
+        """Close for good."""
+        self.close()
+        if self.relays.on_interest in self._account.on_interest:
+            self._account.on_interest.remove(self.relays.on_interest)
+
+    # -- from here to there
+
+    def _on_request(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self.requests += 1
+        there = self._names.there(subject)
+        verb = there[8:]
+        answer = self._answers + reply if reply else b""
+        try:
+            if verb.startswith(_CREATES):
+                payload, answer = self._creation(reply, payload)
+            elif reply and verb.startswith(_NEXT):
+                answer = self.relays.pull(reply, _pull_time(payload)).inbox
+        except ConnectionLost:
+            return
+        self._send(there, answer, headers, payload)
+
+    def _creation(self, reply: bytes, payload: bytes) -> tuple[bytes, bytes]:
+        """Have a push consumer deliver to an inbox of ours; anything else is passed on."""
+        answer = self._answers + reply if reply else b""
+        request = _members(payload)
+        config = request.get("config")
+        if not isinstance(config, dict):
+            return payload, answer
+        to = config.get("deliver_subject")
+        if not to or not isinstance(to, str):
+            return payload, answer
+        plain = config.get("ack_policy") in _PLAIN_POLICIES
+        group = config.get("deliver_group") or ""
+        relay = self.relays.push(to.encode(), str(group).encode(), plain=plain)
+        config["deliver_subject"] = relay.inbox.decode()
+        number = relay.inbox[len(self._inboxes) :]
+        return msgspec.json.encode(request), b"%b%b.%b" % (self._creations, number, reply or b"_")
+
+    def _on_ack(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        there = self._names.ack_there(subject)
+        if not there:
+            return
+        answer = self._answers + reply if reply else b""
+        if reply and payload.startswith(_NXT):
+            try:
+                answer = self.relays.pull(reply, _pull_time(payload[4:])).inbox
+            except ConnectionLost:
+                return
+        self._send(there, answer, headers, payload)
+
+    def _on_flow(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self._send(self._names.flow_there(subject), b"", headers, payload)
+
+    def _send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        # As for everybody who is too fast for a server: it is dropped, and asked for again.
+        if self._client.connected and not self._client.paused:
+            self._client.write(encoder.publish(subject, reply, headers, payload))
+
+    # -- from there to here
+
+    def _on_answers(self, batch: list[Msg]) -> None:
+        start = len(self._answers)
+        for msg in batch:
+            self._answer(msg.subject[start:], msg)
+        self._relieve()
+
+    def _on_creations(self, batch: list[Msg]) -> None:
+        start = len(self._creations)
+        for msg in batch:
+            number, _, reply = msg.subject[start:].partition(b".")
+            if reply != b"_":
+                self._answer(reply, msg)
+            relay = self.relays.pushes.get(self._inboxes + number)
+            if relay is not None:
+                self._created(relay, msg)
+
+    def _created(self, relay: Relay, msg: Msg) -> None:
+        if msg.headers or "error" in _members(msg.payload):
+            self.relays.close(relay)
+
+    def _answer(self, reply: bytes, msg: Msg) -> None:
+        payload = msg.payload
+        if self._inboxes in payload:
+            payload = self._inbox_text.sub(lambda found: self.relays.shown(found[0]), payload)
+        self._account.publish(reply, b"", msg.headers, payload)
+
+    # -- not too fast
+
+    def _relieve(self) -> None:
+        """Stop reading while this server has enough to do, as its own clients do."""
+        hub = self._account.hub
+        if self._is_held:
+            return
+        if hub.overloaded:
+            hub.wait(self)
+        elif hub.crowded:
+            hub.crowded = False
+            asyncio.get_running_loop().call_later(_STALL_S, self.resume)
+        else:
+            return
+        self._is_held = True
+        self._client.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        self._is_held = False
+        self._client.resume_reading()
+
+
+def _members(payload: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _pull_time(payload: bytes) -> int:
+    """How long a pull request may bring something, with time to get here, in nanoseconds."""
+    asked = _members(payload).get("expires")
+    return asked + _PULL_NS // 60 if isinstance(asked, int) and asked > 0 else _PULL_NS

@@ -1,0 +1,223 @@
+"""The remotes of a node: which there are, that each is connected, and how that goes.
+
+The list is that of the configuration and that of storage together; of two with one name the
+configuration's counts. Storage is asked every few seconds, so `jetgate remote add` needs no
+restart; it is told how the connections are whenever that changes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from functools import partial
+
+from core.client.client import Client, Options
+from core.client.refusals import ClientError
+from core.client.tcp import dial
+from core.errors import ConfigError, Unavailable
+from core.pubsub.account import Account
+from core.remote.bridge import Bridge
+from core.remote.credentials import identify
+from core.remote.settings import Remote
+from core.runtime.clock import Clock
+from core.runtime.tasks import spawn, stop
+from core.storage.remotes import RemoteState, RemoteStore
+
+log = logging.getLogger("jetgate.remote")
+
+_PERIOD_S = 1.0
+_LOOK_EVERY, _MEASURE_EVERY = 2, 15
+_PATIENCE_S = 2.0
+
+
+def open_client(remote: Remote) -> Client:
+    """A client of a remote that is not connected yet."""
+    user, password, token = remote.login
+    options = Options(
+        name=f"jetgate remote {remote.name}",
+        user=user,
+        password=password,
+        token=token,
+        identify=partial(identify, remote.creds) if remote.creds else None,
+    )
+    return Client(dial(remote.url), options)
+
+
+class Attached:
+    """One remote and its connection."""
+
+    def __init__(self, remote: Remote, account: Account, clock: Clock) -> None:
+        self.remote = remote
+        self.rtt_ns = 0
+        self._clock = clock
+        self._said = ""
+        self._was_connected = False
+        self.client = open_client(remote)
+        self.client.on_change = self._changed
+        self.bridge = Bridge(account, self.client, remote.name, clock.monotonic)
+
+    def start(self) -> None:
+        """Connect, as often as it takes."""
+        self.client.start()
+
+    def _changed(self) -> None:
+        client, name = self.client, self.remote.name
+        if client.connected:
+            self._said, self._was_connected = "", True
+            self.bridge.open()
+            info = client.info
+            log.info("remote %s: connected to %s %s", name, info.server_name, info.version)
+            return
+        self.bridge.close()
+        self.rtt_ns = 0
+        if self._was_connected and not client.closed:
+            log.warning("remote %s: connection lost", name)
+        elif client.last_error != self._said:
+            self._said = client.last_error
+            log.warning("remote %s: cannot connect to %s: %s", name, self.remote.shown, self._said)
+        self._was_connected = False
+
+    async def measure(self) -> None:
+        """Take the time of a PING."""
+        started = self._clock.monotonic()
+        try:
+            await self.client.flush(_PATIENCE_S)
+        except ClientError:
+            return
+        self.rtt_ns = max(self._clock.monotonic() - started, 1)
+
+    def state(self) -> RemoteState:
+        """How the connection is."""
+        client = self.client
+        server = f"{client.info.server_name} {client.info.version}".strip()
+        return RemoteState(
+            self.remote.name,
+            client.connected,
+            server if client.connected else "",
+            self.rtt_ns,
+            client.last_error,
+            len(self.bridge.relays),
+        )
+
+    async def end(self) -> None:
+        """Close."""
+        self.bridge.end()
+        await self.client.close()
+
+
+class Remotes:
+    """All remotes of a node, in one account.
+
+    Args:
+        account: where their API is offered.
+        clock: the node's.
+        configured: those of the configuration.
+        store: the list that all nodes share, if there is one.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        clock: Clock,
+        configured: tuple[Remote, ...] = (),
+        store: RemoteStore | None = None,
+    ) -> None:
+        self.attached: dict[str, Attached] = {}
+        self._account = account
+        self._clock = clock
+        self._configured = configured
+        self._stored: tuple[Remote, ...] = ()
+        self._store = store
+        self._told: tuple[RemoteState, ...] = ()
+        self._refused: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to connect."""
+        if self._configured or self._store is not None:
+            self._task = spawn(self._keep(), name="remotes")
+
+    async def configure(self, configured: tuple[Remote, ...]) -> None:
+        """Take another configuration."""
+        self._configured = configured
+        await self._become()
+        if self._task is None:
+            self.start()
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        await stop(self._task)
+        await asyncio.gather(*(attached.end() for attached in self.attached.values()))
+        self.attached = {}
+
+    def states(self) -> list[RemoteState]:
+        """How the connections are, by name."""
+        return [self.attached[name].state() for name in sorted(self.attached)]
+
+    # -- keeping
+
+    async def _keep(self) -> None:
+        beat = 0
+        while True:
+            if beat % _LOOK_EVERY == 0:
+                await self._look()
+            for attached in list(self.attached.values()):
+                attached.bridge.relays.sweep()
+                if attached.client.connected and (
+                    not attached.rtt_ns or beat % _MEASURE_EVERY == 0
+                ):
+                    await attached.measure()
+            await self._tell()
+            beat += 1
+            await asyncio.sleep(_PERIOD_S)
+
+    async def _look(self) -> None:
+        """Read the list again; while storage is away it stays what it was."""
+        if self._store is not None:
+            try:
+                rows = await self._store.load()
+            except Unavailable:
+                return
+            found = []
+            for row in rows:
+                try:
+                    found.append(Remote(row.name, row.url, row.creds))
+                except ConfigError as error:
+                    self._refuse(row.name, str(error))
+            self._stored = tuple(found)
+        await self._become()
+
+    async def _become(self) -> None:
+        wanted = {remote.name: remote for remote in (*self._stored, *self._configured)}
+        domain = self._account.hub.domain
+        if domain in wanted:
+            del wanted[domain]
+            self._refuse(domain, "is this server's own domain")
+        gone = [a for name, a in self.attached.items() if wanted.get(name) != a.remote]
+        await self._end(gone)
+        for name, remote in wanted.items():
+            if name not in self.attached:
+                self.attached[name] = Attached(remote, self._account, self._clock)
+                self.attached[name].start()
+
+    async def _end(self, gone: Iterable[Attached]) -> None:
+        for attached in gone:
+            log.info("remote %s: closed", attached.remote.name)
+            del self.attached[attached.remote.name]
+            await attached.end()
+
+    def _refuse(self, name: str, why: str) -> None:
+        if name not in self._refused:
+            self._refused.add(name)
+            log.error("remote %s is left out: %s", name, why)
+
+    async def _tell(self) -> None:
+        if self._store is None:
+            return
+        states = tuple(self.states())
+        if states == self._told or not states:
+            return
+        try:
+            await self._store.tell(states)
+            self._told = states
+        except Unavailable:
+            return

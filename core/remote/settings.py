@@ -1,0 +1,107 @@
+"""What a remote is: a name, an address, and who we are there."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from core.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_TAKEN = frozenset(("API", "ACK", "FC", "M", "S", "EVENT", "KV", "SRC"))
+_SCHEMES = ("nats", "tcp")
+_KEYS = ("name", "url", "creds")
+PORT = 4222
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Another NATS system.
+
+    Attributes:
+        name: one token: its API is `$JS.<name>.API` here.
+        url: `nats://[user:password@|token@]host[:port]`.
+        creds: a credentials file (user JWT and nkey seed), read at every connection; empty: none.
+
+    Raises:
+        ConfigError: a value cannot be used.
+    """
+
+    name: str
+    url: str
+    creds: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                "remote name", f"{self.name!r}: expected 1 to 32 letters, digits, - and _"
+            )
+        if self.name in _TAKEN:
+            raise ConfigError("remote name", f"{self.name!r} has a meaning in $JS.{self.name}")
+        try:
+            parts = urlsplit(self.url)
+            usable = bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ConfigError(
+                f"remote {self.name}", f"{self.shown!r} is no address: expected nats://host:port"
+            )
+        if parts.scheme not in _SCHEMES:
+            raise ConfigError(
+                f"remote {self.name}",
+                f"{parts.scheme}:// is not served: expected nats://host:port",
+            )
+
+    @property
+    def shown(self) -> str:
+        """The address without its secrets."""
+        head, at, rest = self.url.rpartition("@")
+        scheme = head.partition("//")[0] + "//" if "//" in head else ""
+        return f"{scheme}***@{rest}" if at else self.url
+
+    @property
+    def login(self) -> tuple[str, str, str]:
+        """User, password and token; a user without a password is a token, as for every client."""
+        parts = urlsplit(self.url)
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        return (user, password, "") if parts.password is not None else ("", "", user)
+
+
+def remotes_of(value: Any) -> tuple[Remote, ...]:
+    """The block `remotes` of a configuration as plain values.
+
+    One remote (`{name, url, creds}`), an array of them, or a map from names to the rest.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    if isinstance(value, dict) and "name" in value and "url" in value:
+        found = [_remote(value)]
+    elif isinstance(value, dict):
+        found = [_remote(_named(name, fields)) for name, fields in value.items()]
+    elif isinstance(value, list):
+        found = [_remote(fields) for fields in value]
+    else:
+        raise ConfigError("remotes", f"expected {{name, url, creds}}, got {value!r}")
+    names = [remote.name for remote in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError("remotes", f"two are called {name!r}")
+    return tuple(found)
+
+
+def _named(name: str, fields: Any) -> Any:
+    return {"name": name} | fields if isinstance(fields, dict) else fields
+
+
+def _remote(fields: Any) -> Remote:
+    if not isinstance(fields, dict):
+        raise ConfigError("remotes", f"expected {{name, url, creds}}, got {fields!r}")
+    for key in fields:
+        if key not in _KEYS:
+            raise ConfigError("remotes", f"unknown field {key!r}, expected name, url and creds")
+    for key in ("name", "url"):
+        if not isinstance(fields.get(key), str):
+            raise ConfigError("remotes", f"a remote needs a {key}")
+    return Remote(fields["name"], fields["url"], str(fields.get("creds", "")))
