@@ -12,10 +12,12 @@ import re
 import sys
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.support.natsserver import NatsServer
 from tests.support.wire import Closed, Frame, Silence
+from tests.wire.test_configured import start
 from tests.wire.transcript import Player, clean, encode, match, parse, plain, show
 
 SETTLE = 1.6  # seconds that `= eventually` gives the server
@@ -143,18 +145,31 @@ class Recorder:
         return _TIME.sub(self._time, plain(value)) if isinstance(value, str) else value
 
 
+def rewrite(path: Path, address: tuple[str, int]) -> None:
+    """Record one file in place."""
+    recorder = Recorder(address)
+    try:
+        path.write_text(recorder.record(path.read_text()))
+    except Exception as error:
+        print(f"{path}: {type(error).__name__}: {error}")
+    finally:
+        recorder.player.close()
+
+
 def main(paths: list[str]) -> None:
-    """Record each file in place."""
+    """Record each file; those beside a `server.conf` from a server of that configuration."""
+    plain = [path for path in map(Path, paths) if not (path.parent / "server.conf").exists()]
+    for folder in sorted({path.parent for path in map(Path, paths)} - {p.parent for p in plain}):
+        with (
+            TemporaryDirectory() as store,
+            start("nats-server", folder, Path(store)) as configured,
+        ):
+            for path in sorted(folder.glob("*.txt")):
+                rewrite(path, configured.address)
     with NatsServer() as server:
-        for path in map(Path, paths):
-            recorder = Recorder(server.address)
-            try:
-                path.write_text(recorder.record(path.read_text()))
-            except Exception as error:
-                print(f"{path}: {type(error).__name__}: {error}")
-            finally:
-                recorder.player.close()
-                clean(server)
+        for path in plain:
+            rewrite(path, server.address)
+            clean(server)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,43 @@
+"""Transcripts of servers that need a configuration: one folder each, with its `server.conf`.
+
+Both commands take the same file; the transcripts of a folder are played on one server, in order.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.dropin import NAMES, DropIn
+from tests.wire.transcript import Player, parse
+
+DATA = Path(__file__).parent / "configured"
+FOLDERS = sorted(path.parent.name for path in DATA.glob("*/server.conf"))
+
+
+def start(name: str, folder: Path, store: Path) -> DropIn:
+    """A server under the configuration of a folder, on a free port."""
+    place = ("-a", "127.0.0.1", "-p", "-1", "-sd", str(store))
+    return DropIn(name, "-c", str(folder / "server.conf"), *place)
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=FOLDERS)
+def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
+    yield DATA / request.param
+
+
+def test_transcripts(folder: Path, name: str, tmp_path: Path) -> None:
+    with start(name, folder, tmp_path) as server:
+        for path in sorted(folder.glob("*.txt")):
+            player = Player(server.address)
+            try:
+                player.play(parse(path.read_text()))
+            except AssertionError as error:
+                raise AssertionError(f"{path.name}, {error}") from error
+            finally:
+                player.close()
