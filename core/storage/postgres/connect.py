@@ -22,6 +22,8 @@ CONNECT_TIMEOUT_S = 10.0
 # The server drops a peer that is gone after about six seconds, and so do we.
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 3, 1, 3
 _USER_TIMEOUT_MS = 6000
+# What one commit may weigh, nearly always.
+_COMMIT_BYTES = 4 << 20
 
 _COMMON = {
     "search_path": "pg_catalog",
@@ -99,6 +101,8 @@ class Connector:
             },
         )
         _keep_alive(connection)
+        if purpose is Purpose.LANE:
+            _widen(connection)
         return connection
 
     async def pool(self, purpose: Purpose, size: int) -> Any:
@@ -184,6 +188,18 @@ def _why(address: str, error: BaseException) -> str:
     else:
         reason = " ".join(str(error).split()) or type(error).__name__
     return f"cannot use PostgreSQL at {address}: {reason}"
+
+
+def _widen(connection: Any) -> None:
+    """Let a whole commit leave in one call: what does not fit waits for a turn of the loop.
+
+    Only for sockets of the same machine, as much as the kernel allows; those of a network find
+    their size by themselves.
+    """
+    transport = getattr(connection, "_transport", None)
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is not None and sock.family == socket.AF_UNIX:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _COMMIT_BYTES)
 
 
 def _keep_alive(connection: Any) -> None:

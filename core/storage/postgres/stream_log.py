@@ -39,6 +39,13 @@ _LONE = f"""
     from fence
 """
 
+# COPY holds a slot for each of up to a thousand rows, and the more it holds the longer PostgreSQL
+# looks for the place of the next in its list of resources: at a thousand rows that is a third of
+# the work. A condition that may change from row to row has it insert them one by one, which costs
+# more for few rows, and for many, over which the slots are used again and again.
+_ROW_BY_ROW = range(400, 3000)
+_ALWAYS = " where clock_timestamp() is not null"
+
 Row = tuple[int, int, int, int, int, str, bytes | None, bytes]
 Connect = Callable[[], Awaitable[Any]]
 
@@ -152,7 +159,7 @@ class PostgresLog:
             if count == 1 and len(ordered) == 1 and not _says_more(ordered[0]):
                 await self._lone.fetch(*_head_of(ordered[0]), *next(rows_of(ordered[0])))
             else:
-                await self._copy(connection, ordered, written)
+                await self._copy(connection, ordered, written, count)
         except asyncpg.PostgresError as error:
             raise self._translated(error) from error
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
@@ -169,7 +176,11 @@ class PostgresLog:
         self.rows += count
 
     async def _copy(
-        self, connection: Any, commits: Sequence[StreamCommit], written: Sequence[StreamCommit]
+        self,
+        connection: Any,
+        commits: Sequence[StreamCommit],
+        written: Sequence[StreamCommit],
+        count: int,
     ) -> None:
         """Write any plans: fence, removals and COPY in one string, two waits."""
         text = fence_text(commits) + "".join(map(_erase_text, commits))
@@ -181,6 +192,8 @@ class PostgresLog:
         shelves = {c.shelf for c in written}
         table = f"message_{shelves.pop()}" if len(shelves) == 1 else "message"
         text += f"copy jetgate_store.{table} ({COLUMNS}) from stdin (format binary)"
+        if count in _ROW_BY_ROW:
+            text += _ALWAYS
         rows = chain.from_iterable(map(rows_of, written))
         # The one private call: a COPY with statements of the same transaction before it.
         await connection._protocol.copy_in(text, None, None, rows, self._row_state, None)
