@@ -27,6 +27,7 @@ _RUN_MAX = 256
 _ARGUMENTS = re.compile(rb"[^ \t\r\n]+")
 _BARE = (b"PING", b"PONG", b"+OK")
 _SPACED = (b"PUB", b"HPUB", b"SUB", b"UNSUB", b"INFO", b"-ERR")
+_BEGINNINGS = tuple((name, (name + b" ", name + b"\t")) for name in _SPACED)
 _VERBS = (*_BARE, *_SPACED, b"CONNECT")
 
 UNKNOWN_OPERATION = "Unknown Protocol Operation"
@@ -59,7 +60,9 @@ class ServerSink(Protocol):
 class Parser:
     """Reads what one client sends.
 
-    `msgs` and `nbytes` count the messages taken and the bytes of their headers and payloads.
+    `msgs` and `nbytes` count the messages taken and the bytes of their headers and payloads. A sink
+    that sets `halt` while it is called with a SUB or UNSUB ends the read after it; what was not
+    read is then in `unread`, for the sink's owner to feed later, before anything else.
     """
 
     __slots__ = (
@@ -67,10 +70,12 @@ class Parser:
         "_missing",
         "_publication",
         "_rest",
+        "halt",
         "max_control_line",
         "max_payload",
         "msgs",
         "nbytes",
+        "unread",
     )
 
     def __init__(
@@ -80,6 +85,8 @@ class Parser:
         self.max_control_line = max_control_line
         self.msgs = 0
         self.nbytes = 0
+        self.halt = False
+        self.unread = b""
         self._rest = b""  # the beginning of a control line
         self._chunks: list[bytes] = []  # the beginning of a payload
         self._missing = 0  # bytes of it still to come, line end included
@@ -139,6 +146,10 @@ class Parser:
                 if publication is None:
                     pos = eol + 1
                     on_pub = sink.on_pub  # a CONNECT may have changed what it is
+                    if self.halt:
+                        self.halt = False
+                        self.unread = data[pos:]
+                        break
                     continue
                 subject, reply, header_size, total = publication
             if total > limit:
@@ -209,8 +220,8 @@ class Parser:
             self._check_length(body := line[7:].lstrip(b" \t"))
             sink.on_connect(body)
             return None
-        for name in _SPACED:
-            if verb.startswith((name + b" ", name + b"\t")):
+        for name, beginnings in _BEGINNINGS:
+            if verb.startswith(beginnings):
                 self._check_length(arguments := line[len(name) :].lstrip(b" \t"))
                 return self._operation(name, arguments, sink)
         # An INFO without its object is closed without a word, as the reference server does.

@@ -47,8 +47,10 @@ __all__ = [
 ]
 
 PLANS_MAX = 16384
+_SEARCH_MAX = 16 * PLANS_MAX
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
+_WATCHES = frozenset((b"$", b"*", b">"))  # how a filter that matches acknowledgements begins
 
 
 class Account:
@@ -70,6 +72,7 @@ class Account:
         self._sublist: Sublist[Member] = Sublist()
         self._ack_watchers = 0
         self._guarded = 0
+        self._searched = 0
         self._chance = chance
 
     # -- subscriptions inside the process
@@ -334,6 +337,11 @@ class Account:
             _discard(self.plans, subject)
             _discard(self._prefixes, subject.rpartition(b".")[0])
             return
+        # Many filters one after the other would look at every route again and again.
+        self._searched += len(self.plans) + len(self._prefixes)
+        if self._searched > _SEARCH_MAX:
+            self._forget_routes()
+            return
         prefix = fixed_prefix(subject)
         for key in [key for key in self.plans if key.startswith(prefix)]:
             _discard(self.plans, key)
@@ -343,6 +351,7 @@ class Account:
     def _forget_routes(self) -> None:
         _drop(self.plans)
         _drop(self._prefixes)
+        self._searched = 0
 
 
 def _discard(routes: dict[bytes, Route], key: bytes) -> None:
@@ -373,4 +382,4 @@ def _is_denied(member: Member, subject: bytes) -> bool:
 
 
 def _may_watch_acks(subject: bytes) -> bool:
-    return overlap(subject, b"$JS.ACK.>")
+    return subject[:1] in _WATCHES and overlap(subject, b"$JS.ACK.>")

@@ -2,7 +2,8 @@
 
 Every session has one place in a heap ordered by the time it is looked at next. A session that
 was heard since the last look is left alone; another gets a PING, and is closed when too many
-went unanswered. A session whose socket took not a byte for `write_deadline` is cut.
+went unanswered. A session whose socket took not a byte for `write_deadline` is cut. The heap
+knows sessions by number, so that one that is gone leaves nothing but its place.
 """
 
 import heapq
@@ -18,13 +19,14 @@ class Liveness:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._heap: list[tuple[int, int, ClientSession]] = []
+        self._heap: list[tuple[int, int]] = []
 
     def watch(self, session: ClientSession) -> None:
         """Begin to look after a session."""
         limits = self._hub.limits
         first = min(limits.first_ping, limits.ping_interval)
-        self._push(session, self._hub.clock.monotonic() + int(first * _SECOND))
+        due = self._hub.clock.monotonic() + int(first * _SECOND)
+        heapq.heappush(self._heap, (due, session.client_id))
 
     def tick(self) -> None:
         """Look at every session whose time has come."""
@@ -32,10 +34,11 @@ class Liveness:
         interval = int(self._hub.limits.ping_interval * _SECOND)
         heap = self._heap
         while heap and heap[0][0] <= now:
-            _, _, session = heapq.heappop(heap)
-            if not session.closed:
+            _, client_id = heapq.heappop(heap)
+            session = self._hub.sessions.get(client_id)
+            if isinstance(session, ClientSession):
                 self._look_at(session, now)
-                self._push(session, now + interval)
+                heapq.heappush(heap, (now + interval, client_id))
         self._check_writes(now)
         self._hub.turn.arm()
 
@@ -62,6 +65,3 @@ class Liveness:
                 blocked[session] = (written, now)
             elif now - since >= deadline:
                 session.cut("Slow Consumer (Write Deadline)")
-
-    def _push(self, session: ClientSession, due: int) -> None:
-        heapq.heappush(self._heap, (due, session.client_id, session))

@@ -1,7 +1,8 @@
 """One client: its bytes become publishes and subscriptions, deliveries become its bytes.
 
 Reading: a large read is served at once and the session then waits for the next turn of the loop,
-because an event loop may read one busy socket for a long time before it looks at the others.
+because an event loop may read one busy socket for a long time before it looks at the others. So
+does one that subscribes a thousand times in a read; the rest of that read waits with it.
 While the hub is overloaded, a session that brings much does not read at all.
 
 Writing: everything gathers in `out`; `flush` writes it once per turn. A socket that takes no more
@@ -13,14 +14,12 @@ server's, and so is the silence where it closes without one.
 """
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import cast
 
 from core.auth.gate import Identity
 from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
-from core.model.gojson import quote
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
 from core.protocol.connect import Connect, Info, decode_connect, encode_info
@@ -30,6 +29,7 @@ from core.pubsub.server import Hub, Traffic
 from core.subjects.subject import can_publish, can_subscribe
 from core.transport.door import VIOLATION, Door
 from core.transport.greeting import info_of
+from core.transport.wording import may_not_subscribe, permissions, quoted, reason_of
 
 LARGE_READ = 32 * 1024
 SMALL_READ = 512
@@ -37,18 +37,10 @@ _SLACK = 64 * 1024
 _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _SLICE = 4096
+_CHANGES_PER_TURN = 1000
 _RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
 _SPECIAL = frozenset((b"$JS.A", b"$NRG."))
 _RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
-_BAD_BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
-_REASONS = {
-    "": "Parse Error",
-    VIOLATION: "Authentication Failure",
-    "Maximum Payload Violation": "Maximum Message Payload Exceeded",
-    "maximum control line exceeded": "Maximum Control Line Exceeded",
-    "invalid client protocol": "Bad Client Protocol Version",
-    "no responders requires headers support": "No Responders Requires Headers",
-}
 
 
 class ClientSession(asyncio.Protocol):
@@ -98,6 +90,7 @@ class ClientSession(asyncio.Protocol):
         self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
         self._ping_sent = 0
         self._slack = 0
+        self._changes = 0
         self._delivered_before = 0
         self._is_info_sent = False
         self._transport: asyncio.Transport
@@ -132,16 +125,24 @@ class ClientSession(asyncio.Protocol):
         if self.closed:
             return
         self.is_heard = True
+        if self._parser.unread:
+            self._parser.unread += data
+            return
+        self._changes = 0
         try:
             if self.door is not None and not (data := self.door.take(data)):
                 return
             self._parser.feed(data, self)
         except ProtocolError as error:
-            self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
+            self.close(reason_of(error), error.text)
             self._turn.arm()
             return
         size = len(data)
-        if size >= LARGE_READ:
+        if self._parser.unread:
+            self._turn.arm()
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+        elif size >= LARGE_READ:
             self._turn.run()
             if self.closed:
                 return
@@ -158,6 +159,13 @@ class ClientSession(asyncio.Protocol):
                 if size >= SMALL_READ or self._slack >= _SLACK:
                     self._transport.pause_reading()
                     self.resume()
+
+    def _read_on(self) -> None:
+        """Serve what a read left, and read again after that."""
+        data, self._parser.unread = self._parser.unread, b""
+        self.data_received(data)
+        if not self._parser.unread and len(data) < LARGE_READ:
+            self.resume()
 
     def hold(self) -> None:
         """Read nothing until `resume`."""
@@ -390,15 +398,16 @@ class ClientSession(asyncio.Protocol):
                 return
 
     def _refuse_reply(self, reply: bytes) -> None:
-        self._say(_permissions(f"Publish with Reply of {_quoted(reply)}"))
+        self._say(permissions(f"Publish with Reply of {quoted(reply)}"))
 
     def _refuse_subject(self, subject: bytes) -> None:
-        self._say(_permissions(f"Publish to {_quoted(subject)}"))
+        self._say(permissions(f"Publish to {quoted(subject)}"))
 
     # -- subscribing
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Subscribe; a sid that is in use keeps its subscription."""
+        self._count_change()
         refusal = self._refusal(subject, queue, sid)
         if refusal:
             self._say(encoder.error(refusal))
@@ -415,17 +424,17 @@ class ClientSession(asyncio.Protocol):
         """Return why a client may not subscribe; empty if it may."""
         limits = self.hub.limits
         guard = self.guard
-        refused = f"Permissions Violation for Subscription to {_quoted(subject)}"
         if queue == b"_sys_" or (guard and not guard.grant.may_subscribe(subject, queue)):
-            return f"{refused} using queue {_quoted(queue)}" if queue else refused
+            return may_not_subscribe(subject) + (f" using queue {quoted(queue)}" if queue else "")
         if 0 < limits.max_subscription_tokens <= subject.count(b"."):
-            return f"{refused}, too many tokens"
+            return f"{may_not_subscribe(subject)}, too many tokens"
         if 0 < limits.max_subscriptions <= len(self.subscriptions):
             return "maximum subscriptions exceeded"
         return "" if sid in self.subscriptions or can_subscribe(subject) else "Invalid Subject"
 
     def on_unsub(self, sid: bytes, limit: int) -> None:
         """Unsubscribe, now or after `limit` deliveries in all; an unknown sid is harmless."""
+        self._count_change()
         subscription = self.subscriptions.get(sid)
         if subscription is not None:
             if limit > subscription.delivered:
@@ -435,6 +444,11 @@ class ClientSession(asyncio.Protocol):
                 self.account.remove(subscription)
                 self.forget(subscription)
         self._say_ok()
+
+    def _count_change(self) -> None:
+        self._changes += 1
+        if self._changes >= _CHANGES_PER_TURN:
+            self._parser.halt = True  # others first
 
     def forget(self, subscription: Subscription) -> None:
         """Drop a subscription that the account no longer has."""
@@ -546,12 +560,3 @@ class ClientSession(asyncio.Protocol):
         if not self.out:
             self._dirty.append(self)
         self.out.append(line)
-
-
-def _permissions(what: str) -> bytes:
-    return encoder.error(f"Permissions Violation for {what}")
-
-
-def _quoted(subject: bytes) -> str:
-    """Quote a subject as the reference server does; bytes that are no UTF-8 become \\x.."""
-    return _BAD_BYTE.sub(r"\\x\1", quote(subject.decode("utf-8", "surrogateescape")))

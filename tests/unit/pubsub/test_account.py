@@ -271,6 +271,20 @@ def test_leaving_with_very_many_wildcards(account: Account) -> None:
     assert account.has_interest(b"keep")
 
 
+def test_very_many_filters_do_not_look_at_every_route_again_and_again(account: Account) -> None:
+    session = ListSession()
+    routes = [account.route(b"k%d" % n) for n in range(PLANS_MAX)]
+
+    for n in range(10):
+        listen(account, session, b"w%d.*" % n, b"%d" % n)
+    assert not any(route.stale for route in routes)
+    for n in range(10, 40):
+        listen(account, session, b"w%d.*" % n, b"%d" % n)
+
+    assert all(route.stale for route in routes)
+    assert not account.plans
+
+
 TOKEN = st.sampled_from([b"a", b"b", b"c"])
 LITERAL = st.lists(TOKEN, min_size=1, max_size=3).map(b".".join)
 FILTER = st.lists(TOKEN | st.just(b"*"), min_size=1, max_size=3).flatmap(

@@ -1,6 +1,8 @@
 """One session over a transport that a test controls: liveness, slow consumers, back-pressure."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -59,7 +61,8 @@ class Socket(asyncio.Transport):
 class World:
     """A hub on a manual clock, with sessions."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits | None) -> None:
+        self.loop = loop
         self.clock = ManualClock()
         self.hub = Hub(Turn(), self.clock, limits=limits)
         self.liveness = Liveness(self.hub)
@@ -77,6 +80,13 @@ class World:
         self.liveness.tick()
         self.hub.turn.run()
 
+    def one_turn(self) -> None:
+        """Let the loop make one turn."""
+        asyncio.events._set_running_loop(None)
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+        asyncio.events._set_running_loop(self.loop)
+
 
 @contextmanager
 def world(limits: Limits | None = None) -> Iterator[World]:
@@ -84,7 +94,7 @@ def world(limits: Limits | None = None) -> Iterator[World]:
     loop = asyncio.new_event_loop()
     asyncio.events._set_running_loop(loop)
     try:
-        yield World(limits)
+        yield World(loop, limits)
     finally:
         asyncio.events._set_running_loop(None)
         loop.close()
@@ -107,6 +117,18 @@ def test_a_silent_client_is_pinged_and_then_closed() -> None:
         assert session.close_reason == "Stale Connection"
         assert w.hub.stale_connections == 1
         assert not w.hub.sessions
+
+
+def test_nothing_of_a_client_waits_for_its_next_look() -> None:
+    with world(Limits(ping_interval=1000)) as w:
+        session, _ = w.join()
+        w.pass_time(2)
+        alive = weakref.ref(session)
+        session.connection_lost(None)
+        del session
+        gc.collect()
+
+        assert alive() is None
 
 
 def test_a_client_that_answers_stays() -> None:
@@ -310,6 +332,23 @@ def test_one_subscription_limit_across_unsub_and_deliveries() -> None:
 
         assert socket.take().count(b"MSG") == 22
         assert not session.subscriptions
+
+
+def test_many_subscriptions_of_one_read_leave_room_for_others() -> None:
+    with world() as w:
+        session, socket = w.join()
+        session.data_received(b"".join(b"SUB a.%d %d\r\n" % (n, n) for n in range(1800)))
+        assert len(session.subscriptions) == 1000
+        assert not socket.reading
+        session.data_received(b"UNSUB 1799\r\nPING\r\n")
+        w.hub.turn.run()
+        assert socket.take() == b""
+        w.one_turn()
+        w.hub.turn.run()
+
+        assert len(session.subscriptions) == 1799
+        assert socket.reading
+        assert socket.take() == b"PONG\r\n"
 
 
 def test_ten_thousand_publishes_make_no_task_and_few_writes() -> None:

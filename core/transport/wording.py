@@ -1,0 +1,38 @@
+"""How the reference server words what it refuses, and why it closed a connection."""
+
+import re
+
+from core.errors import ProtocolError
+from core.model.gojson import quote
+from core.protocol import encoder
+from core.transport.door import VIOLATION
+
+_BAD_BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
+_REASONS = {
+    "": "Parse Error",
+    VIOLATION: "Authentication Failure",
+    "Maximum Payload Violation": "Maximum Message Payload Exceeded",
+    "maximum control line exceeded": "Maximum Control Line Exceeded",
+    "invalid client protocol": "Bad Client Protocol Version",
+    "no responders requires headers support": "No Responders Requires Headers",
+}
+
+
+def reason_of(error: ProtocolError) -> str:
+    """Name for the list of closed connections why a broken protocol ended one."""
+    return _REASONS.get(error.text, "Protocol Violation")
+
+
+def permissions(what: str) -> bytes:
+    """Return the -ERR for what a client may not do."""
+    return encoder.error(f"Permissions Violation for {what}")
+
+
+def may_not_subscribe(subject: bytes) -> str:
+    """Return the beginning of a refused subscription's text."""
+    return f"Permissions Violation for Subscription to {quoted(subject)}"
+
+
+def quoted(subject: bytes) -> str:
+    """Quote a subject as the reference server does; bytes that are no UTF-8 become \\x.."""
+    return _BAD_BYTE.sub(r"\\x\1", quote(subject.decode("utf-8", "surrogateescape")))
