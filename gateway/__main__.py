@@ -35,6 +35,7 @@ from core.errors import ConfigError, Fenced, OperatorError, Unavailable
 from core.node import Node, NodeOptions
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
+from core.runtime.descriptors import use_all_descriptors
 from core.runtime.nuid import nuid
 from core.runtime.stalls import StallWatch
 from core.runtime.tasks import spawn, stop
@@ -479,6 +480,7 @@ def _run(verbose: bool, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     )
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
+    use_all_descriptors()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(work())

@@ -20,6 +20,7 @@ from core.config.nats_options import NatsOptions
 from core.config.nats_reader import Mistakes, read
 from core.errors import ConfigError, OperatorError
 from core.model.versions import SERVER_VERSION
+from core.runtime.descriptors import use_all_descriptors
 from gateway import server_log
 
 NAME = "jetgate-nats-server"
@@ -85,6 +86,7 @@ def _serve(flags: Flags) -> int:
         return _fail(str(error))
     from gateway.nats_service import NatsService  # what it takes to serve
 
+    use_all_descriptors()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(NatsService(options, lambda: load(flags), executable()).run())
