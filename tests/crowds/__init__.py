@@ -1,0 +1,1 @@
+"""Very many of everything, and whether what they used comes back."""

@@ -1,0 +1,41 @@
+"""A server with the NATS port alone, ours or the reference, and what it says of itself."""
+
+import contextlib
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.dropin import DropIn
+from tests.support.wire import HELLO, Wire
+
+MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def serving(name: str, place: Path, configuration: str = "") -> Iterator[DropIn]:
+    """The command `name` with these lines of configuration."""
+    path = place / "server.conf"
+    path.write_text(f'host: "127.0.0.1"\nport: -1\nhttp: "127.0.0.1:-1"\n{configuration}\n')
+    with DropIn(name, "-c", str(path)) as server:
+        yield server
+
+
+def resident(server: DropIn) -> int:
+    """Bytes of memory of the server's process."""
+    statm = Path(f"/proc/{server.process.pid}/statm").read_text()
+    return int(statm.split()[1]) * resource.getpagesize()
+
+
+def left(server: DropIn) -> tuple[int, int]:
+    """How many connections and subscriptions the server knows of."""
+    page = server.page("/varz")
+    return page["connections"], page["subscriptions"]
+
+
+def waited(server: DropIn, hello: bytes = HELLO) -> float:
+    """The seconds that a new client takes to connect and to be answered."""
+    began = time.monotonic()
+    with Wire(server.address, timeout=20) as wire:
+        wire.hello(hello)
+    return time.monotonic() - began

@@ -1,0 +1,115 @@
+"""A million subscriptions, subscriptions that come and go, and what is left of them."""
+
+import gc
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.crowds.serving import left, resident, serving
+from tests.support.core_server import CoreServer
+from tests.support.dropin import NAMES, DropIn
+from tests.support.eventually import eventually
+from tests.support.wire import Wire
+
+CONNECTIONS = 10
+EACH = 100_000
+BYTES_EACH_MAX = 800
+OURS = {"ClientSession", "Parser", "Route", "Subscription", "Traffic", "_Node"}
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Probe(threading.Thread):
+    """A client that asks for a PONG again and again; `longest` is its longest wait in seconds."""
+
+    def __init__(self, server: DropIn) -> None:
+        super().__init__(daemon=True)
+        self.server = server
+        self.stopping = threading.Event()
+        self.longest = 0.0
+
+    def run(self) -> None:
+        with Wire(self.server.address, timeout=30) as wire:
+            wire.hello()
+            while not self.stopping.wait(0.01):
+                began = time.monotonic()
+                wire.flush()
+                self.longest = max(self.longest, time.monotonic() - began)
+
+
+def filters(connection: int) -> bytes:
+    """SUB lines: one in four literal, one in four in a group, all of them different."""
+    forms = (b"m.%d.k%d.* %d", b"m.%d.k%d %d", b"m.%d.k%d.> %d", b"m.%d.k%d g %d")
+    lines = (forms[n % 4] % (connection, n, n) for n in range(EACH))
+    return b"".join(b"SUB " + line + b"\r\n" for line in lines)
+
+
+def test_a_million_subscriptions(name: str, tmp_path: Path) -> None:
+    lines = [filters(connection) for connection in range(CONNECTIONS)]
+    with serving(name, tmp_path) as server:
+        connections, subscriptions = left(server)
+        empty = resident(server)
+        probe = Probe(server)
+        probe.start()
+        wires = [Wire(server.address, timeout=60) for _ in lines]
+        for wire, block in zip(wires, lines, strict=True):
+            wire.hello()
+            wire.send(block)
+        for wire in wires:
+            wire.flush()
+        full = resident(server)
+        assert left(server) == (
+            connections + CONNECTIONS + 1,
+            subscriptions + CONNECTIONS * EACH,
+        )
+        wires[3].send(b"PUB m.7.k2.x.y 2\r\nhi\r\n")
+        assert wires[7].frame().line == b"MSG m.7.k2.x.y 2 2"
+
+        for wire in wires:
+            wire.close()
+        eventually(lambda: left(server) == (connections + 1, subscriptions), within=30)
+        probe.stopping.set()
+        probe.join(30)
+        assert probe.longest < 2
+
+        if name != "nats-server":
+            assert (full - empty) / (CONNECTIONS * EACH) < BYTES_EACH_MAX
+            eventually(lambda: resident(server) - empty < (full - empty) / 3, within=10)
+
+
+def test_what_comes_and_goes_leaves_no_object_behind() -> None:
+    lines = b"".join(
+        b"SUB churn.%d.* g%d s%d\r\nSUB churn.%d t%d\r\nPUB churn.%d r.%d 1\r\nx\r\n"
+        b"UNSUB s%d\r\nUNSUB t%d 1\r\nPUB churn.%d 1\r\ny\r\n" % ((n, n % 7) + (n,) * 8)
+        for n in range(2000)
+    )
+    with CoreServer() as server:
+
+        def churn() -> None:
+            for _ in range(10):
+                with Wire(server.address, timeout=30) as wire:
+                    wire.hello()
+                    wire.send(lines)
+                    wire.flush()
+            account = server.hub.default_account()
+            eventually(lambda: not server.call(lambda: len(server.hub.sessions)))
+            assert server.call(lambda: account.client_subscriptions) == 0
+
+        churn()
+        before = objects()
+        churn()
+        grown = objects() - before
+
+    assert {kind: n for kind, n in grown.items() if n > (0 if kind in OURS else 200)} == {}
+
+
+def objects() -> Counter[str]:
+    """How many objects of each type there are."""
+    gc.collect()
+    return Counter(type(thing).__name__ for thing in gc.get_objects())

@@ -1,0 +1,81 @@
+"""Thousands of raw connections in one thread, and how each of them ended."""
+
+import resource
+import selectors
+import socket
+import time
+from collections import Counter
+from typing import Self
+
+Address = tuple[str, int]
+_SPARE = 500  # descriptors that the test process needs for everything else
+
+
+def affordable(wanted: int) -> int:
+    """How many of so many connections this process may hold; raises its own soft limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return min(wanted, hard - _SPARE)
+
+
+class Crowd:
+    """Connections that begin with given bytes, send nothing after them, and wait for the end.
+
+    Args:
+        address: Of the server.
+        openings: What the connections send first, taken in turn.
+        count: How many there are.
+    """
+
+    def __init__(self, address: Address, openings: tuple[bytes, ...], count: int) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._said: dict[int, bytearray] = {}
+        self.endings: Counter[bytes] = Counter()
+        for number in range(count):
+            sock = socket.create_connection(address, timeout=20)
+            sock.setblocking(False)
+            if opening := openings[number % len(openings)]:
+                sock.sendall(opening)
+            self._said[sock.fileno()] = bytearray()
+            self._selector.register(sock, selectors.EVENT_READ)
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def until_all_ended(self, within: float) -> Counter[bytes]:
+        """Read until the server has closed every connection; their last lines, counted."""
+        deadline = time.monotonic() + within
+        while self._said:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{len(self)} are still open; so far: {self.endings}"
+            self._read(left)
+        return self.endings
+
+    def _read(self, timeout: float) -> None:
+        for key, _ in self._selector.select(timeout):
+            sock = key.fileobj
+            assert isinstance(sock, socket.socket)
+            said = self._said[key.fd]
+            try:
+                data = sock.recv(65536)
+            except ConnectionError:
+                data = b""
+            if data:
+                said += data
+                continue
+            self.endings[bytes(said).rstrip(b"\r\n").rpartition(b"\r\n")[2]] += 1
+            self._forget(sock)
+
+    def _forget(self, sock: socket.socket) -> None:
+        del self._said[sock.fileno()]
+        self._selector.unregister(sock)
+        sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in list(self._selector.get_map().values()):
+            assert isinstance(key.fileobj, socket.socket)
+            key.fileobj.close()
+        self._selector.close()
