@@ -1,9 +1,14 @@
 """Publish acknowledgements on their way out: one line per accepted message, no object each."""
 
 from collections.abc import Sequence
+from itertools import chain
 
-from core.pubsub.account import Account
+from core.pubsub.account import Account, Subscription
 from core.runtime.turn import Turn
+
+# Acks made with one format, and the least for which that pays.
+_TOGETHER = 128
+_FEW = 8
 
 
 class AckEmitter:
@@ -16,6 +21,43 @@ class AckEmitter:
 
     def emit(self, replies: Sequence[bytes], first: int) -> None:
         """Ack contiguous sequences from `first` on; an empty reply wants no ack."""
+        for start in range(0, len(replies), _TOGETHER):
+            some = replies[start : start + _TOGETHER]
+            if len(some) < _FEW or not self._emit_alike(some, first + start):
+                self._emit_each(some, first + start)
+
+    def _emit_alike(self, replies: Sequence[bytes], first: int) -> bool:
+        """Ack what one inbox waits for with one format; False when it is not one inbox.
+
+        What lies between two subjects of the same beginning begins like them, and the number of
+        dots tells that only the last token differs.
+        """
+        lowest, highest = min(replies), max(replies)
+        head = lowest.rpartition(b".")[0]
+        route = self._account.prefixes.get(head)
+        target = route.sole if route is not None else None
+        if target is None or not highest.startswith(head + b"."):
+            return False
+        count = len(replies)
+        last = first + count - 1
+        digits = len(str(last))
+        if len(str(first)) != digits:
+            return False
+        if b"".join(replies).count(b".") != count * (head.count(b".") + 1):
+            return False
+        line = b"MSG %%b%b%%d}\r\n" % self._middle(target, digits).replace(b"%", b"%%")
+        out = target.session.out
+        if not out:
+            self._turn.dirty.append(target.session)
+        target.delivered += count
+        out.append(line * count % tuple(chain.from_iterable(zip(replies, range(first, last + 1)))))
+        return True
+
+    def _middle(self, target: Subscription, digits: int) -> bytes:
+        """Return what stands between the reply subject and a sequence of so many digits."""
+        return b"%b%d\r\n%b" % (target.mid, len(self._body) + digits + 1, self._body)
+
+    def _emit_each(self, replies: Sequence[bytes], first: int) -> None:
         route_of = self._account.route
         prefixes = self._account.prefixes
         dirty = self._turn.dirty
@@ -34,7 +76,7 @@ class AckEmitter:
                 target = found
                 digits = len(str(seq))
                 width_end = 10**digits
-                middle = b"%b%d\r\n%b" % (target.mid, len(body) + digits + 1, body)
+                middle = self._middle(target, digits)
             out = target.session.out
             if not out:
                 dirty.append(target.session)
