@@ -3,7 +3,6 @@
 Both commands take the same file; the transcripts of a folder are played on one server, in order.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,8 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=FOLDERS)
-def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
-    yield DATA / request.param
+def folder(request: pytest.FixtureRequest) -> Path:
+    return DATA / str(request.param)
 
 
 def test_transcripts(folder: Path, name: str, tmp_path: Path) -> None:
