@@ -50,7 +50,8 @@ class AckEmitter:
         if not out:
             self._turn.dirty.append(target.session)
         target.delivered += count
-        out.append(line * count % tuple(chain.from_iterable(zip(replies, range(first, last + 1)))))
+        pairs = zip(replies, range(first, last + 1), strict=True)
+        out.append(line * count % tuple(chain.from_iterable(pairs)))
         return True
 
     def _middle(self, target: Subscription, digits: int) -> bytes:
