@@ -27,6 +27,7 @@ from core.model.consumer import (
 )
 from core.model.stream import LIST_PAGE, NAMES_PAGE
 from core.model.versions import show_consumer
+from core.model.wire import ZERO_TIME
 from core.protocol import headers as header_block
 
 _IDENTITY = b"Nats-Stream-Identity"
@@ -110,7 +111,8 @@ async def delete(server: Server, call: Call[Nothing]) -> ConsumerDeleteResponse:
 async def pause(server: Server, call: Call[ConsumerPauseRequest]) -> ConsumerPauseResponse:
     """Deliver nothing until a time; a time that is over, or none, resumes."""
     stream, name = call.names
-    until = call.request.pause_until
+    asked = call.request.pause_until
+    until = ZERO_TIME if asked is None else asked
     runner = await server.registry.stream(stream).consumers.pause(name, until)
     left = max(until - server.clock.now(), 0) if runner.paused_until else 0
     return ConsumerPauseResponse(

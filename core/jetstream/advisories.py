@@ -120,7 +120,7 @@ class Advisories:
         self._consumer("DELETED", ConsumerAction, stream, consumer, action="delete")
 
     def consumer_paused(self, stream: str, consumer: str, *, paused: bool, until: int) -> None:
-        """A consumer was paused until a time, or resumed (`until` 0)."""
+        """A consumer was paused until a time, or resumed (`until` ZERO_TIME)."""
         self._consumer("PAUSE", ConsumerPause, stream, consumer, paused=paused, pause_until=until)
 
     def group_pinned(self, stream: str, consumer: str, group: str, pinned_id: str) -> None:

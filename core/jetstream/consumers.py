@@ -24,6 +24,7 @@ from core.model.account import AccountLimits
 from core.model.api_errors import api_error
 from core.model.consumer import Action, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from core.model.versions import stamp_consumer
+from core.model.wire import ZERO_TIME
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn
 from core.storage.interface import ConsumerRow
@@ -112,7 +113,7 @@ class Consumers(dict[str, ConsumerRunner]):
             await self._stream.less_wanted()
 
     async def pause(self, name: str, until: int) -> ConsumerRunner:
-        """Deliver nothing until a wall-clock time; a time that is over resumes.
+        """Deliver nothing until a wall-clock time; a time that is over, or ZERO_TIME, resumes.
 
         Raises:
             ApiError: 10014, there is none of that name.
@@ -121,7 +122,7 @@ class Consumers(dict[str, ConsumerRunner]):
             runner = self.get(name)
             if runner is None:
                 raise api_error("JSConsumerNotFound")
-            config = replace(runner.config, pause_until=until or None)
+            config = replace(runner.config, pause_until=None if until == ZERO_TIME else until)
             if config.pause_until != runner.config.pause_until:
                 await self._change(runner, stamp_consumer(config))
                 if not runner.paused_until:
@@ -231,9 +232,10 @@ class Consumers(dict[str, ConsumerRunner]):
         return runner
 
     def _tell_pause(self, runner: ConsumerRunner) -> None:
-        paused, until = runner.paused_until > 0, runner.config.pause_until or 0
+        paused, until = runner.paused_until > 0, runner.config.pause_until
         tell = self._stream.advisories.consumer_paused
-        tell(self._stream.name, runner.name, paused=paused, until=until)
+        told = ZERO_TIME if until is None else until
+        tell(self._stream.name, runner.name, paused=paused, until=told)
 
     async def _make(
         self, number: int, name: str, config: ConsumerConfig, created: int

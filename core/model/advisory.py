@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from core.model.wire import OMIT, Duration, Int64, Time, Uint64
+from core.model.wire import OMIT, ZERO_TIME, Duration, Int64, OptionalTime, Time, Uint64
 
 _ADVISORY = "io.nats.jetstream.advisory.v1."
 
@@ -81,7 +81,7 @@ class ConsumerPause(Event, frozen=True, kw_only=True):
     stream: str
     consumer: str
     paused: bool
-    pause_until: Time = 0
+    pause_until: OptionalTime = ZERO_TIME
     domain: Annotated[str, OMIT] = ""
 
 

@@ -7,7 +7,17 @@ import msgspec
 from core.model.codec import WireEnum
 from core.model.response import Paged, Response
 from core.model.stream import ClusterInfo
-from core.model.wire import HIDDEN, INLINE, OMIT, Duration, Int, OptionalTime, Time, Uint64
+from core.model.wire import (
+    HIDDEN,
+    INLINE,
+    OMIT,
+    ZERO_TIME,
+    Duration,
+    Int,
+    OptionalTime,
+    Time,
+    Uint64,
+)
 
 
 class DeliverPolicy(WireEnum):
@@ -156,7 +166,7 @@ class ConsumerPageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 class ConsumerPauseRequest(msgspec.Struct, frozen=True, kw_only=True):
     go_name = "JSApiConsumerPauseRequest"
-    pause_until: Time = 0
+    pause_until: OptionalTime = None
 
 
 class ConsumerUnpinRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +239,7 @@ class ConsumerDeleteResponse(Response, frozen=True, kw_only=True):
 class ConsumerPauseResponse(Response, frozen=True, kw_only=True):
     type: str = _V1 + "consumer_pause_response"
     paused: bool = False
-    pause_until: Time = 0
+    pause_until: OptionalTime = ZERO_TIME
     pause_remaining: Annotated[Duration, OMIT] = 0
 
 

@@ -105,7 +105,7 @@ class Recorder:
         return lines
 
     def _time(self, found: re.Match[str]) -> str:
-        return found[0] if found[0].startswith(("0001-", "2020-", "2099-")) else "<time>"
+        return found[0] if found[0].startswith(("0001-", "1970-", "2020-", "2099-")) else "<time>"
 
     def _ack(self, line: str) -> str:
         def hole(found: re.Match[str]) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from core.jetstream.advisories import Advisories
 from core.model.advisory import ClientInfo
+from core.model.wire import ZERO_TIME
 from core.pubsub.account import Account
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
@@ -80,7 +81,7 @@ def test_the_domain_comes_last(account: Account) -> None:
             {"stream": "S", "consumer": "C", "consumer_seq": 3, "stream_seq": 7, "deliveries": 2},
         ),
         (
-            lambda a: a.consumer_paused("S", "C", paused=False, until=0),
+            lambda a: a.consumer_paused("S", "C", paused=False, until=ZERO_TIME),
             b"ADVISORY.CONSUMER.PAUSE.S.C",
             {
                 "stream": "S",
