@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from core.jetstream import lifetimes
 from core.jetstream.opening import build_index
 from core.model.api_errors import api_error
 from core.stream.index import LogIndex
@@ -158,9 +159,18 @@ async def _last_before(runner: StreamRunner, subject: str, seq: int) -> int:
     return seq
 
 
-async def plan_expiry(runner: StreamRunner, now: int) -> StreamPlan:
-    """Plan the removal of what is older than `max_age`, as far as the front window knows it."""
+async def plan_expiry(runner: StreamRunner, foreseen: Mapping[bytes, int], now: int) -> StreamPlan:
+    """Plan the removal of what time or a tighter limit asks for, a slice of it.
+
+    Args:
+        runner: The stream.
+        foreseen: What `lifetimes.foresee` found.
+        now: Wall-clock time in nanoseconds.
+    """
     empty = Columns()
     if runner.machine.front_deficit(empty, now):
         await runner.load_front()
-    return runner.machine.decide(empty, now)
+    plan = runner.machine.decide(empty, now)
+    if runner.machine.expiry is not None and not plan.removed:
+        await lifetimes.plan_due(runner, plan, foreseen, now)
+    return plan

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError, Unavailable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from core.jetstream.queries import StreamQueries
     from core.jetstream.shell import Shell
     from core.jetstream.stream_runner import StreamRunner
+    from core.stream.machine import StreamMachine
     from core.stream.plan import StreamPlan
 
 log = logging.getLogger("jetgate.janitor")
@@ -29,6 +32,14 @@ _PAUSE = 0.5
 _AGE_STEP_NS = 250_000_000
 
 
+@dataclass(slots=True)
+class _Alarm:
+    """A timer, and the wall-clock time in nanoseconds that it waits for."""
+
+    due: int
+    handle: asyncio.TimerHandle
+
+
 class Janitor:
     """Sweeps the streams of one node, one at a time."""
 
@@ -36,7 +47,8 @@ class Janitor:
         self._wanted: dict[int, StreamRunner] = {}
         self._wake = asyncio.Event()
         self._swept_below: dict[int, int] = {}
-        self._ages: dict[int, asyncio.TimerHandle] = {}
+        self._ages: dict[int, _Alarm] = {}
+        self._expiring: set[int] = set()
         self._dropped: list[tuple[int, int]] = []
         self._busy = asyncio.Lock()
         self.shell: Shell
@@ -82,10 +94,11 @@ class Janitor:
         async with self._busy:
             await self._sweep_range(runner)
             while runner.backlog and not runner.closed:
-                rows = sorted(runner.backlog)[:_SCATTERED_ROWS]
+                rows = sorted(islice(runner.backlog, _SCATTERED_ROWS))
                 await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
                 self.rows += len(rows)
-                runner.backlog.difference_update(rows)
+                for seq in rows:
+                    runner.backlog.pop(seq, None)
                 start = runner.tail.start
                 runner.dead.difference_update([seq for seq in rows if seq < start])
 
@@ -134,33 +147,53 @@ class Janitor:
     # -- age ---------------------------------------------------------------------------------
 
     def watch_age(self, runner: StreamRunner) -> None:
-        """Make sure that a timer waits for the oldest message of a stream to come of age."""
-        machine = runner.machine
-        if runner.stream in self._ages or not machine.max_age or not machine.msgs:
+        """Make sure that a timer waits for the message of a stream that comes of age first."""
+        alarm = self._ages.get(runner.stream)
+        expiry = runner.machine.expiry
+        if runner.stream in self._expiring or (alarm is not None and expiry is None):
             return
-        oldest = next((ts for _, _, _, ts in machine.front), machine.last_ts)
-        if not machine.front and machine.front.upto < machine.last_seq:
-            oldest = 0
-        wait = max(oldest + machine.max_age - self.shell.clock.now(), _AGE_STEP_NS)
-        self._ages[runner.stream] = asyncio.get_running_loop().call_later(
-            wait / 1e9, self._come_of_age, runner
-        )
+        due = expiry.next_due() if expiry is not None else _oldest_due(runner.machine)
+        if not due:
+            return
+        now = self.shell.clock.now()
+        due = max(due, now + _AGE_STEP_NS)
+        if alarm is not None:
+            if alarm.due <= due:
+                return
+            alarm.handle.cancel()
+        handle = asyncio.get_running_loop().call_later((due - now) / 1e9, self._come_of_age, runner)
+        self._ages[runner.stream] = _Alarm(due, handle)
 
     def _come_of_age(self, runner: StreamRunner) -> None:
         del self._ages[runner.stream]
         if not runner.closed:
+            self._expiring.add(runner.stream)
             spawn(self._expire(runner), name=f"expire {runner.name}")
 
     async def _expire(self, runner: StreamRunner) -> None:
         try:
             await runner.trim()
         except ApiError as error:
-            log.warning("expiry of stream %s waits: %s", runner.name, error)
-        self.watch_age(runner)
+            if not runner.closed:
+                log.warning("expiry of stream %s waits: %s", runner.name, error)
+        finally:
+            self._expiring.discard(runner.stream)
+        if not runner.closed:
+            self.watch_age(runner)
 
     def forget(self, runner: StreamRunner) -> None:
         """Stop every timer of a stream."""
         self._wanted.pop(runner.stream, None)
-        timer = self._ages.pop(runner.stream, None)
-        if timer is not None:
-            timer.cancel()
+        alarm = self._ages.pop(runner.stream, None)
+        if alarm is not None:
+            alarm.handle.cancel()
+
+
+def _oldest_due(machine: StreamMachine) -> int:
+    """Return when the oldest message of a stream reaches its `max_age` (0: never)."""
+    if not machine.max_age or not machine.msgs:
+        return 0
+    oldest = next((ts for _, _, _, ts in machine.front), machine.last_ts)
+    if not machine.front and machine.front.upto < machine.last_seq:
+        oldest = 0
+    return oldest + machine.max_age

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
@@ -20,6 +20,7 @@ from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 if TYPE_CHECKING:
     from core.jetstream.stream_runner import StreamRunner
     from core.storage.interface import Head
+    from core.stream.expiry import Expiry, Row
 
 log = logging.getLogger("jetgate.streams")
 
@@ -43,15 +44,19 @@ async def restore(runner: StreamRunner, head: Head) -> None:
     machine.last_ts, machine.msgs, machine.bytes = head.last_ts, head.msgs, head.bytes
     machine.front.upto = max(head.first_seq - 1, 0)
     runner.tail.clear(head.last_seq + 1)
-    evicts = machine.limit or machine.evicts or machine.max_age
-    if head.msgs > _LONG and not evicts:
+    await runner.copier.restore(runner.config)
+    removes = machine.limit or machine.evicts or machine.max_age or machine.expiry is not None
+    if head.msgs > _LONG and not removes:
         runner.loading = spawn(_load_behind(runner, head), name=f"load {runner.name}")
         return
-    index, superseded = await build_index(runner, machine.limit)
+    expiry = machine.expiry
+    index, superseded = await build_index(runner, machine.limit, expiry=expiry)
     machine.index = index
     runner.dead.update(seq for seq, _, _ in superseded)
-    runner.backlog.update(runner.dead)
-    machine.msgs = _agreed(runner, sum(n for _, n, _ in index.items()), head)
+    runner.backlog.update(dict.fromkeys(seq for seq, _, _ in superseded))
+    count = sum(n for _, n, _ in index.items())
+    # What expired may still be stored: it counts until it is found to be due again.
+    machine.msgs = count if expiry is not None else _agreed(runner, count, head)
     if machine.msgs != head.msgs:
         machine.bytes = await _counted_bytes(runner)
     await _restore_ids(runner, head)
@@ -110,38 +115,70 @@ def _agreed(runner: StreamRunner, count: int, head: Head) -> int:
 
 
 async def build_index(
-    runner: StreamRunner, limit: int, first: int = 0
-) -> tuple[LogIndex | LastIndex | HistoryIndex, list[tuple[int, bytes, int]]]:
+    runner: StreamRunner, limit: int, first: int = 0, *, expiry: Expiry | None = None
+) -> tuple[LogIndex | LastIndex | HistoryIndex, list[Row]]:
     """Read a stream's rows, from sequence `first` on, into an index of the form `limit` needs.
 
-    Returns the index and the (sequence, subject, size) of rows that the limit supersedes.
+    Args:
+        runner: The stream.
+        limit: Messages that a subject may have.
+        first: Where to begin.
+        expiry: Empty queues to read the rows into as well.
+
+    Returns:
+        The index, and the (sequence, subject, size) of rows that the limit supersedes.
     """
     machine, reader = runner.machine, runner.shell.reader
     index = make_index(limit)
     first, last = max(first, machine.first_seq), machine.last_seq
-    if isinstance(index, LogIndex):
+    if isinstance(index, LogIndex) and expiry is None:
         if machine.msgs:
             index.load(await reader.subjects(runner.stream, runner.shelf, first, last))
         return index, []
-    more = 4 if machine.on_file else 0
     kept: dict[bytes, deque[tuple[int, int]]] = {}
-    superseded: list[tuple[int, bytes, int]] = []
-    while first <= last:
-        rows = await reader.sizes(
-            runner.stream, runner.shelf, None, first, min(first + _PAGE, last + 1)
-        )
-        for seq, subject, data, hdr in rows:
-            size = machine.overhead + len(subject) + data + (hdr + more if hdr else 0)
+    superseded: list[Row] = []
+    async for rows in _pages(runner, first, last, expiry):
+        if isinstance(index, LogIndex):
+            index.add([row[0] for row in rows], [row[1] for row in rows], ())
+            continue
+        for seq, subject, size in rows:
             entry = kept.setdefault(subject, deque())
             entry.append((seq, size))
             if len(entry) > limit:
                 old, old_size = entry.popleft()
                 superseded.append((old, subject, old_size))
-        first += _PAGE
     for subject, entry in kept.items():
         seqs, sizes = zip(*entry, strict=True)
         index.add(seqs, [subject] * len(seqs), sizes)
+    if expiry is not None:
+        expiry.forget(superseded)
     return index, superseded
+
+
+async def _pages(
+    runner: StreamRunner, first: int, last: int, expiry: Expiry | None
+) -> AsyncIterator[list[Row]]:
+    """Yield the stream's rows in order; what may expire goes into `expiry` on the way."""
+    machine, reader = runner.machine, runner.shell.reader
+    more = 4 if machine.on_file else 0
+    lengths: Sequence[tuple[int, bytes, int, int]]
+    for start in range(first, last + 1, _PAGE):
+        below = min(start + _PAGE, last + 1)
+        if expiry is None:
+            lengths = await reader.sizes(runner.stream, runner.shelf, None, start, below)
+        else:
+            lives = await reader.lifetimes(runner.stream, runner.shelf, start, below)
+            lengths = [row[:4] for row in lives]
+        rows = [
+            (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
+            for seq, subject, data, hdr in lengths
+        ]
+        if expiry is not None and rows:
+            seqs, subjects, sizes = zip(*rows, strict=True)
+            times, blocks = [row[4] for row in lives], [row[5] for row in lives]
+            expiry.load(seqs, times, subjects, sizes, blocks)
+        if rows:
+            yield rows
 
 
 async def _restore_ids(runner: StreamRunner, head: Head) -> None:

@@ -56,7 +56,7 @@ class StreamQueries:
     machine: StreamMachine
     tail: Tail
     dead: set[int]
-    backlog: set[int]
+    backlog: dict[int, None]
     closed: bool
     loading: asyncio.Task[None] | None
 

@@ -7,6 +7,7 @@ COMMIT, so that nothing exists which storage does not know.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from core.errors import ApiError, StorageError
 from core.jetstream.commands import unchanged
@@ -22,6 +23,8 @@ from core.pubsub.account import Account
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.config import check_overlap, is_same
 from core.stream.plan import StreamPlan
+
+log = logging.getLogger("jetgate.streams")
 
 _HOUR_NS = 3600 * 1_000_000_000
 _LOGS, _CHURN = 0, 1
@@ -74,6 +77,20 @@ class Registry:
         for runner in self.streams.values():
             runner.start()
 
+    def has_lifetimes(self) -> bool:
+        """Whether messages of any stream expire one by one."""
+        return any(runner.machine.expiry is not None for runner in self.streams.values())
+
+    async def expire_overdue(self) -> None:
+        """Let messages leave whose time came while nobody was there; the lane has to run."""
+        for runner in list(self.streams.values()):
+            if runner.machine.expiry is None:
+                continue
+            try:
+                await runner.trim()
+            except ApiError as error:
+                log.warning("expiry of stream %s waits: %s", runner.name, error)
+
     # -- streams -----------------------------------------------------------------------------
 
     async def create_stream(self, config: StreamConfig) -> tuple[StreamRunner, bool]:
@@ -102,6 +119,7 @@ class Registry:
             runner = StreamRunner(row, config, self.account, self.shell)
             self.streams[config.name] = runner
             runner.start()
+            self._tell_copiers(config.name)
             runner.advisories.stream_created(config.name)
             return runner, True
 
@@ -120,8 +138,14 @@ class Registry:
             except ApiError:
                 await self._save(runner, old)
                 raise
+            self._tell_copiers(config.name)
             runner.advisories.stream_updated(config.name)
             return runner
+
+    def _tell_copiers(self, name: str) -> None:
+        """Streams that copy this one need not wait to find out."""
+        for runner in self.streams.values():
+            runner.copier.poke(name)
 
     async def _save(self, runner: StreamRunner, config: StreamConfig) -> None:
         text = encode(config).decode()
@@ -144,6 +168,7 @@ class Registry:
             # In its turn in the lane: a commit under way must still find the stream's head, and
             # what was published meanwhile must not look for it afterwards.
             await runner.command(drop)
+            self._tell_copiers(name)
             runner.advisories.stream_deleted(name)
             self.shell.janitor.drop(runner.stream, runner.shelf)
 

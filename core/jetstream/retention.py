@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.jetstream.commands import unchanged
+from core.jetstream.lasts import find_lasts
 from core.model.stream import Retention
 from core.runtime.tasks import spawn
 from core.stream.index import LogIndex
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.retention")
 
 _AT_ONCE = 10_000
-_WINDOW, _WINDOW_MAX = 1_000, 200_000
 _RETRY = 0.2
 
 Row = tuple[int, bytes, int]
@@ -248,23 +249,10 @@ class Keeper:
         self, index: LogIndex, rows: list[Row], gone: set[int]
     ) -> list[tuple[bytes, int]]:
         """Return the new last sequence of subjects that lose theirs and have others."""
-        counts: dict[bytes, int] = {}
-        for _, subject, _ in rows:
-            counts[subject] = counts.get(subject, 0) + 1
-        wanted = {
+        counts = Counter([subject for _, subject, _ in rows])
+        wanted = [
             subject
             for subject, count in counts.items()
             if index.count(subject) > count and index.last(subject) in gone
-        }
-        found: list[tuple[bytes, int]] = []
-        end = max((index.last(subject) for subject in wanted), default=0) - 1
-        stream, width = self._stream, _WINDOW
-        while wanted and end >= stream.machine.first_seq:
-            start = max(end - width + 1, stream.machine.first_seq)
-            names = await stream.shell.reader.names(stream.stream, stream.shelf, start, end)
-            for seq, subject in reversed(names):
-                if subject in wanted and seq not in gone and stream.is_live(seq):
-                    wanted.remove(subject)
-                    found.append((subject, seq))
-            end, width = start - 1, min(width * 4, _WINDOW_MAX)
-        return found
+        ]
+        return list((await find_lasts(self._stream, wanted, gone)).items())

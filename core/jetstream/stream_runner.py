@@ -10,14 +10,16 @@ import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from core.errors import ApiError, StorageError
-from core.jetstream import commands
+from core.jetstream import commands, lifetimes
 from core.jetstream.acks import AckEmitter
 from core.jetstream.advisories import Advisories
 from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.consumers import Consumers
+from core.jetstream.copying.copier import Copier
 from core.jetstream.direct_get import DirectGet
 from core.jetstream.opening import build_index
 from core.jetstream.queries import Message, StreamQueries
@@ -32,6 +34,7 @@ from core.model.stream import ClusterInfo, StreamConfig, StreamInfo
 from core.model.transform import Transform
 from core.pubsub.account import Account, ServiceSubscription, Session
 from core.storage.interface import ConsumerRow, StreamRow
+from core.stream.expiry import Expiry
 from core.stream.headers import ROLLUP, publish_headers
 from core.stream.judge import refusal
 from core.stream.machine import StreamMachine
@@ -73,7 +76,9 @@ class StreamRunner(StreamQueries):
         self.columns = Columns()
         self.commands: deque[Command] = deque()
         self.current: Command | None = None
-        self.backlog: set[int] = set()
+        # In the order of removal, which is the order of sweeping: what a newer message of its
+        # subject replaced must not outlive that message in storage.
+        self.backlog: dict[int, None] = {}
         self.dead: set[int] = set()
         self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
         self.advisories = Advisories(account, shell.clock, shell.server_name, shell.domain)
@@ -86,6 +91,7 @@ class StreamRunner(StreamQueries):
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self._configure_subjects()
+        self.copier = Copier(self)
         self.retention: Keeper | None = None
         self._configure_retention()
         self.loading: asyncio.Task[None] | None = None
@@ -99,12 +105,14 @@ class StreamRunner(StreamQueries):
         self.consumers.start()
         if self.retention is not None:
             self.retention.sweep()
+        self.copier.start()
 
     def close(self, *, shutdown: bool = False) -> None:
         """Take nothing any more; waiting pulls are told why."""
         self.closed = True
         self.unlisten()
         self.direct.configure(False)
+        self.copier.close(forget=not shutdown)
         self.consumers.close(shutdown=shutdown)
         self.shell.janitor.forget(self)
         self.tail.clear(self.machine.last_seq + 1)
@@ -116,8 +124,9 @@ class StreamRunner(StreamQueries):
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
         """Have `save` record a configuration in the catalogue, then take it."""
         old = self.config
+        await self._stored(self.copier.restore(config))
         other_limit = max(old.max_msgs_per_subject, 0) != max(config.max_msgs_per_subject, 0)
-        if other_limit:
+        if other_limit or lifetimes.begin(old, config):
             await self.command(lambda _now: self._plan_new_limit(config, save))
         else:
             await save()
@@ -133,6 +142,10 @@ class StreamRunner(StreamQueries):
             if self.retention is not None:
                 self.retention.sweep()
             await self.caught_up()
+        if (old.mirror, old.sources) != (config.mirror, config.sources):
+            self.copier.configure(config)
+        else:
+            self.copier.reconsider()
 
     def _configure_retention(self) -> None:
         """Have consumers decide what is stored and kept, or limits alone."""
@@ -153,26 +166,32 @@ class StreamRunner(StreamQueries):
     async def _plan_new_limit(
         self, config: StreamConfig, save: Callable[[], Awaitable[None]]
     ) -> StreamPlan:
-        """Rebuild the index for another per-subject limit; drop what it no longer allows.
+        """Read the rows anew for another per-subject limit, or to know when they expire.
 
         Rows that the old limit removed leave storage before the new one is recorded, which could
         allow them again; nothing is published in between.
         """
         await self.shell.janitor.finish(self)
-        index, superseded = await build_index(self, max(config.max_msgs_per_subject, 0))
+        limit = max(config.max_msgs_per_subject, 0)
+        expiry = Expiry(config.max_age) if lifetimes.begin(self.config, config) else None
+        index, superseded = await build_index(self, limit, expiry=expiry)
         await save()
         plan = commands.unchanged(self)
-        plan.config, plan.index = config, index
+        plan.config, plan.index, plan.expiry = config, index, expiry
         for row in superseded:
             self.machine.remove(plan, *row)
         return plan
 
     async def trim(self) -> None:
-        """Enforce limits that a new configuration or the passing of time made tighter."""
-        removed = 1
+        """Enforce limits that a new configuration or the passing of time made tighter.
+
+        Raises ApiError 10008 while storage is away.
+        """
+        removed = True
         while removed:
-            plan = await self.command(lambda now: commands.plan_expiry(self, now))
-            removed = len(plan.removed)
+            foreseen = await self._stored(lifetimes.foresee(self))
+            plan = await self.command(partial(commands.plan_expiry, self, foreseen))
+            removed = bool(plan.removed)
 
     # -- interest ----------------------------------------------------------------------------
 
@@ -229,10 +248,14 @@ class StreamRunner(StreamQueries):
 
         Raises ApiError when the change is refused or storage is away.
         """
+        return await self.submit(plan)
+
+    def submit(self, plan: Callable[[int], Awaitable[StreamPlan]]) -> asyncio.Future[StreamPlan]:
+        """Give a change of the log its turn; the future has the committed plan, or ApiError."""
         done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
         self.commands.append(Command(plan, done))
         self.shell.lane.enqueue(self)
-        return await done
+        return done
 
     # -- decide ------------------------------------------------------------------------------
 
@@ -251,15 +274,11 @@ class StreamRunner(StreamQueries):
         if self.transform is not None:
             columns.subjects = self.transform.apply_all(published)
         try:
-            rollups = None
-            if columns.headered or self.machine.front_deficit(columns, now):
-                rollups = await self._load_facts(columns, now)
+            rollups = await self.facts_for(columns, now)
         except BaseException:
             columns.subjects = published
             self._give_back(columns)
             raise
-        if self.shell.resources is not None:
-            self.machine.allowance = self.shell.resources.left(self.config.storage)
         plan = self.machine.decide(columns, now, rollups)
         if self.config.no_ack:
             plan.acks, plan.answers = [], []
@@ -295,12 +314,21 @@ class StreamRunner(StreamQueries):
 
     def _give_back(self, columns: Columns) -> None:
         later, self.columns = self.columns, columns
-        columns.subjects += later.subjects
-        columns.replies += later.replies
-        columns.headers += later.headers
-        columns.payloads += later.payloads
-        columns.nbytes += later.nbytes
-        columns.headered = columns.headered or later.headered
+        columns.extend(later)
+
+    async def facts_for(
+        self, columns: Columns, now: int
+    ) -> dict[bytes, list[tuple[int, int]]] | None:
+        """Tell the machine what it cannot know: room on the node, and what a batch replaces.
+
+        Returns the messages that roll-ups of the batch replace, as `decide` takes them.
+        """
+        rollups = None
+        if columns.headered or self.machine.front_deficit(columns, now):
+            rollups = await self._load_facts(columns, now)
+        if self.shell.resources is not None:
+            self.machine.allowance = self.shell.resources.left(self.config.storage)
+        return rollups
 
     async def _load_facts(
         self, columns: Columns, now: int
@@ -357,7 +385,7 @@ class StreamRunner(StreamQueries):
                     consumer.on_stored(segment, counts)
         elif self.tail.start == plan.before + 1:
             self.tail.start = plan.last_seq + 1
-        if machine.max_age:
+        if machine.max_age or machine.expiry is not None:
             self.shell.janitor.watch_age(self)
 
     def _purged(self, plan: StreamPlan) -> None:
@@ -372,12 +400,12 @@ class StreamRunner(StreamQueries):
     def _removed(self, plan: StreamPlan) -> None:
         """Hide removed messages from every reader; leave their rows to the janitor."""
         floor = self.machine.first_seq
-        hidden = {seq for seq, _, _ in plan.removed if seq >= floor}
+        hidden = [seq for seq, _, _ in plan.removed if seq >= floor]
         if hidden:
-            self.dead |= hidden
+            self.dead.update(hidden)
             if not plan.purge_filters:
                 # Erased rows too, although they are gone: the janitor forgets what it swept.
-                self.backlog |= hidden
+                self.backlog.update(dict.fromkeys(hidden))
         pairs = [(seq, subject) for seq, subject, _ in plan.removed]
         for consumer in self.consumers.values():
             consumer.on_removed(pairs, floor)
@@ -442,9 +470,9 @@ class StreamRunner(StreamQueries):
         """
         await self.command(lambda _now: self._stored(commands.plan_delete(self, seq)))
 
-    async def _stored(self, plan: Awaitable[StreamPlan]) -> StreamPlan:
+    async def _stored(self, work: Awaitable[T]) -> T:
         try:
-            return await plan
+            return await work
         except StorageError:
             raise api_error(10008) from None
 
@@ -491,6 +519,8 @@ class StreamRunner(StreamQueries):
             state=state,
             domain=self.shell.domain,
             cluster=ClusterInfo(leader=self.shell.server_name) if with_cluster else None,
+            mirror=self.copier.mirror_info(),
+            sources=self.copier.source_infos(),
             ts=self.shell.clock.now(),
         )
 
@@ -527,21 +557,15 @@ class StreamRunner(StreamQueries):
         Raises ApiError 10008 while storage is away.
         """
         row = ConsumerRow(self.stream, 0, name, created, self.epoch, config, state)
-        return await self._catalogued(self.shell.catalog.add_consumer(row))
+        return await self._stored(self.shell.catalog.add_consumer(row))
 
     async def change_consumer(self, consumer: int, config: str) -> None:
         """Record a consumer's new configuration."""
-        await self._catalogued(self.shell.catalog.set_consumer(self.stream, consumer, config))
+        await self._stored(self.shell.catalog.set_consumer(self.stream, consumer, config))
 
     async def remove_consumer(self, consumer: int) -> None:
         """Drop a consumer from the catalogue."""
-        await self._catalogued(self.shell.catalog.drop_consumer(self.stream, consumer))
-
-    async def _catalogued(self, change: Awaitable[T]) -> T:
-        try:
-            return await change
-        except StorageError:
-            raise api_error(10008) from None
+        await self._stored(self.shell.catalog.drop_consumer(self.stream, consumer))
 
 
 def _sequence(answer: bytes) -> int:

@@ -11,9 +11,6 @@ from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
-    ("mirror", lambda c: c.mirror is not None),
-    ("sources", lambda c: bool(c.sources)),
-    ("subject delete marker TTL", lambda c: c.subject_delete_marker_ttl > 0),
     ("message counters", lambda c: c.allow_msg_counter),
     ("atomic publish", lambda c: c.allow_atomic),
     ("batch publish", lambda c: c.allow_batched),

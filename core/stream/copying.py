@@ -51,17 +51,19 @@ class Run:
 
     def part(self, start: int, stop: int) -> Run:
         """Return some of the run; unless it ends with the run it accounts for just that."""
-        mine, columns = self.columns, Columns()
-        columns.subjects = mine.subjects[start:stop]
-        columns.headers = mine.headers[start:stop]
-        columns.payloads = mine.payloads[start:stop]
-        columns.nbytes = sum(map(len, columns.payloads))
-        columns.headered = mine.headered
         through = self.through
         if stop < len(self.seqs):
             through = self.seqs[stop - 1] if stop else 0
         seqs, times = self.seqs[start:stop], self.times[start:stop]
+        columns = self.columns.part(start, stop)
         return Run(self.key, self.identity, through, seqs, times, columns)
+
+    def extend(self, more: Run) -> None:
+        """Add what came next from the same origin."""
+        self.through = more.through
+        self.seqs += more.seqs
+        self.times += more.times
+        self.columns.extend(more.columns)
 
 
 @dataclass(slots=True)
@@ -128,11 +130,7 @@ def gathered(runs: Sequence[Run]) -> Columns:
         return runs[0].columns
     columns = Columns()
     for run in runs:
-        columns.subjects += run.columns.subjects
-        columns.headers += run.columns.headers
-        columns.payloads += run.columns.payloads
-        columns.nbytes += run.columns.nbytes
-        columns.headered = columns.headered or run.columns.headered
+        columns.extend(run.columns)
     return columns
 
 

@@ -30,11 +30,6 @@ _LINE = b"NATS/1.0"
 _LONE_ID = BARE_BLOCK + MSG_ID + b":"
 _ID_AT = len(_LONE_ID)
 _INCREMENT = re.compile(rb"[+-]?[0-9]+")
-_DURATION = re.compile(
-    rb"\+?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|\xc2\xb5s|\xce\xbcs|ms|s|m|h))+"
-)
-_PART = re.compile(rb"([0-9.]+)([^0-9.]+)")
-_SECONDS = {b"ms": 1e-3, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
 
 
 def publish_headers(block: bytes) -> dict[bytes, bytes]:
@@ -89,20 +84,3 @@ def find(block: bytes, name: bytes) -> bytes | None:
 def is_increment(value: bytes) -> bool:
     """Whether a `Nats-Incr` value is an integer (ADR-49)."""
     return _INCREMENT.fullmatch(value) is not None
-
-
-def is_ttl(value: bytes) -> bool:
-    """Whether a `Nats-TTL` value is `never`, at least a second, or whole seconds (ADR-43)."""
-    if value.lower() == b"never":
-        return True
-    if value.isdigit() and value != b"0":
-        return 0 < int(value[:20]) < 1 << 63
-    if _DURATION.fullmatch(value) is None:
-        return False
-    parts = _PART.findall(value)
-    return sum(float(number) * _SECONDS.get(unit, 0.0) for number, unit in parts) >= 1
-
-
-def is_no_ttl(value: bytes) -> bool:
-    """Whether a `Nats-TTL` value is zero in a form that the reference server lets pass."""
-    return len(value) > 1 and not value.strip(b"0")

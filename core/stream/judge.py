@@ -14,6 +14,7 @@ from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.plan import Columns, StreamPlan
+from core.stream.ttl import parse_ttl, raised
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Judge:
         # Sequences and times of messages that bring their own.
         self.stamps: tuple[Sequence[int], Sequence[int]] | None = None
         self._dedups = config.duplicate_window > 0
+        self._least_ttl = machine.least_ttl
         self._find_id = machine.dedup.find
         self._clean = False
         self._subjects: list[bytes] = []
@@ -142,6 +144,8 @@ class Judge:
         rollup = self._check_rest(found) if more else b""
         if block:
             block = h.stored_block(block)
+            if self._least_ttl and h.TTL in found:
+                block = raised(block, self._least_ttl)
         if self.allowance is not None:
             # The message that goes beyond the limit is the last that is taken.
             if self.allowance < 0:
@@ -194,9 +198,8 @@ class Judge:
         stream = found.get(h.EXPECTED_STREAM)
         if stream and stream != self.machine.config.name.encode():
             raise api_error(10060)
-        # Without support for what it says a message must not be stored as if it were kept.
         ttl = found.get(h.TTL)
-        if ttl and h.is_ttl(ttl):
+        if ttl and not self.machine.config.allow_msg_ttl and parse_ttl(ttl):
             raise api_error(10166)
         self._check_expected(place, subject, found)
         if found.get(h.SCHEDULE):
@@ -260,7 +263,7 @@ class Judge:
                 text = rollup.decode(errors="replace")
                 raise api_error(10111, err=f'rollup value invalid: "{text}"')
         ttl = found.get(h.TTL)
-        if ttl and not h.is_no_ttl(ttl):
+        if ttl and parse_ttl(ttl) is None:
             raise api_error(10165)
         return rollup
 

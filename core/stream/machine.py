@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 
 from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.dedup import DedupWindow
+from core.stream.expiry import Expiry
 from core.stream.front import FRONT_MAX, FrontWindow
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge, json_text, texts_of
 from core.stream.plan import Columns, StreamPlan
 from core.stream.room import Room
 from core.stream.segment import Segment
+from core.stream.ttl import SECOND
 
 _FILE_OVERHEAD = 30
 _FILE_HEADER_OVERHEAD = 4
@@ -48,6 +50,8 @@ class StreamMachine:
         self.front = FrontWindow(self.last_seq)
         # Which subjects somebody wants stored (None: all).
         self.wanted: Callable[[bytes], bool] | None = None
+        # When messages leave, where each may say so.
+        self.expiry: Expiry | None = None
         # Off in tests, which hold the column form of `decide` to the one by message.
         self.shortcut = True
         self.configure(config)
@@ -58,7 +62,7 @@ class StreamMachine:
         self.limit = max(config.max_msgs_per_subject, 0)
         self.max_msgs = max(config.max_msgs, 0)
         self.max_bytes = max(config.max_bytes, 0)
-        self.max_age = config.max_age
+        self._configure_expiry(config)
         self.on_file = config.storage is Storage.FILE
         self.overhead = _FILE_OVERHEAD if self.on_file else _MEMORY_OVERHEAD
         self.evicts = config.discard is Discard.OLD and bool(self.max_msgs or self.max_bytes)
@@ -71,6 +75,18 @@ class StreamMachine:
         if self.domain:
             self.ack_name += b'","domain":"' + json_text(self.domain)
         self.dedup.window = config.duplicate_window
+
+    def _configure_expiry(self, config: StreamConfig) -> None:
+        """Have age decided by the oldest messages, or by queues where messages have TTLs."""
+        # The age at which the oldest message leaves, looked at with every batch.
+        self.max_age = 0 if config.allow_msg_ttl else config.max_age
+        if config.allow_msg_ttl and self.expiry is None:
+            self.expiry = Expiry(config.max_age)
+        elif self.expiry is not None:
+            self.expiry.configure(config.max_age)
+        # How long the markers of subjects live (0: there are none), and the least TTL in seconds.
+        self.marker_ttl = max(config.subject_delete_marker_ttl, 0)
+        self.least_ttl = self.marker_ttl // SECOND if self.limit != 1 else 0
 
     def size_of(self, subject: bytes, headers: bytes | None, payload_len: int) -> int:
         """Return what a message counts towards `bytes`."""
@@ -346,6 +362,8 @@ class StreamMachine:
         self.last_ts = plan.last_ts
         self.msgs = plan.msgs
         self.bytes = plan.nbytes
+        if plan.expiry is not None:
+            self.expiry = plan.expiry
         if plan.config is not None:
             self.configure(plan.config)
         self._replace(plan)
@@ -363,10 +381,23 @@ class StreamMachine:
                 self.front.drop(plan.removed)
         for subject, seq in plan.lasts:
             self.index.set_last(subject, seq)
+        if self.expiry is not None:
+            self._apply_expiry(self.expiry, plan)
         if plan.ids:
             self.dedup.add(plan.ids, plan.last_ts)
         if plan.last_msg_id is not None:
             self.last_msg_id = plan.last_msg_id
+
+    def _apply_expiry(self, expiry: Expiry, plan: StreamPlan) -> None:
+        """Note when the messages of a plan will leave, and which have left."""
+        if plan.purged_below:
+            expiry.purged(plan.purged_below, everything=plan.index is None)
+        if plan.due is not None:
+            expiry.take(plan.due)
+        expiry.forget(plan.removed[plan.expired :])
+        segment = plan.segment
+        if segment is not None and len(segment):
+            expiry.add(segment, plan.sizes or self._sizes_of(segment))
 
     def _replace(self, plan: StreamPlan) -> None:
         """Take what a purge leaves, or an index of another form."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.model.stream import StreamConfig
+from core.stream.expiry import Due, Expiry
 from core.stream.index import HistoryIndex, LastIndex, LogIndex
 from core.stream.segment import Segment
 
@@ -23,6 +24,26 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.payloads)
+
+    def part(self, start: int, stop: int) -> "Columns":
+        """Return a copy of some of the messages."""
+        columns = Columns()
+        columns.subjects = self.subjects[start:stop]
+        columns.replies = self.replies[start:stop]
+        columns.headers = self.headers[start:stop]
+        columns.payloads = self.payloads[start:stop]
+        columns.nbytes = sum(map(len, columns.payloads))
+        columns.headered = self.headered
+        return columns
+
+    def extend(self, more: "Columns") -> None:
+        """Add messages."""
+        self.subjects += more.subjects
+        self.replies += more.replies
+        self.headers += more.headers
+        self.payloads += more.payloads
+        self.nbytes += more.nbytes
+        self.headered = self.headered or more.headered
 
     def split(self, n: int) -> "Columns":
         """Take the first `n` messages out into columns of their own."""
@@ -69,6 +90,11 @@ class StreamPlan:
     sizes: Sequence[int] = ()
     removed: list[tuple[int, bytes, int]] = field(default_factory=list)
     erased: list[int] = field(default_factory=list)
+    # Of `removed`, the first so many leave because their time has come, as `due` shows.
+    expired: int = 0
+    due: Due | None = None
+    # New queues of a stream that begins to let messages expire.
+    expiry: Expiry | None = None
     purged_below: int = 0
     # What the subjects will be: after a purge that leaves some, or under another limit.
     index: LogIndex | LastIndex | HistoryIndex | None = None

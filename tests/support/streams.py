@@ -118,6 +118,14 @@ class MemoryStore:
             if subject is None or row.subject == subject.encode()
         ]
 
+    async def lifetimes(
+        self, stream: int, shelf: int, first: int, below: int
+    ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
+        return [
+            (seq, row.subject, len(row.payload), len(row.headers or b""), row.ts, row.headers)
+            for seq, row in self._between(first, below - 1)
+        ]
+
     async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
         rows = self._between(0, seq - 1)
         return max((s for s, row in rows if row.subject == subject.encode()), default=0)

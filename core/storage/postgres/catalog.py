@@ -7,12 +7,9 @@ deposed node can create, change or drop nothing. Stream numbers are never reused
 from collections.abc import Sequence
 from typing import Any
 
-import asyncpg
-
 from core.errors import Fenced, Unavailable
 from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
-
-_LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+from core.storage.postgres.connect import LOST
 
 _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config,
@@ -47,7 +44,7 @@ class PostgresCatalog:
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         try:
             rows: list[Any] = await self._pool.fetch(statement, *arguments)
-        except _LOST as error:
+        except LOST as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         return rows
 
@@ -69,7 +66,7 @@ class PostgresCatalog:
                 for statement, *arguments in statements:
                     row = await connection.fetchrow(statement, *arguments)
                 return row
-        except _LOST as error:
+        except LOST as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
 
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:

@@ -46,7 +46,15 @@ class Purpose(enum.Enum):
     ADMIN = "admin"  # migrations, checks
 
 
-_AWAY = (OSError, TimeoutError, asyncio.IncompleteReadError, asyncpg.InterfaceError)
+# What a statement may end with that PostgreSQL or the way to it is to blame for. A driver whose
+# connection broke in the middle of one operation says of the next that it cannot begin.
+LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_AWAY = (
+    OSError,
+    asyncio.IncompleteReadError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 
 _SETTINGS: dict[Purpose, dict[str, str]] = {
     # Every statement of the write path names its rows by key. A new table has no statistics, and
@@ -119,7 +127,7 @@ class Connector:
         try:
             await pool
             await pool.fetchval("select 1")
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except LOST as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         return pool
 

@@ -15,7 +15,7 @@ import asyncpg
 
 from core.errors import Fenced, Unavailable
 from core.storage.leases import Holder, NodeRow
-from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.connect import LOST, Connector, Purpose
 
 LOCK_CLASS = 0x6A67
 GROUPS = 256
@@ -64,8 +64,6 @@ _BUMP_CONSUMERS = """
       from jetgate_store.head h where h.stream = c.stream
 """
 
-_BROKEN = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
-
 
 class PostgresLeases:
     """LeaseStore on one connection of its own."""
@@ -92,7 +90,7 @@ class PostgresLeases:
             self._connection = await self._connector.open(
                 Purpose.LOCK, settings={"synchronous_commit": "off"}
             )
-        except _BROKEN as error:
+        except LOST as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         self._pid = self._connection.get_server_pid()
 
@@ -168,5 +166,5 @@ class PostgresLeases:
             raise Unavailable("there is no session with PostgreSQL")
         try:
             yield self._connection
-        except _BROKEN as error:
+        except LOST as error:
             raise Unavailable(f"PostgreSQL does not answer: {error}") from error

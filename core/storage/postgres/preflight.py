@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from core.errors import OperatorError
-from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.connect import LOST, Connector, Purpose
 
 VERSIONS = range(15, 19)
 _POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
@@ -70,7 +70,7 @@ async def preflight(connector: Connector) -> Facts:
         # Sessions begin with settings, which PgBouncer does not pass on.
         reason = f"{_POOLER} ({error})"
         raise OperatorError(_refused(connector, [reason])) from error
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except LOST as error:
         raise OperatorError(f"cannot check PostgreSQL at {connector.address}: {error}") from error
     finally:
         connection.terminate()

@@ -12,13 +12,18 @@ import asyncpg
 
 from core.errors import Unavailable
 from core.storage.postgres.stream_log import segment_of
-from core.stream.headers import MSG_ID, STREAM_SOURCE, find
+from core.stream.headers import MSG_ID, STREAM_SOURCE, TTL, find
 from core.stream.plan import Position
 from core.stream.segment import Segment
+from core.stream.ttl import KV_OPERATION, MARKER_REASON
 
 _ROW = "seq, ts, crc, subject, hdr, data"
 # Rows decoded before the event loop gets its turn back.
 _SLICE = 20_000
+# Headers by which a message says how long it lives, or that it marks a subject without a value.
+_MATTERS = " or ".join(
+    f"position('\\x{name.hex()}'::bytea in hdr) > 0" for name in (TTL, MARKER_REASON, KV_OPERATION)
+)
 _LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
@@ -103,6 +108,25 @@ class PostgresReader:
             subject,
         )
         return [(r[0], r[1].encode(), r[2], r[3]) for r in rows]
+
+    async def lifetimes(
+        self, stream: int, shelf: int, first: int, below: int
+    ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
+        """Return what decides when the messages of [first, below) leave, ascending.
+
+        That is (sequence, subject, payload bytes, header bytes, time, header block); the block is
+        None unless it holds a header that matters.
+        """
+        rows = await self._fetch(
+            "select seq, subject, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
+            f"case when {_MATTERS} then hdr end "
+            f"from jetgate_store.message_{shelf} where stream = $1 and seq >= $2 and seq < $3 "
+            "order by seq",
+            stream,
+            first,
+            below,
+        )
+        return [(r[0], r[1].encode(), r[2], r[3], r[4], r[5]) for r in rows]
 
     async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
         """Return the last sequence of a subject below `seq` (0: none)."""

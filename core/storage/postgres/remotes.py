@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import asyncpg
-
 from core.errors import Unavailable
+from core.storage.postgres.connect import LOST
 from core.storage.remotes import RemoteRow, RemoteState
-
-_LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +79,6 @@ class PostgresRemotes:
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         try:
             rows: list[Any] = await self._pool.fetch(statement, *arguments)
-        except _LOST as error:
+        except LOST as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         return rows

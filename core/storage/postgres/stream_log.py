@@ -22,6 +22,7 @@ from crc32c import crc32c
 
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
 from core.storage.interface import Head, StreamCommit
+from core.storage.postgres.connect import LOST
 from core.stream.plan import Position
 from core.stream.segment import Segment
 
@@ -136,7 +137,7 @@ class PostgresLog:
                     f"select {COLUMNS} from jetgate_store.message limit 0"
                 )
                 self._lone = await connection.prepare(_LONE)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except LOST as error:
                 raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
             self._row_state = sample._state
             self._connection = connection
@@ -229,7 +230,7 @@ class PostgresLog:
                 "from jetgate_store.head where stream = any($1::int[])",
                 list(streams),
             )
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except LOST as error:
             self._drop()
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         return {row[0]: Head(*row[1:]) for row in rows}

@@ -1,0 +1,132 @@
+"""What the passing of time makes of a stream with per-message TTLs (ADR-43, ADR-48).
+
+Like publishing it is decided first, committed next and then applied. A subject that loses its last
+message gets a marker in its place, if the stream is configured so; that a message was a marker
+itself, or a purge of a key, needs no marker.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from core.stream.expiry import Due, Row
+from core.stream.index import LogIndex
+from core.stream.machine import StreamMachine
+from core.stream.plan import Columns, StreamPlan
+from core.stream.ttl import MAX_AGE, is_marker, marker_block
+
+
+@dataclass(slots=True)
+class Departure:
+    """Messages whose time has come.
+
+    Args:
+        due: Where they stand in the queues.
+        rows: Which of them leave, in order of sequence.
+        marked: Subjects that get a marker.
+        orphaned: Subjects that lose their last message and keep others, in a log whose index
+            knows no more than the last.
+    """
+
+    due: Due
+    rows: list[Row]
+    marked: list[bytes]
+    orphaned: list[bytes]
+
+
+def departing(machine: StreamMachine, now: int, limit: int) -> Departure | None:
+    """Return what is to leave now, at most `limit` messages (None: nothing)."""
+    if machine.expiry is None:
+        return None
+    due = machine.expiry.due(now, limit)
+    rows = due.rows
+    if not rows:
+        return None
+    departure = Departure(due, rows, [], [])
+    index = machine.index
+    is_log = isinstance(index, LogIndex)
+    if not is_log and not machine.marker_ttl:
+        return departure
+    newest = {subject: seq for seq, subject, _ in rows}
+    counts = Counter([subject for _, subject, _ in rows])
+    left = {subject: index.count(subject) - counts[subject] for subject in newest}
+    if is_log:
+        departure.orphaned = [s for s, n in left.items() if n and index.last(s) == newest[s]]
+    if machine.marker_ttl:
+        markers = due.markers
+        departure.marked = [s for s, n in left.items() if not n and newest[s] not in markers]
+    if departure.marked and machine.config.sealed:
+        # Nothing can be written into it, so what would have to be marked stays.
+        staying = {newest[subject] for subject in departure.marked}
+        departure.rows = [row for row in rows if row[0] not in staying]
+        departure.marked = []
+        if not departure.rows:
+            machine.expiry.take(due)
+            return None
+    return departure
+
+
+def plan_departure(
+    machine: StreamMachine,
+    plan: StreamPlan,
+    departure: Departure,
+    lasts: Mapping[bytes, int],
+    now: int,
+) -> None:
+    """Put a departure into a plan that changes nothing yet.
+
+    Args:
+        machine: The stream.
+        plan: The plan.
+        departure: What leaves.
+        lasts: What will be the last sequence of each orphaned subject.
+        now: Wall-clock time in nanoseconds.
+    """
+    rows = departure.rows
+    plan.due = departure.due
+    plan.expired = len(rows)
+    plan.removed = rows.copy()
+    plan.msgs -= len(rows)
+    plan.nbytes -= sum([size for _, _, size in rows])
+    plan.lasts = [(subject, lasts[subject]) for subject in departure.orphaned]
+    mark(machine, plan, departure.marked, MAX_AGE, now)
+
+
+def mark(
+    machine: StreamMachine, plan: StreamPlan, subjects: list[bytes], reason: bytes, now: int
+) -> None:
+    """Store a marker on each subject, with a plan that removes the last message of each."""
+    if not subjects:
+        return
+    block = marker_block(reason, machine.marker_ttl)
+    plan.texts = [subject.decode() for subject in subjects]
+    plan.last_msg_id = b""
+    n = len(subjects)
+    machine.store(plan, subjects, [block] * n, [b""] * n, now)
+    machine.evict(plan, now)
+
+
+def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> Columns:
+    """Return markers as if they had been published: what a plan with them has to know before."""
+    columns = Columns()
+    columns.subjects = subjects
+    columns.headers = [marker_block(reason, machine.marker_ttl)] * len(subjects)
+    columns.replies = columns.payloads = [b""] * len(subjects)
+    columns.headered = bool(subjects)
+    return columns
+
+
+def emptied(machine: StreamMachine, rows: Iterable[tuple[Row, bytes]]) -> list[bytes]:
+    """Return the subjects that lose their last message, one that is no marker, with some rows.
+
+    Args:
+        machine: The stream.
+        rows: (sequence, subject, size) of what is removed, ascending, with its header block.
+    """
+    counts: Counter[bytes] = Counter()
+    newest: dict[bytes, bytes] = {}
+    for (_, subject, _), block in rows:
+        counts[subject] += 1
+        newest[subject] = block
+    count = machine.index.count
+    return [s for s, n in counts.items() if count(s) == n and not is_marker(newest[s])]

@@ -1,0 +1,309 @@
+"""When the messages of a stream with per-message TTLs leave it (ADR-43).
+
+Messages of one TTL leave in the order they came, so each TTL has a queue, and what is due stands at
+the front of some queues. A queue holds columns: some thirty bytes for each message beside its
+subject, which the subject index holds anyway. Messages without a TTL have a queue while `max_age`
+removes them; those that never expire have none.
+
+What leaves for another reason stays in its queue, is known as gone, and is dropped from the queues
+a few chunks at a time once there is enough of it.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+
+from core.stream.segment import Segment
+from core.stream.ttl import NEVER, SECOND, is_marker, ttl_of
+
+Row = tuple[int, bytes, int]
+
+_CHUNK = 4096
+_NAMES = 1 << 16
+# How many messages must be gone before the queues are rid of them, and chunks looked at in a step.
+_GONE_LEAST = 10_000
+_STEP = 8
+# Marks the size of a message that is a marker; messages are smaller than 64 MiB.
+_MARKER = 1 << 31
+
+
+class _Chunk:
+    """Messages as columns, oldest first; those before `start` have left."""
+
+    __slots__ = ("seqs", "sizes", "start", "subjects", "times")
+
+    def __init__(self) -> None:
+        self.seqs = array("q")
+        self.times = array("q")
+        self.sizes = array("I")
+        self.subjects: list[bytes] = []
+        self.start = 0
+
+    def __len__(self) -> int:
+        return len(self.subjects) - self.start
+
+    def shed(self, gone: set[int], below: int) -> int:
+        """Forget messages that are in `gone` or lie below a sequence; return how many."""
+        seqs, before = self.seqs, len(self)
+        places = [
+            i for i in range(self.start, len(seqs)) if seqs[i] >= below and seqs[i] not in gone
+        ]
+        if len(places) < before:
+            self.seqs = array("q", [seqs[i] for i in places])
+            self.times = array("q", [self.times[i] for i in places])
+            self.sizes = array("I", [self.sizes[i] for i in places])
+            self.subjects = [self.subjects[i] for i in places]
+            self.start = 0
+        return before - len(places)
+
+
+class Due:
+    """What is to leave: `rows` that are still there, and how many to `take` from which queues."""
+
+    __slots__ = ("markers", "rows", "take")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.take: list[tuple[int, int]] = []
+        # Sequences of those rows that are markers themselves.
+        self.markers: set[int] = set()
+
+
+class Expiry:
+    """The queues of one stream.
+
+    Args:
+        max_age: Nanoseconds after which every message leaves, whatever its TTL (0: no limit).
+    """
+
+    def __init__(self, max_age: int) -> None:
+        self.max_age = max_age
+        # TTL in nanoseconds (0: none) -> its messages.
+        self._queues: dict[int, deque[_Chunk]] = {}
+        # (time, TTL): the front of that queue is not due earlier.
+        self._fronts: list[tuple[int, int]] = []
+        self._listed: set[int] = set()
+        self._names: dict[bytes, bytes] = {}
+        self._gone: set[int] = set()
+        self._leaving: set[int] = set()
+        self._below = 0
+        self._walk: Iterator[None] | None = None
+        self._held = 0
+
+    def __len__(self) -> int:
+        """How many messages the queues hold, those included that are gone."""
+        return self._held
+
+    def configure(self, max_age: int) -> None:
+        """Take another `max_age`; from none to some the queues have to be made anew."""
+        if max_age == self.max_age:
+            return
+        self.max_age = max_age
+        if not max_age:
+            self._held -= sum(map(len, self._queues.pop(0, ())))
+        self._fronts, self._listed = [], set()
+        for ttl, queue in self._queues.items():
+            self._list(ttl, self._due(ttl, queue))
+
+    def _list(self, ttl: int, due: int) -> None:
+        """Have a queue looked at when its front is due; one that is listed is early enough."""
+        if ttl not in self._listed:
+            self._listed.add(ttl)
+            heappush(self._fronts, (due, ttl))
+
+    # -- in ----------------------------------------------------------------------------------
+
+    def add(self, segment: Segment, sizes: Sequence[int]) -> None:
+        """Take stored messages."""
+        if segment.headers is None:
+            if self.max_age:
+                self._put(0, segment.seqs, segment.times, sizes, segment.subjects)
+            return
+        self.load(segment.seqs, segment.times, segment.subjects, sizes, segment.headers)
+
+    def load(
+        self,
+        seqs: Sequence[int],
+        times: Sequence[int],
+        subjects: Sequence[bytes],
+        sizes: Sequence[int],
+        blocks: Sequence[bytes | None],
+    ) -> None:
+        """Take messages with their header blocks, in the order they were stored."""
+        ttls = [ttl_of(block) if block else 0 for block in blocks]
+        sizes = [
+            size | _MARKER if block and is_marker(block) else size
+            for size, block in zip(sizes, blocks, strict=True)
+        ]
+        kinds = set(ttls)
+        for ttl in kinds:
+            if ttl == NEVER or not (ttl or self.max_age):
+                continue
+            if len(kinds) == 1:
+                self._put(ttl * SECOND, seqs, times, sizes, subjects)
+                return
+            places = [i for i, other in enumerate(ttls) if other == ttl]
+            self._put(
+                ttl * SECOND,
+                [seqs[i] for i in places],
+                [times[i] for i in places],
+                [sizes[i] for i in places],
+                [subjects[i] for i in places],
+            )
+
+    def _put(
+        self,
+        ttl: int,
+        seqs: Sequence[int],
+        times: Sequence[int],
+        sizes: Sequence[int],
+        subjects: Sequence[bytes],
+    ) -> None:
+        queue = self._queues.get(ttl)
+        if queue is None:
+            queue = self._queues[ttl] = deque()
+        if not queue:
+            queue.append(_Chunk())
+            self._list(ttl, times[0] + self._age(ttl))
+        elif len(queue[-1].subjects) >= _CHUNK:
+            queue.append(_Chunk())
+        chunk = queue[-1]
+        if chunk.times and times[0] < chunk.times[-1]:
+            # A mirror keeps the times of its origin, whose clock may have gone back.
+            times = [max(ts, chunk.times[-1]) for ts in times]
+        chunk.seqs.extend(seqs)
+        chunk.times.extend(times)
+        chunk.sizes.extend(sizes)
+        if len(self._names) > _NAMES:
+            self._names.clear()
+        # Many messages of one subject share its name.
+        chunk.subjects += map(self._names.setdefault, subjects, subjects)
+        self._held += len(seqs)
+
+    def _age(self, ttl: int) -> int:
+        """How long messages of a queue live."""
+        return min(ttl, self.max_age) if ttl and self.max_age else ttl or self.max_age
+
+    def _due(self, ttl: int, queue: deque[_Chunk]) -> int:
+        chunk = queue[0]
+        return chunk.times[chunk.start] + self._age(ttl)
+
+    # -- out ---------------------------------------------------------------------------------
+
+    def next_due(self) -> int:
+        """Return a time before which nothing is due (0: nothing ever is)."""
+        return self._fronts[0][0] if self._fronts else 0
+
+    def due(self, now: int, limit: int) -> Due:
+        """Return messages whose time has come, in order of sequence, at most `limit` of them.
+
+        Those at the fronts that are gone already are let go here.
+        """
+        due = Due()
+        fronts, found = self._fronts, list[tuple[int, int]]()
+        while fronts and fronts[0][0] <= now and len(due.rows) < limit:
+            ttl = heappop(fronts)[1]
+            self._listed.remove(ttl)
+            queue = self._queues.get(ttl)
+            if queue is None:
+                continue
+            cutoff = now - self._age(ttl)
+            rows, taken = self._front_rows(queue, cutoff, limit - len(due.rows))
+            if not rows:
+                self._drop(ttl, taken)
+                if ttl in self._queues:
+                    self._list(ttl, self._due(ttl, queue))
+                continue
+            found.append((self._due(ttl, queue), ttl))
+            due.rows += rows
+            due.take.append((ttl, taken))
+        for when, ttl in found:
+            self._list(ttl, when)
+        if len(due.take) > 1:
+            due.rows.sort()
+        due.markers = {seq for seq, _, size in due.rows if size & _MARKER}
+        if due.markers:
+            due.rows = [(seq, subject, size & ~_MARKER) for seq, subject, size in due.rows]
+        return due
+
+    def _front_rows(self, queue: deque[_Chunk], cutoff: int, limit: int) -> tuple[list[Row], int]:
+        """Return what is there of a queue up to a time, and how much of the queue that is."""
+        rows: list[Row] = []
+        taken, below, gone, leaving = 0, self._below, self._gone, self._leaving
+        for chunk in queue:
+            start = chunk.start
+            end = min(bisect_right(chunk.times, cutoff, start), start + limit - len(rows))
+            columns = (chunk.seqs[start:end], chunk.subjects[start:end], chunk.sizes[start:end])
+            part: list[Row] = list(zip(*columns, strict=True))
+            if gone or leaving or (part and part[0][0] < below):
+                part = [
+                    row
+                    for row in part
+                    if row[0] >= below and row[0] not in gone and row[0] not in leaving
+                ]
+            rows += part
+            taken += end - start
+            if end < len(chunk.subjects):
+                break
+        return rows, taken
+
+    def take(self, due: Due) -> None:
+        """Let go what `due` showed, now that its removal is committed."""
+        for ttl, count in due.take:
+            self._drop(ttl, count)
+
+    def _drop(self, ttl: int, count: int) -> None:
+        queue = self._queues[ttl]
+        self._held -= count
+        while count:
+            chunk = queue[0]
+            part = min(len(chunk), count)
+            chunk.start += part
+            count -= part
+            if not len(chunk):
+                queue.popleft()
+        if not queue:
+            del self._queues[ttl]
+
+    # -- gone for another reason -------------------------------------------------------------
+
+    def forget(self, rows: Iterable[Row]) -> None:
+        """Hear of messages that left, those apart that `take` let go."""
+        self._gone.update([seq for seq, _, _ in rows])
+        if self._walk is None and len(self._gone) > max(_GONE_LEAST, self._held >> 2):
+            self._tidy()
+        if self._walk is not None and next(self._walk, self) is self:
+            self._walk = None
+            self._leaving = set()
+
+    def purged(self, below: int, *, everything: bool) -> None:
+        """Hear that all messages below a sequence left."""
+        self._below = below
+        if everything:
+            self._queues.clear()
+            self._fronts, self._listed, self._held = [], set(), 0
+            self._gone, self._leaving, self._walk = set(), set(), None
+        elif self._walk is None:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Begin to rid the queues of what is gone."""
+        self._leaving, self._gone = self._gone, set()
+        self._walk = self._walk_through(self._leaving)
+
+    def _walk_through(self, leaving: set[int]) -> Iterator[None]:
+        """Shed what is leaving, a few chunks between two yields."""
+        for ttl in list(self._queues):
+            chunks = list(self._queues.get(ttl, ()))
+            for start in range(0, len(chunks), _STEP):
+                # What came meanwhile is not leaving; what was taken meanwhile is in no queue.
+                part = [chunk for chunk in chunks[start : start + _STEP] if len(chunk)]
+                self._held -= sum(chunk.shed(leaving, self._below) for chunk in part)
+                left = deque(chunk for chunk in self._queues.get(ttl, ()) if len(chunk))
+                if left:
+                    self._queues[ttl] = left
+                else:
+                    self._queues.pop(ttl, None)
+                yield

@@ -1,0 +1,77 @@
+"""Time to live of single messages, and the markers of subjects that lost their last (ADR-43).
+
+Everything is read from the header block as it is stored, so a restart, a mirror and an update of
+the configuration find the same lifetimes as the publish did.
+"""
+
+from functools import lru_cache
+
+from core.model.durations import parse_duration
+from core.model.gotime import format_duration
+from core.stream.headers import ROLLUP, TTL, find
+
+MARKER_REASON = b"Nats-Marker-Reason"
+KV_OPERATION = b"KV-Operation"
+
+SECOND = 1_000_000_000
+NEVER = -1
+"""The TTL of a message that neither a TTL nor `max_age` removes."""
+
+MAX_AGE, REMOVE, PURGE = b"MaxAge", b"Remove", b"Purge"
+"""Why a subject lost its last message."""
+
+_PURGED = b"PURGE"
+_LINE_END = b"\r\n"
+_MOST_DIGITS = 4000
+
+
+@lru_cache(1024)
+def parse_ttl(value: bytes) -> int | None:
+    """Read a `Nats-TTL` value as whole seconds.
+
+    Returns:
+        0 for no TTL (the reference takes `00` for that), NEVER, or None for a bad value.
+    """
+    text = value.decode("latin-1")
+    if text.lower() == "never":
+        return NEVER
+    try:
+        nanos = parse_duration(value.decode())
+    except ValueError:
+        return _plain_seconds(value)
+    return nanos // SECOND if nanos >= SECOND else None
+
+
+def _plain_seconds(value: bytes) -> int | None:
+    """Read digits as the reference does: in 64 bits, with what overflows wrapped around."""
+    if not value.isdigit() or len(value) > _MOST_DIGITS:
+        return None
+    seconds = int(value) % (1 << 64)
+    return None if seconds >> 63 else seconds
+
+
+def ttl_of(block: bytes) -> int:
+    """Return the seconds that a stored message lives: 0 as long as the stream allows, or NEVER."""
+    value = find(block, TTL)
+    return (parse_ttl(value) or 0) if value else 0
+
+
+def is_marker(block: bytes) -> bool:
+    """Whether a message already tells that its subject has no value: no marker follows it."""
+    return bool(find(block, MARKER_REASON)) or find(block, KV_OPERATION) == _PURGED
+
+
+def raised(block: bytes, least: int) -> bytes:
+    """Return a block whose TTL is at least so many seconds; a lower one is written anew, last."""
+    if not 0 < ttl_of(block) < least:
+        return block
+    name = TTL + b":"
+    lines = [line for line in block[:-4].split(_LINE_END) if not line.startswith(name)]
+    return _LINE_END.join([*lines, b"%b: %d" % (TTL, least), b"", b""])
+
+
+def marker_block(reason: bytes, ttl: int) -> bytes:
+    """Return the header block of a marker that lives `ttl` nanoseconds, in whole seconds."""
+    text = format_duration(ttl // SECOND * SECOND).encode()
+    pairs = ((MARKER_REASON, reason), (TTL, text), (ROLLUP, b"sub"))
+    return b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in pairs) + _LINE_END
