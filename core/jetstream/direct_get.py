@@ -29,9 +29,15 @@ _BATCH = 2000
 
 
 class DirectGet:
-    """Serves `$JS.API.DIRECT.GET.<stream>` and its subject form for one stream."""
+    """Serves `$JS.API.DIRECT.GET.<stream>` and its subject form for one stream.
 
-    def __init__(self, runner: StreamRunner) -> None:
+    Args:
+        runner: the stream.
+        name: answer for a stream of this name; the stream's own by default.
+        queue: share the requests with others of this queue group.
+    """
+
+    def __init__(self, runner: StreamRunner, name: bytes = b"", queue: bytes = b"") -> None:
         self._runner = runner
         self._account = runner.account
         self._machine = runner.machine
@@ -40,7 +46,8 @@ class DirectGet:
         self._dirty = runner.shell.turn.dirty
         self._second = -1
         self._second_text = ""
-        self._subject = _PREFIX + runner.nameb
+        self._subject = _PREFIX + (name or runner.nameb)
+        self._queue = queue
         self._skip = len(self._subject) + 1
         self._subscriptions: list[ServiceSubscription] = []
         self._missed: list[tuple[int, bytes, bool]] = []
@@ -61,8 +68,8 @@ class DirectGet:
             return
         subscribe = self._account.subscribe
         self._subscriptions = [
-            subscribe(self._subject, self._on_request),
-            subscribe(self._subject + b".>", self._on_subject),
+            subscribe(self._subject, self._on_request, self._queue),
+            subscribe(self._subject + b".>", self._on_subject, self._queue),
         ]
 
     # -- requests ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 
 from core.model.codec import WireEnum
 from core.model.gojson import JsonError, parse_all
-from core.model.response import Paged, Response
+from core.model.response import ErrorBody, Paged, Response
 from core.model.wire import (
     INLINE,
     OMIT,
@@ -195,12 +195,27 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
     leader: Annotated[str, OMIT] = ""
 
 
+class StreamSourceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a mirror or source is. `active` are nanoseconds since the origin was heard, or -1."""
+
+    name: str = ""
+    external: Annotated[ExternalStream | None, OMIT] = None
+    lag: Uint64 = 0
+    seq: Annotated[Uint64, OMIT] = 0
+    active: Duration = 0
+    error: Annotated[ErrorBody | None, OMIT] = None
+    filter_subject: Annotated[str, OMIT] = ""
+    subject_transforms: Annotated[tuple[SubjectTransformConfig, ...], OMIT] = ()
+
+
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
     config: StreamConfig = StreamConfig()
     created: Time = 0
     state: StreamState = StreamState()
     domain: Annotated[str, OMIT] = ""
     cluster: Annotated[ClusterInfo | None, OMIT] = None
+    mirror: Annotated[StreamSourceInfo | None, OMIT] = None
+    sources: Annotated[tuple[StreamSourceInfo, ...], OMIT] = ()
     ts: Time = 0
 
 

@@ -42,7 +42,7 @@ class Transform:
             tokens.pop()
         made = [_token(token, places, chance) for token in tokens]
         self._tokens = [make for make, _ in made]
-        self._varies = any(varies for _, varies in made)
+        self.varies = any(varies for _, varies in made)
         self._cache: dict[bytes, bytes] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
@@ -64,7 +64,7 @@ class Transform:
         """
         if self._same:
             return subjects
-        if self._varies:
+        if self.varies:
             return [self.apply(subject) or subject for subject in subjects]
         cache = self._cache
         new = set(subjects).difference(cache)

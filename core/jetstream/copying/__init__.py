@@ -1,0 +1,1 @@
+"""Mirrors and sources: one stream filled from others, over the same API that clients use."""

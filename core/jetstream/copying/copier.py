@@ -1,0 +1,257 @@
+"""The copier of a stream: its followers, and the one way in which what they bring is stored.
+
+What arrives while one plan is committed gathers for the next, from all origins together. A plan
+is a command of the stream's runner, so that copies, publishes and removals take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from core.jetstream.copying.follower import Follower
+from core.jetstream.copying.origin import Origin, Start, key_in_header
+from core.jetstream.direct_get import DirectGet
+from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
+from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
+from core.stream.plan import Position, StreamPlan
+
+if TYPE_CHECKING:
+    from core.jetstream.stream_runner import StreamRunner
+
+log = logging.getLogger("jetgate.copying")
+
+_ROWS = 4096
+_QUEUE = b"_sys_"
+
+
+class Copier:
+    """Fills one stream from its mirror's origin or from its sources."""
+
+    def __init__(self, runner: StreamRunner) -> None:
+        self._runner = runner
+        self._followers: dict[str, Follower] = {}
+        self._positions: dict[str, Position] = {}
+        self._batch: list[tuple[Follower, Run, int]] = []
+        self._copied: Copied | None = None
+        self._busy = False
+        self._direct: DirectGet | None = None
+        self._mirrors = False
+
+    # -- life --------------------------------------------------------------------------------
+
+    async def restore(self, config: StreamConfig) -> None:
+        """Learn how far the sources of a configuration were copied.
+
+        What was copied as a mirror of a stream with the same sources counts, too. Raises
+        Unavailable.
+        """
+        runner = self._runner
+        wanted = {origin.key: origin for origin in self._origins(config) if not origin.mirrors}
+        if not wanted:
+            return
+        for position in await runner.shell.reader.positions(runner.stream):
+            self._positions.setdefault(position.key, position)
+        if not runner.machine.last_seq:
+            return
+        for key in wanted.keys() - self._positions.keys():
+            start = await self._search(key)
+            if start is not None:
+                self._positions[key] = Position(key, start.after, start.identity)
+
+    async def _search(self, key: str) -> Start | None:
+        """Find the newest message of a source by what its header says."""
+        runner = self._runner
+        name, below = key.partition(" ")[0].encode(), runner.machine.last_seq + 1
+        while True:
+            page = await runner.shell.reader.sourced(runner.stream, runner.shelf, name, below)
+            if not page:
+                return None
+            for line in page:
+                seq, _, value = line.partition(b" ")
+                below = int(seq)
+                found = key_in_header(value)
+                if found is not None and found[0] == key:
+                    return found[1]
+
+    def start(self) -> None:
+        """Follow every origin of the configuration."""
+        self._follow(self._runner.config)
+
+    def configure(self, config: StreamConfig) -> None:
+        """Take a new configuration: origins that stay are followed on."""
+        self._follow(config)
+
+    def close(self, *, forget: bool) -> None:
+        """Follow nobody; `forget` consumers that would stay behind."""
+        for follower in self._followers.values():
+            follower.close(forget=forget)
+        self._followers.clear()
+        self._serve_origin(False)
+
+    def _origins(self, config: StreamConfig) -> list[Origin]:
+        runner = self._runner
+        names = runner.name, runner.account.name, runner.shell.domain
+        if config.mirror is not None:
+            return [Origin(config.mirror, *names, mirrors=True)]
+        return [
+            Origin(source, *names, mirrors=False) for source in config.sources if source is not None
+        ]
+
+    def _follow(self, config: StreamConfig) -> None:
+        runner = self._runner
+        self._mirrors = config.mirror is not None
+        before, self._followers = self._followers, {}
+        begun: list[Follower] = []
+        for origin in self._origins(config):
+            old = before.pop(origin.key, None)
+            if old is not None and old.origin.source == origin.source:
+                self._followers[origin.key] = old
+                continue
+            if old is not None:
+                old.close(forget=True)
+            follower = Follower(runner.account, runner.shell, origin, self._begin, self._ready)
+            self._followers[origin.key] = follower
+            begun.append(follower)
+        for old in before.values():
+            old.close(forget=True)
+        self.reconsider()
+        for follower in begun:
+            follower.begin()
+
+    def poke(self, name: str) -> None:
+        """A stream of that name came, changed or went."""
+        for follower in self._followers.values():
+            if follower.origin.source.name == name:
+                follower.poke()
+        self.reconsider()
+
+    # -- where they are ----------------------------------------------------------------------
+
+    def _begin(self, follower: Follower) -> Start:
+        """Where a follower has to begin."""
+        if follower.origin.mirrors:
+            return Start(self._runner.machine.last_seq)
+        position = self._positions.get(follower.origin.key)
+        if position is None or follower.forgets:
+            return Start()
+        return Start(position.seq, position.identity)
+
+    def mirror_info(self) -> StreamSourceInfo | None:
+        """How far the mirror is, if the stream is one."""
+        if not self._mirrors:
+            return None
+        return next((follower.info() for follower in self._followers.values()), None)
+
+    def source_infos(self) -> tuple[StreamSourceInfo, ...]:
+        """How far the sources are."""
+        if self._mirrors:
+            return ()
+        return tuple(
+            replace(follower.info(), seq=self._positions[key].seq)
+            if key in self._positions
+            else follower.info()
+            for key, follower in self._followers.items()
+        )
+
+    # -- storing -----------------------------------------------------------------------------
+
+    def _ready(self, follower: Follower) -> None:
+        if not self._busy and not self._runner.closed:
+            self._busy = True
+            self._runner.submit(self._plan).add_done_callback(self._stored)
+
+    def _gather(self) -> list[tuple[Follower, Run, int]]:
+        """Take what waits: as much from each origin as a fair share allows."""
+        ready = [f for f in self._followers.values() if f.has_waiting()]
+        batch: list[tuple[Follower, Run, int]] = []
+        for follower in ready:
+            found = follower.next_run(_ROWS // len(ready))
+            if found is not None:
+                follower.busy = True
+                batch.append((follower, *found))
+        return batch
+
+    async def _plan(self, now: int) -> StreamPlan:
+        """Plan to store what waits; called again with the same if storage is away meanwhile."""
+        runner, machine = self._runner, self._runner.machine
+        self._batch = self._batch or self._gather()
+        runs = [self._fresh(run) for _, run, _ in self._batch]
+        if self._mirrors and runs and not len(runs[0]):
+            self._copied = Copied(machine.begin_plan(False), runs)
+            if runs[0].through > machine.last_seq:
+                self._copied.plan = plan_skip(machine, runs[0].through)
+            return self._copied.plan
+        if runner.transform is not None:
+            for run in runs:
+                run.columns.subjects = runner.transform.apply_all(run.columns.subjects)
+        rollups = await runner.facts_for(gathered(runs), now)
+        self._copied = plan_copies(machine, runs, now, rollups or {}, mirrors=self._mirrors)
+        return self._copied.plan
+
+    def _fresh(self, run: Run) -> Run:
+        """Return a copy of a run, without what is stored already."""
+        if self._mirrors:
+            return run.after(self._runner.machine.last_seq).part(0, len(run))
+        position = self._positions.get(run.key)
+        if position is None or (
+            position.identity and run.identity and position.identity != run.identity
+        ):
+            return run.part(0, len(run))
+        return run.after(position.seq).part(0, len(run))
+
+    def _stored(self, done: asyncio.Future[StreamPlan]) -> None:
+        """Tell the followers what is committed, and go on with what came meanwhile."""
+        batch, self._batch = self._batch, []
+        copied, self._copied = self._copied, None
+        self._busy = False
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or error is not None or copied is None:
+            for follower, run, cseq in batch:
+                self._stall(follower, error or "given up", cseq - len(run) + 1)
+            return
+        for position in copied.plan.positions:
+            self._positions[position.key] = position
+        for place, (follower, run, cseq) in enumerate(batch):
+            taken = copied.runs[place]
+            reason = copied.stalled.get(place)
+            if reason is None:
+                follower.kept(cseq, taken.through)
+            else:
+                left = sum(1 for seq in run.seqs if seq > taken.through)
+                self._stall(follower, reason, cseq - left + 1)
+        if self._mirrors and self._direct is None:
+            self.reconsider()
+        if any(follower.has_waiting() for follower in self._followers.values()):
+            self._ready(batch[0][0])
+
+    def _stall(self, follower: Follower, reason: object, cseq: int) -> None:
+        origin = follower.origin.source.name
+        log.warning("stream %s cannot store what %s has: %s", self._runner.name, origin, reason)
+        follower.stalled(cseq)
+
+    # -- Direct Get for the origin -----------------------------------------------------------
+
+    def reconsider(self) -> None:
+        """Answer Direct Get in place of the origin once caught up, unless it does so itself."""
+        config = self._runner.config
+        mirror: StreamSource | None = config.mirror
+        wanted = mirror is not None and config.mirror_direct and not self._runner.closed
+        if wanted and mirror is not None:
+            wanted = any(follower.caught_up for follower in self._followers.values())
+            subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
+            others = self._runner.account.route(subject).services
+            wanted = wanted and not others
+        self._serve_origin(wanted)
+
+    def _serve_origin(self, wanted: bool) -> None:
+        mirror = self._runner.config.mirror
+        if not wanted and self._direct is not None:
+            self._direct.configure(False)
+            self._direct = None
+        elif wanted and self._direct is None and mirror is not None:
+            self._direct = DirectGet(self._runner, mirror.name.encode(), _QUEUE)
+            self._direct.configure(True)

@@ -1,0 +1,206 @@
+"""An origin as its copier sees it: what to ask for, and what becomes of its messages."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from core.model import codec
+from core.model.consumer import AckPolicy, ConsumerConfig, CreateConsumerRequest, DeliverPolicy
+from core.model.names import short_hash
+from core.model.stream import StreamSource
+from core.model.transform import Transform
+from core.runtime.nuid import nuid
+
+_SECOND = 1_000_000_000
+_HEARTBEAT = _SECOND
+_INACTIVE = 10 * _SECOND
+_ACK_WAIT = 22 * 3600 * _SECOND
+_API = "$JS.API"
+# What stands between the filters, and between the destinations, of a source with several.
+_BETWEEN = "\f"
+_SOURCE = b"Nats-Stream-Source: "
+_DROPPED = (b"Nats-Stream-Source:", b"Nats-Expected-")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin: after a sequence of an incarnation of the origin; 0 = as configured."""
+
+    after: int = 0
+    identity: str = ""
+
+
+def key_of(source: StreamSource) -> str:
+    """Return what names a source within its stream, as `Nats-Stream-Source` headers have it."""
+    name = source.name
+    if source.external is not None:
+        name += ":" + short_hash(source.external.api).decode()
+    if source.subject_transforms:
+        filters = _BETWEEN.join(t.src or ">" for t in source.subject_transforms)
+        targets = _BETWEEN.join(t.dest or ">" for t in source.subject_transforms)
+    else:
+        filters, targets = source.filter_subject or ">", ">"
+    return f"{name} {filters} {targets}"
+
+
+def key_in_header(value: bytes) -> tuple[str, Start] | None:
+    """Return the key and the position that a `Nats-Stream-Source` header tells, or None."""
+    fields = value.decode("utf-8", "replace").split(" ")
+    if len(fields) < 4 or not fields[1].isdigit():
+        return None
+    identity = fields[5] if len(fields) > 5 else ""
+    return f"{fields[0]} {fields[2]} {fields[3]}", Start(int(fields[1]), identity)
+
+
+class Origin:
+    """One origin of one stream.
+
+    Args:
+        source: how it is configured.
+        stream: the stream that copies.
+        account: its account.
+        domain: of this server, "" for none.
+        mirrors: whether the stream is a mirror.
+    """
+
+    def __init__(
+        self, source: StreamSource, stream: str, account: str, domain: str, *, mirrors: bool
+    ) -> None:
+        self.source = source
+        self.mirrors = mirrors
+        self.key = key_of(source)
+        self._kind = "mirror" if mirrors else "src"
+        self._metadata = {f"_nats.{self._kind}.stream": stream, f"_nats.{self._kind}.acc": account}
+        if domain:
+            self._metadata[f"_nats.{self._kind}.domain"] = domain
+        prefix = "JS_MIRROR_" if mirrors else "JS_SRC_"
+        self.consumer = prefix + short_hash(f"{account}.{stream}.{self.key}").decode()
+        self._transforms = [
+            Transform(t.src, t.dest, random.random) for t in source.subject_transforms
+        ]
+        name, filters, targets = (part.encode() for part in self.key.split(" "))
+        self._line = b"%b%b %%d %b %b %%b%%b\r\n\r\n" % tuple(
+            part.replace(b"%", b"%%") for part in (_SOURCE, name, filters, targets)
+        )
+
+    # -- requests ----------------------------------------------------------------------------
+
+    @property
+    def reference(self) -> str:
+        """The consumer that the configuration refers to, "" when one is made."""
+        return self.source.consumer.name if self.source.consumer is not None else ""
+
+    def deliver_subject(self) -> str:
+        """Return where messages are to be sent, another subject each time."""
+        if self.source.consumer is not None:
+            return self.source.consumer.deliver_subject
+        letter, external = "M" if self.mirrors else "S", self.source.external
+        prefix = external.deliver if external is not None and external.deliver else "$JS"
+        return f"{prefix}.{letter}.{nuid(8)}".replace("..", ".")
+
+    def subject(self, verb: str) -> bytes:
+        """Return the subject of a request about consumers."""
+        external = self.source.external
+        prefix = external.api if external is not None and external.api else _API
+        return f"{prefix}.CONSUMER.{verb}".replace("..", ".").encode()
+
+    def create(self, start: Start, deliver: str, *, plain: bool) -> tuple[bytes, bytes]:
+        """Return subject and body of the request for a consumer.
+
+        Args:
+            start: where to begin.
+            deliver: where to send.
+            plain: ask in the way of servers that do not know `sourcing` yet.
+        """
+        name = f"{self.consumer}_{nuid(8)}" if plain else self.consumer
+        config = ConsumerConfig(
+            name=name,
+            deliver_subject=deliver,
+            ack_policy=AckPolicy.NONE,
+            ack_wait=_ACK_WAIT,
+            max_deliver=1,
+            idle_heartbeat=_HEARTBEAT,
+            flow_control=True,
+            direct=True,
+            sourcing=not plain,
+            inactive_threshold=_INACTIVE,
+            metadata=self._metadata,
+        )
+        config = replace(config, **self._filters(), **self._start(start))
+        tail = f".{name}.{config.filter_subject}" if config.filter_subject else ""
+        request = CreateConsumerRequest(stream_name=self.source.name, config=config)
+        return self.subject(f"CREATE.{self.source.name}{tail}"), codec.encode(request)
+
+    def _filters(self) -> dict[str, object]:
+        filters = tuple(t.src or ">" for t in self.source.subject_transforms)
+        if len(filters) > 1:
+            return {"filter_subjects": filters}
+        return {"filter_subject": filters[0] if filters else self.source.filter_subject}
+
+    def _start(self, start: Start) -> dict[str, object]:
+        source, seq = self.source, start.after + 1 if start.after else 0
+        if not seq and source.opt_start_time is not None and not source.opt_start_seq:
+            policy = DeliverPolicy.BY_START_TIME
+            return {"deliver_policy": policy, "opt_start_time": source.opt_start_time}
+        seq = seq or source.opt_start_seq
+        if seq:
+            return {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": seq}
+        return {"deliver_policy": DeliverPolicy.ALL}
+
+    def headers(self, start: Start) -> bytes:
+        """Return the headers of a request: the API level it needs, and who the origin was."""
+        if self.mirrors:
+            return b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
+        return (
+            b"NATS/1.0\r\nNats-Required-Api-Level: 5\r\nNats-Stream-Identity: %b\r\n\r\n"
+            % start.identity.encode()
+        )
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def renamed(self, subjects: list[bytes]) -> list[bytes]:
+        """Return the subjects under which messages are stored."""
+        if not self._transforms:
+            return subjects
+        if any(transform.varies for transform in self._transforms):
+            return [self._rename(subject) for subject in subjects]
+        names = {subject: self._rename(subject) for subject in set(subjects)}
+        return [names[subject] for subject in subjects]
+
+    def _rename(self, subject: bytes) -> bytes:
+        for transform in self._transforms:
+            renamed = transform.apply(subject)
+            if renamed is not None:
+                return renamed
+        return subject
+
+    def blocks(
+        self, headers: list[bytes], seqs: Sequence[int], subjects: list[bytes], identity: str
+    ) -> list[bytes]:
+        """Return the header blocks of sourced messages: their own, and where they come from."""
+        last = b" " + identity.encode() if identity else b""
+        line = self._line
+        return [
+            (block[:-2] if block else b"NATS/1.0\r\n") + line % (seq, subject, last)
+            for block, seq, subject in zip(headers, seqs, subjects, strict=True)
+        ]
+
+
+def cleaned(headers: list[bytes]) -> list[bytes]:
+    """Return header blocks without what belongs to the origin alone."""
+    return [
+        _without(block)
+        if block.find(b"\r\nNats-Expected-") >= 0 or block.find(b"\r\nNats-Stream-Source:") >= 0
+        else block
+        for block in headers
+    ]
+
+
+def _without(block: bytes) -> bytes:
+    first, *lines = block.split(b"\r\n")
+    kept = [line for line in lines if line and not line.startswith(_DROPPED)]
+    return b"\r\n".join([first, *kept, b"", b""]) if kept else b""

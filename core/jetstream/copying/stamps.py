@@ -1,0 +1,52 @@
+"""What the ack subjects of deliveries tell: sequences, times, and how much is left.
+
+`$JS.ACK.<stream>.<consumer>.<delivered>.<sseq>.<cseq>.<time>.<left>`, or the longer form with
+domain and account before the stream and a random token at the end (ADR-15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_SHORT = 8
+_DELIVERED, _LONG_DELIVERED = 4, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """Columns of one batch; `left` is what the origin still had after its last message."""
+
+    seqs: list[int]
+    cseqs: list[int]
+    times: list[int]
+    left: int
+
+    def unbroken(self, start: int, expected: int) -> int:
+        """Return the place behind the last message, from `start` on, before which none is missing.
+
+        Args:
+            start: the first place to look at.
+            expected: the consumer sequence it should have.
+        """
+        cseqs = self.cseqs
+        count = len(cseqs) - start
+        if cseqs[start] == expected and cseqs[-1] == expected + count - 1:
+            return len(cseqs)
+        stop = start
+        while stop < len(cseqs) and cseqs[stop] == expected + stop - start:
+            stop += 1
+        return stop
+
+
+def read_stamps(replies: Sequence[bytes]) -> Stamps | None:
+    """Read the ack subjects of a batch; None when it holds something that is no delivery."""
+    at = _DELIVERED if replies[0].count(b".") == _SHORT else _LONG_DELIVERED
+    rows = [reply.split(b".") for reply in replies]
+    try:
+        seqs = [int(row[at + 1]) for row in rows]
+        cseqs = [int(row[at + 2]) for row in rows]
+        times = [int(row[at + 3]) for row in rows]
+        return Stamps(seqs, cseqs, times, int(rows[-1][at + 4]))
+    except (ValueError, IndexError):
+        return None
