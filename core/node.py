@@ -27,6 +27,7 @@ from core.jetstream.timers import Timers
 from core.model.account import AccountLimits
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
+from core.pubsub.mappings import Mapping
 from core.pubsub.server import Hub
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
@@ -79,6 +80,7 @@ class NodeOptions:
     domain: str = ""
     max_memory: int = 0
     max_file: int = 0
+    mappings: tuple[Mapping, ...] = ()
     remotes: tuple[Remote, ...] = ()
 
 
@@ -103,6 +105,7 @@ class Node:
             users=options.users,
         )
         self.hub.domain = options.domain
+        self.hub.accounts[_ACCOUNT].use_mappings(options.mappings)
         self.leadership = leadership
         self.deposed = asyncio.Event()
         self._connector = connector

@@ -15,6 +15,7 @@ from core.config.websocket import websocket_of
 from core.errors import Fenced, OperatorError, Unavailable
 from core.node import Node, NodeOptions
 from core.pubsub.server import Hub
+from core.remote.settings import Remote
 from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
@@ -67,6 +68,8 @@ class JetStreamServing:
             domain=self._options.jetstream.domain,
             max_memory=max(self._options.jetstream.max_memory, 0),
             max_file=max(self._options.jetstream.max_file, 0),
+            mappings=self._options.mappings or (),
+            remotes=self._options.remotes,
             **self._websocket_options(),
         )
         return Node(options, self._connector, leadership, self._clock)
@@ -128,6 +131,11 @@ class JetStreamServing:
         """Let others in from now on, and those out that may no longer be here."""
         self._users = users
         admit_only(self.hub, users)
+
+    def attach(self, remotes: tuple[Remote, ...]) -> None:
+        """Offer the JetStream of these systems, and of no others, from now on."""
+        self._options.remotes = remotes
+        self.node.remotes.configure(remotes)
 
     async def retire(self) -> None:
         """Accept nobody any more, end JetStream."""

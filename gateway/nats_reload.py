@@ -12,7 +12,6 @@ _FIXED = {
     "http_port": "HTTPPort",
     "ports_file_dir": "PortsFileDir",
     "websocket": "Websocket",
-    "mappings": "Mappings",
     "doors": "Cluster",
 }
 _PLAIN = {
@@ -61,8 +60,17 @@ def changes(old: NatsOptions, new: NatsOptions) -> list[str]:
         for name in _DURATIONS
         if getattr(old, name) != getattr(new, name)
     ]
-    if old.authorization != new.authorization or old.no_auth_user != new.no_auth_user:
+    are_mapped_anew = old.mappings != new.mappings
+    if (
+        old.authorization != new.authorization
+        or old.no_auth_user != new.no_auth_user
+        or are_mapped_anew
+    ):
         said.append("authorization users")
+    if are_mapped_anew:
+        said.append("accounts")
+    if old.remotes != new.remotes:
+        said.append("remotes")
     return said
 
 

@@ -29,6 +29,7 @@ from gateway.nats_doors import Doors
 from gateway.nats_monitor import Monitor
 from gateway.nats_ports import NatsPortsFile, join, write_pid
 from gateway.nats_reload import changes
+from gateway.nats_serving import map_subjects
 
 log = logging.getLogger("jetgate.server")
 
@@ -201,6 +202,12 @@ class NatsService:
                 session.use_limits()
             if new.authorization != self._options.authorization:
                 self._serving.admit_only(users)
+            if new.mappings is None:
+                new.mappings = self._options.mappings
+            elif new.mappings != self._options.mappings:
+                map_subjects(hub, new.mappings)
+            if new.remotes != self._options.remotes:
+                self._serving.attach(new.remotes)
             for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
                 if new.max_connections > 0:
                     session.close("Maximum Connections Exceeded", "maximum connections exceeded")

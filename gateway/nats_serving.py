@@ -1,6 +1,6 @@
 """What `jetgate-nats-server` serves without JetStream, and what both ways of serving share."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.auth.gate import Gate
 from core.auth.users import Users
@@ -13,6 +13,10 @@ from core.runtime.clock import Clock
 from core.transport.front import Front
 from core.transport.session import ClientSession
 
+if TYPE_CHECKING:
+    from core.pubsub.mappings import Mapping
+    from core.remote.settings import Remote
+
 
 class CoreServing:
     """Publish and subscribe, nothing stored."""
@@ -20,10 +24,14 @@ class CoreServing:
     node: Any = None
 
     def __init__(self, options: NatsOptions, users: Users | None, clock: Clock) -> None:
+        self._options = options
         self._front = Front(
             clock, limits=options.limits(), server_name=options.server_name, users=users
         )
         self.hub = self._front.hub
+        self.hub.default_account().use_mappings(options.mappings or ())
+        self._clock = clock
+        self._remotes: Any = None
         self._websocket = websocket_of(options.websocket)
         self.ws_port: int | None = None
 
@@ -33,18 +41,40 @@ class CoreServing:
         door = self._websocket
         if door is not None:
             self.ws_port = await self._front.start_websocket(door.host, door.port, door.options)
+        self.attach(self._options.remotes)
 
     def admit_only(self, users: Users | None) -> None:
         """Let others in from now on, and those out that may no longer be here."""
         admit_only(self.hub, users)
 
+    def attach(self, remotes: "tuple[Remote, ...]") -> None:
+        """Offer the JetStream of these systems, and of no others, from now on."""
+        if self._remotes is None and remotes:
+            from core.remote.keeper import Remotes  # a start without does not wait for it
+
+            self._remotes = Remotes(self.hub.default_account(), self._clock)
+        if self._remotes is not None:
+            self._remotes.configure(remotes)
+
     async def retire(self) -> None:
         """Accept nobody any more."""
         self._front.close_door()
+        if self._remotes is not None:
+            await self._remotes.stop()
 
     async def stop(self) -> None:
         """Close every connection."""
+        if self._remotes is not None:
+            await self._remotes.stop()
         await self._front.stop()
+
+
+def map_subjects(hub: Hub, mappings: "tuple[Mapping, ...]") -> None:
+    """Exchange the mappings of what clients publish."""
+    hub.default_account().use_mappings(mappings)
+    for session in hub.sessions.values():
+        if isinstance(session, ClientSession):
+            session.choose_publish()
 
 
 def admit_only(hub: Hub, users: Users | None) -> None:

@@ -193,6 +193,7 @@ class _Parser:
                 scan.advance()
                 return found
             line, column = scan.position()
+            column += scan.peek() in "\"'"
             found.append(Item(self._value(), self._name, line, column))
             scan.skip_spaces()
             if scan.at_end() or not (scan.peek() in ",]\r\n" or scan.at_comment()):

@@ -5,10 +5,16 @@ ends up in one of two lists: `warnings` for what changes nothing for anybody (a 
 everybody away), `refusals` for what would connect to others or keep somebody out.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.pubsub.limits import Limits
+
+if TYPE_CHECKING:  # most servers start without them
+    from core.pubsub.mappings import Mapping
+    from core.remote.settings import Remote
 
 __all__ = ["Door", "JetStreamOptions", "NatsOptions"]
 
@@ -84,7 +90,9 @@ class NatsOptions:
     authorization: dict[str, Any] | None = None
     """The block as plain values, or None: anybody may connect."""
     websocket: dict[str, Any] | None = None
-    mappings: dict[str, Any] = field(default_factory=dict)
+    mappings: tuple[Mapping, ...] | None = None
+    """None: there is no such block, and a reload leaves what is in force."""
+    remotes: tuple[Remote, ...] = ()
     doors: list[Door] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -103,8 +111,6 @@ class NatsOptions:
             self.warnings.append("protocol traces are not written")
         if self.prof_port:
             self.warnings.append("profiles are not served")
-        if self.mappings:
-            self.refusals.append("mappings are not served")
         if self.max_payload > self.max_pending:
             self.refusals.append(
                 f"max_payload ({self.max_payload}) cannot be higher than"

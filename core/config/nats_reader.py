@@ -14,6 +14,7 @@ from core.config import unserved
 from core.config.durations import duration, size
 from core.config.grammar import GrammarError, Item, Reader, parse, plain
 from core.config.nats_options import NatsOptions
+from core.errors import ConfigError
 
 _INT_32_MAX = (1 << 31) - 1
 _LAME_DUCK_MIN_S = 30.0
@@ -86,7 +87,11 @@ def _read_map(
         name = prefix + key.lower()
         block = _BLOCKS.get(name)
         try:
-            if block is not None and isinstance(item.value, dict):
+            if name in _MAPPINGS:
+                from core.config.mappings import mappings_of  # a start without does not wait for it
+
+                into.mappings = mappings_of(item, mistakes)
+            elif block is not None and isinstance(item.value, dict):
                 _read_map(block, item.value, into, mistakes, "")
                 into.jetstream.enabled = into.jetstream.enabled or block is _JETSTREAM
             elif (setter := setters.get(name)) is not None:
@@ -277,6 +282,15 @@ def _websocket(options: NatsOptions, value: Any) -> None:
     options.websocket = {key.lower(): member for key, member in value.items()}
 
 
+def _remotes(options: NatsOptions, value: Any) -> None:
+    from core.remote.settings import remotes_of
+
+    try:
+        options.remotes = remotes_of(value)
+    except ConfigError as error:
+        raise Wrong(str(error)) from None
+
+
 def _quiet(options: NatsOptions, value: Any) -> None:
     """A key that changes nothing here."""
 
@@ -345,8 +359,7 @@ _TOP: dict[str, Setter] = {
     "storedir": _into("store_dir", text),
     "websocket": _websocket,
     "ws": _websocket,
-    "mappings": _into("mappings", mapping),
-    "maps": _into("mappings", mapping),
+    "remotes": _remotes,
     "server_tags": _tags,
     "server_metadata": _into("metadata", mapping),
     "feature_flags": _into("feature_flags", mapping),
@@ -392,4 +405,5 @@ _JETSTREAM: dict[str, Setter] = {
     **unserved.JETSTREAM_SETTERS,
 }
 
+_MAPPINGS = ("mappings", "maps")
 _BLOCKS: dict[str, dict[str, Setter]] = {"jetstream": _JETSTREAM}

@@ -15,7 +15,7 @@ Not here: sockets, JetStream.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from core.pubsub.route import (
@@ -32,6 +32,7 @@ from core.subjects.subject import fixed_prefix, has_wildcard, overlap
 from core.subjects.sublist import Sublist
 
 if TYPE_CHECKING:
+    from core.pubsub.mappings import Mapping, Mappings
     from core.pubsub.server import Hub
 
 __all__ = [
@@ -66,6 +67,7 @@ class Account:
         self.acks: dict[bytes, AckCall] = {}
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
+        self.mappings: Mappings | None = None
         self._prefixes: dict[bytes, Route] = {}
         # For those who send many replies: a reply's subject without its last token may be here.
         self.prefixes = self._prefixes
@@ -74,6 +76,14 @@ class Account:
         self._guarded = 0
         self._searched = 0
         self._chance = chance
+
+    def use_mappings(self, mappings: "Sequence[Mapping]") -> None:
+        """Map what clients publish; sessions that are open have to choose anew."""
+        self.mappings = None
+        if mappings:
+            from core.pubsub.mappings import Mappings  # a start without does not wait for it
+
+            self.mappings = Mappings(mappings, self._chance)
 
     # -- subscriptions inside the process
 

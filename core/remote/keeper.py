@@ -6,6 +6,7 @@ restart; it is told how the connections are whenever that changes.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 from functools import partial
@@ -129,6 +130,7 @@ class Remotes:
         self._store = store
         self._told: tuple[RemoteState, ...] = ()
         self._refused: set[str] = set()
+        self._nudge = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -136,10 +138,10 @@ class Remotes:
         if self._configured or self._store is not None:
             self._task = spawn(self._keep(), name="remotes")
 
-    async def configure(self, configured: tuple[Remote, ...]) -> None:
+    def configure(self, configured: tuple[Remote, ...]) -> None:
         """Take another configuration."""
         self._configured = configured
-        await self._become()
+        self._nudge.set()
         if self._task is None:
             self.start()
 
@@ -158,7 +160,8 @@ class Remotes:
     async def _keep(self) -> None:
         beat = 0
         while True:
-            if beat % _LOOK_EVERY == 0:
+            if beat % _LOOK_EVERY == 0 or self._nudge.is_set():
+                self._nudge.clear()
                 await self._look()
             for attached in list(self.attached.values()):
                 attached.bridge.relays.sweep()
@@ -166,9 +169,10 @@ class Remotes:
                     not attached.rtt_ns or beat % _MEASURE_EVERY == 0
                 ):
                     await attached.measure()
-            await self._tell()
+            await self._tell(anyway=beat % _MEASURE_EVERY == 0)
             beat += 1
-            await asyncio.sleep(_PERIOD_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._nudge.wait(), _PERIOD_S)
 
     async def _look(self) -> None:
         """Read the list again; while storage is away it stays what it was."""
@@ -210,11 +214,11 @@ class Remotes:
             self._refused.add(name)
             log.error("remote %s is left out: %s", name, why)
 
-    async def _tell(self) -> None:
+    async def _tell(self, *, anyway: bool) -> None:
         if self._store is None:
             return
         states = tuple(self.states())
-        if states == self._told or not states:
+        if not states or (states == self._told and not anyway):
             return
         try:
             await self._store.tell(states)

@@ -73,8 +73,6 @@ class ClientSession(asyncio.Protocol):
         self.traffic = Traffic()
         self.subscriptions: dict[bytes, Subscription] = {}
         self.on_writable: list[Callable[[], None]] = []
-        self.on_pub = self._publish_checked
-        self.on_run = self._publish_run
         self.user = ""
         self.guard: Guard | None = None
         self.door: Door | None = None
@@ -85,6 +83,7 @@ class ClientSession(asyncio.Protocol):
         self.pings_out = 0
         self._is_plain = False
         self._bind(hub.default_account())
+        self.choose_publish()
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
         self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
@@ -380,6 +379,21 @@ class ClientSession(asyncio.Protocol):
         for payload in payloads:  # each is refused, or is an answer that counts
             self._publish_guarded(subject, b"", b"", payload)
 
+    def _publish_mapped(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish for a client of an account that maps subjects."""
+        assert self.account.mappings is not None
+        mapped = self.account.mappings.of(subject)
+        if mapped:
+            self._publish_free_or_guarded(mapped, reply, headers, payload)
+            return
+        self._say_ok()
+        if reply and self.no_responders:
+            self._say_no_responders(mapped, reply)
+
+    def _run_mapped(self, subject: bytes, payloads: list[bytes]) -> None:
+        for payload in payloads:
+            self._publish_mapped(subject, b"", b"", payload)
+
     def _may_publish(self, subject: bytes) -> bool:
         assert self.guard is not None
         if self.guard.may_publish(subject):
@@ -485,7 +499,7 @@ class ClientSession(asyncio.Protocol):
         self.echo = connect.echo
         self.no_responders = connect.no_responders
         self._is_plain = connect.echo and not connect.verbose and not connect.pedantic
-        self._choose_publish()
+        self.choose_publish()
         for subscription in self.subscriptions.values():
             account.changed(subscription)  # header support may be another now
         self._say_ok()
@@ -493,7 +507,7 @@ class ClientSession(asyncio.Protocol):
     def enter_as(self, identity: Identity) -> None:
         """Be somebody without a CONNECT."""
         self._become(identity)
-        self._choose_publish()
+        self.choose_publish()
 
     def _become(self, identity: Identity) -> None:
         self._bind(self.hub.accounts[identity.account])
@@ -502,7 +516,7 @@ class ClientSession(asyncio.Protocol):
         self.guard = None if grant is None else Guard(grant, self.hub.clock.monotonic)
         self.is_connected = True
 
-    def _choose_publish(self) -> None:
+    def choose_publish(self) -> None:
         """Decide once what a publish of this client goes through."""
         publish = self._publish_plain if self._is_plain else self._publish_checked
         self.on_pub = self._publish_free = publish
@@ -511,6 +525,10 @@ class ClientSession(asyncio.Protocol):
             self._publishable = self.guard.grant.known
             self.on_pub = self._publish_guarded
             self.on_run = self._run_guarded
+        if self.account.mappings is not None:
+            self._publish_free_or_guarded = self.on_pub
+            self.on_pub = self._publish_mapped
+            self.on_run = self._run_mapped
 
     def on_ping(self) -> None:
         """Answer, after everything the client sent before."""

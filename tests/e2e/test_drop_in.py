@@ -302,7 +302,6 @@ def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
         ('leafnodes { remotes: [ {url: "nats://x"} ] }', "leafnodes remotes are not served"),
         ('cluster { port: -1, routes: ["nats://x:1"] }', "cluster routes are not served"),
         ("authorization { auth_callout { issuer: X } }", "auth_callout is not served"),
-        ("mappings { a: b }", "mappings are not served"),
         ('jetstream { key: "secret" }', "jetstream.encryption_key is not served"),
         ("no_auth_user: nobody", 'no_auth_user: "nobody" not present'),
     ],

@@ -1,0 +1,132 @@
+"""The block `mappings`: subjects that clients publish to, and where it goes instead.
+
+    mappings {
+      orders: "shop.orders"
+      "old.*.*": "new.$2.{{wildcard(1)}}"
+      api: [ { destination: api.v1, weight: 90% }, { destination: api.v2, weight: 10% } ]
+    }
+
+A destination for a cluster is read and left alone: this server belongs to none. The texts of
+complaints are the reference server's.
+"""
+
+from typing import Any
+
+from core.config.grammar import Item, plain
+from core.model.mapping import MappingError, check_mapping
+from core.pubsub.mappings import Destination, Mapping
+from core.subjects.subject import is_valid_filter
+
+_WHOLE = 100
+_TYPES = {bool: "bool", int: "int64", float: "float64", list: "[]interface {}"}
+
+
+def mappings_of(block: Item, mistakes: list[str]) -> tuple[Mapping, ...]:
+    """Read the block; what is wrong is added to the mistakes, a line each."""
+    if not isinstance(block.value, dict):
+        mistakes.append(f"{block.place}: {_not(block.value, 'map[string]interface {}')}")
+        return ()
+    found = []
+    for src, item in block.value.items():
+        if not is_valid_filter(src.encode()):
+            mistakes.append(f'{block.place}: Subject "{src}" is not a valid subject')
+            continue
+        mapping = _mapping(src, item, mistakes)
+        if mapping is not None:
+            found.append(mapping)
+    return tuple(found)
+
+
+def _mapping(src: str, item: Item, mistakes: list[str]) -> Mapping | None:
+    value = item.value
+    before = len(mistakes)
+    if isinstance(value, str):
+        try:
+            check_mapping(src, value)
+        except MappingError as error:
+            mistakes.append(
+                f'{item.place}: Error adding mapping for "{src}" to "{value}" : {error}'
+            )
+        entries: list[tuple[str, Destination]] = [("", Destination(value))]
+    elif isinstance(value, list | dict):
+        parts = value if isinstance(value, list) else [item]
+        entries = [entry for part in parts if (entry := _entry(part, item, mistakes))]
+        if len(mistakes) == before and (wrong := _wrong(src, entries)):
+            mistakes.append(f'{item.place}: Error adding mapping for "{src}" : {wrong}')
+    else:
+        mistakes.append(f"{item.place}: Expected an entry for the mapping destination")
+    if len(mistakes) > before:
+        return None
+    ours = tuple(destination for cluster, destination in entries if not cluster)
+    return Mapping(src, tuple(each for each in ours if each.dest))
+
+
+def _entry(part: Item, item: Item, mistakes: list[str]) -> tuple[str, Destination] | None:
+    """A cluster (empty: any) and the destination for it."""
+    if not isinstance(part.value, dict):
+        mistakes.append(f"{part.place}: Expected an entry for the mapping destination")
+        return None
+    dest, cluster, weight = "", "", -1
+    for key, member in part.value.items():
+        name = key.lower()
+        if name in ("dest", "destination", "cluster"):
+            if not isinstance(member.value, str):
+                mistakes.append(f"{item.place}: {_not(member.value, 'string')}")
+                return None
+            if name == "cluster":
+                cluster = member.value
+            else:
+                dest = member.value
+        elif name == "weight":
+            text = _weight(member)
+            if isinstance(text, str):
+                mistakes.append(f"{member.place}: {text}")
+                return None
+            weight = text
+        else:
+            mistakes.append(f'{member.place}: Unknown field "{key}" for mapping destination')
+            return None
+    if weight < 0:
+        mistakes.append(f'{item.place}: Missing weight for mapping destination "{dest}"')
+        return None
+    return cluster, Destination(dest, weight)
+
+
+def _weight(member: Item) -> int | str:
+    """A weight in per cent, or what is wrong with it."""
+    value = plain(member)
+    if isinstance(value, str):
+        digits = value.removesuffix("%")
+        if not digits.isdigit() or int(digits) > _WHOLE:
+            shown = digits if digits.lstrip("-").isdigit() else f'"{digits}"'
+            return f"Invalid weight {shown} for mapping destination"
+        return int(digits)
+    if type(value) is not int:
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        return f"Unknown entry type for weight of {shown}\n"
+    if not 0 <= value <= _WHOLE:
+        return f"Invalid weight {value} for mapping destination"
+    return value
+
+
+def _wrong(src: str, entries: list[tuple[str, Destination]]) -> str:
+    """What is wrong with destinations together; empty if nothing is."""
+    seen: set[str] = set()
+    totals: dict[str, int] = {}
+    for cluster, each in entries:
+        if each.dest in seen:
+            return f'duplicate entry for "{each.dest}"'
+        seen.add(each.dest)
+        totals[cluster] = totals.get(cluster, 0) + each.weight
+        if totals[cluster] > _WHOLE:
+            return "total weight needs to be <= 100"
+        try:
+            check_mapping(src, each.dest)
+        except MappingError as error:
+            return str(error)
+    return ""
+
+
+def _not(value: Any, wanted: str) -> str:
+    found = _TYPES.get(type(value), "nil" if value is None else "string")
+    return f"interface conversion: interface {{}} is {found}, not {wanted}"

@@ -1,0 +1,94 @@
+"""Subject mappings: what clients publish goes to another subject than the one they say.
+
+A mapping has a source and destinations with weights in per cent. What is missing to a hundred
+stays where it is, unless the source itself is among the destinations: then it is lost, which is
+how networks that lose messages are tried out. The first mapping whose source matches counts.
+Permissions, streams and answers know only the new subject.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.model.transform import Chance, Transform
+from core.subjects.subject import has_wildcard, matches
+
+CACHE_MAX = 8192
+_WHOLE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a part goes; the weight is in per cent."""
+
+    dest: str
+    weight: int = _WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A source filter and its destinations."""
+
+    src: str
+    destinations: tuple[Destination, ...]
+
+
+class Mappings:
+    """The mappings of an account.
+
+    Args:
+        mappings: in the order in which they are tried.
+        chance: numbers from 0 to less than 1.
+    """
+
+    def __init__(self, mappings: Sequence[Mapping], chance: Chance) -> None:
+        self._chance = chance
+        self._entries = [_Entry(mapping, chance) for mapping in mappings]
+        self._known: dict[bytes, bytes] = {}
+
+    def of(self, subject: bytes) -> bytes:
+        """Return the subject that a message goes to; empty when it is to be lost."""
+        known = self._known.get(subject)
+        if known is not None:
+            return known
+        for entry in self._entries:
+            if entry.matches(subject):
+                if not entry.is_fixed:
+                    return entry.draw(subject, self._chance())
+                return self._keep(subject, entry.draw(subject, 0.0))
+        return self._keep(subject, subject)
+
+    def _keep(self, subject: bytes, mapped: bytes) -> bytes:
+        if len(self._known) >= CACHE_MAX:
+            self._known.clear()
+        self._known[subject] = mapped
+        return mapped
+
+
+class _Entry:
+    """One mapping. `is_fixed` says that chance has no part in it."""
+
+    def __init__(self, mapping: Mapping, chance: Chance) -> None:
+        self._src = mapping.src.encode()
+        self._is_wild = has_wildcard(self._src)
+        self._parts: list[tuple[int, Transform]] = []
+        destinations = list(mapping.destinations)
+        missing = _WHOLE - sum(each.weight for each in destinations)
+        if missing and all(each.dest != mapping.src for each in destinations):
+            destinations.append(Destination("", missing))
+        below = 0
+        for each in sorted(destinations, key=lambda each: each.weight):
+            below += each.weight
+            self._parts.append((below, Transform(mapping.src, each.dest, chance)))
+        self.is_fixed = [limit for limit, _ in self._parts] == [_WHOLE] and not any(
+            "random(" in each.dest.lower() for each in destinations
+        )
+
+    def matches(self, subject: bytes) -> bool:
+        return matches(subject, self._src) if self._is_wild else subject == self._src
+
+    def draw(self, subject: bytes, chance: float) -> bytes:
+        at = int(chance * _WHOLE)
+        for below, transform in self._parts:
+            if at < below:
+                return transform.apply(subject) or b""
+        return b""
