@@ -285,6 +285,7 @@ class Consumers(dict[str, ConsumerRunner]):
             spawn(self._expire(runner), name=f"expiry of consumer {runner.name}")
 
     async def _expire(self, runner: ConsumerRunner) -> None:
-        log.info("consumer %s.%s is inactive and goes", self._stream.name, runner.name)
+        level = logging.DEBUG if runner.hidden else logging.INFO
+        log.log(level, "consumer %s.%s is inactive and goes", self._stream.name, runner.name)
         if self.get(runner.name) is runner:
             await self.delete(runner.name)

@@ -279,7 +279,7 @@ class Pump:
     def _push(self, push: Push, batch: Batch, now: int) -> int:
         used = 0
         if push.measures():
-            sizes = [self._size(batch, index) for index in range(len(batch))]
+            sizes = self._sizes(batch)
             count = push.fitting(sizes)
             if not count:
                 return 1
@@ -303,6 +303,18 @@ class Pump:
         if request:
             subject = self._receiver.reply
             self._account.send(subject, subject, request, FLOW_CONTROL_REQUEST, b"")
+
+    def _sizes(self, batch: Batch) -> list[int]:
+        """Sizes of the messages of a batch, each with the ack subject of the last."""
+        machine = self._machine
+        cseq, left = machine.delivered_cseq + len(batch), max(machine.num_pending - 1, 0)
+        ack = len(ack_subject(self._head, 1, batch.seqs[-1], cseq, batch.times[-1], left))
+        if batch.headers is not None:
+            return [batch.size(index, ack) for index in range(len(batch))]
+        return [
+            len(subject) + ack + len(payload)
+            for subject, payload in zip(batch.subjects, batch.payloads, strict=True)
+        ]
 
     def _size(self, batch: Batch, index: int) -> int:
         """Size of a message of the batch with its ack subject."""

@@ -1,0 +1,57 @@
+"""How fast a mirror follows its origin while that is published to at full speed."""
+
+import time
+from dataclasses import dataclass
+
+from bench.load import Measure, stream
+from bench.peers import Peer
+from bench.wire import Connection, Lane, LoadError, publishes, pump
+
+_PATIENCE = 120.0
+_LOOK = 0.01
+
+
+@dataclass(slots=True)
+class Mirror:
+    """Asynchronous publish into an origin; what counts is when its copy has everything.
+
+    `rate` is how fast the copy grew from the first publish to its last message, `publish` how
+    fast the origin took them meanwhile, `share` the one divided by the other.
+    """
+
+    count: int
+    size: int = 128
+    window: int = 2000
+    sourced: bool = False
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Nothing: each run has streams of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        """Publish, and wait until the copy is complete."""
+        count, name = int(self.count * scale), f"ORIGIN{run}"
+        connection, observer = Connection(peer.address), Connection(peer.address)
+        stream(connection, name)
+        copy = f"COPY{run}"
+        config = {"sources": [{"name": name}]} if self.sourced else {"mirror": {"name": name}}
+        observer.api(f"STREAM.CREATE.{copy}", {"name": copy, **config})
+        inbox = b"_INBOX.pub0"
+        connection.send(b"SUB %s.* 1\r\n" % inbox)
+        # The copy follows once it has the first message.
+        pump([Lane(connection, publishes(name.encode() + b".a", 1, b"x", inbox))], window=1)
+        self._wait(observer, copy, 1)
+        messages = publishes(name.encode() + b".a", count, b"x" * self.size, inbox)
+        began = time.perf_counter()
+        published = pump([Lane(connection, messages)], window=self.window)
+        self._wait(observer, copy, count + 1)
+        took = time.perf_counter() - began
+        connection.close()
+        observer.close()
+        return {"rate": count / took, "publish": count / published, "share": published / took}
+
+    def _wait(self, observer: Connection, copy: str, count: int) -> None:
+        until = time.perf_counter() + _PATIENCE
+        while observer.api(f"STREAM.INFO.{copy}")["state"]["messages"] < count:
+            if time.perf_counter() > until:
+                raise LoadError(f"{copy} did not follow within {_PATIENCE:g} s")
+            time.sleep(_LOOK)
