@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import asyncpg
-
 from core.errors import Unavailable
+from core.storage.postgres.connect import LOST
 from core.storage.postgres.stream_log import segment_of
 from core.stream.headers import MSG_ID, STREAM_SOURCE, TTL, find
 from core.stream.plan import Position
@@ -24,7 +23,6 @@ _SLICE = 20_000
 _MATTERS = " or ".join(
     f"position('\\x{name.hex()}'::bytea in hdr) > 0" for name in (TTL, MARKER_REASON, KV_OPERATION)
 )
-_LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 class PostgresReader:
@@ -36,7 +34,7 @@ class PostgresReader:
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         try:
             rows: list[Any] = await self._pool.fetch(statement, *arguments)
-        except _LOST as error:
+        except LOST as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         return rows
 
