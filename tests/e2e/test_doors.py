@@ -1,9 +1,13 @@
-"""The doors of `jetgate dev`: NATS over WebSocket is there when it is asked for."""
+"""The doors: NATS over WebSocket is there when it is asked for, and so is JetStream."""
 
 import json
 
+import pytest
+
+from tests.support.dropin import NAMES, DropIn
 from tests.support.jetgate import JetgateServer
 from tests.support.websocket import WebSocket, frame
+from tests.support.wire import Wire
 
 
 def test_the_websocket_port_is_told_and_serves_jetstream() -> None:
@@ -21,3 +25,15 @@ def test_the_websocket_port_is_told_and_serves_jetstream() -> None:
 def test_without_the_flag_there_is_none(jetgate_server: JetgateServer) -> None:
     assert set(json.loads((jetgate_server.data / "ports.json").read_text())) == {"nats", "http"}
     assert "  WS " not in jetgate_server.log(100_000)
+
+
+@pytest.mark.parametrize("subject", ["INFO", "STREAM.CREATE.N", "STREAM.NAMES", "CONSUMER.LIST.N"])
+def test_nobody_answers_where_jetstream_is_off(subject: str) -> None:
+    answers = []
+    for name in NAMES:
+        with DropIn(name, "-a", "127.0.0.1", "-p", "-1") as server, Wire(server.address) as wire:
+            wire.hello()
+            answers.append(wire.request(f"$JS.API.{subject}", b'{"name":"N"}').headers)
+
+    assert answers[0] == answers[1]
+    assert answers[0].startswith(b"NATS/1.0 503\r\n")

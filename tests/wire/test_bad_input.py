@@ -112,6 +112,9 @@ AFTER_HELLO: dict[str, bytes] = {
     "unsubscribe no number": b"SUB a 9\r\nUNSUB 9 x\r\nPUB a 1\r\nx\r\n",
     "unsubscribe three fields": b"SUB a 9\r\nUNSUB 9 1 1\r\nPUB a 1\r\nx\r\n",
     "unsubscribe of twenty nines": b"SUB a 9\r\nUNSUB 9 " + BIG + b"\r\nPUB a 1\r\nx\r\n",
+    "unsubscribe of zero": b"SUB a 9\r\nUNSUB 9 0\r\nPUB a 1\r\nx\r\n",
+    "unsubscribe of plus one": b"SUB a 9\r\nUNSUB 9 +1\r\nPUB a 1\r\nx\r\n",
+    "subscribe to the same sid again": b"SUB a 9\r\nSUB b 9\r\nPUB b 1\r\nx\r\nPUB a 1\r\ny\r\n",
     "unsubscribe unknown": b"UNSUB nobody\r\nUNSUB nobody 5\r\n",
     "subscribe to everything": b"SUB > 9\r\nPUB a.b 1\r\nx\r\n",
     "queue with wildcards": b"SUB a *.> 9\r\nPUB a 1\r\nx\r\n",
@@ -205,8 +208,16 @@ def test_announced_sizes_are_not_allocated(jetgate_server: JetgateServer) -> Non
 
 
 @pytest.mark.parametrize(
-    "cut", [b"", b"PU", b"PUB a 5", b"PUB a 5\r\nhe", b"SUB a", b"HPUB a 12 1"]
-)
+    "cut",
+    [
+        b"", b"PU", b"PUB a 5", b"PUB a 5\r\nhe", b"SUB a", b"HPUB a 12 1", b"CONNECT {",
+        b"HPUB a 12 14\r\nNATS/1.0\r\n", b"SUB a 1\r\nUNSUB 1", b"SUB a 1\r\nUNSUB 1 5\r\nPING",
+        b"SUB a 1\r\n" + b"PUB a 9\r\nall of it\r\n" * 500,
+        b"SUB r 1\r\nPUB $JS.API.INFO r 0\r\n\r\n" * 5,
+        b"SUB r 1\r\nPUB $JS.API.STREAM.CREATE.CUT r 14\r\n{\"name\":\"CUT\"}\r\n",
+        b"SUB r 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.CUT.C r 13\r\n{\"batch\":100}\r\nPUB CUT",
+    ],
+)  # fmt: skip
 def test_connections_that_end_anywhere_leave_nothing(
     jetgate_server: JetgateServer, cut: bytes
 ) -> None:
@@ -347,6 +358,39 @@ def test_numbers_of_consumers(servers: Servers, member: str) -> None:
     assert different == []
 
 
+CONSUMER_LISTS = {
+    "filter_subjects": ["null", "[]", "[null]", '["n.a","n.a"]', '["n.a",null]', '[""]',
+                        '["n.*","n.a"]', '[">","n.>"]', '["n..a"]', '["n.>.a"]', '[1]', '"n.a"',
+                        json.dumps([f"n.{i}" for i in range(1000)])],
+    "backoff": ["null", "[]", "[null]", "[-1]", "[0]", "[1,-1]", "[9223372036854775807]",
+                "[9223372036854775808]", '["1s"]', "[1e9]", "1", json.dumps([1] * 10_000)],
+    "metadata": ["null", "[]", '{"a":null}', '{"a":1}', '{"":""}', '{"_nats.x":"1"}',
+                 json.dumps({f"k{i}": "v" * 100 for i in range(2000)})],
+    "priority_groups": ["null", "[]", '["a"]', '["a","a"]', '[""]', '["a b"]', "[null]"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("member", CONSUMER_LISTS)
+def test_lists_of_consumers(servers: Servers, member: str) -> None:
+    for server in servers:
+        answer(server, "STREAM.CREATE.N", '{"name":"N","subjects":["n.>"]}')
+    different = []
+    for value in CONSUMER_LISTS[member]:
+        config = (
+            f'{{"durable_name":"C","ack_policy":"explicit","max_deliver":-1,"{member}":{value}}}'
+        )
+        body = f'{{"stream_name":"N","config":{config}}}'
+        theirs, ours = (answer(server, "CONSUMER.CREATE.N.C", body) for server in servers)
+        if ours != theirs:
+            different.append((value[:60], ours[:300], theirs[:300]))
+        for server in servers:
+            answer(server, "CONSUMER.DELETE.N.C", "")
+    for server in servers:
+        clean(server)
+
+    assert different == []
+
+
 @pytest.mark.parametrize("body", [
     '{"seq":?}', '{"next_by_subj":"n.>","seq":?}', '{"seq":?,"no_erase":true}', '{"keep":?}',
     '{"filter":"n.a","keep":?}', '{"batch":?}', '{"offset":?}',
@@ -405,6 +449,8 @@ BODIES = [
     '{"name":"N","consumer_limits":null}', '{"name":"N","\\u006dax_msgs":5}',
     '{"name":"N","description":"\\ud800"}',
     json.dumps({"name": "N", "subjects": [f"n.{i}" for i in range(1000)]}),
+    json.dumps({"name": "N", "subjects": ["n.a"] * 10_000}),
+    json.dumps({"name": "N", "subjects": [None] * 10_000}),
 ]  # fmt: skip
 VERBS = ["STREAM.CREATE.N", "STREAM.UPDATE.N", "STREAM.INFO.N", "STREAM.PURGE.N", "STREAM.NAMES",
          "STREAM.LIST", "STREAM.MSG.GET.N", "STREAM.MSG.DELETE.N", "CONSUMER.CREATE.N.C",
