@@ -92,12 +92,15 @@ class Push:
         """How many messages of these sizes may go out now, from the first on.
 
         Flow control lets the message out that goes beyond the window; the rate limit does not.
+        Past half the window a request has to follow at once, so the count ends there.
         """
         count = len(sizes)
         if self.bucket is not None:
             count = self.bucket.affordable(sizes)
         if self.prefix:
-            room = self.window - self.sent
+            half = self.window // 2
+            asks_next = not self.request and self.sent <= half
+            room = (half if asks_next else self.window) - self.sent
             before = accumulate(sizes[:count], initial=0)
             count = sum(1 for total in islice(before, count) if total <= room)
         return count

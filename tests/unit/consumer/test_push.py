@@ -99,6 +99,18 @@ async def test_flow_control_stalls_and_resumes() -> None:
 
 
 @running
+async def test_flow_control_asks_in_the_middle_of_a_large_batch() -> None:
+    stream = FakeStream()
+    stream.publish(*((b"s.a", bytes(64 * 1024)) for _ in range(40)))
+    await stream.create(**PUSH, flow_control=True, idle_heartbeat=SECOND)
+    _, frames = listen(stream)
+    await stream.settle()
+    got = frames.take()
+    assert len(got) == 33
+    assert [index for index, frame in enumerate(got) if not frame[3]] == [16]
+
+
+@running
 async def test_new_subscriber_is_not_held_up_by_an_old_request() -> None:
     stream = FakeStream()
     await stream.create(**PUSH, flow_control=True, idle_heartbeat=SECOND)
