@@ -1,39 +1,71 @@
-"""Packages of Node that tests run scripts with, in a directory of the user's cache."""
+"""Packages of Node that tests run scripts with, in a directory of the user's cache.
+
+They are fetched once per set of versions. Without Node, or where the registry cannot be reached,
+tests that need them are skipped and say what would enable them; any other failure is one.
+"""
 
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
-PACKAGES = ("@nats-io/nats-core@3.4.0", "ws@8.18.3")
+PACKAGES = (
+    "@nats-io/nats-core@3.4.0",
+    "@nats-io/transport-node@3.4.0",
+    "@nats-io/jetstream@3.4.0",
+    "@nats-io/kv@3.4.0",
+    "@nats-io/obj@3.4.0",
+    "@nats-io/services@3.0.0-25",
+    "ws@8.18.3",
+)
 _SECONDS = 90
+_UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
 
 
-def directory() -> Path:
-    """Where the packages are; the name changes with their versions."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
-    name = "-".join(package.replace("/", "-").strip("@") for package in PACKAGES)
-    return cache / "jetgate-tests" / f"npm-{name}"
+def cache(name: str) -> Path:
+    """A directory of that name that outlives the run; it may not exist yet."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
+    return base / "jetgate-tests" / name
 
 
-def node_packages() -> Path:
-    """Return the directory, filled once; skips the test where Node or the packages are not had."""
-    where = directory()
-    command = ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(where), *PACKAGES]
-    enabled = "needs Node 20 with npm, and once: " + " ".join(command)
+def node_packages(packages: tuple[str, ...] = PACKAGES, *, name: str = "clients") -> Path:
+    """Return the directory with `node_modules`, filled once; skips the test where it cannot be."""
+    versions = "-".join(package.rpartition("@")[2] for package in packages)
+    where = cache(f"npm-{name}-{versions}")
+    enabled = "needs Node 20 with npm and its registry, for: " + " ".join(packages)
     if shutil.which("node") is None:
         pytest.skip(enabled)
-    if not (where / "node_modules" / "ws").is_dir():
-        if shutil.which("npm") is None:
-            pytest.skip(enabled)
-        where.mkdir(parents=True, exist_ok=True)
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
-        except (subprocess.SubprocessError, OSError):
-            pytest.skip(enabled)
+    if where.is_dir():
+        return where
+    if shutil.which("npm") is None:
+        pytest.skip(enabled)
+    where.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=where.parent))
+    try:
+        _install(fresh, packages, enabled)
+        fresh.rename(where)
+    except OSError:
+        if not where.is_dir():  # else another run was first
+            raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
     return where
+
+
+def _install(where: Path, packages: tuple[str, ...], enabled: str) -> None:
+    command = ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(where), *packages]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(enabled)
+    if done.returncode and any(sign in done.stderr for sign in _UNREACHABLE):
+        pytest.skip(enabled)
+    assert done.returncode == 0, done.stderr
 
 
 def run_node(script: Path, *arguments: str) -> str:

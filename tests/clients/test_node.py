@@ -1,0 +1,65 @@
+"""Every feature of the official JavaScript packages, in the same words to both servers.
+
+A script prints what it got, step by step, without what time and chance decide. The two transcripts
+must be equal, so a step that fails on both servers fails in the same way.
+"""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.node_packages import node_packages, run_node
+
+_SCRIPTS = Path(__file__).parent / "node"
+
+
+def transcripts(script: str, addresses: list[str]) -> list[list[dict[str, Any]]]:
+    """Run a script against each address at the same time; its steps."""
+    node_packages()
+    with ThreadPoolExecutor() as pool:
+        printed = pool.map(lambda address: run_node(_SCRIPTS / script, address), addresses)
+        return [[json.loads(line) for line in text.splitlines()] for text in printed]
+
+
+def agree(script: str, addresses: list[str]) -> None:
+    """Both servers make a script print the same.
+
+    A script whose first step is `supported` is about one feature, and ends there without it.
+    """
+    ours, theirs = transcripts(script, addresses)
+    assert theirs, "the script printed nothing"
+    first = ours[0]
+    if first["step"] == "supported" and "not supported" in str(first["result"].get("text")):
+        pytest.skip(first["result"]["text"])
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "core",
+        "direct",
+        "groups",
+        "kv",
+        "mirrors",
+        "objects",
+        "publish",
+        "pull",
+        "push",
+        "reconnect",
+        "services",
+        "streams",
+        "ttl",
+    ],
+)
+def test_over_tcp(script: str, addresses: list[str]) -> None:
+    agree(f"{script}.mjs", addresses)
+
+
+@pytest.mark.parametrize("addresses", ["websocket"], indirect=True)
+@pytest.mark.parametrize("script", ["core", "kv", "objects", "publish", "push", "reconnect"])
+def test_over_websocket(script: str, addresses: list[str]) -> None:
+    agree(f"{script}.mjs", addresses)
