@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from core.jetstream.acks import AckEmitter
+from core.protocol.gather import Batch
 from core.protocol.parser import Parser
 from core.pubsub.account import Subscription
 from core.storage.interface import StreamCommit
@@ -34,6 +35,10 @@ class Sink:
     """Takes what the parser finds and does nothing with it."""
 
     headers = True
+    gathers = True
+
+    def on_batch(self, batch: Batch) -> None:
+        """Take messages in columns."""
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Take a message."""

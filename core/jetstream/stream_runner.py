@@ -32,6 +32,7 @@ from core.model.message import MsgGetRequest
 from core.model.names import short_hash
 from core.model.stream import ClusterInfo, StreamConfig, StreamInfo
 from core.model.transform import Transform
+from core.protocol.gather import Batch
 from core.pubsub.account import Account, ServiceSubscription, Session
 from core.storage.interface import ConsumerRow, StreamRow
 from core.stream.expiry import Expiry
@@ -202,6 +203,8 @@ class StreamRunner(StreamQueries):
             self.account.subscribe(subject.encode(), self.ingest)
             for subject in self.config.subjects
         ]
+        for subscription in self.subscriptions:
+            subscription.batch = self.ingest_batch
 
     def unlisten(self) -> None:
         """Take no more publishes."""
@@ -230,6 +233,20 @@ class StreamRunner(StreamQueries):
         columns.nbytes += len(payload)
         if headers:
             columns.headered = True
+        if columns.nbytes > PRESSURE_BYTES:
+            self.shell.press()
+
+    def ingest_batch(self, batch: Batch) -> None:
+        """Take the publishes of a read."""
+        columns = self.columns
+        if not self.queued:
+            self.shell.lane.enqueue(self)
+        columns.subjects += batch.subjects
+        columns.replies += batch.replies
+        columns.headers += batch.headers
+        columns.payloads += batch.payloads
+        columns.nbytes += sum(map(len, batch.payloads))
+        columns.headered = columns.headered or batch.has_headers
         if columns.nbytes > PRESSURE_BYTES:
             self.shell.press()
 

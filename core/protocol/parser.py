@@ -7,7 +7,8 @@ of legal size are ever held.
 
 The common forms of PUB and HPUB are read by `split` in the loop below. Everything else (other
 verbs, any case, LF-only lines, tabs, form feeds inside a subject) takes `_control`, which is the
-exact statement of the grammar; both must agree, and a property test holds them to it.
+exact statement of the grammar; both must agree, and a property test holds them to it. A sink that
+`gathers` gets what stands in a row in columns; now and then the others are given that choice too.
 
 Differences from the reference server, all on input that no client sends: a lone CR inside the
 arguments of a PUB separates arguments, and a size with leading zeros is passed on without them.
@@ -17,12 +18,15 @@ import re
 from typing import Protocol
 
 from core.errors import LimitExceeded, ProtocolError
+from core.protocol.gather import GATHERED, TRIAL, Batch, gather
 
 MAX_PAYLOAD = 1024 * 1024
 MAX_CONTROL_LINE = 4096
 _MAX_SIZE_DIGITS = 9
 _RUN_START = 8
 _RUN_MAX = 256
+_OFFER = 64  # reads after which a sink may gather again
+_PUBLISH = (b"PUB ", b"HPUB ")
 
 _ARGUMENTS = re.compile(rb"[^ \t\r\n]+")
 _BARE = (b"PING", b"PONG", b"+OK")
@@ -45,6 +49,10 @@ class ServerSink(Protocol):
         """Take several messages without reply and headers, all of one subject and one size."""
         ...
 
+    def on_batch(self, batch: Batch) -> None:
+        """Take messages that stood in a row; the lists are the sink's from now on."""
+        ...
+
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None: ...
     def on_unsub(self, sid: bytes, limit: int) -> None: ...
     def on_connect(self, body: bytes) -> None: ...
@@ -54,6 +62,11 @@ class ServerSink(Protocol):
     @property
     def headers(self) -> bool:
         """Whether the client announced header support; without it an HPUB is refused."""
+        ...
+
+    @property
+    def gathers(self) -> bool:
+        """Whether messages are better taken in columns; one by one is always right too."""
         ...
 
 
@@ -69,6 +82,7 @@ class Parser:
         "_chunks",
         "_missing",
         "_publication",
+        "_reads",
         "_rest",
         "halt",
         "max_control_line",
@@ -91,6 +105,7 @@ class Parser:
         self._chunks: list[bytes] = []  # the beginning of a payload
         self._missing = 0  # bytes of it still to come, line end included
         self._publication: Publication = (b"", b"", -1, 0)
+        self._reads = 0
 
     def feed(self, data: bytes, sink: ServerSink) -> None:
         """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
@@ -105,10 +120,26 @@ class Parser:
             data = self._rest + data
             self._rest = b""
         if data:
-            self._read(data, sink)
+            pos = 0
+            if data.startswith(_PUBLISH):
+                if sink.gathers or not self._reads % _OFFER:
+                    pos = self._gather(data, 0, sink)
+                self._reads += 1
+            self._read(data, pos, sink)
 
-    def _read(self, data: bytes, sink: ServerSink) -> None:
-        pos, end = 0, len(data)
+    def _gather(self, data: bytes, pos: int, sink: ServerSink) -> int:
+        """Hand over the ordinary messages from `pos` on; return where something else begins."""
+        most = GATHERED if sink.gathers else TRIAL
+        limits = (self.max_payload, self.max_control_line, most)
+        batch, pos = gather(data, pos, limits, with_headers=sink.headers)
+        if batch.payloads:
+            self.msgs += len(batch.payloads)
+            self.nbytes += batch.nbytes
+            sink.on_batch(batch)
+        return pos
+
+    def _read(self, data: bytes, pos: int, sink: ServerSink) -> None:
+        end = len(data)
         find = data.find
         on_pub = sink.on_pub
         limit, line_limit = self.max_payload, self.max_control_line
@@ -150,6 +181,8 @@ class Parser:
                         self.halt = False
                         self.unread = data[pos:]
                         break
+                    if sink.gathers and data.startswith(_PUBLISH, pos):
+                        pos = self._gather(data, pos, sink)
                     continue
                 subject, reply, header_size, total = publication
             if total > limit:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from core.auth.grant import Guard
+from core.protocol.gather import Batch
 
 
 class Session(Protocol):
@@ -41,6 +42,9 @@ class Session(Protocol):
 
 ServiceCall = Callable[["Session | None", bytes, bytes, bytes, bytes], None]
 """Called with session (None: the server itself published), subject, reply, headers, payload."""
+
+BatchCall = Callable[[Batch], None]
+"""Takes messages in columns; they may come from any session."""
 
 AckCall = Callable[[list[bytes], "Session | None", bytes, bytes, bytes], None]
 """Called with the subject in six parts (`rsplit(b".", 5)`), session, reply, headers, payload."""
@@ -74,12 +78,14 @@ Target = Subscription
 class ServiceSubscription:
     """A subscription inside the process.
 
-    With `intercept` it sees the messages but does not count as interest.
+    With `intercept` it sees the messages but does not count as interest. `batch` takes several
+    messages as `call` takes each; None: it has to be called for each.
     """
 
-    __slots__ = ("call", "intercept", "queue", "subject")
+    __slots__ = ("batch", "call", "intercept", "queue", "subject")
 
     def __init__(self, subject: bytes, call: ServiceCall, queue: bytes, intercept: bool) -> None:
+        self.batch: BatchCall | None = None
         self.subject = subject
         self.call = call
         self.queue = queue
@@ -96,12 +102,13 @@ class Route:
 
     `sole` is the only receiver when that is one plain client subscription without a limit and
     with header support, `head` then the beginning of its MSG line if that is known; `only` is
-    the only receiver when that is one service. `plain` says that no target has a limit, lacks
-    header support, or remembers reply subjects. `interest` says that somebody would get a
-    message (an intercepting service does not count).
+    the only receiver when that is one service, `batch` what takes many messages at once for it.
+    `plain` says that no target has a limit, lacks header support, or remembers reply subjects.
+    `interest` says that somebody would get a message (an intercepting service does not count).
     """
 
     __slots__ = (
+        "batch",
         "groups",
         "head",
         "heads",
@@ -142,6 +149,7 @@ class Route:
         self.interest = bool(targets or groups or counts)
         if not counts:
             self.only = None  # an intercepting service leaves the no-responders rule in force
+        self.batch = services[0].batch if self.only is not None else None
         self.stale = False
 
 

@@ -23,8 +23,10 @@ from core.errors import AuthError, ProtocolError
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
 from core.protocol.connect import Connect, Info, decode_connect, encode_info
+from core.protocol.gather import Batch
 from core.protocol.parser import Parser
 from core.pubsub.account import ACK_PREFIX, Account, Subscription, message_tail
+from core.pubsub.batch import take_together
 from core.pubsub.server import Hub, Traffic
 from core.subjects.subject import can_publish, can_subscribe
 from core.transport.door import VIOLATION, Door
@@ -82,6 +84,7 @@ class ClientSession(asyncio.Protocol):
         self.started = hub.clock.now()
         self.pings_out = 0
         self._is_plain = False
+        self.gathers = False
         self._bind(hub.default_account())
         self.choose_publish()
         self._turn = hub.turn
@@ -364,6 +367,18 @@ class ClientSession(asyncio.Protocol):
         publish = self.on_pub
         for payload in payloads:
             publish(subject, b"", b"", payload)
+
+    def on_batch(self, batch: Batch) -> None:
+        """Publish several messages: at once where they all go to one stream, else one by one."""
+        self.gathers = self._may_gather(batch) and take_together(self.account, batch)
+        if not self.gathers:
+            for message in batch.messages():
+                self.on_pub(*message)
+
+    def _may_gather(self, batch: Batch) -> bool:
+        if self.on_pub == self._publish_guarded:
+            return self._is_plain and self._publishable.issuperset(batch.subjects)
+        return self.on_pub == self._publish_plain
 
     def _publish_guarded(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import ProtocolError
+from core.protocol.gather import Batch
 from core.protocol.parser import Parser
 
 MAX_PAYLOAD = 40
@@ -17,12 +18,17 @@ Event = tuple[object, ...]
 class Recorder:
     """Writes down what it is called with."""
 
-    def __init__(self, *, headers: bool = True) -> None:
+    def __init__(self, *, headers: bool = True, gathers: bool = False) -> None:
         self.headers = headers
+        self.gathers = gathers
         self.events: list[Event] = []
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.events.append(("pub", subject, reply, headers, payload))
+
+    def on_batch(self, batch: Batch) -> None:
+        self.events += [("pub", *message) for message in batch.messages()]
+        assert batch.has_headers == any(batch.headers)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         self.events += [("pub", subject, b"", b"", payload) for payload in payloads]
@@ -135,8 +141,10 @@ def size(digits: bytes) -> int:
     return int(digits)
 
 
-def parse(chunks: list[bytes]) -> tuple[list[Event], str | None]:
-    parser, sink = Parser(MAX_PAYLOAD, MAX_LINE), Recorder()
+def parse(
+    chunks: list[bytes], *, gathers: bool = False, max_line: int = MAX_LINE
+) -> tuple[list[Event], str | None]:
+    parser, sink = Parser(MAX_PAYLOAD, max_line), Recorder(gathers=gathers)
     try:
         for chunk in chunks:
             parser.feed(chunk, sink)
@@ -152,6 +160,8 @@ TOKEN = st.sampled_from([b"a", b"foo.bar", b"_INBOX.x.1", b"a..b", b"*", b"9", b
 BLANK = st.sampled_from([b" ", b"  ", b"\t"])
 EOL = st.sampled_from([b"\r\n", b"\r\n", b"\n"])
 BODY = st.binary(max_size=12) | st.sampled_from([b"PING\r\n", b"\r\n", b"x\r\nPUB a 4\r\nxxxx"])
+VERBS = ["pub", "pub", "hpub", "run", "ask", "sub", "unsub", "ping", "connect"]
+LINES = [b"PUB a r.1", b"PUB a.b r.2", b"PUB a", b"PUB a", b"PUB a r.1", b"PUB \xfc r.\x00"]
 JUNK = st.sampled_from(
     [
         b"\r\n",
@@ -176,13 +186,18 @@ JUNK = st.sampled_from(
 
 @st.composite
 def operations(draw: st.DrawFn) -> bytes:
-    verb = draw(st.sampled_from(["pub", "pub", "hpub", "run", "sub", "unsub", "ping", "connect"]))
+    verb = draw(
+        st.sampled_from(["pub", "pub", "hpub", "run", "ask", "sub", "unsub", "ping", "connect"])
+    )
     blank, eol = draw(BLANK), draw(EOL)
     subject, body = draw(TOKEN), draw(BODY)
     if verb == "run":
         head = b"PUB %b %d\r\n" % (subject, len(body))
         bodies = draw(st.lists(st.binary(min_size=len(body), max_size=len(body)), max_size=40))
         return b"".join(head + each + b"\r\n" for each in [*bodies, body])
+    if verb == "ask":
+        lines = draw(st.lists(st.sampled_from(LINES), max_size=60))
+        return b"".join(b"%b %d\r\n%b\r\n" % (line, len(body), body) for line in lines)
     if verb == "ping":
         return draw(st.sampled_from([b"PING", b"pong", b"Ping x"])) + eol
     if verb == "connect":
@@ -212,7 +227,21 @@ def test_any_chunking_equals_the_naive_parser(parts: list[bytes], data: st.DataO
 
     error = naive.run()
 
-    assert parse(chunks) == (naive.events, error)
+    for gathers in (False, True):
+        assert parse(chunks, gathers=gathers) == (naive.events, error)
+
+
+@settings(max_examples=200)
+@given(st.lists(operations(), max_size=8), st.integers(1, 400))
+def test_gathering_with_lines_of_usual_length_changes_nothing(
+    parts: list[bytes], step: int
+) -> None:
+    stream = b"".join(parts)
+    chunks = [stream[i : i + step] for i in range(0, len(stream), step)]
+
+    singly = parse(chunks, max_line=4096)
+
+    assert parse(chunks, gathers=True, max_line=4096) == singly
 
 
 @settings(max_examples=50)
@@ -228,7 +257,8 @@ def test_byte_by_byte_equals_the_naive_parser(parts: list[bytes]) -> None:
 
 @given(st.binary(max_size=200), st.integers(1, 50))
 def test_random_bytes_raise_nothing_but_a_protocol_error(noise: bytes, step: int) -> None:
-    parse([noise[i : i + step] for i in range(0, len(noise), step)])
+    chunks = [noise[i : i + step] for i in range(0, len(noise), step)]
+    assert parse(chunks, gathers=True) == parse(chunks)
 
 
 def test_a_long_run_arrives_complete_and_in_order() -> None:

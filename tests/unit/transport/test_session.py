@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
 from core.runtime.tasks import counters
@@ -15,6 +17,7 @@ from core.transport.session import ClientSession
 from tests.support.sessions import ManualClock
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
+VERBOSE = b'CONNECT {"verbose":true,"headers":true}\r\n'
 
 
 class Socket(asyncio.Transport):
@@ -332,6 +335,49 @@ def test_one_subscription_limit_across_unsub_and_deliveries() -> None:
 
         assert socket.take().count(b"MSG") == 22
         assert not session.subscriptions
+
+
+@pytest.mark.parametrize(
+    ("first", "sent", "together", "refusals"),
+    [
+        (CONNECT, [b"s.1 r.1", b"s.2", b"s.1 r.2"], True, 0),
+        (CONNECT, [b"s.1 r.1", b"t.1 r.2"], False, 0),
+        (CONNECT, [b"s.1 r.1", b"plain", b"s.1"], False, 0),
+        (CONNECT, [b"s.1 r.1", b"s.1 $JS.ACK.x", b"s.1"], False, 1),
+        (CONNECT, [b"s.1 r.1", b"$NRG.x", b"s.1"], False, 1),
+        (VERBOSE, [b"s.1 r.1", b"s.2", b"s.1 r.2"], False, 0),
+    ],
+)
+def test_messages_of_one_read_go_together_to_a_stream_that_is_all_their_receiver(
+    first: bytes, sent: list[bytes], together: bool, refusals: int
+) -> None:
+    with world() as w:
+        session, socket = w.join(first)
+        account = w.hub.default_account()
+        batches: list[list[bytes]] = []
+        bodies: list[bytes] = []
+
+        def one(_s: object, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+            bodies.append(body)
+
+        account.subscribe(b"s.>", one).batch = lambda batch: batches.append(batch.payloads)
+        account.subscribe(b"t.>", one).batch = lambda batch: batches.append(batch.payloads)
+        account.subscribe(b"plain", one)
+
+        session.data_received(
+            b"".join(b"PUB %b 1\r\n%d\r\n" % (line, i) for i, line in enumerate(sent))
+        )
+        w.one_turn()
+
+        all_of_them = [b"%d" % i for i in range(len(sent))]
+        said = socket.take()
+        assert said.count(b"-ERR 'Permissions Violation") == refusals
+        assert session.gathers == together
+        if together:
+            assert (batches, bodies) == ([all_of_them], [])
+        else:
+            assert (batches, len(bodies)) == ([], len(sent) - refusals)
+            assert bodies == sorted(bodies)
 
 
 def test_many_subscriptions_of_one_read_leave_room_for_others() -> None:
