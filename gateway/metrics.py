@@ -52,11 +52,23 @@ class ConsumerNumbers:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteNumbers:
+    """The connection to another system."""
+
+    name: str
+    is_connected: bool
+    rtt_seconds: float
+    requests: int
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What a node says of itself at one moment. Counters count since its start."""
 
     streams: Sequence[StreamNumbers] = ()
     consumers: Sequence[ConsumerNumbers] = ()
+    remotes: Sequence[RemoteNumbers] = ()
     connections: int = 0
     subscriptions: int = 0
     in_msgs: int = 0
@@ -115,6 +127,7 @@ class Metrics(Collector):
             yield from _server(numbers)
             yield from _streams(numbers.streams)
             yield from _consumers(numbers.consumers)
+            yield from _remotes(numbers.remotes)
         yield from self._http()
 
     def _http(self) -> Iterable[Metric]:
@@ -190,6 +203,29 @@ def _consumers(consumers: Sequence[ConsumerNumbers]) -> Iterable[Metric]:
         for consumer in consumers:
             family.add_metric((consumer.stream, consumer.name), value(consumer))
         yield family
+
+
+def _remotes(remotes: Sequence[RemoteNumbers]) -> Iterable[Metric]:
+    connected = GaugeMetricFamily(
+        "jetgate_remote_connected", "Whether the remote is connected.", labels=("remote",)
+    )
+    rtt = GaugeMetricFamily(
+        "jetgate_remote_rtt_seconds", "Time of a PING; 0: not known.", labels=("remote",)
+    )
+    requests = CounterMetricFamily(
+        "jetgate_remote_requests", "API requests sent to the remote.", labels=("remote",)
+    )
+    deliveries = CounterMetricFamily(
+        "jetgate_remote_deliveries", "Messages its consumers delivered.", labels=("remote",)
+    )
+    for remote in remotes:
+        label = (remote.name,)
+        connected.add_metric(label, remote.is_connected)
+        rtt.add_metric(label, remote.rtt_seconds)
+        requests.add_metric(label, remote.requests)
+        deliveries.add_metric(label, remote.deliveries)
+    if remotes:
+        yield from (connected, rtt, requests, deliveries)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:

@@ -6,7 +6,7 @@ Part of the composition, like the command: the facade itself knows no node.
 from core.jetstream.lane import COMMIT_BOUNDS, Lane
 from core.node import Node
 from core.runtime.stalls import StallWatch
-from gateway.metrics import ConsumerNumbers, Histogram, Snapshot, StreamNumbers
+from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
 
 
 def snapshot(node: Node, stalls: StallWatch) -> Snapshot:
@@ -15,6 +15,7 @@ def snapshot(node: Node, stalls: StallWatch) -> Snapshot:
     return Snapshot(
         streams=_streams(node),
         consumers=_consumers(node),
+        remotes=_remotes(node),
         connections=len(node.hub.sessions),
         subscriptions=sum(a.client_subscriptions for a in node.hub.accounts.values()),
         in_msgs=traffic.in_msgs,
@@ -60,4 +61,17 @@ def _consumers(node: Node) -> list[ConsumerNumbers]:
         )
         for runner in node.registry.streams.values()
         for consumer in runner.consumers.values()
+    ]
+
+
+def _remotes(node: Node) -> list[RemoteNumbers]:
+    return [
+        RemoteNumbers(
+            name,
+            attached.client.connected,
+            attached.rtt_ns / 1e9,
+            attached.bridge.requests,
+            attached.bridge.relays.messages,
+        )
+        for name, attached in sorted(node.remotes.attached.items())
     ]

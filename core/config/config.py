@@ -6,6 +6,8 @@ from pathlib import Path
 
 from core.auth.users import User, Users
 from core.errors import ConfigError
+from core.pubsub.mappings import Mapping
+from core.remote.settings import Remote
 
 NATS_PORT, HTTP_PORT = 4222, 8080
 _PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}
@@ -24,6 +26,8 @@ class Config:
         data: where `ports.json` goes, and the data of an embedded PostgreSQL.
         dsn: the database; empty means an embedded one in `data`.
         users: who may connect; None: everybody.
+        mappings: where goes what clients publish.
+        remotes: other systems, besides those of the list in the database.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -36,6 +40,8 @@ class Config:
     data: Path | None = None
     dsn: str = ""
     users: Users | None = None
+    mappings: tuple[Mapping, ...] = ()
+    remotes: tuple[Remote, ...] = ()
 
     def __post_init__(self) -> None:
         ports = {"--nats-port": self.nats_port, "--http-port": self.http_port}

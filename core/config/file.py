@@ -1,0 +1,76 @@
+"""The file of `jetgate serve --config` and `jetgate dev --config`: what is too long for a flag.
+
+The grammar, and the blocks `mappings` and `remotes`, are those of nats-server's configuration
+files as `jetgate-nats-server` reads them. Everything else is a flag, and refused here by name.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.config.grammar import GrammarError, Item, parse, plain
+from core.config.mappings import mappings_of
+from core.errors import ConfigError
+from core.pubsub.mappings import Mapping
+from core.remote.settings import Remote, remotes_of
+
+KEYS = ("mappings", "remotes")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What a file says."""
+
+    mappings: tuple[Mapping, ...] = ()
+    remotes: tuple[Remote, ...] = ()
+
+
+def read_blocks(path: str) -> Blocks:
+    """Read a file.
+
+    Raises:
+        ConfigError: it cannot be read or used; the text names the place.
+    """
+    try:
+        top = parse(_text(path), path, _include, os.environ)
+    except GrammarError as error:
+        raise ConfigError("--config", f"{path}: {' '.join(str(error).split())}") from error
+    mistakes: list[str] = []
+    mappings, remotes = _find(top, "mappings"), _find(top, "remotes")
+    blocks = Blocks(
+        () if mappings is None else mappings_of(mappings, mistakes),
+        () if remotes is None else _remotes(remotes),
+    )
+    mistakes += [
+        f'{item.place}: unknown field "{key}"; {" and ".join(KEYS)} are known'
+        for key, item in top.items()
+        if key.lower() not in KEYS and not item.is_variable
+    ]
+    if mistakes:
+        raise ConfigError("--config", mistakes[0].strip())
+    return blocks
+
+
+def _find(top: dict[str, Item], name: str) -> Item | None:
+    found = [item for key, item in top.items() if key.lower() == name]
+    return found[-1] if found else None
+
+
+def _remotes(item: Item) -> tuple[Remote, ...]:
+    try:
+        return remotes_of(plain(item))
+    except ConfigError as error:
+        raise ConfigError("--config", f"{item.place}: {error}") from None
+
+
+def _include(path: str, including: str) -> tuple[str, str]:
+    place = str(Path(including).parent / path)
+    return place, _text(place)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError("--config", f"cannot read {path}: {reason.lower()}") from error
