@@ -1,10 +1,10 @@
 """Publish this machine's package index into the stream DEB, one message per package.
 
-    python examples/packages.py [--server nats://127.0.0.1:4222] [--limit N]
+    python examples/packages.py [--server nats://127.0.0.1:4222] [--limit N] [--file PATH]
 
-The records are those of `apt-cache dumpavail` (Debian, Ubuntu). A package goes to
-deb.<section>.<package> as JSON with the fields of its record; the message id is package and
-version, so a second run within the deduplication window stores nothing twice.
+The records are those of `apt-cache dumpavail` (Debian, Ubuntu), or of a file of that form. A
+package goes to deb.<section>.<package> as JSON with the fields of its record; the message id is
+package and version, so a second run within the deduplication window stores nothing twice.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import nats
 from nats.js.api import StreamConfig
@@ -21,18 +21,27 @@ from nats.js.api import StreamConfig
 WINDOW = 2000
 
 
-def records() -> Iterator[dict[str, str]]:
-    """Yield the records of the package index, one dictionary of fields each."""
+def dump(path: str) -> Iterator[str]:
+    """Yield the lines of a file, or of the machine's own package index if there is no path."""
+    if path:
+        with open(path, errors="replace") as file:
+            yield from file
+        return
     try:
         process = subprocess.Popen(
             ["apt-cache", "dumpavail"], stdout=subprocess.PIPE, text=True, errors="replace"
         )
     except FileNotFoundError:
-        sys.exit("apt-cache is not there: this example reads the index of Debian's packages")
+        sys.exit("apt-cache is not there: give the index of Debian's packages as --file")
+    assert process.stdout is not None
+    yield from process.stdout
+
+
+def records(lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Yield the records of the package index, one dictionary of fields each."""
     record: dict[str, str] = {}
     field = ""
-    assert process.stdout is not None
-    for line in process.stdout:
+    for line in lines:
         text = line.rstrip("\n")
         if not text:
             if record:
@@ -63,6 +72,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", default="nats://127.0.0.1:4222")
     parser.add_argument("--limit", type=int, default=0, help="stop after N packages")
+    parser.add_argument("--file", default="", help="read these records instead of apt's own")
     options = parser.parse_args()
     connection = await nats.connect(options.server)
     js = connection.jetstream(publish_async_max_pending=WINDOW * 2)
@@ -70,7 +80,7 @@ async def main() -> None:
     started = time.monotonic()
     acks = []
     stored = duplicates = 0
-    for count, record in enumerate(records(), 1):
+    for count, record in enumerate(records(dump(options.file)), 1):
         msg_id = f"{record['Package']}={record.get('Version', '')}"
         acks.append(
             await js.publish_async(
