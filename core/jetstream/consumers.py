@@ -271,8 +271,15 @@ class Consumers(dict[str, ConsumerRunner]):
             case DeliverPolicy.BY_START_SEQUENCE:
                 return max(config.opt_start_seq, machine.first_seq), [], 0
             case DeliverPolicy.BY_START_TIME:
-                return await stream.first_at_time(config.opt_start_time or 0), [], 0
+                return await self._first_since(config), [], 0
         return machine.first_seq, [], 0
+
+    async def _first_since(self, config: ConsumerConfig) -> int:
+        """Where the start time leads; by this policy alone, to the first that is wanted."""
+        stream = self._stream
+        seq = await stream.first_at_time(config.opt_start_time or 0)
+        found = [await stream.next_by_subject(name.encode(), seq) for name in config.filters]
+        return min((message[0] for message in found if message is not None), default=seq)
 
     def _enter(self, runner: ConsumerRunner) -> None:
         """From here on the stream tells the consumer what happens."""
