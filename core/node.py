@@ -213,6 +213,7 @@ class Node:
             self.clock,
             self.options.remotes,
             PostgresRemotes(writers),
+            self.registry.reconnected,
         )
 
     def _resources(self) -> Resources | None:

@@ -147,6 +147,11 @@ class Registry:
         for runner in self.streams.values():
             runner.copier.poke(name)
 
+    def reconnected(self, api: str) -> None:
+        """Streams that copy from behind an API prefix need not wait either."""
+        for runner in self.streams.values():
+            runner.copier.reconnected(api)
+
     async def _save(self, runner: StreamRunner, config: StreamConfig) -> None:
         text = encode(config).decode()
         await self._stored(self.shell.catalog.set_stream(runner.stream, text))

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from core.client.client import Client
-from core.client.msg import Msg
+from core.client.msg import Msg, status_of
 from core.client.refusals import ConnectionLost
 from core.protocol import encoder
 from core.pubsub.account import Account, ServiceSubscription, Session
@@ -170,7 +170,7 @@ class Bridge:
                 self._created(relay, msg)
 
     def _created(self, relay: Relay, msg: Msg) -> None:
-        if msg.headers or "error" in _members(msg.payload):
+        if status_of(msg.headers)[0] or "error" in _members(msg.payload):
             self.relays.close(relay)
 
     def _answer(self, reply: bytes, msg: Msg) -> None:

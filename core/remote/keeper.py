@@ -8,7 +8,7 @@ restart; it is told how the connections are whenever that changes.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from core.client.client import Client, Options
@@ -46,8 +46,11 @@ def open_client(remote: Remote) -> Client:
 class Attached:
     """One remote and its connection."""
 
-    def __init__(self, remote: Remote, account: Account, clock: Clock) -> None:
+    def __init__(
+        self, remote: Remote, account: Account, clock: Clock, connected: Callable[[str], None]
+    ) -> None:
         self.remote = remote
+        self._connected = connected
         self.rtt_ns = 0
         self._clock = clock
         self._said = ""
@@ -67,6 +70,7 @@ class Attached:
             self.bridge.open()
             info = client.info
             log.info("remote %s: connected to %s %s", name, info.server_name, info.version)
+            self._connected(f"$JS.{name}.API")
             return
         self.bridge.close()
         self.rtt_ns = 0
@@ -113,6 +117,7 @@ class Remotes:
         clock: the node's.
         configured: those of the configuration.
         store: the list that all nodes share, if there is one.
+        connected: called with an API prefix when it is served again.
     """
 
     def __init__(
@@ -121,6 +126,7 @@ class Remotes:
         clock: Clock,
         configured: tuple[Remote, ...] = (),
         store: RemoteStore | None = None,
+        connected: Callable[[str], None] = lambda api: None,
     ) -> None:
         self.attached: dict[str, Attached] = {}
         self._account = account
@@ -128,6 +134,7 @@ class Remotes:
         self._configured = configured
         self._stored: tuple[Remote, ...] = ()
         self._store = store
+        self._connected = connected
         self._told: tuple[RemoteState, ...] = ()
         self._refused: set[str] = set()
         self._nudge = asyncio.Event()
@@ -200,7 +207,7 @@ class Remotes:
         await self._end(gone)
         for name, remote in wanted.items():
             if name not in self.attached:
-                self.attached[name] = Attached(remote, self._account, self._clock)
+                self.attached[name] = Attached(remote, self._account, self._clock, self._connected)
                 self.attached[name].start()
 
     async def _end(self, gone: Iterable[Attached]) -> None:

@@ -129,6 +129,13 @@ class Copier:
                 follower.poke()
         self.reconsider()
 
+    def reconnected(self, api: str) -> None:
+        """Whoever serves an API prefix is there again."""
+        for follower in self._followers.values():
+            external = follower.origin.source.external
+            if external is not None and external.api.rstrip(".") == api:
+                follower.reconnected()
+
     # -- where they are ----------------------------------------------------------------------
 
     def _begin(self, follower: Follower) -> Start:

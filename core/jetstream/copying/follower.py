@@ -128,6 +128,12 @@ class Follower:
             self._fails = 0
             self._wait_until(max(self._clock.monotonic(), self._asked_at + _PAUSE // 20))
 
+    def reconnected(self) -> None:
+        """The way to the origin is another one: its consumer, or what it sent last, may be lost."""
+        if self.phase is Phase.FOLLOWING:
+            self._pause(failed=False)
+        self.poke()
+
     # -- time --------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
