@@ -142,6 +142,7 @@ class Node:
         ]
         for task in self._tasks:
             task.add_done_callback(self._ended)
+        await self._expire_overdue()
         resources = self.registry.shell.resources
         server = Server(
             self.registry,
@@ -235,6 +236,15 @@ class Node:
             await self.registry.open(row, by_stream.get(row.stream, []))
         for stream, shelf in await self.catalog.dropped_streams():
             self.janitor.drop(stream, shelf)
+
+    async def _expire_overdue(self) -> None:
+        """Let leave, before anybody can ask for it, what expired while no node was there."""
+        if not self.registry.has_lifetimes():
+            return
+        work = spawn(self.registry.expire_overdue(), name="overdue messages")
+        deposed = spawn(self.deposed.wait(), name="deposed while loading")
+        await asyncio.wait({work, deposed}, return_when=asyncio.FIRST_COMPLETED)
+        await stop(work, deposed)
 
     async def _take_catalog_epoch(self) -> None:
         head = (await self.writer.heads([0]))[0]

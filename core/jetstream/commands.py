@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from core.jetstream import lifetimes
@@ -13,6 +13,7 @@ from core.stream.plan import Columns, StreamPlan
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
+    from core.jetstream.lifetimes import Foresight
     from core.jetstream.stream_runner import StreamRunner
 
 # A removal of more rows than this is recorded and finished after the reply.
@@ -159,7 +160,7 @@ async def _last_before(runner: StreamRunner, subject: str, seq: int) -> int:
     return seq
 
 
-async def plan_expiry(runner: StreamRunner, foreseen: Mapping[bytes, int], now: int) -> StreamPlan:
+async def plan_expiry(runner: StreamRunner, foreseen: Foresight, now: int) -> StreamPlan:
     """Plan the removal of what time or a tighter limit asks for, a slice of it.
 
     Args:

@@ -49,6 +49,8 @@ class Janitor:
         self._swept_below: dict[int, int] = {}
         self._ages: dict[int, _Alarm] = {}
         self._expiring: set[int] = set()
+        self._calm = asyncio.Event()
+        self._calm.set()
         self._dropped: list[tuple[int, int]] = []
         self._busy = asyncio.Lock()
         self.shell: Shell
@@ -76,7 +78,7 @@ class Janitor:
             self._wake.clear()
             try:
                 for runner in list(self._wanted.values()):
-                    await self.finish(runner)
+                    await self._sweep_at_leisure(runner)
                     if not runner.backlog:
                         self._wanted.pop(runner.stream, None)
                 while self._dropped:
@@ -91,28 +93,48 @@ class Janitor:
 
     async def finish(self, runner: StreamQueries) -> None:
         """Remove every row of a stream that is logically gone by now."""
-        async with self._busy:
-            await self._sweep_range(runner)
-            while runner.backlog and not runner.closed:
-                rows = sorted(islice(runner.backlog, _SCATTERED_ROWS))
-                await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
-                self.rows += len(rows)
-                for seq in rows:
-                    runner.backlog.pop(seq, None)
-                start = runner.tail.start
-                runner.dead.difference_update([seq for seq in rows if seq < start])
+        while await self._sweep_some(runner):
+            pass
 
-    async def _sweep_range(self, runner: StreamQueries) -> None:
-        below = runner.machine.first_seq
-        if self._swept_below.get(runner.stream, 0) >= below:
-            return
-        gone = _RANGE_ROWS
-        while gone >= _RANGE_ROWS and not runner.closed:
-            gone = await self.shell.sweeper.delete_below(
-                runner.stream, runner.shelf, below, _RANGE_ROWS
-            )
-            self.rows += gone
-        self._swept_below[runner.stream] = below
+    async def _sweep_at_leisure(self, runner: StreamQueries) -> None:
+        """The same for nobody who waits: commits, and what is to leave now, go first."""
+        clock = self.shell.clock
+        started = clock.monotonic()
+        while await self._sweep_some(runner):
+            await asyncio.sleep((clock.monotonic() - started) / 1e9)
+            await self._calm.wait()
+            started = clock.monotonic()
+
+    async def _sweep_some(self, runner: StreamQueries) -> bool:
+        """Remove rows with one statement; False when there are none left."""
+        async with self._busy:
+            below = runner.machine.first_seq
+            if runner.closed:
+                return False
+            if self._swept_below.get(runner.stream, 0) < below:
+                await self._sweep_range(runner, below)
+            elif runner.backlog:
+                await self._sweep_scattered(runner)
+            else:
+                return False
+        return True
+
+    async def _sweep_range(self, runner: StreamQueries, below: int) -> None:
+        gone = await self.shell.sweeper.delete_below(
+            runner.stream, runner.shelf, below, _RANGE_ROWS
+        )
+        self.rows += gone
+        if gone < _RANGE_ROWS:
+            self._swept_below[runner.stream] = below
+
+    async def _sweep_scattered(self, runner: StreamQueries) -> None:
+        rows = sorted(islice(runner.backlog, _SCATTERED_ROWS))
+        await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
+        self.rows += len(rows)
+        for seq in rows:
+            runner.backlog.pop(seq, None)
+        start = runner.tail.start
+        runner.dead.difference_update([seq for seq in rows if seq < start])
 
     async def _drop_rows(self, stream: int, shelf: int) -> None:
         gone = _RANGE_ROWS
@@ -168,6 +190,7 @@ class Janitor:
         del self._ages[runner.stream]
         if not runner.closed:
             self._expiring.add(runner.stream)
+            self._calm.clear()
             spawn(self._expire(runner), name=f"expire {runner.name}")
 
     async def _expire(self, runner: StreamRunner) -> None:
@@ -178,6 +201,8 @@ class Janitor:
                 log.warning("expiry of stream %s waits: %s", runner.name, error)
         finally:
             self._expiring.discard(runner.stream)
+            if not self._expiring:
+                self._calm.set()
         if not runner.closed:
             self.watch_age(runner)
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.jetstream.lasts import find_lasts
-from core.stream.expiring import departing, markers_of, plan_departure
+from core.stream.expiring import Departure, departing, markers_of, plan_departure
 from core.stream.ttl import MAX_AGE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from core.jetstream.stream_runner import StreamRunner
     from core.model.stream import StreamConfig
     from core.stream.plan import StreamPlan
 
-# Messages that leave with one plan: a few milliseconds of the event loop.
-_AT_ONCE = 8192
+# Messages that leave with one plan: some milliseconds of the event loop, three times.
+_AT_ONCE = 16_384
 
 
 def begin(old: StreamConfig, new: StreamConfig) -> bool:
@@ -25,35 +24,47 @@ def begin(old: StreamConfig, new: StreamConfig) -> bool:
     return new.allow_msg_ttl and (by_age or not old.allow_msg_ttl)
 
 
-async def foresee(runner: StreamRunner) -> dict[bytes, int]:
-    """Find the messages that will be the last of their subjects after those that are due.
+@dataclass(slots=True)
+class Foresight:
+    """What is due and what will be the last messages of subjects, as of one state of the stream."""
+
+    version: int
+    departure: Departure | None
+    lasts: dict[bytes, int]
+
+
+async def foresee(runner: StreamRunner) -> Foresight:
+    """Find what is due, and the messages that will be the last of their subjects after it.
 
     This asks storage before the stream has its turn in the lane, which would hold up all others.
     Raises Unavailable.
     """
-    departure = departing(runner.machine, runner.shell.clock.now(), _AT_ONCE)
-    if departure is None or not departure.orphaned:
-        return {}
-    gone = {seq for seq, _, _ in departure.rows}
-    return await find_lasts(runner, departure.orphaned, gone)
+    machine = runner.machine
+    version = machine.version
+    departure = departing(machine, runner.shell.clock.now(), _AT_ONCE)
+    lasts: dict[bytes, int] = {}
+    if departure is not None and departure.orphaned:
+        gone = {seq for seq, _, _ in departure.rows}
+        lasts = await find_lasts(runner, departure.orphaned, gone)
+    return Foresight(version, departure, lasts)
 
 
-async def plan_due(
-    runner: StreamRunner, plan: StreamPlan, foreseen: Mapping[bytes, int], now: int
-) -> None:
+async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, now: int) -> None:
     """Let messages whose time has come leave with a plan that changes nothing yet.
 
     Raises Unavailable.
     """
     machine = runner.machine
-    departure = departing(machine, now, _AT_ONCE)
+    departure = foreseen.departure
+    if foreseen.version != machine.version:
+        departure = departing(machine, now, _AT_ONCE)
     if departure is None:
         return
     gone = {seq for seq, _, _ in departure.rows}
     lasts = {
         subject: seq
         for subject in departure.orphaned
-        if (seq := foreseen.get(subject, 0)) and seq not in gone and runner.is_live(seq)
+        if (seq := foreseen.lasts.get(subject, 0)) and seq not in gone and runner.is_live(seq)
     }
     unknown = [subject for subject in departure.orphaned if subject not in lasts]
     if unknown:

@@ -141,7 +141,8 @@ class StreamQueries:
                 if found.first > machine.first_seq:
                     machine.first_seq = found.first
                 return message_at(found, 0)
-            seq = page.last + 1
+            # Meanwhile many of the oldest may have left.
+            seq = max(page.last + 1, machine.first_seq)
             limit = _PAGE
         return None
 

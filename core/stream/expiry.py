@@ -255,7 +255,9 @@ class Expiry:
             self._drop(ttl, count)
 
     def _drop(self, ttl: int, count: int) -> None:
-        queue = self._queues[ttl]
+        queue = self._queues.get(ttl)
+        if queue is None:  # an update made it needless meanwhile
+            return
         self._held -= count
         while count:
             chunk = queue[0]

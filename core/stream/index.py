@@ -133,6 +133,11 @@ class LogIndex(Searchable):
             else:
                 known[subject] = packed - (1 << _LAST_BITS)
 
+    def shared(self, subjects: Iterable[bytes]) -> list[bytes]:
+        """Return which of some subjects have more than one message."""
+        known, one = self._map, (2 << _LAST_BITS) - 1
+        return [subject for subject in subjects if known.get(subject, 0) > one]
+
     def set_last(self, subject: bytes, seq: int) -> None:
         packed = self._map.get(subject)
         if packed is not None:

@@ -43,7 +43,7 @@ class StreamMachine:
         self.msgs = 0
         self.bytes = 0
         self.last_msg_id = b""
-        # Counts applied plans: what is derived from the state is fresh while it stands still.
+        # Counts changes: what is derived from the state is fresh while it stands still.
         self.version = 0
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
@@ -58,6 +58,7 @@ class StreamMachine:
 
     def configure(self, config: StreamConfig) -> None:
         """Take a new configuration; another form of index comes in a plan (`StreamPlan.index`)."""
+        self.version += 1
         self.config = config
         self.limit = max(config.max_msgs_per_subject, 0)
         self.max_msgs = max(config.max_msgs, 0)

@@ -1,0 +1,146 @@
+"""How late messages with a time to live leave: `python -m bench.steps_ttl [--count N] [--keys N]`.
+
+Publishes messages whose times are over within one second of each other, then publishes at a steady
+rate into another stream of the same node and watches both: when the state of the first stream is
+empty, how long the acknowledgements of the second take, how long a PING takes.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+
+from bench.peers import Peer, started
+from bench.wire import Connection, Lane, one_by_one, percentile, publishes, pump
+
+RATE = 5000
+CHUNK = 10_000
+PAYLOAD = b"x" * 128
+# Seconds after the last time to live that are watched.
+AFTER = 4
+LOOK_EVERY = 0.05
+
+
+def doomed(start: int, count: int, keys: int, ttl: int) -> list[bytes]:
+    """Return publishes of messages that live so many seconds."""
+    block = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % ttl
+    sizes = b"%d %d" % (len(block), len(block) + len(PAYLOAD))
+    tail = b" %b\r\n%b%b\r\n" % (sizes, block, PAYLOAD)
+    return [b"HPUB t.%d _INBOX.f.%d" % (i % keys, i) + tail for i in range(start, start + count)]
+
+
+def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
+    """Publish what is to leave at about the same time; when the first and the last of it is due.
+
+    `lead` is how many seconds from now that is.
+    """
+    connection = Connection(peer.address)
+    connection.send(b"SUB _INBOX.f.* 1\r\n")
+    target = time.time() + lead
+    first, last = target + 3600, 0.0
+    for start in range(0, count, CHUNK):
+        begun = time.time()
+        ttl = int(target - begun) + 1
+        if ttl < 1:
+            raise SystemExit("the messages were not published in time: use a longer --lead")
+        part = doomed(start, min(CHUNK, count - start), keys, ttl)
+        pump([Lane(connection, part)], window=2000)
+        first, last = min(first, begun + ttl), max(last, time.time() + ttl)
+    connection.close()
+    return first, last
+
+
+class Watch(threading.Thread):
+    """Looks at the state of the stream until it is empty."""
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__(daemon=True)
+        self.connection = Connection(peer.address)
+        self.counts: list[tuple[float, int]] = []
+        self.slowest = 0.0
+
+    def run(self) -> None:
+        while not self.counts or self.counts[-1][1]:
+            asked = time.time()
+            state = self.connection.api("STREAM.INFO.T")["state"]
+            self.counts.append((time.time(), state["messages"]))
+            self.slowest = max(self.slowest, time.time() - asked)
+            time.sleep(LOOK_EVERY)
+
+
+def steady(peer: Peer, until: float) -> list[float]:
+    """Publish at a steady rate until a time; milliseconds of a probe on a second connection."""
+    load, probe = Connection(peer.address), Connection(peer.address)
+    load.send(b"SUB _INBOX.g.* 1\r\n")
+    probe.send(b"SUB _INBOX.h.* 1\r\n")
+    messages = publishes(b"u.load", int((until - time.time()) * RATE), PAYLOAD, b"_INBOX.g")
+    taken: list[float] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        for message in publishes(b"u.probe", 1_000_000, PAYLOAD, b"_INBOX.h"):
+            if stop.wait(0.01):
+                return
+            taken.append(one_by_one(probe, [message])[0] / 1e6)
+
+    looker = threading.Thread(target=look, daemon=True)
+    looker.start()
+    pump([Lane(load, messages)], window=50_000, rate=RATE)
+    stop.set()
+    looker.join()
+    return taken
+
+
+def measure(peer: Peer, count: int, keys: int, lead: float, per_subject: int) -> None:
+    """Fill, wait, watch; print what was seen."""
+    admin = Connection(peer.address)
+    config = {"name": "T", "subjects": ["t.>"], "allow_msg_ttl": True}
+    admin.api("STREAM.CREATE.T", config | {"max_msgs_per_subject": per_subject})
+    admin.api("STREAM.CREATE.U", {"name": "U", "subjects": ["u.>"]})
+    begun = time.time()
+    first, last = fill(peer, count, keys, lead)
+    there = admin.api("STREAM.INFO.T")["state"]["messages"]
+    print(f"{there} messages published in {time.time() - begun:.1f} s")
+    print(f"due between {first - time.time():.2f} and {last - time.time():.2f} s from now")
+    time.sleep(max(first - 1.0 - time.time(), 0))
+    host, port = peer.address
+    pinging = subprocess.Popen(
+        [sys.executable, "-m", "bench.ping", host, str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    watch = Watch(peer)
+    watch.start()
+    taken = steady(peer, last + AFTER)
+    watch.join(60)
+    pings = json.loads(pinging.communicate()[0])
+    late = next((at - last for at, left in watch.counts if not left), float("nan"))
+    begin = next((at - first for at, left in watch.counts if left < there), float("nan"))
+    print(f"first seen to leave {begin:+.2f} s after the first was due")
+    print(f"the state was empty {late:+.2f} s after the last was due")
+    print(f"slowest answer to STREAM.INFO {watch.slowest * 1e3:.0f} ms")
+    for share in (0.5, 0.99, 1.0):
+        print(
+            f"publish into the other stream, p{share * 100:.0f}: {percentile(taken, share):.1f} ms"
+        )
+    print(", ".join(f"PING {name} {value / 1e3:.1f} ms" for name, value in pings.items()))
+
+
+def main() -> None:
+    """Read the command line and measure."""
+    parser = argparse.ArgumentParser(prog="python -m bench.steps_ttl", description=__doc__)
+    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=1_000_000, help="subjects")
+    parser.add_argument("--lead", type=float, default=40, help="seconds to publish them all in")
+    parser.add_argument("--per-subject", type=int, default=-1, help="max_msgs_per_subject")
+    parser.add_argument("--peer", default="jetgate", help="jetgate or nats")
+    chosen = parser.parse_args()
+    with started((chosen.peer,)) as peers:
+        peer = peers[chosen.peer]
+        measure(peer, chosen.count, chosen.keys, chosen.lead, chosen.per_subject)
+
+
+if __name__ == "__main__":
+    main()
