@@ -2,47 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from core.consumer.machine import ConsumerMachine
-from core.consumer.state import decode, encode
-from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import Retention
+from tests.support.readers import Reader
 from tests.support.streams import StreamBench
 from tests.unit.stream.support import config
-
-
-class Reader:
-    """A consumer without clients: its machine, and what a stream asks of it."""
-
-    def __init__(self, bench: StreamBench, name: str, *filters: str) -> None:
-        wanted = ConsumerConfig(
-            durable_name=name, ack_policy=AckPolicy.EXPLICIT, filter_subjects=filters
-        )
-        self.bench = bench
-        self.machine = ConsumerMachine(wanted, 1)
-        self.machine.settled = []
-        bench.runner.consumers[name] = cast(Any, self)
-
-    def needs(self, seq: int, subject: bytes) -> bool:
-        return self.machine.needs(seq, subject)
-
-    def on_stored(self, segment: Any, counts: Any) -> None:
-        self.machine.num_pending += len(segment)
-
-    def on_removed(self, removed: Any, floor: int) -> None:
-        self.machine.removed(removed)
-
-    def settle_now(self) -> None:
-        settled, self.machine.settled = self.machine.settled or [], []
-        if settled:
-            self.machine.leaving.update(settled)
-            self.bench.runner.on_acked(cast(Any, self), settled)
-
-    def take(self, *seqs: int) -> None:
-        self.machine.deliver(seqs, 0)
 
 
 def _bench(retention: Retention, **more: Any) -> StreamBench:
@@ -162,10 +129,10 @@ def test_a_removal_that_a_crash_prevented_is_made_up_for(retention: Retention) -
     _publish(bench, b"s.a", b"s.a", b"s.a")
     worker.take(1, 2, 3)
     worker.machine.ack([2])
-    stored = encode(worker.machine.state(0))
+    stored = worker.stored()
     bench.reload()
     again = Reader(bench, "w")
-    again.machine.restored(decode(stored), 0, bench.runner.is_live)
+    again.restore(stored)
     assert _left(bench) == [1, 3]
     bench.close()
 
@@ -174,12 +141,12 @@ def test_removed_messages_are_not_pending_after_a_crash(queue: StreamBench) -> N
     worker = Reader(queue, "w")
     _publish(queue, b"s.a", b"s.a")
     worker.take(1, 2)
-    stored = encode(worker.machine.state(0))
+    stored = worker.stored()
     worker.machine.ack([1])
     assert _left(queue) == [2]
     queue.reload()
     again = Reader(queue, "w")
-    again.machine.restored(decode(stored), 0, queue.runner.is_live)
+    again.restore(stored)
 
     async def opened() -> None:
         assert queue.runner.retention is not None

@@ -1,0 +1,47 @@
+"""Consumers without clients: their machines, and what a stream asks of them."""
+
+from typing import Any, cast
+
+from core.consumer.machine import ConsumerMachine
+from core.consumer.state import decode, encode
+from core.model.consumer import AckPolicy, ConsumerConfig
+from tests.support.streams import StreamBench
+
+
+class Reader:
+    """A consumer of a bench's stream, from its first message on, by explicit acknowledgement."""
+
+    def __init__(self, bench: StreamBench, name: str, *filters: str) -> None:
+        wanted = ConsumerConfig(
+            durable_name=name, ack_policy=AckPolicy.EXPLICIT, filter_subjects=filters
+        )
+        self.bench = bench
+        self.machine = ConsumerMachine(wanted, 1)
+        self.machine.settled = []
+        bench.runner.consumers[name] = cast(Any, self)
+
+    def needs(self, seq: int, subject: bytes) -> bool:
+        return self.machine.needs(seq, subject)
+
+    def on_stored(self, segment: Any, counts: Any) -> None:
+        self.machine.num_pending += len(segment)
+
+    def on_removed(self, removed: Any, floor: int) -> None:
+        self.machine.removed(removed)
+
+    def settle_now(self) -> None:
+        settled, self.machine.settled = self.machine.settled or [], []
+        if settled:
+            self.machine.leaving.update(settled)
+            self.bench.runner.on_acked(cast(Any, self), settled)
+
+    def take(self, *seqs: int) -> None:
+        self.machine.deliver(seqs, 0)
+
+    def stored(self) -> bytes:
+        """What a state row would hold now."""
+        return encode(self.machine.state(0))
+
+    def restore(self, stored: bytes) -> None:
+        """Go on from a state row."""
+        self.machine.restored(decode(stored), 0, self.bench.runner.is_live)
