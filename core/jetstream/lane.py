@@ -2,7 +2,8 @@
 
 While one commit is in flight the next batch gathers. A round takes everything that is ready,
 decides it stream by stream, writes it as one transaction, and only then lets acks and deliveries
-out. There is no timer: a lone publisher waits for nothing but its own commit.
+out. There is no timer: a lone publisher waits for nothing but its own commit. Where the next batch
+is there already, it is on its way to storage before the acks of the last are written.
 
 Failure: when the connection is lost during COMMIT the plans are kept, unacknowledged, until the
 heads are read again under a bumped epoch; a plan whose head is there was committed and is acked,
@@ -92,6 +93,11 @@ class Lane:
         self.commit_counts = [0] * (len(COMMIT_BOUNDS) + 1)
         self.stopped = False
         self.release: Callable[[], None] = lambda: None
+        self._untold: list[Callable[[], None]] = []
+
+    def tell(self, say: Callable[[], None]) -> None:
+        """Have something said of what was just committed, soon: after the next commit was sent."""
+        self._untold.append(say)
 
     def enqueue(self, runner: Runner) -> None:
         """Give a runner a place in the next round, unless it has one."""
@@ -149,9 +155,20 @@ class Lane:
             await self._commit(work)
         for runner, plan in decided:
             runner.emit(plan)
-        self._turn.run()
+        if self.ready and not away:
+            # Runs when the next round waits for storage for the first time.
+            asyncio.get_running_loop().call_soon(self._tell)
+        else:
+            self._tell()
         if away and not self.stopped:
             await self._settle([])
+
+    def _tell(self) -> None:
+        """Let out what waited for a commit."""
+        untold, self._untold = self._untold, []
+        for say in untold:
+            say()
+        self._turn.run()
 
     async def _commit(self, work: list[tuple[Runner, StreamPlan]]) -> None:
         """Commit, then emit; resolve what failed."""
@@ -225,7 +242,7 @@ class Lane:
                 continue
             if committed:
                 self._emit(committed)
-                self._turn.run()
+                self._tell()
             return [pair for pair in work if pair not in committed]
         return []
 

@@ -372,7 +372,7 @@ class StreamRunner(StreamQueries):
         elif plan.changes_head:
             self._apply(plan)
         if plan.acks:
-            self.acks.emit(plan.acks, plan.ack_first)
+            self.shell.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
         for reply, body in plan.answers:
             self.account.publish(reply, b"", b"", body)
         command, self.current = self.current, None

@@ -6,7 +6,7 @@ hands it back, so that a test decides what happens between the steps.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -212,10 +212,13 @@ class _QuietJanitor(Janitor):
 
 
 class _StandInLane:
-    """Takes what the lane would take and does nothing with it."""
+    """Takes what the lane would take; nothing waits here."""
 
     def enqueue(self, runner: StreamRunner) -> None:
         runner.queued = True
+
+    def tell(self, say: Callable[[], None]) -> None:
+        say()
 
 
 class StreamBench:

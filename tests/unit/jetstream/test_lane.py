@@ -44,7 +44,8 @@ class FakeRunner:
         return self.gathered > 0
 
     def emit(self, plan: StreamPlan) -> None:
-        self.bench.said.append(("ack", self.stream, plan.last_seq))
+        said = ("ack", self.stream, plan.last_seq)
+        self.bench.lane.tell(lambda: self.bench.acknowledge(said))
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         self.bench.said.append(("fail", self.stream, error.err_code))
@@ -67,12 +68,19 @@ class Bench:
         self.deposed = ""
         self.trust = True
         self.in_flight = asyncio.Event()
+        self.acknowledged = asyncio.Event()
         self.go = asyncio.Event()
         self.go.set()
         self.during_recovery: Callable[[], None] = lambda: None
+        self.before_write: Callable[[], None] = lambda: None
         self.lane = Lane(self, Turn(), self.clock, lambda: self.trust, self.recover, self.depose)
 
+    def acknowledge(self, said: tuple[str, int, int]) -> None:
+        self.said.append(said)
+        self.acknowledged.set()
+
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
+        self.before_write()
         self.in_flight.set()
         await self.go.wait()
         self.in_flight.clear()
@@ -128,6 +136,30 @@ def test_nothing_is_emitted_before_the_commit_returns() -> None:
         await bench.lane.drain()
 
     assert run(scenario).said == [("ack", 1, 1)]
+
+
+def test_a_commit_is_sent_before_the_acks_of_the_last_and_does_not_hold_them_back() -> None:
+    async def scenario(bench: Bench) -> None:
+        runner = FakeRunner(bench, 1)
+        bench.before_write = stopped_after_the_first(bench)
+        runner.publish()
+        runner.publish()
+        await bench.acknowledged.wait()
+        assert (bench.said, len(bench.written)) == ([("ack", 1, 1)], 1)
+        bench.go.set()
+        await bench.lane.drain()
+
+    def stopped_after_the_first(bench: Bench) -> Callable[[], None]:
+        def before_write() -> None:
+            sent.append(list(bench.said))
+            if len(sent) == 2:
+                bench.go.clear()
+
+        return before_write
+
+    sent: list[list[tuple[str, int, int]]] = []
+    assert run(scenario).said == [("ack", 1, 1), ("ack", 1, 2)]
+    assert sent == [[], []]
 
 
 def test_a_refused_commit_refuses_every_publisher() -> None:
