@@ -2,7 +2,8 @@
 
 The subjects of an index are kept in sorted runs, made when the first wildcard asks and never
 merged: what a filter can match lies between two places of each run, found by bisecting on what
-stands before its first wildcard. New subjects wait unsorted until the next question; subjects
+stands before its first wildcard. Where that leaves many, what the filter says after its wildcards
+is looked for in the text of the run. New subjects wait unsorted until the next question; subjects
 that went stay in the runs and are recognized by their absence from the index.
 """
 
@@ -18,6 +19,9 @@ RUN = 16_384
 SMALL = 2048
 """Up to here, looking at every subject costs less than keeping runs."""
 _FEW = 500
+_MANY = 512
+_SCANNED = 16
+"""Names that one passes over in a text while looking at one."""
 
 
 class Known(Sized, Container[bytes], Protocol):
@@ -29,10 +33,11 @@ class Known(Sized, Container[bytes], Protocol):
 class SortedNames:
     """Sorted runs over the subjects of one index."""
 
-    __slots__ = ("_runs", "fresh", "ready")
+    __slots__ = ("_runs", "_texts", "fresh", "ready")
 
     def __init__(self) -> None:
         self._runs: list[list[bytes]] = []
+        self._texts: dict[int, bytes] = {}
         self.fresh: list[bytes] = []
         self.ready = False
 
@@ -55,28 +60,32 @@ class SortedNames:
             chunk = fresh[:RUN]
             if runs and len(runs[-1]) + len(chunk) <= RUN:
                 runs[-1] = sorted((*runs[-1], *chunk))
+                self._texts.pop(len(runs) - 1, None)
             else:
                 runs.append(sorted(chunk))
             del fresh[:RUN]
             yield
 
-    def starting_with(self, prefix: bytes) -> Iterator[list[bytes]]:
-        """Yield, run by run, the names that begin with a prefix (in some, names that went)."""
-        if not prefix:
-            yield from self._runs
-            return
-        end = prefix[:-1] + bytes((prefix[-1] + 1,))  # ends with a dot, never with 0xff
-        for run in self._runs:
+    def starting_with(self, prefix: bytes) -> Iterator[tuple[int, int, int]]:
+        """Yield the runs with names that begin with a prefix: number, first place, end."""
+        end = prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix else b""  # of a dot, never of 0xff
+        for number, run in enumerate(self._runs):
             low = bisect_left(run, prefix)
-            if low < len(run) and run[low] < end:
-                yield run[low : bisect_left(run, end, low)]
+            if low < len(run) and (not prefix or run[low] < end):
+                yield number, low, bisect_left(run, end, low) if prefix else len(run)
 
     def candidates(self, wild: dict[bytes, list[bytes]]) -> Iterator[list[bytes]]:
         """Yield the names that filters, by their fixed prefix, match; no slice is large."""
         gathered: list[bytes] = []
         work = 0
         for prefix, patterns in wild.items():
-            for part in self.starting_with(prefix):
+            piece = _longest_piece(patterns[0]) if len(patterns) == 1 else b""
+            for number, low, end in self.starting_with(prefix):
+                part = self._holding(number, piece) if piece and end - low >= _MANY else None
+                if part is None:
+                    part = self._runs[number][low:end]
+                else:
+                    work += (end - low) // _SCANNED
                 work += len(part) + 1
                 for some in _matching((part,), patterns):
                     gathered += some
@@ -85,6 +94,25 @@ class SortedNames:
                     gathered, work = [], 0
         yield gathered
         yield from _matching(_slices(self.fresh), list(chain(*wild.values())))
+
+    def _holding(self, number: int, piece: bytes) -> list[bytes] | None:
+        """Return the names of a run that hold a piece; None when they are too many to pick out.
+
+        Names hold no line feeds, so that these part them in a text.
+        """
+        run = self._runs[number]
+        text = self._texts.get(number)
+        if text is None:
+            text = self._texts[number] = b"\n%b\n" % b"\n".join(run)
+        found: list[bytes] = []
+        at = text.find(piece)
+        while at >= 0:
+            if len(found) * _SCANNED >= len(run):
+                return None
+            end = text.find(b"\n", at + 1)
+            found.append(text[text.rfind(b"\n", 0, at) + 1 : end])
+            at = text.find(piece, end)
+        return found
 
 
 class Searchable:
@@ -139,6 +167,23 @@ class Searchable:
             here = [s for s in dict.fromkeys(some) if s not in found and s in known]
             found.update(here)
             yield here
+
+
+def _longest_piece(pattern: bytes) -> bytes:
+    """Return the longest of the pieces that every match has after its first wildcard; maybe none.
+
+    As it stands in a text of names: a line feed is behind the last token.
+    """
+    pieces: list[list[bytes]] = []
+    tokens: list[bytes] = []
+    for token in pattern.split(b"."):
+        if token in (b"*", b">"):
+            pieces.append(tokens)
+            tokens = []
+        else:
+            tokens.append(token)
+    ends = b".%b\n" % b".".join(tokens) if tokens else b""
+    return max((ends, *(b".%b." % b".".join(each) for each in pieces[1:] if each)), key=len)
 
 
 def _matching(parts: Iterable[list[bytes]], patterns: list[bytes]) -> Iterator[list[bytes]]:

@@ -30,6 +30,14 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "SMALL", 8)
 
 
+@pytest.fixture(params=["looked at", "passed over"])
+def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to go through a run."""
+    if request.param == "passed over":
+        monkeypatch.setattr(names, "_MANY", 1)
+        monkeypatch.setattr(names, "_SCANNED", 1)
+
+
 FILTERS = [
     (b"a.>",),
     (b"a.1.*",),
@@ -40,11 +48,15 @@ FILTERS = [
     (b"a.1.x", b"a.*.x", b"a.>"),
     (b"b.2.*", b"b.>", b"b.*.*"),
     (b"c.>",),
+    (b"*.*.x",),
+    (b"*.2.>",),
+    (b"*.2.y",),
+    (b"a.*.y",),
 ]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
-@pytest.mark.usefixtures("runs")
+@pytest.mark.usefixtures("runs", "ways")
 def test_search_agrees_with_a_look_at_everything(limit: int) -> None:
     chance = random.Random(limit)
     index, seq = make_index(limit), 0
