@@ -12,7 +12,6 @@ in the request that creates it, and for the reply subject of a pull.
 While there is no connection nobody serves the prefix: requests are answered with "no responders".
 """
 
-import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +22,7 @@ from core.client.client import Client
 from core.client.msg import Msg, status_of
 from core.client.refusals import ConnectionLost
 from core.protocol import encoder
-from core.pubsub.account import Account, ServiceSubscription, Session
+from core.remote.here import Here
 from core.remote.relay import Relay, Relays
 from core.remote.subjects import Names
 
@@ -32,24 +31,43 @@ _NEXT = b"CONSUMER.MSG.NEXT."
 _NXT = b"+NXT"
 _PLAIN_POLICIES = (None, "none", "flow_control")
 _PULL_NS = 300_000_000_000
-_STALL_S = 0.004
 
-Service = Callable[[Session | None, bytes, bytes, bytes, bytes], None]
+EVERYTHING = (b">",)
+READING = (
+    b"INFO",
+    b"STREAM.INFO.*",
+    b"STREAM.NAMES",
+    b"STREAM.LIST",
+    b"STREAM.MSG.GET.*",
+    b"CONSUMER.>",
+    b"DIRECT.GET.>",
+)
+"""What it takes to read streams and nothing to change them."""
 
 
 class Bridge:
     """One remote's API in one account.
 
     Args:
-        account: where it is offered.
-        client: the connection; its subscriptions outlive a reconnect.
-        name: of the remote.
+        here: where it is offered.
+        client: the connection to where it is; its subscriptions outlive a reconnect.
+        name: what it is called here.
         now: the monotonic clock, nanoseconds.
+        verbs: what of it is offered, as filters.
     """
 
-    def __init__(self, account: Account, client: Client, name: str, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        here: Here,
+        client: Client,
+        name: str,
+        now: Callable[[], int],
+        *,
+        verbs: tuple[bytes, ...] = EVERYTHING,
+    ) -> None:
         self.requests = 0
-        self._account = account
+        self._here = here
+        self._verbs = verbs
         self._client = client
         self._names = Names(name)
         base = client.new_inbox()
@@ -57,10 +75,9 @@ class Bridge:
         self._creations = base + b".C."
         self._inbox_text = re.compile(re.escape(base) + rb"\.D\.\d+")
         self._inboxes = base + b".D."
-        self.relays = Relays(account, client, self._names, self._inboxes, now, self._relieve)
-        self._services: list[ServiceSubscription] = []
+        self.relays = Relays(here, client, self._names, self._inboxes, now)
+        self._services: list[Callable[[], None]] = []
         self._is_known = False
-        self._is_held = False
 
     # -- opening and closing
 
@@ -70,12 +87,11 @@ class Bridge:
             self._is_known = True
             self._client.subscribe(self._answers + b">", self._on_answers)
             self._client.subscribe(self._creations + b">", self._on_creations)
-            self._account.on_interest.append(self.relays.on_interest)
-        self._is_held = False
+            self._here.on_interest.append(self.relays.on_interest)
         if not self._services:
-            names, serve = self._names, self._account.subscribe
-            self._services = [
-                serve(names.api + b">", self._on_request),
+            names, serve = self._names, self._here.serve
+            self._services = [serve(names.api + verb, self._on_request) for verb in self._verbs]
+            self._services += [
                 serve(names.ack + b">", self._on_ack),
                 serve(names.fc + b">", self._on_flow),
             ]
@@ -83,20 +99,18 @@ class Bridge:
     def close(self) -> None:
         """Serve it no more; what the client subscribed to stays for the next connection."""
         services, self._services = self._services, []
-        for service in services:
-            self._account.unsubscribe(service)
+        for end in services:
+            end()
 
     def end(self) -> None:
         """Close for good."""
         self.close()
-        if self.relays.on_interest in self._account.on_interest:
-            self._account.on_interest.remove(self.relays.on_interest)
+        if self.relays.on_interest in self._here.on_interest:
+            self._here.on_interest.remove(self.relays.on_interest)
 
     # -- from here to there
 
-    def _on_request(
-        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
+    def _on_request(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.requests += 1
         there = self._names.there(subject)
         verb = there[8:]
@@ -127,9 +141,7 @@ class Bridge:
         number = relay.inbox[len(self._inboxes) :]
         return msgspec.json.encode(request), b"%b%b.%b" % (self._creations, number, reply or b"_")
 
-    def _on_ack(
-        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
+    def _on_ack(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         there = self._names.ack_there(subject)
         if not there:
             return
@@ -141,9 +153,7 @@ class Bridge:
                 return
         self._send(there, answer, headers, payload)
 
-    def _on_flow(
-        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
+    def _on_flow(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self._send(self._names.flow_there(subject), b"", headers, payload)
 
     def _send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
@@ -157,7 +167,7 @@ class Bridge:
         start = len(self._answers)
         for msg in batch:
             self._answer(msg.subject[start:], msg)
-        self._relieve()
+        self._here.relieve(self._client)
 
     def _on_creations(self, batch: list[Msg]) -> None:
         start = len(self._creations)
@@ -177,29 +187,7 @@ class Bridge:
         payload = msg.payload
         if self._inboxes in payload:
             payload = self._inbox_text.sub(lambda found: self.relays.shown(found[0]), payload)
-        self._account.publish(reply, b"", msg.headers, payload)
-
-    # -- not too fast
-
-    def _relieve(self) -> None:
-        """Stop reading while this server has enough to do, as its own clients do."""
-        hub = self._account.hub
-        if self._is_held:
-            return
-        if hub.overloaded:
-            hub.wait(self)
-        elif hub.crowded:
-            hub.crowded = False
-            asyncio.get_running_loop().call_later(_STALL_S, self.resume)
-        else:
-            return
-        self._is_held = True
-        self._client.pause_reading()
-
-    def resume(self) -> None:
-        """Read again."""
-        self._is_held = False
-        self._client.resume_reading()
+        self._here.publish(reply, b"", msg.headers, payload)
 
 
 def _members(payload: bytes) -> dict[str, Any]:

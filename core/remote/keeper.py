@@ -18,6 +18,7 @@ from core.errors import ConfigError, Unavailable
 from core.pubsub.account import Account
 from core.remote.bridge import Bridge
 from core.remote.credentials import identify
+from core.remote.here import AccountHere
 from core.remote.settings import Remote
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
@@ -57,7 +58,7 @@ class Attached:
         self._was_connected = False
         self.client = open_client(remote)
         self.client.on_change = self._changed
-        self.bridge = Bridge(account, self.client, remote.name, clock.monotonic)
+        self.bridge = Bridge(AccountHere(account), self.client, remote.name, clock.monotonic)
 
     def start(self) -> None:
         """Connect, as often as it takes."""

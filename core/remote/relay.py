@@ -12,7 +12,7 @@ import msgspec
 
 from core.client.client import Client, Subscription
 from core.client.msg import Msg
-from core.pubsub.account import Account
+from core.remote.here import Here, Row
 from core.remote.subjects import Names
 
 PULLS_MAX = PUSHES_MAX = 4096
@@ -55,33 +55,30 @@ class Relays:
     """All relays of one remote.
 
     Args:
-        account: where deliveries go.
+        here: where deliveries go.
         client: where they come from.
         names: how subjects are called.
         base: the beginning of the inboxes there, with its dot.
         now: the monotonic clock.
-        relieve: called after every batch, to hold the flow back.
     """
 
     def __init__(
         self,
-        account: Account,
+        here: Here,
         client: Client,
         names: Names,
         base: bytes,
         now: Callable[[], int],
-        relieve: Callable[[], None],
     ) -> None:
         self.messages = 0
         self.pushes: dict[bytes, Relay] = {}
         self._pulls: dict[bytes, Relay] = {}
         self._listening: dict[bytes, list[Relay]] = {}
-        self._account = account
+        self._here = here
         self._client = client
         self._names = names
         self._base = base
         self._now = now
-        self._relieve = relieve
         self._last = 0
 
     def __len__(self) -> int:
@@ -135,7 +132,7 @@ class Relays:
         for relay in list(self.pushes.values()):
             self._follow(relay)
         for relay in list(self._pulls.values()):
-            if now > relay.until or not self._account.has_interest(relay.to):
+            if now > relay.until or not self._here.has_interest(relay.to):
                 self.close(relay)
 
     def on_interest(self, subject: bytes) -> None:
@@ -143,14 +140,14 @@ class Relays:
         for relay in self._listening.get(subject, ()):
             self._follow(relay)
         pull = self._pulls.get(subject)
-        if pull is not None and not self._account.has_interest(subject):
+        if pull is not None and not self._here.has_interest(subject):
             self.close(pull)
 
     def _follow(self, relay: Relay) -> None:
         """Listen there while somebody listens here."""
         if not self._client.connected:
             return
-        if not self._account.has_interest(relay.to):
+        if not self._here.has_interest(relay.to):
             self._unsubscribe(relay)
         elif relay.subscription is None:
             self._subscribe(relay)
@@ -174,9 +171,8 @@ class Relays:
     # -- messages
 
     def _deliver(self, relay: Relay, batch: list[Msg]) -> None:
-        account, names, to = self._account, self._names, relay.to
-        route = account.route(to)
-        self.messages += len(batch)
+        names, to = self._names, relay.to
+        rows: list[Row] = []
         for msg in batch:
             subject, reply, headers = msg.subject, msg.reply, msg.headers
             if subject == relay.inbox:
@@ -185,10 +181,8 @@ class Relays:
                 reply, headers = names.flow_here(reply), names.stalled_here(headers)
             elif reply and not relay.plain:
                 reply = names.ack_here(reply)
-            if route.stale:
-                route = account.route(to)
-            account.deliver(route, None, subject, reply, headers, msg.payload, shown=subject != to)
-        account.turn.arm()
-        if not route.interest and relay.inbox in self.pushes:
+            rows.append((subject, reply, headers, msg.payload))
+        self.messages += len(rows)
+        if not self._here.deliver(to, rows) and relay.inbox in self.pushes:
             self._follow(relay)
-        self._relieve()
+        self._here.relieve(self._client)
