@@ -87,7 +87,7 @@ class Stand:
         run.times = [m.ts for m in found]
         columns = run.columns
         columns.subjects = [m.subject for m in found]
-        columns.headers = cleaned([m.block for m in found])
+        columns.headers = cleaned([m.block for m in found], mirrors=self.origin.mirrors)
         columns.payloads = [m.payload for m in found]
         columns.headered = any(columns.headers)
         columns.nbytes = sum(map(len, columns.payloads))
@@ -138,7 +138,7 @@ class CopyRules(RuleBasedStateMachine):
             {"mirror": sources[0]} if self.mirrors else {"sources": tuple(sources)}
         )
         self.bench = StreamBench(
-            StreamConfig(name="C", max_msg_size=-1, **limits, **copied), tail_bytes
+            StreamConfig(name="C", max_msg_size=-1, **(copied | limits)), tail_bytes
         )
         self.limits = limits
         origins = [Origin(s, "C", "$G", "", mirrors=self.mirrors) for s in sources]

@@ -306,7 +306,7 @@ class Follower:
         """Give messages the subjects and headers that they are stored with."""
         columns = run.columns
         if columns.headered:
-            columns.headers = cleaned(columns.headers)
+            columns.headers = cleaned(columns.headers, mirrors=self.origin.mirrors)
         if not self.origin.mirrors:
             origin, subjects = self.origin, columns.subjects
             columns.headers = origin.blocks(columns.headers, run.seqs, subjects, self.identity)

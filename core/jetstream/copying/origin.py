@@ -23,7 +23,8 @@ _API = "$JS.API"
 # What stands between the filters, and between the destinations, of a source with several.
 _BETWEEN = "\f"
 _SOURCE = b"Nats-Stream-Source: "
-_DROPPED = (b"Nats-Stream-Source:", b"Nats-Expected-")
+_EXPECTED = (b"Nats-Expected-",)
+_DROPPED = (b"Nats-Stream-Source:", *_EXPECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ def key_of(source: StreamSource) -> str:
     name = source.name
     if source.external is not None:
         name += ":" + short_hash(source.external.api).decode()
+    if source.consumer is not None:
+        name += ":C=" + short_hash(source.consumer.name).decode()
     if source.subject_transforms:
         filters = _BETWEEN.join(t.src or ">" for t in source.subject_transforms)
         targets = _BETWEEN.join(t.dest or ">" for t in source.subject_transforms)
@@ -190,17 +193,18 @@ class Origin:
         ]
 
 
-def cleaned(headers: list[bytes]) -> list[bytes]:
-    """Return header blocks without what belongs to the origin alone."""
+def cleaned(headers: list[bytes], *, mirrors: bool) -> list[bytes]:
+    """Return header blocks without expectations and, but for a mirror, without a former origin."""
+    dropped = _EXPECTED if mirrors else _DROPPED
     return [
-        _without(block)
-        if block.find(b"\r\nNats-Expected-") >= 0 or block.find(b"\r\nNats-Stream-Source:") >= 0
+        _without(block, dropped)
+        if any(block.find(b"\r\n" + name) >= 0 for name in dropped)
         else block
         for block in headers
     ]
 
 
-def _without(block: bytes) -> bytes:
+def _without(block: bytes, dropped: tuple[bytes, ...]) -> bytes:
     first, *lines = block.split(b"\r\n")
-    kept = [line for line in lines if line and not line.startswith(_DROPPED)]
+    kept = [line for line in lines if line and not line.startswith(dropped)]
     return b"\r\n".join([first, *kept, b"", b""]) if kept else b""

@@ -1,0 +1,161 @@
+"""Streams that copy one another: names for one test alone, and what it waits for."""
+
+import asyncio
+import json
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
+
+_numbers = count()
+_TICK = 0.05
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A stored message, as MSG.GET tells it."""
+
+    seq: int
+    subject: str
+    headers: bytes
+    data: bytes
+    time: str
+
+
+class Copies:
+    """One test's streams on a server; short names stand for long ones."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._prefix = f"CP{next(_numbers)}"
+        self._streams: list[str] = []
+
+    def name(self, short: str) -> str:
+        """The name of a stream."""
+        return f"{self._prefix}{short}"
+
+    def subject(self, short: str, tail: str) -> str:
+        """A subject of a stream."""
+        return f"{self.name(short)}.{tail}"
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def ask(self, verb: str, body: object = None) -> dict[str, Any]:
+        """Send an API request and return its answer, an error included."""
+        payload = b"" if body is None else json.dumps(body).encode()
+        reply = await self.client.request(f"$JS.API.{verb}", payload, timeout=10)
+        return dict(json.loads(reply.data))
+
+    async def api(self, verb: str, body: object = None) -> dict[str, Any]:
+        """Send an API request that must succeed."""
+        reply = await self.ask(verb, body)
+        assert "error" not in reply, reply["error"]
+        return reply
+
+    async def stream(self, short: str, **config: Any) -> dict[str, Any]:
+        """Create a stream: over subjects of its own unless it copies others."""
+        if "mirror" not in config and "sources" not in config:
+            config.setdefault("subjects", [self.subject(short, ">")])
+        name = self.name(short)
+        self._streams.append(name)
+        return await self.api(f"STREAM.CREATE.{name}", {"name": name, **config})
+
+    async def publish(
+        self, short: str, *tails: str, headers: dict[str, str] | None = None
+    ) -> list[int]:
+        """Publish a message on each subject; its text is the subject's tail."""
+        seqs = []
+        for tail in tails:
+            subject = self.subject(short, tail)
+            reply = await self.client.request(subject, tail.encode(), timeout=10, headers=headers)
+            answer = json.loads(reply.data)
+            assert "error" not in answer, answer
+            seqs.append(int(answer["seq"]))
+        return seqs
+
+    async def info(self, short: str) -> dict[str, Any]:
+        """What STREAM.INFO says."""
+        return await self.api(f"STREAM.INFO.{self.name(short)}")
+
+    async def messages(self, short: str) -> list[Copy]:
+        """Every message of a stream."""
+        state = (await self.info(short))["state"]
+        found = []
+        for seq in range(max(state["first_seq"], 1), state["last_seq"] + 1):
+            reply = await self.ask(f"STREAM.MSG.GET.{self.name(short)}", {"seq": seq})
+            if "error" not in reply:
+                message = reply["message"]
+                headers, data = (b64decode(message.get(part, "")) for part in ("hdrs", "data"))
+                found.append(Copy(seq, message["subject"], headers, data, message["time"]))
+        return found
+
+    # -- observations ------------------------------------------------------------------------
+
+    async def sees(self, look: Callable[[], Awaitable[Any]], within: float = 15) -> Any:
+        """Return what `look` returns once that is true."""
+        async with asyncio.timeout(within):
+            while True:
+                seen = await look()
+                if seen:
+                    return seen
+                await asyncio.sleep(_TICK)
+
+    async def reaches(self, short: str, seq: int, *, within: float = 15) -> None:
+        """Return when a stream has its `seq`-th message or sequence."""
+
+        async def look() -> bool:
+            return bool((await self.info(short))["state"]["last_seq"] >= seq)
+
+        await self.sees(look, within)
+
+    async def empties(self, short: str) -> None:
+        """Return when a stream has no messages."""
+
+        async def look() -> bool:
+            return not (await self.info(short))["state"]["messages"]
+
+        await self.sees(look)
+
+    async def has_consumer(self, short: str) -> None:
+        """Return when a stream has a consumer that is shown."""
+        await self.sees(lambda: self._consumers(short))
+
+    async def has_no_consumer(self, short: str) -> None:
+        """Return when a stream has no consumer that is shown."""
+
+        async def look() -> bool:
+            return not await self._consumers(short)
+
+        await self.sees(look)
+
+    async def _consumers(self, short: str) -> Sequence[str]:
+        names: list[str] = (await self.api(f"CONSUMER.NAMES.{self.name(short)}"))["consumers"]
+        return names
+
+    async def clear(self) -> None:
+        """Delete what was created, copies first."""
+        for name in reversed(self._streams):
+            await self.ask(f"STREAM.DELETE.{name}")
+
+
+def copies(server: JetgateServer | NatsServer, test: Callable[[Copies], Awaitable[None]]) -> None:
+    """Run a test with a client of a server."""
+
+    async def run() -> None:
+        host, port = server.address
+        client = await nats.connect(f"nats://{host}:{port}")
+        at = Copies(client)
+        try:
+            await test(at)
+            await at.clear()
+        finally:
+            await client.close()
+
+    asyncio.run(run())
