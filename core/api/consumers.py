@@ -147,7 +147,6 @@ async def reset(server: Server, call: Call[ConsumerResetRequest]) -> ConsumerRes
     stream, name = call.names
     runner = server.registry.stream(stream)
     copies = bool(call.headers) and header_block.find(call.headers, _IDENTITY) is not None
-    _check_identity(runner, call.headers)
     shown, seq = await runner.consumers.reset(name, call.request.seq)
     identity = runner.identity if copies else ""
     return ConsumerResetResponse(info=_shown(shown), reset_seq=seq, identity=identity)

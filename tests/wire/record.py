@@ -27,6 +27,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z")
 _GO_TEXT = re.compile(r"invalid JSON: (?!json: unknown field|unknown compression|can not unmarsh)")
 _NAME = re.compile(r"[0-9A-Za-z]{8}")  # names that the server made up
 _PIN = "Nats-Pin-Id: "
+_IDENTITY = re.compile(r"(Nats-Stream-Identity: |Nats-Stream-Source: .* |does not match: )(\w{8})$")
 _NUID = re.compile(r"[0-9A-Za-z]{22}")
 _ACK = re.compile(r"(\$JS\.ACK(?:\.[^. ]+){5})\.(\d{19})\.")
 
@@ -91,7 +92,7 @@ class Recorder:
         lines = show(frame)
         changed = False
         for i, line in enumerate(lines):
-            lines[i] = _TIME.sub(self._time, self._pin(self._ack(line)))
+            lines[i] = _TIME.sub(self._time, self._pin(self._ack(self._identity(line))))
         if frame.payload.startswith(b"{"):
             body = self._vary(frame.json())
             if self.brief and "error" not in body:
@@ -125,16 +126,27 @@ class Recorder:
         name = self.known[pin] = f"p{len(self.known) + 1}"
         return f"{_PIN}<nuid:{name}>"
 
+    def _identity(self, line: str) -> str:
+        def hole(found: re.Match[str]) -> str:
+            if found[2] in self.known:
+                return f"{found[1]}<${self.known[found[2]]}>"
+            name = self.known[found[2]] = f"i{len(self.known) + 1}"
+            return f"{found[1]}<any:{name}>"
+
+        return _IDENTITY.sub(hole, line)
+
     def _vary(self, value: Any, name: str = "") -> Any:
         if name == "description" and _GO_TEXT.match(value):
             return "invalid JSON: <any>"
+        if name == "description":
+            return self._identity(value)
         if name in ("_nats.ver", "leader", "pause_remaining", "server"):
             return "<any>"
         if name in ("id", "pinned_id", "pinned_client_id") and _NUID.fullmatch(str(value)):
             return "<nuid>"
-        if name == "ack_time" or (name in ("id", "rtt") and isinstance(value, int)):
+        if name in ("ack_time", "active") or (name in ("id", "rtt") and isinstance(value, int)):
             return "<int>"
-        if name == "api":
+        if name == "api" and isinstance(value, dict):
             return {**value, "total": "<int>", "errors": "<int>"}
         if name == "name" and _NAME.fullmatch(value):
             return "<any>"
