@@ -119,7 +119,7 @@ class Registry:
             runner = StreamRunner(row, config, self.account, self.shell)
             self.streams[config.name] = runner
             runner.start()
-            self._tell_copiers(config.name)
+            self._tell_copiers(config.name, is_new=True)
             runner.advisories.stream_created(config.name)
             return runner, True
 
@@ -142,10 +142,10 @@ class Registry:
             runner.advisories.stream_updated(config.name)
             return runner
 
-    def _tell_copiers(self, name: str) -> None:
+    def _tell_copiers(self, name: str, *, is_new: bool = False) -> None:
         """Streams that copy this one need not wait to find out."""
         for runner in self.streams.values():
-            runner.copier.poke(name)
+            runner.copier.poke(name, is_new=is_new)
 
     def reconnected(self, api: str) -> None:
         """Streams that copy from behind an API prefix need not wait either."""

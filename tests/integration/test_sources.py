@@ -222,7 +222,9 @@ def test_without_sources_a_stream_has_its_name_for_a_subject(server: Server) -> 
     copies(server, test)
 
 
-def test_an_origin_made_anew_is_copied_from_its_beginning(server: Server) -> None:
+def test_an_origin_made_anew_is_copied_from_its_beginning(jetgate_server: JetgateServer) -> None:
+    """The reference server does the same after ten seconds of silence."""
+
     async def test(at: Copies) -> None:
         await at.stream("S")
         await at.publish("S", *"abc")
@@ -238,7 +240,7 @@ def test_an_origin_made_anew_is_copied_from_its_beginning(server: Server) -> Non
         assert [_source(m)[1] for m in found] == ["1", "2", "3", "1"]
         assert found[3].data == b"new"
 
-    copies(server, test)
+    copies(jetgate_server, test)
 
 
 def test_a_copy_of_a_copy_goes_on_as_the_copy_was(server: Server) -> None:

@@ -122,11 +122,12 @@ class Copier:
         for follower in begun:
             follower.begin()
 
-    def poke(self, name: str) -> None:
+    def poke(self, name: str, *, is_new: bool = False) -> None:
         """A stream of that name came, changed or went."""
         for follower in self._followers.values():
-            if follower.origin.source.name == name:
-                follower.poke()
+            source = follower.origin.source
+            if source.name == name and source.external is None:
+                follower.poke(is_new=is_new)
         self.reconsider()
 
     def reconnected(self, api: str) -> None:
@@ -134,7 +135,7 @@ class Copier:
         for follower in self._followers.values():
             external = follower.origin.source.external
             if external is not None and external.api.rstrip(".") == api:
-                follower.reconnected()
+                follower.poke(is_new=True)
 
     # -- where they are ----------------------------------------------------------------------
 

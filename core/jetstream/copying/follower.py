@@ -122,17 +122,18 @@ class Follower:
                 self._inbox.ask(self.origin.subject(names), b"", b"")
             self._inbox.close()
 
-    def poke(self) -> None:
-        """The origin may be there now: ask without waiting for the time to come."""
+    def poke(self, *, is_new: bool) -> None:
+        """The origin may be there: do not wait for the time to come.
+
+        Args:
+            is_new: It, or the way to it, is another one: its consumer, or what that sent last,
+                may be lost.
+        """
+        if is_new and self.phase is Phase.FOLLOWING:
+            self._pause(failed=False)
         if self.phase is Phase.IDLE and self._inbox is not None:
             self._fails = 0
             self._wait_until(max(self._clock.monotonic(), self._asked_at + _PAUSE // 20))
-
-    def reconnected(self) -> None:
-        """The way to the origin is another one: its consumer, or what it sent last, may be lost."""
-        if self.phase is Phase.FOLLOWING:
-            self._pause(failed=False)
-        self.poke()
 
     # -- time --------------------------------------------------------------------------------
 
