@@ -1,19 +1,21 @@
-"""Run the comparison and print it: `python -m bench`; `--help` says what can be chosen."""
+"""Run the comparison and print it: `python -m bench`; `--help` says what can be chosen.
+
+A run of all rows writes `results/latest.json`; `--table` puts that into docs/performance.md.
+"""
 
 import argparse
 import json
 import sys
 import time
-from pathlib import Path
 from statistics import median
 
+from bench import table
 from bench.load import Load, Measure
 from bench.peers import NAMES, Peer, started
-from bench.report import Line, print_header, print_line, verdicts
+from bench.report import Line, machine, print_header, print_line, verdicts
 from bench.rows import ROWS, Row
 from bench.wire import Connection, LoadError
 
-RESULTS = Path(__file__).parent / "results" / "latest.json"
 SETTLE = 0.5  # seconds of peace between two rows
 
 
@@ -30,7 +32,7 @@ def measure(row: Row, peers: dict[str, Peer], runs: int, scale: float) -> dict[s
     loads: dict[str, Load] = {}
     failed: dict[str, str] = {}
     measures: dict[str, list[Measure]] = {name: [] for name in row.peers if name in peers}
-    for run in range(runs):
+    for run in range(min(runs, row.runs)):
         for name in measures:
             if name in failed:
                 continue
@@ -61,12 +63,37 @@ def options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], help="rows whose name holds this")
     parser.add_argument("--peers", default=",".join(NAMES), help="of nats, always, jetgate")
     parser.add_argument("--check", action="store_true", help="fail when a floor is missed")
+    parser.add_argument("--save", action="store_true", help="keep the chosen rows with the others")
+    parser.add_argument(
+        "--table", action="store_true", help="write the kept results into docs/performance.md"
+    )
     return parser.parse_args()
+
+
+def keep(lines: list[Line], runs: int, *, all_rows: bool) -> None:
+    """Write results down, in the order of the rows; of single rows only those change."""
+    rows = {
+        line.row.name: {
+            "unit": line.row.unit,
+            "peers": line.medians,
+            "floors": verdicts(line),
+        }
+        for line in lines
+    }
+    if not all_rows:
+        rows = json.loads(table.RESULTS.read_text())["rows"] | rows
+    ordered = {row.name: rows[row.name] for row in ROWS if row.name in rows}
+    table.RESULTS.parent.mkdir(exist_ok=True)
+    results = {"machine": machine(), "runs": runs, "rows": ordered}
+    table.RESULTS.write_text(json.dumps(results, indent=2) + "\n")
 
 
 def main() -> int:
     """Measure every chosen row; 1 when `--check` is given and a floor is missed."""
     chosen = options()
+    if chosen.table:
+        table.update()
+        return 0
     runs, scale = (1, 0.25) if chosen.quick else (chosen.runs, 1.0)
     rows = [r for r in ROWS if not chosen.only or any(part in r.name for part in chosen.only)]
     lines: list[Line] = []
@@ -75,9 +102,9 @@ def main() -> int:
         for row in rows:
             lines.append(Line(row, measure(row, peers, runs, scale)))
             print_line(lines[-1])
-    RESULTS.parent.mkdir(exist_ok=True)
-    table = {line.row.name: {"peers": line.medians, "floors": verdicts(line)} for line in lines}
-    RESULTS.write_text(json.dumps({"runs": runs, "scale": scale, "rows": table}, indent=2) + "\n")
+    is_whole = len(rows) == len(ROWS) and len(peers) == len(NAMES) and not chosen.quick
+    if is_whole or chosen.save:
+        keep(lines, runs, all_rows=is_whole)
     held = all(verdict["ok"] for line in lines for verdict in verdicts(line).values())
     return 0 if held or not chosen.check else 1
 

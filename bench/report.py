@@ -29,7 +29,8 @@ def verdicts(line: Line) -> dict[str, Verdict]:
     """Compare jetgate with each floor of the row.
 
     A floor named after a peer is a ratio to that peer: of rates at least, of latencies at most. A
-    floor named after a measure is a bound on jetgate's own: rates at least, latencies at most.
+    floor named after a measure is a bound on jetgate's own: rates and shares at least, the others
+    at most.
     """
     found: dict[str, Verdict] = {}
     ours = line.medians.get("jetgate")
@@ -39,7 +40,7 @@ def verdicts(line: Line) -> dict[str, Verdict]:
             continue
         unit = line.row.unit
         if name in ours:
-            value, higher = ours[name], name == "rate"
+            value, higher = ours[name], name in ("rate", "share")
         elif name in line.medians:
             value, higher = ours[unit] / line.medians[name][unit], unit == "rate"
         else:
@@ -52,13 +53,15 @@ def verdicts(line: Line) -> dict[str, Verdict]:
     return found
 
 
+def machine() -> str:
+    """Where it is measured."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
 def print_header(runs: int, scale: float) -> None:
     """What was measured where."""
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; ",
-        end="",
-    )
-    print(f"medians of {runs}, {scale:g} of the messages; rates per second, latencies in us")
+    what = f"medians of {runs}, {scale:g} of the messages"
+    print(f"{machine()}; {what}; rates per second, latencies in us")
 
 
 def print_line(line: Line) -> None:
@@ -81,5 +84,6 @@ def print_line(line: Line) -> None:
 def _cell(measure: Measure) -> str:
     parts = []
     for name, value in measure.items():
-        parts.append(f"{value:,.0f}" if name == "rate" else f"{name}={value:,.0f}")
+        text = f"{value:.2f}" if name in ("cost", "share") else f"{value:,.0f}"
+        parts.append(text if name == "rate" else f"{name}={text}")
     return " ".join(parts)

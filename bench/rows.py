@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from json import loads
 
+from bench.expiry import Expiry
 from bench.flow import relay
 from bench.guard import Guarded
 from bench.load import Load, Measure, fill, stream
+from bench.mirror import Mirror
 from bench.multi import MultiLast
 from bench.peers import Peer
 from bench.pull import pull_all
@@ -214,6 +216,7 @@ class Row:
     peers: tuple[str, ...] = ("nats", "jetgate")
     unit: str = "rate"
     floors: dict[str, float] = field(default_factory=dict)
+    runs: int = 5  # at most
 
 
 def _publish(always: int, count: int, **options: object) -> Callable[[str], Load]:
@@ -256,6 +259,14 @@ ROWS = (
         lambda _: MultiLast(),
         unit="p50",
         floors={"p50": 50_000, "spread": 50_000, "listed": 50_000},
+    ),
+    Row("mirror that follows", lambda _: Mirror(200_000), floors={"share": 0.5}),
+    Row(
+        "a million messages expire beside 5,000 publishes/s",
+        lambda _: Expiry(1_000_000),
+        unit="late",
+        floors={"late": 2_000_000},
+        runs=1,
     ),
     Row("kv put, 1 key", lambda _: Publish(200_000, keys=1, config=KV), floors={"nats": 0.9}),
     Row(

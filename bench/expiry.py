@@ -1,0 +1,54 @@
+"""A million messages whose time to live is over at once, while others are published."""
+
+import time
+from dataclasses import dataclass
+
+from bench.load import Measure
+from bench.peers import Peer
+from bench.steps_ttl import Watch, fill, steady
+from bench.wire import Connection, LoadError, percentile
+
+AFTER = 3  # seconds after the last is due
+WITHIN = 30
+
+
+@dataclass(slots=True)
+class Expiry:
+    """Messages with a time to live, each on a subject of its own, due within a second or so.
+
+    `late` is when the state of their stream is empty, after the last was due; `p50` and `p99` are
+    the latencies of publishes beside 5,000 others a second into another stream meanwhile.
+    """
+
+    count: int
+    lead: float = 30
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Nothing: each run has streams of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        admin = Connection(peer.address)
+        for name in admin.api("STREAM.NAMES")["streams"] or []:
+            admin.api(f"STREAM.DELETE.{name}")
+        admin.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t.>"], "allow_msg_ttl": True})
+        admin.api("STREAM.CREATE.U", {"name": "U", "subjects": ["u.>"]})
+        count = int(self.count * scale)
+        try:
+            first, last = fill(peer, count, count, self.lead)
+        except SystemExit as error:
+            raise LoadError(str(error)) from None
+        assert admin.api("STREAM.INFO.T")["state"]["messages"] == count
+        time.sleep(max(first - 0.5 - time.time(), 0))
+        watch = Watch(peer)
+        watch.start()
+        taken = steady(peer, last + AFTER)
+        watch.join(WITHIN)
+        admin.close()
+        if watch.is_alive():
+            raise LoadError(f"{watch.counts[-1][1]} messages are still there")
+        late = next(at for at, left in watch.counts if not left) - last
+        return {
+            "late": max(late, 0.0) * 1e6,
+            "p50": percentile(taken, 0.5) * 1e3,
+            "p99": percentile(taken, 0.99) * 1e3,
+        }
