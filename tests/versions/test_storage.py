@@ -1,0 +1,13 @@
+"""Tests of the node over storage, run again: what PostgreSQL refuses, leases, deleting."""
+
+from tests.integration.test_deleting import *  # noqa: F403
+from tests.integration.test_leases import (  # noqa: F401
+    test_a_leader_whose_session_ended_leads_on_if_nobody_else_did,
+    test_a_stalled_leader_is_deposed,
+    test_every_head_and_consumer_gets_the_epoch_of_the_new_leader,
+)
+from tests.integration.test_storage_faults import (  # noqa: F401
+    test_a_database_that_becomes_read_only,
+    test_the_writing_session_ends_again_and_again,
+    test_what_postgresql_refuses_is_refused_and_the_rest_is_kept,
+)
