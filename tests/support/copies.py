@@ -10,6 +10,7 @@ from typing import Any
 
 import nats
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -94,6 +95,19 @@ class Copies:
                 message = reply["message"]
                 headers, data = (b64decode(message.get(part, "")) for part in ("hdrs", "data"))
                 found.append(Copy(seq, message["subject"], headers, data, message["time"]))
+        return found
+
+    async def read(self, short: str) -> list[Msg]:
+        """Every message of a stream, pushed as fast as may be."""
+        info = await self.info(short)
+        left = info["state"]["messages"]
+        inbox = self.client.new_inbox()
+        name = self.name(short)
+        subscription = await self.client.subscribe(inbox)
+        config = {"deliver_subject": inbox, "ack_policy": "none", "deliver_policy": "all"}
+        await self.api(f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": config})
+        found = [await subscription.next_msg(timeout=20) for _ in range(left)]
+        await subscription.unsubscribe()
         return found
 
     # -- observations ------------------------------------------------------------------------

@@ -1,0 +1,76 @@
+"""kill -9 while streams are copied: every copy is complete afterwards, nothing is in it twice."""
+
+import asyncio
+from contextlib import suppress
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error
+
+from tests.support.copies import Copies
+from tests.support.jetgate import JetgateServer
+
+ROUNDS = 4
+BATCH = 1500
+
+
+async def _open(server: JetgateServer) -> Client:
+    host, port = server.address
+    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False)
+
+
+async def _publish_some(at: Copies, round_: int) -> None:
+    """Publish into both origins; wait for a third of the acknowledgements only."""
+    js = at.client.jetstream()
+    pending = [
+        await js.publish_async(at.subject(short, f"k{i % 7}"), b"%d.%d" % (round_, i))
+        for i in range(BATCH)
+        for short in ("S", "W")
+    ]
+    async with asyncio.timeout(30):
+        await asyncio.wait(pending[: len(pending) // 3])
+
+
+def _sources(messages: list[Msg]) -> list[int]:
+    """Sequences in the origin, in the order of the copy."""
+    headers = [message.headers or {} for message in messages]
+    return [int(header["Nats-Stream-Source"].split(" ")[1]) for header in headers]
+
+
+def _rows(messages: list[Msg]) -> list[tuple[int, str, bytes, object]]:
+    return [(m.metadata.sequence.stream, m.subject, m.data, m.metadata.timestamp) for m in messages]
+
+
+def test_copies_survive_kills() -> None:
+    with JetgateServer() as server:
+        asyncio.run(_survive(server))
+
+
+async def _survive(server: JetgateServer) -> None:
+    at = Copies(await _open(server))
+    await at.stream("S")
+    await at.stream("W", retention="workqueue")
+    await at.stream("M", mirror={"name": at.name("S")})
+    await at.stream("A", sources=[{"name": at.name("S")}, {"name": at.name("W")}])
+    for round_ in range(ROUNDS):
+        await _publish_some(at, round_)
+        server.restart()
+        with suppress(Error):
+            await at.client.close()
+        at.client = await _open(server)
+
+    state = (await at.info("S"))["state"]
+    await at.reaches("M", state["last_seq"], within=60)
+    await at.empties("W")
+    last = (await at.info("W"))["state"]["last_seq"]
+    await at.reaches("A", state["last_seq"] + last, within=60)
+
+    origin, mirror, copies = [await at.read(short) for short in ("S", "M", "A")]
+    assert _rows(mirror) == _rows(origin)
+    for short, count in (("S", state["last_seq"]), ("W", last)):
+        mine = [m for m in copies if m.subject.startswith(at.name(short))]
+        assert _sources(mine) == list(range(1, count + 1))
+    assert len(copies) == state["last_seq"] + last
+    assert state["last_seq"] > ROUNDS * BATCH / 3
+    await at.client.close()

@@ -1,0 +1,1 @@
+"""Mirrors and sources: what a follower does, step by step."""

@@ -1,0 +1,373 @@
+"""A follower against an origin that a test plays, on a clock that a test moves."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from core.jetstream.copying.follower import Follower, Phase
+from core.jetstream.copying.origin import Origin, Start
+from core.jetstream.timers import Timers
+from core.model.stream import ExternalStream, StreamConsumerSource, StreamSource
+from core.pubsub.server import Hub
+from core.runtime.turn import Turn
+from tests.support.consumers import SECOND, FakeClock
+
+HEARTBEAT = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+_BEGINNING = Start()
+IDENTITY = b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n"
+
+
+class Played:
+    """The account, its clock, one follower, and what it asked."""
+
+    def __init__(self, source: StreamSource, start: Start, *, mirrors: bool) -> None:
+        self.clock = FakeClock()
+        self.turn = Turn()
+        self.account = Hub(self.turn, self.clock, server_name="test").accounts["$G"]
+        self.timers = Timers(self.clock)
+        shell = cast(Any, SimpleNamespace(clock=self.clock, timers=self.timers, turn=self.turn))
+        self.start = start
+        origin = Origin(source, "C", "$G", "", mirrors=mirrors)
+        self.asked: list[tuple[bytes, bytes, Any, bytes]] = []
+        self.flows: list[tuple[bytes, bytes]] = []
+        self.woken = 0
+        self.account.subscribe(b"$JS.API.CONSUMER.>", self._asked)
+        self.account.subscribe(b"$JS.FC.>", self._flow)
+        self.follower = Follower(self.account, shell, origin, lambda _: self.start, self._ready)
+        self.follower.begin()
+
+    def _asked(self, _: object, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        self.asked.append((subject, reply, json.loads(body) if body else None, headers))
+
+    def _flow(self, _: object, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        self.flows.append((subject, headers))
+
+    def _ready(self, follower: Follower) -> None:
+        self.woken += 1
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration asked for last."""
+        return dict(next(body for _, _, body, _ in reversed(self.asked) if body)["config"])
+
+    def answer(self, *, identity: bytes = b"one", behind: int = 0, **more: Any) -> None:
+        """Say that the consumer asked for last is there."""
+        delivered = {"consumer_seq": more.pop("cseq", 0), "stream_seq": behind}
+        config = {"deliver_policy": "all", "ack_policy": more.pop("acks", "none")}
+        body = {"stream_name": "S", "name": "N", "config": config, "delivered": delivered}
+        self._say(json.dumps(body).encode(), IDENTITY % identity)
+
+    def refuse(self, err_code: int) -> None:
+        """Refuse what was asked for last."""
+        error = {"code": 400, "err_code": err_code, "description": "no"}
+        self._say(json.dumps({"error": error}).encode(), b"")
+
+    def _say(self, body: bytes, headers: bytes) -> None:
+        self.account.publish(self.asked[-1][1], b"", headers, body)
+        self.turn.run()
+
+    def deliver(self, *pairs: tuple[int, int], left: int = 0, headers: bytes = b"") -> None:
+        """Deliver messages by (stream sequence, consumer sequence)."""
+        to = self.config["deliver_subject"].encode()
+        for sseq, cseq in pairs:
+            reply = b"$JS.ACK.S.N.1.%d.%d.%d.%d" % (sseq, cseq, 1000 + sseq, left)
+            self.account.send(to, b"s.%d" % sseq, reply, headers, b"m%d" % sseq)
+        self.turn.run()
+
+    def control(self, headers: bytes, reply: bytes = b"") -> None:
+        """Send a heartbeat or a flow-control request."""
+        to = self.config["deliver_subject"].encode()
+        self.account.send(to, to, reply, headers, b"")
+        self.turn.run()
+
+    def store(self) -> list[int]:
+        """Store what waits; returns its sequences."""
+        found = self.follower.next_run(100)
+        assert found is not None, "nothing waits"
+        run, cseq = found
+        self.start = Start(run.through, run.identity)
+        self.follower.kept(cseq, run.through)
+        return list(run.seqs)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.time += int(seconds * SECOND)
+        self.timers.run()
+        self.turn.run()
+
+
+def played(
+    test: Callable[[Played], None],
+    source: StreamSource,
+    *,
+    start: Start = _BEGINNING,
+    mirrors: bool = False,
+) -> None:
+    """Run a test with a follower that has just begun."""
+
+    async def run() -> None:
+        play = Played(source, start, mirrors=mirrors)
+        test(play)
+        play.follower.close(forget=False)
+        play.timers.close()
+
+    asyncio.run(run())
+
+
+SOURCE = StreamSource(name="S")
+
+
+def test_it_asks_at_once_and_follows() -> None:
+    def test(play: Played) -> None:
+        assert play.asked[0][0] == b"$JS.API.CONSUMER.CREATE.S"
+        assert play.config["direct"] is play.config["sourcing"] is play.config["flow_control"]
+        assert play.config["idle_heartbeat"] == SECOND
+        assert b"Nats-Required-Api-Level: 5" in play.asked[0][3]
+
+        play.answer()
+        play.deliver((1, 1), (3, 2), left=1)
+
+        assert play.follower.phase is Phase.FOLLOWING
+        assert play.woken
+        assert play.follower.info().lag == 0
+        run, _ = cast(Any, play.follower.next_run(100))
+        assert (run.seqs, run.times, run.identity) == ([1, 3], [1001, 1003], "one")
+        assert run.columns.headers[1] == (
+            b"NATS/1.0\r\nNats-Stream-Source: S 3 > > s.3 one\r\n\r\n"
+        )
+
+    played(test, SOURCE)
+
+
+def test_what_comes_before_the_answer_is_not_lost() -> None:
+    def test(play: Played) -> None:
+        play.deliver((1, 1))
+        assert not play.follower.has_waiting()
+
+        play.answer()
+
+        assert play.store() == [1]
+
+    played(test, SOURCE)
+
+
+def test_a_missing_delivery_makes_it_ask_again_behind_what_is_stored() -> None:
+    def test(play: Played) -> None:
+        play.answer()
+        play.deliver((1, 1), (2, 2))
+        play.store()
+
+        play.deliver((4, 4))
+
+        assert play.follower.phase is Phase.IDLE
+        play.wait(2)
+        assert play.config["opt_start_seq"] == 3
+        assert b"Nats-Stream-Identity: one" in play.asked[-1][3]
+        play.answer(behind=2)
+        play.deliver((3, 1), (4, 2))
+        assert play.store() == [3, 4]
+
+    played(test, SOURCE)
+
+
+def test_it_does_not_ask_before_what_came_is_stored() -> None:
+    def test(play: Played) -> None:
+        play.answer()
+        play.deliver((1, 1))
+        found = play.follower.next_run(100)
+        assert found is not None
+        play.follower.busy = True
+
+        play.deliver((3, 3))
+        play.wait(5)
+
+        assert len(play.asked) == 1
+        play.start = Start(1, "one")
+        play.follower.kept(1, 1)
+        assert play.config["opt_start_seq"] == 2
+
+    played(test, SOURCE)
+
+
+def test_a_heartbeat_tells_of_what_is_missing() -> None:
+    def test(play: Played) -> None:
+        play.answer()
+        play.deliver((1, 1))
+        play.store()
+        play.control(HEARTBEAT % (1, 1))
+        assert play.follower.phase is Phase.FOLLOWING
+
+        play.control(HEARTBEAT % (2, 2))
+
+        assert play.follower.phase is Phase.IDLE
+
+    played(test, SOURCE)
+
+
+def test_silence_makes_it_ask_again() -> None:
+    def test(play: Played) -> None:
+        play.answer()
+        play.wait(9)
+        play.control(HEARTBEAT % (0, 0))
+        play.wait(9)
+        assert len(play.asked) == 1
+
+        play.wait(2)
+
+        assert len(play.asked) == 2
+
+    played(test, SOURCE)
+
+
+def test_refusals_are_shown_and_tried_again_ever_more_seldom() -> None:
+    def test(play: Played) -> None:
+        pauses = []
+        for _ in range(4):
+            play.refuse(10059)
+            error = play.follower.info().error
+            assert error is not None
+            assert error.err_code == 10059
+            before, asked = play.clock.time, len(play.asked)
+            while len(play.asked) == asked:
+                play.wait(1)
+            pauses.append((play.clock.time - before) // SECOND)
+        assert pauses == [2, 4, 8, 16]
+        play.answer()
+        assert play.follower.info().error is None
+
+    played(test, SOURCE)
+
+
+def test_no_answer_is_a_refusal() -> None:
+    def test(play: Played) -> None:
+        play.wait(10)
+        assert play.follower.phase is Phase.IDLE
+
+        play.wait(2)
+
+        assert len(play.asked) == 2
+
+    played(test, SOURCE)
+
+
+def test_flow_control_is_answered_when_all_before_it_is_stored() -> None:
+    def test(play: Played) -> None:
+        play.answer()
+        play.deliver((1, 1), (2, 2))
+        play.control(FLOW, b"$JS.FC.S.N.1")
+        assert play.flows == []
+
+        play.store()
+
+        assert play.flows == [(b"$JS.FC.S.N.1", b"")]
+
+    played(test, SOURCE)
+
+
+def test_a_durable_consumer_is_told_what_is_stored() -> None:
+    def test(play: Played) -> None:
+        play.answer(acks="flow_control")
+        play.deliver((5, 1), (7, 2))
+        play.store()
+
+        play.control(FLOW, b"$JS.FC.S.N.1")
+
+        told = b"NATS/1.0\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 7\r\n\r\n"
+        assert play.flows == [(b"$JS.FC.S.N.1", told)]
+
+    played(test, SOURCE)
+
+
+def test_a_durable_consumer_that_went_on_starts_over() -> None:
+    def test(play: Played) -> None:
+        play.answer(acks="flow_control", cseq=9, behind=9)
+        assert play.asked[-1][0].startswith(b"$JS.API.CONSUMER.RESET.S.JS_SRC_")
+        play.deliver((10, 10))
+
+        play.answer(acks="flow_control", behind=1)
+        play.deliver((2, 1), (3, 2))
+
+        assert play.store() == [3]
+
+    played(test, SOURCE, start=Start(2, "one"))
+
+
+def test_a_consumer_that_somebody_resets_brings_nothing_twice() -> None:
+    def test(play: Played) -> None:
+        play.answer(acks="flow_control")
+        play.deliver((1, 1), (2, 2))
+        play.store()
+
+        play.deliver((1, 1), (2, 2), (3, 3))
+
+        assert play.store() == [3]
+
+    played(test, SOURCE)
+
+
+def test_another_stream_of_the_name_is_copied_from_its_beginning() -> None:
+    def test(play: Played) -> None:
+        play.refuse(10225)
+        assert play.follower.forgets
+        play.wait(2)
+        play.answer(identity=b"two")
+        assert play.follower.identity == "two"
+        play.deliver((1, 1))
+        assert play.store() == [1]
+
+    played(test, SOURCE)
+
+
+def test_older_servers_are_asked_in_their_way() -> None:
+    def test(play: Played) -> None:
+        play.refuse(10025)
+        play.wait(2)
+
+        assert "sourcing" not in play.config
+        assert play.asked[-1][3] == b""
+
+    played(test, SOURCE)
+
+
+def test_a_mirror_skips_what_the_origin_begins_behind() -> None:
+    def test(play: Played) -> None:
+        assert play.asked[0][3] == b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
+
+        play.answer(behind=41)
+
+        found = play.follower.next_run(100)
+        assert found is not None
+        assert (found[0].through, len(found[0])) == (41, 0)
+
+    played(test, SOURCE, mirrors=True)
+
+
+def test_a_consumer_made_beforehand_is_reset_and_must_acknowledge_by_flow() -> None:
+    consumer = StreamConsumerSource(name="mine", deliver_subject="to.me")
+
+    def test(play: Played) -> None:
+        assert play.asked[0][0] == b"$JS.API.CONSUMER.RESET.S.mine"
+
+        play.answer()
+
+        error = play.follower.info().error
+        assert error is not None
+        assert error.err_code == 10217
+
+    played(test, StreamSource(name="S", consumer=consumer))
+
+
+@pytest.mark.parametrize("api", ["$JS.far.API", ""])
+def test_an_origin_elsewhere_is_asked_by_its_prefix(api: str) -> None:
+    external = ExternalStream(api=api, deliver="here")
+    origin = Origin(StreamSource(name="S", external=external), "C", "$G", "d", mirrors=False)
+
+    subject, _ = origin.create(Start(), origin.deliver_subject(), plain=False)
+
+    assert subject == f"{api or '$JS.API'}.CONSUMER.CREATE.S".encode()
+    assert origin.deliver_subject().startswith("here.S.")
