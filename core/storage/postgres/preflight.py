@@ -149,4 +149,8 @@ async def _pooler(connection: Any, other: Any) -> list[str]:
         released = await connection.fetchval(f"select {unlock}")
     except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
         return [_POOLER]  # prepared in one session, executed in another
+    except asyncpg.PostgresConnectionError as error:
+        if "pooling mode" in str(error):  # that of statements knows no transactions
+            return [_POOLER]
+        raise
     return [] if released and len(ours) == 1 and theirs not in ours else [_POOLER]

@@ -1,0 +1,102 @@
+"""A real PgBouncer between `jetgate serve` and PostgreSQL: refused, with the reason."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from core.storage.postgres.embedded.installation import find_account
+from tests.support.eventually import eventually
+from tests.support.jetgate import ROOT
+from tests.support.pg import PostgresServer
+
+# Where it is for root only, the search path of others may not have it.
+PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+IGNORED = (
+    "extra_float_digits,search_path,jit,timezone,tcp_keepalives_idle,tcp_keepalives_interval,"
+    "tcp_keepalives_count,tcp_user_timeout,statement_timeout,application_name"
+)
+
+
+@pytest.fixture(scope="module")
+def durable() -> Iterator[PostgresServer]:
+    with PostgresServer(settings={"fsync": "on"}) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def pgbouncer(dsn: str, mode: str, ignored: str) -> Iterator[str]:
+    """PgBouncer before a database; its connection string."""
+    if PGBOUNCER is None:
+        pytest.skip("pgbouncer is not here (apt-get install pgbouncer)")
+    parts = urlsplit(dsn)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    account = find_account()
+    with tempfile.TemporaryDirectory(prefix="pgbouncer-") as place:
+        if account.switch:
+            os.chown(place, account.uid, account.gid)
+        config = Path(place) / "pgbouncer.ini"
+        config.write_text(
+            "[databases]\n"
+            f"pooled = host={parse_qs(parts.query)['host'][0]} dbname={parts.path[1:]}"
+            " user=postgres\n"
+            "[pgbouncer]\n"
+            f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+            f"auth_type = any\npool_mode = {mode}\nignore_startup_parameters = {ignored}\n"
+        )
+        config.chmod(0o644)
+        process = subprocess.Popen(
+            [PGBOUNCER, str(config)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            user=account.uid if account.switch else None,
+            group=account.gid if account.switch else None,
+            extra_groups=[] if account.switch else None,
+        )
+        try:
+            eventually(lambda: _listens(port))
+            yield f"postgresql://postgres@127.0.0.1:{port}/pooled"
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return True
+    return False
+
+
+@pytest.mark.parametrize("ignored", ["extra_float_digits", IGNORED], ids=["strict", "lenient"])
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+@pytest.mark.parametrize("command", ["serve", "migrate"])
+def test_a_pooler_is_refused_in_one_line(
+    durable: PostgresServer, command: str, mode: str, ignored: str
+) -> None:
+    database = durable.fresh_database(migrated=False)
+    with pgbouncer(database, mode, ignored) as dsn:
+        ports = ["--nats-port", "0", "--http-port", "0"] if command == "serve" else []
+        ended = subprocess.run(
+            [sys.executable, "-m", "gateway", command, "--dsn", dsn, *ports],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+        )
+
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("jetgate: PostgreSQL at 127.0.0.1:")
+    assert "a connection pooler is in between (PgBouncer or alike)" in line
+    assert "expected a direct connection" in line
