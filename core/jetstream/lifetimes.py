@@ -24,6 +24,11 @@ def begin(old: StreamConfig, new: StreamConfig) -> bool:
     return new.allow_msg_ttl and (by_age or not old.allow_msg_ttl)
 
 
+def may_grow(old: StreamConfig, new: StreamConfig) -> bool:
+    """Whether an update lets messages live longer that expire one by one."""
+    return old.allow_msg_ttl and 0 < old.max_age != new.max_age
+
+
 @dataclass(slots=True)
 class Foresight:
     """What is due and what will be the last messages of subjects, as of one state of the stream."""

@@ -129,6 +129,8 @@ class StreamRunner(StreamQueries):
         other_limit = max(old.max_msgs_per_subject, 0) != max(config.max_msgs_per_subject, 0)
         if other_limit or lifetimes.begin(old, config):
             await self.command(lambda _now: self._plan_new_limit(config, save))
+        elif lifetimes.may_grow(old, config):
+            await self.command(lambda _now: self._plan_longer_lives(config, save))
         else:
             await save()
             self.machine.configure(config)
@@ -181,6 +183,16 @@ class StreamRunner(StreamQueries):
         plan.config, plan.index, plan.expiry = config, index, expiry
         for row in superseded:
             self.machine.remove(plan, *row)
+        return plan
+
+    async def _plan_longer_lives(
+        self, config: StreamConfig, save: Callable[[], Awaitable[None]]
+    ) -> StreamPlan:
+        """Let what has expired leave storage before a configuration that would have kept it."""
+        await self.shell.janitor.finish(self)
+        await save()
+        plan = commands.unchanged(self)
+        plan.config = config
         return plan
 
     async def trim(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from core.model.stream import Discard, Storage, StreamConfig
+from core.stream.ttl import NEVER, SECOND, parse_ttl
 from core.subjects.subject import matches
 
 
@@ -47,6 +48,10 @@ class StreamModel:
 
     # -- publish -----------------------------------------------------------------------------
 
+    @property
+    def marker_ttl(self) -> int:
+        return self.config.subject_delete_marker_ttl
+
     def publish(self, batch: list[Publish], now: int) -> list[tuple[str, int]]:
         """Store what may be stored; return ("ok" or "duplicate", sequence) or ("error", code)."""
         answers = [self._publish(p, now) for p in batch]
@@ -55,6 +60,9 @@ class StreamModel:
 
     def _publish(self, p: Publish, now: int) -> tuple[str, int]:
         headers = dict(p.headers)
+        ttl = parse_ttl(headers[b"Nats-TTL"]) if b"Nats-TTL" in headers else 0
+        if ttl and not self.config.allow_msg_ttl:
+            return "error", 10166
         last = {m.publish.subject: m.seq for m in self.messages}
         wanted = headers.get(b"Nats-Expected-Last-Subject-Sequence")
         other = headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject", p.subject)
@@ -71,20 +79,29 @@ class StreamModel:
                 return "duplicate", seq
         if headers.get(b"Nats-Expected-Last-Msg-Id", self.last_id) != self.last_id:
             return "error", 10070
+        if ttl is None:
+            return "error", 10165
+        if 0 < ttl < self.marker_ttl // SECOND and self.config.max_msgs_per_subject != 1:
+            rest = tuple(pair for pair in p.headers if pair[0] != b"Nats-TTL")
+            ttl = self.marker_ttl // SECOND
+            p = Publish(p.subject, p.payload, (*rest, (b"Nats-TTL", b"%d" % ttl)))
         size = self._size(p)
         rollup = headers.get(b"Nats-Rollup", b"")
         if not self._has_room(p.subject, size, rollup):
             return "error", 10077
+        if rollup:
+            self.drop([m for m in self.messages if rollup == b"all" or m in self.of(p.subject)])
+        self._store(p, now, msg_id)
+        return "ok", self.last_seq
+
+    def _store(self, p: Publish, now: int, msg_id: bytes = b"") -> None:
         self.last_seq += 1
         self.last_ts = max(now, self.last_ts + 1)
         self.last_id = msg_id
         if msg_id:
             self.ids[msg_id] = (self.last_seq, self.last_ts)
-        if rollup:
-            self.drop([m for m in self.messages if rollup == b"all" or m in self.of(p.subject)])
-        self.messages.append(Message(self.last_seq, self.last_ts, p, size))
+        self.messages.append(Message(self.last_seq, self.last_ts, p, self._size(p)))
         self._limit_subjects()
-        return "ok", self.last_seq
 
     @property
     def is_touched(self) -> bool:
@@ -131,8 +148,29 @@ class StreamModel:
                 del self.messages[0]
             while 0 < config.max_bytes < self.nbytes():
                 del self.messages[0]
-        if config.max_age:
+        if config.max_age and not config.allow_msg_ttl:
             self.messages = [m for m in self.messages if m.ts > now - config.max_age]
+
+    def expire(self, now: int) -> None:
+        """Remove what has lived long enough; mark the subjects that have nothing left."""
+        self.enforce(now)
+        if not self.config.allow_msg_ttl:
+            return
+        due = [m for m in self.messages if self._is_due(m, now)]
+        self.drop(due)
+        for subject in dict.fromkeys(m.publish.subject for m in due):
+            newest = [m for m in due if m.publish.subject == subject][-1]
+            if self.marker_ttl and not self.of(subject) and not _marks(newest.publish):
+                ttl = b"%ds" % (self.marker_ttl // SECOND)
+                pairs = ((b"Nats-Marker-Reason", b"MaxAge"), (b"Nats-TTL", ttl))
+                self._store(Publish(subject, b"", (*pairs, (b"Nats-Rollup", b"sub"))), now)
+        self.enforce(now)
+
+    def _is_due(self, m: Message, now: int) -> bool:
+        ttl = parse_ttl(dict(m.publish.headers).get(b"Nats-TTL", b"00"))
+        assert ttl is not None, "a bad one is not stored"
+        lives = [n for n in (ttl * SECOND, self.config.max_age) if n > 0]
+        return ttl != NEVER and bool(lives) and m.ts + min(lives) <= now
 
     def purge(self, pattern: bytes, seq: int, keep: int) -> int:
         found = [m for m in self.messages if matches(m.publish.subject, pattern)]
@@ -143,3 +181,8 @@ class StreamModel:
         if seq:
             return self.drop([m for m in found if m.seq < seq])
         return self.drop(found[: max(len(found) - keep, 0)] if keep else found)
+
+
+def _marks(p: Publish) -> bool:
+    headers = dict(p.headers)
+    return b"Nats-Marker-Reason" in headers or headers.get(b"KV-Operation") == b"PURGE"

@@ -24,6 +24,7 @@ from core.model.api_errors import api_error
 from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
+from core.stream.ttl import SECOND
 from core.subjects.subject import matches
 from tests.property.stream_model import Publish, StreamModel
 from tests.support.streams import StreamBench, saved
@@ -42,6 +43,8 @@ header = st.one_of(
     st.tuples(st.just(b"Nats-Expected-Last-Subject-Sequence"), sequences.map(lambda n: b"%d" % n)),
     st.tuples(st.just(b"Nats-Expected-Last-Msg-Id"), ids),
     st.tuples(st.just(b"X-Other"), st.just(b"v")),
+    st.tuples(st.just(b"Nats-TTL"), st.sampled_from([b"1", b"1", b"2s", b"never", b"00", b"0"])),
+    st.tuples(st.just(b"KV-Operation"), st.sampled_from([b"PURGE", b"DEL"])),
 )
 
 
@@ -54,21 +57,35 @@ def publishes(draw: Any) -> Publish:
     return Publish(subject, payload, tuple(found.items()))
 
 
+lifetimes = st.sampled_from([(False, 0), (False, 0), (True, 0), (True, SECOND), (True, 2 * SECOND)])
+
+
+def _with_lifetimes(config: StreamConfig, lives: tuple[bool, int]) -> StreamConfig:
+    allowed, marker_ttl = lives
+    return msgspec.structs.replace(
+        config, allow_msg_ttl=allowed, subject_delete_marker_ttl=marker_ttl
+    )
+
+
 configs = st.builds(
-    StreamConfig,
-    name=st.just("S"),
-    subjects=st.just((">",)),
-    storage=st.sampled_from(Storage),
-    discard=st.sampled_from(Discard),
-    discard_new_per_subject=st.booleans(),
-    max_msgs=st.sampled_from([-1, -1, 1, 3, 8]),
-    max_bytes=st.sampled_from([-1, -1, 60, 200, 500]),
-    max_msgs_per_subject=st.sampled_from([-1, -1, 1, 1, 2, 3]),
-    max_age=st.sampled_from([0, 0, 105 * MS, 1005 * MS]),
-    max_msg_size=st.just(-1),
-    duplicate_window=st.sampled_from([0, 205 * MS, 205 * MS, 2005 * MS]),
-    allow_rollup_hdrs=st.just(True),
-    first_seq=st.sampled_from([0, 0, 10]),
+    _with_lifetimes,
+    lives=lifetimes,
+    config=st.builds(
+        StreamConfig,
+        name=st.just("S"),
+        subjects=st.just((">",)),
+        storage=st.sampled_from(Storage),
+        discard=st.sampled_from(Discard),
+        discard_new_per_subject=st.booleans(),
+        max_msgs=st.sampled_from([-1, -1, 1, 3, 8]),
+        max_bytes=st.sampled_from([-1, -1, 60, 200, 500]),
+        max_msgs_per_subject=st.sampled_from([-1, -1, 1, 1, 2, 3]),
+        max_age=st.sampled_from([0, 0, 105 * MS, 1005 * MS]),
+        max_msg_size=st.just(-1),
+        duplicate_window=st.sampled_from([0, 205 * MS, 205 * MS, 2005 * MS]),
+        allow_rollup_hdrs=st.just(True),
+        first_seq=st.sampled_from([0, 0, 10]),
+    ),
 )
 
 
@@ -152,7 +169,17 @@ class StreamRules(RuleBasedStateMachine):
     def expire(self) -> None:
         self.bench.serve(self.bench.runner.trim())
 
-        self.model.enforce(self.now)
+        self.model.expire(self.now)
+
+    @rule(batch=st.lists(publishes(), min_size=1, max_size=4), crashes=st.booleans())
+    def outlive(self, batch: list[Publish], crashes: bool) -> None:
+        """Messages expire, and so do the markers they leave; rows may outlast a crash."""
+        self.publish(batch, [False] * 8)
+        for _ in range(2):
+            self.let_time_pass(110)
+            self.expire()
+            if crashes:
+                self.crash()
 
     @rule(pattern=st.sampled_from([None, *FILTERS]), seq=sequences, keep=st.integers(0, 3))
     def purge(self, pattern: bytes | None, seq: int, keep: int) -> None:
@@ -191,7 +218,10 @@ class StreamRules(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Only rows and head remain; the ids of rows that are gone are forgotten with them."""
+        """Only rows and head remain; the ids of rows that are gone are forgotten with them.
+
+        What is due leaves before anybody can ask for it.
+        """
         rows, first = self.bench.store.rows, self.bench.store.head.first_seq
         self.bench.reload()
 
@@ -199,6 +229,8 @@ class StreamRules(RuleBasedStateMachine):
         self.model.ids = {i: (s, ts) for i, (s, ts) in known if s in rows and s >= first}
         if self.model.last_seq not in rows or not self.model.messages:
             self.model.last_id = b""
+        if self.model.config.allow_msg_ttl:
+            self.expire()
 
     @rule(config=configs)
     def change_limits(self, config: StreamConfig) -> None:
@@ -208,12 +240,15 @@ class StreamRules(RuleBasedStateMachine):
             storage=old.storage,
             first_seq=old.first_seq,
             duplicate_window=old.duplicate_window,
+            allow_msg_ttl=old.allow_msg_ttl or config.allow_msg_ttl,
         )
+        if config.allow_msg_ttl:
+            self.expire()
         self.bench.config = config
         self.bench.serve(self.bench.runner.reconfigure(config, saved))
 
         self.model.config = config
-        self.model.enforce(self.now)
+        self.model.expire(self.now)
 
     # -- what must hold ----------------------------------------------------------------------
 
