@@ -109,7 +109,7 @@ class AckIntake:
         noted, self.noted = self.noted, []
         if not noted:
             return
-        if b"".join(noted).isdigit():
+        if all(noted) and b"".join(noted).isdigit():
             self._machine.ack(map(int, noted))
         else:
             self._machine.ack([int(text) for text in noted if text.isdigit()])

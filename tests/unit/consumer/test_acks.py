@@ -168,7 +168,9 @@ async def test_long_ack_subject() -> None:
     assert floor(stream) == (1, 1)
 
 
-@pytest.mark.parametrize("tokens", [b"1.x.1.0.0", b"1.+1.1.0.0", b"1. 1.1.0.0", b"1.1_0.1.0.0"])
+@pytest.mark.parametrize(
+    "tokens", [b"1.x.1.0.0", b"1.+1.1.0.0", b"1. 1.1.0.0", b"1.1_0.1.0.0", b"1..1.0.0"]
+)
 @running
 async def test_malformed_ack_subject_does_nothing(tokens: bytes) -> None:
     stream, _, _ = await delivered(1)
@@ -176,6 +178,15 @@ async def test_malformed_ack_subject_does_nothing(tokens: bytes) -> None:
     stream.ack(b"$JS.ACK.S.c." + tokens, b"-NAK")
     await stream.settle()
     assert len(stream.consumers["c"].machine.pending) == 1
+
+
+@running
+async def test_a_malformed_ack_does_not_spoil_the_others_of_its_turn() -> None:
+    stream, _, _ = await delivered(3)
+    for tokens in (b"1.1.1.0.0", b"1..1.0.0", b"1.x.1.0.0", b"1.2.2.0.0"):
+        stream.ack(b"$JS.ACK.S.c." + tokens)
+    await stream.settle()
+    assert floor(stream) == (2, 2)
 
 
 @running
