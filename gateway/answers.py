@@ -18,9 +18,11 @@ def json_answer(
     return Response(orjson.dumps(value), status, headers=headers, media_type=JSON)
 
 
-def created(value: dict[str, Any], location: str) -> Response:
+def created(
+    value: dict[str, Any], location: str, headers: dict[str, str] | None = None
+) -> Response:
     """A 201 with the place of what was created."""
-    return json_answer(value, 201, {"Location": location})
+    return json_answer(value, 201, {"Location": location} | (headers or {}))
 
 
 def no_content(headers: dict[str, str] | None = None) -> Response:

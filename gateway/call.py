@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
@@ -36,6 +37,7 @@ class Gateway:
     metrics: Metrics
     tokens: AckTokens
     observe: Observe
+    locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
 
 class Call:

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from core.errors import ApiError
 from core.runtime.nuid import nuid
+from gateway import tags
 from gateway.acking import acknowledge
 from gateway.answers import created, json_answer, no_content
 from gateway.call import Call
@@ -15,8 +15,6 @@ from gateway.handlers.streams import merged, named
 from gateway.models import AckRequest, FetchRequest, NakRequest, TermRequest
 from gateway.problems import bad_request
 from gateway.validation import duration, header_text, json_object, name, sequence, struct
-
-_CONSUMER_NOT_FOUND = 10014
 
 
 async def list_consumers(call: Call) -> Response:
@@ -38,30 +36,34 @@ async def create_consumer(call: Call) -> Response:
 
 async def read_consumer(call: Call) -> Response:
     """Read configuration and state of a consumer."""
-    return json_answer(await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}"))
+    info = await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}")
+    headers = tags.tagged(info)
+    if tags.is_known(call, headers["ETag"]):
+        return Response(None, 304, headers=headers)
+    return json_answer(info, headers=headers)
 
 
 async def put_consumer(call: Call) -> Response:
     """Create a consumer (201) or replace its configuration (200). Created ones are durable."""
     config = json_object(await call.json_body())
     consumer = named(call, config, "name", "consumer")
-    try:
-        await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}")
-    except ApiError as error:
-        if error.err_code != _CONSUMER_NOT_FOUND:
-            raise
-        config.setdefault("durable_name", consumer)
-        return await _save(call, consumer, config, "create")
     config.setdefault("durable_name", consumer)
-    return await _save(call, consumer, config, "update")
+    path = _path(call)
+    async with tags.lock_of(call, path):
+        info = await tags.read(call, f"CONSUMER.INFO.{path}")
+        tags.check(call, info)
+        return await _save(call, consumer, config, "create" if info is None else "update")
 
 
 async def patch_consumer(call: Call) -> Response:
     """Change members of the configuration (JSON merge patch)."""
     patch = json_object(await call.json_body())
     consumer = named(call, patch, "name", "consumer")
-    current = (await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}"))["config"]
-    return await _save(call, consumer, merged(current, patch), "update")
+    path = _path(call)
+    async with tags.lock_of(call, path):
+        info = await call.gateway.js.call(f"CONSUMER.INFO.{path}")
+        tags.check(call, info)
+        return await _save(call, consumer, merged(info["config"], patch), "update")
 
 
 async def _save(call: Call, consumer: str, config: dict[str, Any], action: str) -> Response:
@@ -70,16 +72,20 @@ async def _save(call: Call, consumer: str, config: dict[str, Any], action: str) 
     request = {"stream_name": stream, "config": config, "action": action}
     subject = f"CONSUMER.CREATE.{stream}.{consumer}"
     reply = await call.gateway.js.call(subject, orjson.dumps(request))
+    headers = tags.tagged(reply)
     if action == "update":
-        return json_answer(reply)
-    return created(reply, f"/v1/streams/{stream}/consumers/{consumer}")
+        return json_answer(reply, headers=headers)
+    return created(reply, f"/v1/streams/{stream}/consumers/{consumer}", headers)
 
 
 async def delete_consumer(call: Call) -> Response:
     """Delete a consumer."""
     path = _path(call)
     await call.no_body()
-    await call.gateway.js.call(f"CONSUMER.DELETE.{path}")
+    async with tags.lock_of(call, path):
+        if tags.is_conditional(call):
+            tags.check(call, await call.gateway.js.call(f"CONSUMER.INFO.{path}"))
+        await call.gateway.js.call(f"CONSUMER.DELETE.{path}")
     return no_content()
 
 

@@ -6,7 +6,7 @@ from core.client import header_items
 from core.errors import ApiError
 from core.model.gotime import format_time, parse_time
 from core.model.message import MsgGetRequest, StoredMsg
-from gateway import rendering
+from gateway import rendering, tags
 from gateway.answers import JSON, no_content
 from gateway.call import Call
 from gateway.headers import response_headers
@@ -68,8 +68,7 @@ def _time(text: str) -> int:
 def _answer(call: Call, stream: str, msg: StoredMsg, caching: str) -> Response:
     etag = f'"{msg.seq}"'
     headers = {"ETag": etag, "Cache-Control": caching, "Vary": "Accept"}
-    asked = call.headers.get("if-none-match")
-    if asked is not None and (asked.strip() == "*" or etag in asked.replace("W/", "").split(", ")):
+    if tags.is_known(call, etag):
         return Response(None, 304, headers=headers)
     if call.accepts(JSON):
         return Response(rendering.stored(stream, msg), headers=headers, media_type=JSON)

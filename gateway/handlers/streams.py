@@ -6,14 +6,12 @@ import msgspec
 import orjson
 from starlette.responses import Response
 
-from core.errors import ApiError
+from gateway import tags
 from gateway.answers import created, json_answer, no_content
 from gateway.call import Call
 from gateway.models import PurgeRequest
 from gateway.problems import bad_request
 from gateway.validation import filter_subject, flag, json_object, name, sequence, struct
-
-_STREAM_NOT_FOUND = 10059
 
 
 async def list_streams(call: Call) -> Response:
@@ -46,7 +44,7 @@ async def create_stream(call: Call) -> Response:
     name(stream, "stream")
     reply = await call.gateway.js.call(f"STREAM.CREATE.{stream}", orjson.dumps(config))
     reply.pop("did_create", None)
-    return created(reply, f"/v1/streams/{stream}")
+    return created(reply, f"/v1/streams/{stream}", tags.tagged(reply))
 
 
 async def read_stream(call: Call) -> Response:
@@ -63,7 +61,10 @@ async def read_stream(call: Call) -> Response:
     if "subjects" not in query:
         for member in ("total", "offset", "limit"):
             reply.pop(member, None)
-    return json_answer(reply)
+    headers = tags.tagged(reply)
+    if tags.is_known(call, headers["ETag"]):
+        return Response(None, 304, headers=headers)
+    return json_answer(reply, headers=headers)
 
 
 async def put_stream(call: Call) -> Response:
@@ -71,15 +72,18 @@ async def put_stream(call: Call) -> Response:
     config = json_object(await call.json_body())
     stream = named(call, config, "name", "stream")
     js = call.gateway.js
-    try:
-        await js.call(f"STREAM.INFO.{stream}")
-    except ApiError as error:
-        if error.err_code != _STREAM_NOT_FOUND:
-            raise
+    async with tags.lock_of(call, stream):
+        info = await tags.read(call, f"STREAM.INFO.{stream}")
+        tags.check(call, info)
+        if info is not None:
+            return _updated(await js.call(f"STREAM.UPDATE.{stream}", orjson.dumps(config)))
         reply = await js.call(f"STREAM.CREATE.{stream}", orjson.dumps(config))
-        reply.pop("did_create", None)
-        return created(reply, f"/v1/streams/{stream}")
-    return json_answer(await js.call(f"STREAM.UPDATE.{stream}", orjson.dumps(config)))
+    reply.pop("did_create", None)
+    return created(reply, f"/v1/streams/{stream}", tags.tagged(reply))
+
+
+def _updated(reply: dict[str, Any]) -> Response:
+    return json_answer(reply, headers=tags.tagged(reply))
 
 
 async def patch_stream(call: Call) -> Response:
@@ -87,16 +91,21 @@ async def patch_stream(call: Call) -> Response:
     patch = json_object(await call.json_body())
     stream = named(call, patch, "name", "stream")
     js = call.gateway.js
-    current = (await js.call(f"STREAM.INFO.{stream}"))["config"]
-    config = merged(current, patch)
-    return json_answer(await js.call(f"STREAM.UPDATE.{stream}", orjson.dumps(config)))
+    async with tags.lock_of(call, stream):
+        info = await js.call(f"STREAM.INFO.{stream}")
+        tags.check(call, info)
+        config = merged(info["config"], patch)
+        return _updated(await js.call(f"STREAM.UPDATE.{stream}", orjson.dumps(config)))
 
 
 async def delete_stream(call: Call) -> Response:
     """Delete a stream with its consumers and messages."""
     stream = name(call.params["stream"], "stream")
     await call.no_body()
-    await call.gateway.js.call(f"STREAM.DELETE.{stream}")
+    async with tags.lock_of(call, stream):
+        if tags.is_conditional(call):
+            tags.check(call, await call.gateway.js.call(f"STREAM.INFO.{stream}"))
+        await call.gateway.js.call(f"STREAM.DELETE.{stream}")
     return no_content()
 
 
@@ -130,6 +139,5 @@ def merged(current: Any, patch: Any) -> Any:
         else:
             result[key] = merged(result.get(key), value)
     if isinstance(metadata := result.get("metadata"), dict):
-        own = ("_nats.ver", "_nats.level", "_nats.req.level")
-        result["metadata"] = {k: v for k, v in metadata.items() if k not in own}
+        result["metadata"] = {k: v for k, v in metadata.items() if k not in tags.SERVERS_OWN}
     return result
