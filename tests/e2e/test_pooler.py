@@ -77,9 +77,15 @@ def _listens(port: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("ignored", ["extra_float_digits", IGNORED], ids=["strict", "lenient"])
-@pytest.mark.parametrize("mode", ["transaction", "statement"])
-@pytest.mark.parametrize("command", ["serve", "migrate"])
+@pytest.mark.parametrize(
+    ("command", "mode", "ignored"),
+    [
+        ("serve", "transaction", "extra_float_digits"),
+        ("serve", "transaction", IGNORED),
+        ("serve", "statement", IGNORED),
+        ("migrate", "transaction", IGNORED),
+    ],
+)
 def test_a_pooler_is_refused_in_one_line(
     durable: PostgresServer, command: str, mode: str, ignored: str
 ) -> None:
