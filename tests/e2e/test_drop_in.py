@@ -1,7 +1,6 @@
 """A script that was written for nats-server, run with either: only the path differs."""
 
 import asyncio
-import os
 import signal
 import socket
 import time
@@ -339,16 +338,6 @@ def test_a_signal_reaches_the_process_of_a_pid_file(name: str, tmp_path: Path) -
         assert server.end() == 0
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self"), reason="reads /proc")
-def test_many_run_side_by_side(tmp_path: Path) -> None:
-    servers = [DropIn("jetgate-nats-server", *PLAIN) for _ in range(8)]
-    try:
-        assert len({server.address for server in servers}) == 8
-    finally:
-        for server in servers:
-            server.__exit__()
-
-
 def test_websocket_clients_get_an_info_too(name: str, tmp_path: Path) -> None:
     path = config(tmp_path, "websocket { host: 127.0.0.1, port: -1, no_tls: true }")
     with DropIn(name, "-c", path) as server:
@@ -372,13 +361,3 @@ def test_websockets_without_encryption_must_be_wanted(name: str, tmp_path: Path)
 
     assert ended.returncode == 1
     assert "websocket requires TLS configuration" in ended.stderr
-
-
-def test_without_jetstream_it_is_ready_at_once() -> None:
-    def took() -> float:
-        began = time.monotonic()
-        with DropIn("jetgate-nats-server", *PLAIN) as server:
-            server.ports()
-            return time.monotonic() - began
-
-    assert min(took() for _ in range(4)) < 0.4
