@@ -30,7 +30,7 @@ async def jsz(source: Source, query: Query) -> dict[str, Any]:
         "config": source.about.jetstream,
         "limits": {"default_max_consumers": 1000},
         "streams": len(runners),
-        "consumers": sum(len(runner.consumers) for runner in runners),
+        "consumers": sum(runner.consumer_count() for runner in runners),
         "messages": sum(runner.machine.msgs for runner in runners),
         "bytes": sum(runner.machine.bytes for runner in runners),
     }
@@ -93,6 +93,7 @@ async def _stream(source: Source, runner: Any, wants: dict[str, bool]) -> dict[s
         details = [
             _consumer(json.loads(codec.encode(consumer.info())), wants["config"])
             for consumer in runner.consumers.values()
+            if not consumer.hidden
         ]
         if details:
             shown["consumer_detail"] = details

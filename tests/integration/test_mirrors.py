@@ -343,3 +343,23 @@ def test_the_python_client_adds_a_mirror(server: Server) -> None:
         assert (await js.get_msg(at.name("M"), 1)).data == b"x"
 
     copies(server, test)
+
+
+def test_times_to_live_are_kept_and_count_where_they_are_allowed(server: Server) -> None:
+    async def test(at: Copies) -> None:
+        await at.stream("S", allow_msg_ttl=True, subject_delete_marker_ttl=1_000_000_000)
+        origin = {"name": at.name("S")}
+        await at.stream("M", mirror=origin)
+        await at.stream("T", mirror=origin, allow_msg_ttl=True)
+        await at.stream("A", sources=[origin], allow_msg_ttl=True)
+        await at.publish("S", "a", headers={"Nats-TTL": "1"})
+        for short in "MTA":
+            await at.reaches(short, 2)
+
+        for short in "TA":
+            await at.empties(short)
+        blocks = [m.headers for m in await at.messages("M")]
+        assert b"Nats-TTL: 1\r\n" in blocks[0]
+        assert b"Nats-Marker-Reason: MaxAge\r\nNats-TTL: 1s\r\n" in blocks[1]
+
+    copies(server, test)

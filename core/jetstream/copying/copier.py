@@ -217,6 +217,8 @@ class Copier:
         copied, self._copied = self._copied, None
         self._busy = False
         error = None if done.cancelled() else done.exception()
+        if self._runner.closed:
+            return
         if done.cancelled() or error is not None or copied is None:
             for follower, run, cseq in batch:
                 self._stall(follower, error or "given up", cseq - len(run) + 1)
