@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from core.jetstream import lifetimes
+from core.jetstream.marks import mark_deleted, plan_marked_purge
 from core.jetstream.opening import build_index
 from core.model.api_errors import api_error
 from core.stream.index import LogIndex
 from core.stream.plan import Columns, StreamPlan
+from core.stream.ttl import PURGE
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
@@ -36,12 +38,15 @@ def unchanged(runner: StreamRunner) -> StreamPlan:
 
 
 async def plan_purge(
-    runner: StreamRunner, pattern: bytes | None, seq: int, keep: int
+    runner: StreamRunner, pattern: bytes | None, seq: int, keep: int, now: int
 ) -> StreamPlan:
     """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter."""
+    machine = runner.machine
+    if PURGE in machine.marks and seq <= machine.last_seq + 1:
+        below = seq or machine.last_seq + 1
+        return await plan_marked_purge(runner, unchanged(runner), pattern, below, keep, now)
     if pattern is None:
         return await _plan_purge_below(runner, seq, keep)
-    machine = runner.machine
     rows = await _live_rows(runner, pattern, seq or machine.last_seq + 1)
     if keep:
         rows = rows[: max(len(rows) - keep, 0)]
@@ -123,7 +128,7 @@ def _indexed_rows(
     return sorted(row for row in rows if row[0] < below)
 
 
-async def plan_delete(runner: StreamRunner, seq: int) -> StreamPlan:
+async def plan_delete(runner: StreamRunner, seq: int, now: int) -> StreamPlan:
     """Plan the removal of one message; its row goes in the same transaction.
 
     Raises ApiError 10057 or, for a sequence between others that is gone, 10043, as the reference
@@ -148,6 +153,7 @@ async def plan_delete(runner: StreamRunner, seq: int) -> StreamPlan:
     knows_all = index.of_subject(subject) is not None
     if not knows_all and index.last(subject) == seq and index.count(subject) > 1:
         plan.lasts = [(subject, await _last_before(runner, subject.decode(), seq))]
+    await mark_deleted(runner, plan, subject, headers, now)
     return plan
 
 

@@ -74,12 +74,23 @@ async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, 
     unknown = [subject for subject in departure.orphaned if subject not in lasts]
     if unknown:
         lasts.update(await find_lasts(runner, unknown, gone))
-    if departure.marked:
-        markers = markers_of(machine, departure.marked, MAX_AGE)
-        while machine.front_deficit(markers, now):
-            await runner.load_front()
-    if len(gone) == machine.msgs:
-        plan.first_seq = machine.last_seq + 1
+    await make_way(runner, departure.marked, MAX_AGE, now)
+    advance(runner, plan, gone)
+    plan_departure(machine, plan, departure, lasts, now)
+
+
+async def make_way(runner: StreamRunner, subjects: list[bytes], reason: bytes, now: int) -> None:
+    """Read the oldest messages that markers on some subjects may make leave."""
+    if not subjects:
+        return
+    markers = markers_of(runner.machine, subjects, reason)
+    while runner.machine.front_deficit(markers, now):
+        await runner.load_front()
+
+
+def advance(runner: StreamRunner, plan: StreamPlan, gone: set[int]) -> None:
+    """Move the first sequence of a plan past what it removes."""
+    if gone and len(gone) == runner.machine.msgs:
+        plan.first_seq = runner.machine.last_seq + 1
     while plan.first_seq in gone or plan.first_seq in runner.dead:
         plan.first_seq += 1
-    plan_departure(machine, plan, departure, lasts, now)

@@ -482,22 +482,23 @@ class StreamRunner(StreamQueries):
         wanted = pattern.encode() if pattern and pattern != ">" else None
         before = 0
 
-        async def plan_it(_now: int) -> StreamPlan:
+        async def plan_it(now: int) -> StreamPlan:
             nonlocal before
             before = self.machine.msgs
-            return await self._stored(commands.plan_purge(self, wanted, seq or 0, keep or 0))
+            return await self._stored(commands.plan_purge(self, wanted, seq or 0, keep or 0, now))
 
         plan = await self.command(plan_it)
         if plan.purge_filters:
             self.shell.janitor.finish_purge(self, plan)
-        return before - plan.msgs
+        marks = 0 if plan.segment is None else len(plan.segment)
+        return before - plan.msgs + marks
 
     async def delete_message(self, seq: int) -> None:
         """Delete one message; its row is gone when this returns.
 
         Raises ApiError 10057.
         """
-        await self.command(lambda _now: self._stored(commands.plan_delete(self, seq)))
+        await self.command(lambda now: self._stored(commands.plan_delete(self, seq, now)))
 
     async def _stored(self, work: Awaitable[T]) -> T:
         try:

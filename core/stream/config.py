@@ -32,6 +32,7 @@ from core.model.subjects import (
 )
 from core.model.versions import comparable_metadata, stamp_stream
 from core.stream.sourcing import check_sourcing
+from core.stream.ttl import MARKS, marks_of
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
@@ -258,7 +259,13 @@ def _with_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
     ttl = config.subject_delete_marker_ttl
     if ttl < 0:
         raise invalid("subject delete marker TTL must not be negative")
+    try:
+        marks = marks_of(config)
+    except ValueError as error:
+        raise invalid(str(error)) from None
     if ttl == 0:
+        if marks:
+            raise invalid(f"{MARKS} needs a subject delete marker TTL")
         return config
     if ttl < SECOND:
         raise invalid("subject delete marker TTL must be at least 1 second")

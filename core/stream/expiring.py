@@ -23,7 +23,7 @@ class Departure:
     Args:
         due: Where they stand in the queues.
         rows: Which of them leave, in order of sequence.
-        marked: Subjects that get a marker.
+        marked: Subjects that get a marker, in the order of their last messages.
         orphaned: Subjects that lose their last message and keep others, in a log whose index
             knows no more than the last.
     """
@@ -59,7 +59,8 @@ def departing(machine: StreamMachine, now: int, limit: int) -> Departure | None:
         departure.orphaned = [s for s, n in left.items() if n and index.last(s) == newest[s]]
     if machine.marker_ttl:
         markers = due.markers
-        departure.marked = [s for s, n in left.items() if not n and newest[s] not in markers]
+        marked = [s for s, n in left.items() if not n and newest[s] not in markers]
+        departure.marked = sorted(marked, key=newest.__getitem__)
     if departure.marked and machine.config.sealed:
         # Nothing can be written into it, so what would have to be marked stays.
         staying = {newest[subject] for subject in departure.marked}
@@ -124,6 +125,8 @@ def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> 
 def emptied(machine: StreamMachine, rows: Iterable[tuple[Row, bytes]]) -> list[bytes]:
     """Return the subjects that lose their last message, one that is no marker, with some rows.
 
+    They are in the order of their last messages.
+
     Args:
         machine: The stream.
         rows: (sequence, subject, size) of what is removed, ascending, with its header block.
@@ -132,6 +135,7 @@ def emptied(machine: StreamMachine, rows: Iterable[tuple[Row, bytes]]) -> list[b
     newest: dict[bytes, bytes] = {}
     for (_, subject, _), block in rows:
         counts[subject] += 1
+        newest.pop(subject, None)
         newest[subject] = block
     count = machine.index.count
-    return [s for s, n in counts.items() if count(s) == n and not is_marker(newest[s])]
+    return [s for s, block in newest.items() if count(s) == counts[s] and not is_marker(block)]

@@ -17,7 +17,7 @@ from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge, json_text, t
 from core.stream.plan import Columns, StreamPlan
 from core.stream.room import Room
 from core.stream.segment import Segment
-from core.stream.ttl import SECOND
+from core.stream.ttl import SECOND, marks_of
 
 _FILE_OVERHEAD = 30
 _FILE_HEADER_OVERHEAD = 4
@@ -87,6 +87,8 @@ class StreamMachine:
             self.expiry.configure(config.max_age)
         # How long the markers of subjects live (0: there are none), and the least TTL in seconds.
         self.marker_ttl = max(config.subject_delete_marker_ttl, 0)
+        # Which removals leave markers, beside those by age.
+        self.marks = marks_of(config) if self.marker_ttl else frozenset[bytes]()
         self.least_ttl = self.marker_ttl // SECOND if self.limit != 1 else 0
 
     def size_of(self, subject: bytes, headers: bytes | None, payload_len: int) -> int:

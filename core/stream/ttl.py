@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from core.model.durations import parse_duration
 from core.model.gotime import format_duration
+from core.model.stream import StreamConfig
 from core.stream.headers import ROLLUP, TTL, find
 
 MARKER_REASON = b"Nats-Marker-Reason"
@@ -20,6 +21,10 @@ NEVER = -1
 MAX_AGE, REMOVE, PURGE = b"MaxAge", b"Remove", b"Purge"
 """Why a subject lost its last message."""
 
+MARKS = "jetgate.markers"
+"""The metadata of a stream that names the removals that leave markers."""
+
+_REASONS = {"Remove": REMOVE, "Purge": PURGE}
 _PURGED = b"PURGE"
 _LINE_END = b"\r\n"
 _MOST_DIGITS = 4000
@@ -68,6 +73,23 @@ def raised(block: bytes, least: int) -> bytes:
     name = TTL + b":"
     lines = [line for line in block[:-4].split(_LINE_END) if not line.startswith(name)]
     return _LINE_END.join([*lines, b"%b: %d" % (TTL, least), b"", b""])
+
+
+def marks_of(config: StreamConfig) -> frozenset[bytes]:
+    """Return the reasons for which a stream wants markers, beside age.
+
+    The value is `Remove` (a message is deleted), `Purge`, or both with a comma between.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    value = config.metadata.get(MARKS)
+    if value is None:
+        return frozenset()
+    names = [name.strip() for name in value.split(",")]
+    if not set(names) <= _REASONS.keys():
+        raise ValueError(f"{MARKS} is neither Remove nor Purge nor both: {value}")
+    return frozenset(_REASONS[name] for name in names)
 
 
 def marker_block(reason: bytes, ttl: int) -> bytes:

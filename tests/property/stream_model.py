@@ -158,8 +158,9 @@ class StreamModel:
             return
         due = [m for m in self.messages if self._is_due(m, now)]
         self.drop(due)
-        for subject in dict.fromkeys(m.publish.subject for m in due):
-            newest = [m for m in due if m.publish.subject == subject][-1]
+        last = {m.publish.subject: m for m in due}
+        for newest in sorted(last.values(), key=lambda m: m.seq):
+            subject = newest.publish.subject
             if self.marker_ttl and not self.of(subject) and not _marks(newest.publish):
                 ttl = b"%ds" % (self.marker_ttl // SECOND)
                 pairs = ((b"Nats-Marker-Reason", b"MaxAge"), (b"Nats-TTL", ttl))

@@ -1,0 +1,217 @@
+"""Messages that expire in a stream over storage: what stays, what comes back, what is marked."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core.stream.ttl import SECOND
+from tests.support.streams import StreamBench, saved
+from tests.unit.stream.support import block, config
+
+MARKED = {"subject_delete_marker_ttl": 5 * SECOND, "allow_msg_ttl": True}
+
+
+@pytest.fixture
+def make() -> Iterator[Any]:
+    benches: list[StreamBench] = []
+
+    def build(**settings: Any) -> StreamBench:
+        benches.append(StreamBench(config(**{"allow_msg_ttl": True, **settings}), tail_bytes=1))
+        return benches[-1]
+
+    yield build
+    for bench in benches:
+        bench.close()
+
+
+def publish(bench: StreamBench, subject: str, **headers: str) -> None:
+    bench.gather(subject.encode(), b"x", block(**headers))
+    bench.flush()
+
+
+def pass_time(bench: StreamBench, seconds: float) -> None:
+    bench.clock.time += int(seconds * SECOND)
+    bench.serve(bench.runner.trim())
+
+
+def seqs(bench: StreamBench) -> list[int]:
+    return [row[0] for row in bench.live()]
+
+
+def blocks(bench: StreamBench) -> dict[int, bytes]:
+    return {row[0]: row[3] for row in bench.live()}
+
+
+def test_what_expired_before_a_crash_is_gone_after_it(make: Any) -> None:
+    bench = make()
+    publish(bench, "a", Nats_TTL="1")
+    publish(bench, "a", Nats_TTL="3")
+    publish(bench, "b")
+    pass_time(bench, 1.1)
+    assert seqs(bench) == [2, 3]
+
+    bench.reload()
+    pass_time(bench, 2.1)
+
+    assert seqs(bench) == [3]
+    assert bench.machine.msgs == bench.store.head.msgs == 1
+
+
+def test_a_crash_after_the_marker_brings_no_second_marker(make: Any) -> None:
+    bench = make(**MARKED)
+    publish(bench, "a", Nats_TTL="5")
+    pass_time(bench, 5)
+    assert sorted(bench.store.rows) == [1, 2]
+
+    bench.reload()
+    pass_time(bench, 0)
+
+    assert seqs(bench) == [2]
+
+
+def test_rows_leave_storage_in_the_order_their_messages_left_the_stream(make: Any) -> None:
+    """What a newer message of its subject replaced must not outlast that message in storage."""
+    bench = make(max_msgs_per_subject=1)
+    publish(bench, "stays")
+    publish(bench, "z", Nats_TTL="1")
+    for _ in range(3):
+        publish(bench, "k", Nats_TTL="2")
+    pass_time(bench, 1.1)
+    pass_time(bench, 1.1)
+    swept: list[int] = []
+
+    async def delete_rows(stream: int, shelf: int, rows: list[int]) -> None:
+        swept.extend(rows)
+
+    bench.store.delete_rows = delete_rows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("core.jetstream.janitor._SCATTERED_ROWS", 1)
+        bench.run(bench.janitor.finish(bench.runner))
+
+    assert swept == [3, 4, 2, 5]
+
+
+def test_a_longer_max_age_does_not_bring_back_what_the_shorter_removed(make: Any) -> None:
+    bench = make(max_age=SECOND)
+    publish(bench, "a")
+    publish(bench, "keep", Nats_TTL="never")
+    pass_time(bench, 2)
+    bench.config = config(allow_msg_ttl=True, max_age=60 * SECOND)
+    bench.serve(bench.runner.reconfigure(bench.config, saved))
+
+    bench.reload()
+    pass_time(bench, 0)
+
+    assert seqs(bench) == [2]
+
+
+def test_times_to_live_count_from_when_a_stream_allows_them(make: Any) -> None:
+    bench = make(allow_msg_ttl=False)
+    publish(bench, "a")
+    headers = block(Nats_TTL="1")
+    plan = bench.machine.begin_plan(True)
+    plan.texts = ["copied"]
+    bench.machine.store(plan, [b"copied"], [headers], [b""], bench.clock.now())
+    bench.store.commit(plan)
+    bench.runner.emit(plan)
+    pass_time(bench, 2)
+    assert seqs(bench) == [1, 2]
+
+    bench.config = config(allow_msg_ttl=True)
+    bench.serve(bench.runner.reconfigure(bench.config, saved))
+
+    assert seqs(bench) == [1]
+
+
+def test_a_sealed_stream_keeps_what_would_have_to_be_marked(make: Any) -> None:
+    bench = make(**MARKED)
+    publish(bench, "a", Nats_TTL="5")
+    publish(bench, "b")
+    publish(bench, "b", Nats_TTL="5")
+    bench.config = config(**MARKED, sealed=True)
+    bench.serve(bench.runner.reconfigure(bench.config, saved))
+
+    pass_time(bench, 9)
+
+    assert seqs(bench) == [1, 2]
+
+
+# -- markers of removals -------------------------------------------------------------------------
+
+
+def removal(reason: str) -> bytes:
+    return block(Nats_Marker_Reason=reason, Nats_TTL="5s", Nats_Rollup="sub")
+
+
+@pytest.mark.parametrize("limit", [-1, 1, 3])
+def test_deleting_the_last_message_of_a_subject_leaves_a_marker(make: Any, limit: int) -> None:
+    bench = make(**MARKED, metadata={"jetgate.markers": "Remove"}, max_msgs_per_subject=limit)
+    publish(bench, "a")
+    publish(bench, "b")
+
+    bench.serve(bench.runner.delete_message(1))
+
+    assert blocks(bench) == {2: b"", 3: removal("Remove")}
+    bench.reload()
+    assert blocks(bench) == {2: b"", 3: removal("Remove")}
+
+
+def test_deleting_one_of_several_or_a_marker_leaves_none(make: Any) -> None:
+    bench = make(**MARKED, metadata={"jetgate.markers": "Remove"})
+    publish(bench, "a")
+    publish(bench, "a")
+    publish(bench, "k", KV_Operation="PURGE")
+
+    bench.serve(bench.runner.delete_message(2))
+    bench.serve(bench.runner.delete_message(3))
+
+    assert seqs(bench) == [1]
+
+
+@pytest.mark.parametrize("limit", [-1, 1, 3])
+@pytest.mark.parametrize(
+    ("pattern", "seq", "keep", "left", "purged"),
+    [
+        (None, None, None, {5: b"b", 6: b"a"}, 4),
+        ("a", None, None, {2: b"b", 3: b"k", 5: b"a"}, 2),
+        (None, 3, None, {3: b"k", 4: b"a", 5: b"b"}, 2),
+        (None, None, 1, {4: b"a", 5: b"b"}, 3),
+    ],
+)
+def test_a_purge_marks_the_subjects_that_have_nothing_left(
+    make: Any,
+    limit: int,
+    pattern: str | None,
+    seq: int | None,
+    keep: int | None,
+    left: dict[int, bytes],
+    purged: int,
+) -> None:
+    bench = make(**MARKED, metadata={"jetgate.markers": "Purge"}, max_msgs_per_subject=limit)
+    for subject in ("a", "b"):
+        publish(bench, subject)
+    publish(bench, "k", KV_Operation="PURGE")
+    publish(bench, "a")
+    if limit == 1:
+        purged -= seq is not None or pattern == "a" or pattern is None
+
+    assert bench.serve(bench.runner.purge(pattern, seq, keep)) == purged
+
+    assert {row[0]: row[2] for row in bench.live()} == left
+    new = [row[3] for row in bench.live() if row[0] > 4]
+    assert new == [removal("Purge")] * len(new)
+    bench.reload()
+    assert {row[0]: row[2] for row in bench.live()} == left
+
+
+def test_without_being_asked_removals_leave_no_markers(make: Any) -> None:
+    bench = make(**MARKED)
+    publish(bench, "a")
+    publish(bench, "b")
+
+    bench.serve(bench.runner.delete_message(1))
+    bench.serve(bench.runner.purge("b", None, None))
+
+    assert seqs(bench) == []
+    assert bench.machine.last_seq == 2
