@@ -9,12 +9,14 @@ holds in memory and says so (`deposed`); whoever runs it starts it again as a st
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from core.api.call import Counters, Server
 from core.api.dispatcher import Dispatcher
 from core.api.domain import serve_domain
 from core.auth.users import Users
+from core.client.loopback import attach
 from core.errors import Fenced
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane, Runner
@@ -42,6 +44,7 @@ from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream.plan import StreamPlan
 from core.transport.listener import Listener
+from core.transport.loopback import connect_trusted
 
 log = logging.getLogger("jetgate.node")
 
@@ -215,6 +218,7 @@ class Node:
             self.options.remotes,
             PostgresRemotes(writers),
             self.registry.reconnected,
+            attach(partial(connect_trusted, self.hub)),
         )
 
     def _resources(self) -> Resources | None:

@@ -68,7 +68,7 @@ def _remotes(node: Node) -> list[RemoteNumbers]:
     return [
         RemoteNumbers(
             name,
-            attached.client.connected,
+            attached.line.connected,
             attached.rtt_ns / 1e9,
             attached.bridge.requests,
             attached.bridge.relays.messages,

@@ -18,7 +18,8 @@ from core.client.client import Client
 from core.client.refusals import ClientError, NoResponders, RequestTimeout
 from core.config.config import DATA_DIRECTORY
 from core.errors import ConfigError, OperatorError, Unavailable
-from core.remote.keeper import open_client
+from core.remote.keeper import open_line
+from core.remote.leaf import Leaf
 from core.remote.settings import Remote
 from core.runtime.clock import Clock, SystemClock
 from core.storage.postgres.connect import Connector, Purpose
@@ -30,25 +31,30 @@ _WAIT_S = 5.0
 
 remotes = typer.Typer(
     no_args_is_help=True,
-    help="""Other NATS systems whose streams are read here.
+    help="""Other NATS systems whose streams are read here, or who read ours.
 
-    A remote is one ordinary client connection of the leading node. While it stands, the JetStream
-    API of the other system is [bold]$JS.NAME.API[/bold] here: mirrors and sources name it as
-    external API, clients as the domain NAME.
+    [bold]nats://...[/bold]: one ordinary client connection of the leading node. While it stands,
+    the JetStream of the other system is [bold]$JS.NAME.API[/bold] here: mirrors and sources name
+    that as external API, clients give NAME as domain.
+
+    [bold]nats-leaf://...[/bold]: a leaf node connection. While it stands, our JetStream is
+    [bold]$JS.NAME.API[/bold] there, for reading: streams there can mirror and source ours.
 
     [bold]Examples[/bold]
 
       jetgate remote add hub nats://hub.example:4222 --creds /etc/jetgate/hub.creds
 
-      nats stream add COPY --mirror ORDERS ... with "external": {"api": "$JS.hub.API"}
+      jetgate remote add gate nats-leaf://hub.example:7422
 
-      jetgate remote list""",
+      jetgate remote list
+
+    A mirror: {"name": "COPY", "mirror": {"name": "ORDERS", "external": {"api": "$JS.hub.API"}}}""",
 )
 
 Name = Annotated[str, typer.Argument(help="One token: letters, digits, - and _.")]
 Url = Annotated[
     str,
-    typer.Argument(help="nats://[user:password@ or token@]host[:port]; better: --creds."),
+    typer.Argument(help="nats:// or nats-leaf://[user:password@ or token@]host[:port]."),
 ]
 Creds = Annotated[
     str,
@@ -88,7 +94,9 @@ def add_command(
         remote = Remote(name, url, path)
         store = await _open(dsn, data)
         is_new = await store.add(RemoteRow(remote.name, remote.url, remote.creds))
-        print(f"remote {name} {'added' if is_new else 'changed'}: $JS.{name}.API is {remote.shown}")
+        what = "is offered to" if remote.is_offer else "is"
+        done = "added" if is_new else "changed"
+        print(f"remote {name} {done}: $JS.{name}.API {what} {remote.shown}")
         try:
             print(await _look(remote))
         except OperatorError as error:
@@ -183,20 +191,22 @@ async def _open(dsn: str, data: Path) -> PostgresRemotes:
 
 async def _look(remote: Remote) -> str:
     """What there is, in a line. Raises OperatorError."""
-    client = open_client(remote)
+    line = open_line(remote)
     try:
-        await client.open()
-        return await _describe(client)
+        await line.open()
+        return await _describe(line, remote.name)
     except (OSError, ClientError) as error:
         raise OperatorError(f"{remote.shown}: {_why(error)}") from error
     finally:
-        await client.close()
+        await line.close()
 
 
-async def _describe(client: Client) -> str:
-    info = client.info
+async def _describe(line: Client | Leaf, name: str) -> str:
+    info = line.info
     begin = f"connected to {info.server_name} ({info.version})"
-    answer = await client.request(b"$JS.API.INFO", within=_WAIT_S)
+    if isinstance(line, Leaf):
+        return f"{begin} as a leaf node: its clients reach our JetStream as $JS.{name}.API"
+    answer = await line.request(b"$JS.API.INFO", within=_WAIT_S)
     account = msgspec.json.decode(answer.payload)
     if "error" in account:
         return f"{begin}, but its JetStream says: {account['error'].get('description')}"

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from core.client.client import Client, Options
+from core.client.link import Connector
 from core.client.refusals import ClientError
 from core.client.tcp import dial
 from core.errors import ConfigError, Unavailable
 from core.pubsub.account import Account
-from core.remote.bridge import Bridge
+from core.remote.bridge import READING, Bridge
 from core.remote.credentials import identify
 from core.remote.here import AccountHere
+from core.remote.leaf import Leaf
 from core.remote.settings import Remote
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
@@ -31,54 +33,86 @@ _LOOK_EVERY, _MEASURE_EVERY = 2, 15
 _PATIENCE_S = 2.0
 
 
-def open_client(remote: Remote) -> Client:
-    """A client of a remote that is not connected yet."""
+def options_of(remote: Remote) -> Options:
+    """Who we are there."""
     user, password, token = remote.login
-    options = Options(
+    return Options(
         name=f"jetgate remote {remote.name}",
         user=user,
         password=password,
         token=token,
         identify=partial(identify, remote.creds) if remote.creds else None,
     )
-    return Client(dial(remote.url), options)
+
+
+def open_line(remote: Remote) -> Client | Leaf:
+    """A connection to a remote that is not made yet."""
+    kind = Leaf if remote.is_offer else Client
+    return kind(dial(remote.address), options_of(remote))
 
 
 class Attached:
-    """One remote and its connection."""
+    """One remote and its connection.
+
+    Args:
+        remote: which.
+        account: ours.
+        clock: the node's.
+        connected: called with an API prefix when it is served here again.
+        own: opens a client of this server, for what is offered to others.
+    """
 
     def __init__(
-        self, remote: Remote, account: Account, clock: Clock, connected: Callable[[str], None]
+        self,
+        remote: Remote,
+        account: Account,
+        clock: Clock,
+        connected: Callable[[str], None],
+        own: Connector | None,
     ) -> None:
         self.remote = remote
-        self._connected = connected
         self.rtt_ns = 0
+        self._connected = connected
         self._clock = clock
         self._said = ""
         self._was_connected = False
-        self.client = open_client(remote)
-        self.client.on_change = self._changed
-        self.bridge = Bridge(AccountHere(account), self.client, remote.name, clock.monotonic)
+        self.line = line = open_line(remote)
+        self.line.on_change = self._changed
+        if isinstance(line, Client):
+            self._own = None
+            self.bridge = Bridge(AccountHere(account), line, remote.name, clock.monotonic)
+            return
+        if own is None:
+            raise ConfigError(f"remote {remote.name}", "there is no JetStream here to be offered")
+        self._own = Client(own, Options(name=f"jetgate remote {remote.name}"))
+        self._own.on_change = self._open
+        self.bridge = Bridge(line, self._own, remote.name, clock.monotonic, verbs=READING)
 
     def start(self) -> None:
         """Connect, as often as it takes."""
-        self.client.start()
+        if self._own is not None:
+            self._own.start()
+        self.line.start()
+
+    def _open(self) -> None:
+        if self.line.connected and (self._own is None or self._own.connected):
+            self.bridge.open()
 
     def _changed(self) -> None:
-        client, name = self.client, self.remote.name
-        if client.connected:
+        line, name = self.line, self.remote.name
+        if line.connected:
             self._said, self._was_connected = "", True
-            self.bridge.open()
-            info = client.info
-            log.info("remote %s: connected to %s %s", name, info.server_name, info.version)
-            self._connected(f"$JS.{name}.API")
+            self._open()
+            log.info("remote %s: connected to %s", name, _server(line))
+            if self._own is None:
+                self._connected(f"$JS.{name}.API")
             return
         self.bridge.close()
         self.rtt_ns = 0
-        if self._was_connected and not client.closed:
+        if self._was_connected and not line.closed:
             log.warning("remote %s: connection lost", name)
-        elif client.last_error != self._said:
-            self._said = client.last_error
+        elif line.last_error != self._said:
+            self._said = line.last_error
             log.warning("remote %s: cannot connect to %s: %s", name, self.remote.shown, self._said)
         self._was_connected = False
 
@@ -86,28 +120,33 @@ class Attached:
         """Take the time of a PING."""
         started = self._clock.monotonic()
         try:
-            await self.client.flush(_PATIENCE_S)
+            await self.line.flush(_PATIENCE_S)
         except ClientError:
             return
         self.rtt_ns = max(self._clock.monotonic() - started, 1)
 
     def state(self) -> RemoteState:
         """How the connection is."""
-        client = self.client
-        server = f"{client.info.server_name} {client.info.version}".strip()
+        line = self.line
         return RemoteState(
             self.remote.name,
-            client.connected,
-            server if client.connected else "",
+            line.connected,
+            _server(line) if line.connected else "",
             self.rtt_ns,
-            client.last_error,
+            line.last_error,
             len(self.bridge.relays),
         )
 
     async def end(self) -> None:
         """Close."""
         self.bridge.end()
-        await self.client.close()
+        await self.line.close()
+        if self._own is not None:
+            await self._own.close()
+
+
+def _server(line: Client | Leaf) -> str:
+    return f"{line.info.server_name} {line.info.version}".strip()
 
 
 class Remotes:
@@ -119,6 +158,7 @@ class Remotes:
         configured: those of the configuration.
         store: the list that all nodes share, if there is one.
         connected: called with an API prefix when it is served again.
+        own: opens a client of this server that may do everything.
     """
 
     def __init__(
@@ -128,6 +168,7 @@ class Remotes:
         configured: tuple[Remote, ...] = (),
         store: RemoteStore | None = None,
         connected: Callable[[str], None] = lambda api: None,
+        own: Connector | None = None,
     ) -> None:
         self.attached: dict[str, Attached] = {}
         self._account = account
@@ -136,6 +177,7 @@ class Remotes:
         self._stored: tuple[Remote, ...] = ()
         self._store = store
         self._connected = connected
+        self._own = own
         self._told: tuple[RemoteState, ...] = ()
         self._refused: set[str] = set()
         self._nudge = asyncio.Event()
@@ -173,9 +215,7 @@ class Remotes:
                 await self._look()
             for attached in list(self.attached.values()):
                 attached.bridge.relays.sweep()
-                if attached.client.connected and (
-                    not attached.rtt_ns or beat % _MEASURE_EVERY == 0
-                ):
+                if attached.line.connected and (not attached.rtt_ns or beat % _MEASURE_EVERY == 0):
                     await attached.measure()
             await self._tell(anyway=beat % _MEASURE_EVERY == 0)
             beat += 1
@@ -208,8 +248,16 @@ class Remotes:
         await self._end(gone)
         for name, remote in wanted.items():
             if name not in self.attached:
-                self.attached[name] = Attached(remote, self._account, self._clock, self._connected)
-                self.attached[name].start()
+                self._attach(remote)
+
+    def _attach(self, remote: Remote) -> None:
+        try:
+            attached = Attached(remote, self._account, self._clock, self._connected, self._own)
+        except ConfigError as error:
+            self._refuse(remote.name, str(error))
+            return
+        self.attached[remote.name] = attached
+        attached.start()
 
     async def _end(self, gone: Iterable[Attached]) -> None:
         for attached in gone:

@@ -9,7 +9,9 @@ from core.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TAKEN = frozenset(("API", "ACK", "FC", "M", "S", "EVENT", "KV", "SRC"))
-_SCHEMES = ("nats", "tcp")
+_LEAF = "nats-leaf"
+_SCHEMES = ("nats", "tcp", _LEAF)
+_LEAF_PORT = 7422
 _KEYS = ("name", "url", "creds")
 PORT = 4222
 
@@ -19,8 +21,9 @@ class Remote:
     """Another NATS system.
 
     Attributes:
-        name: one token: its API is `$JS.<name>.API` here.
-        url: `nats://[user:password@|token@]host[:port]`.
+        name: one token: its API is `$JS.<name>.API` here, or ours is that there.
+        url: `nats://[user:password@|token@]host[:port]`: its JetStream is offered here;
+            `nats-leaf://...`: ours is offered there.
         creds: a credentials file (user JWT and nkey seed), read at every connection; empty: none.
 
     Raises:
@@ -50,7 +53,7 @@ class Remote:
         if parts.scheme not in _SCHEMES:
             raise ConfigError(
                 f"remote {self.name}",
-                f"{parts.scheme}:// is not served: expected nats://host:port",
+                f"{parts.scheme}:// is not served: expected nats:// or nats-leaf://host:port",
             )
 
     @property
@@ -59,6 +62,18 @@ class Remote:
         head, at, rest = self.url.rpartition("@")
         scheme = head.partition("//")[0] + "//" if "//" in head else ""
         return f"{scheme}***@{rest}" if at else self.url
+
+    @property
+    def is_offer(self) -> bool:
+        """Whether our JetStream is offered there, not its own here."""
+        return urlsplit(self.url).scheme == _LEAF
+
+    @property
+    def address(self) -> str:
+        """Host and port to connect to."""
+        parts = urlsplit(self.url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{host}:{parts.port or (_LEAF_PORT if self.is_offer else PORT)}"
 
     @property
     def login(self) -> tuple[str, str, str]:

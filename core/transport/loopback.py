@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from core.pubsub.server import Hub
+from core.pubsub.server import TRUSTED, Hub
 from core.transport.session import ClientSession
 
 Receive = Callable[[bytes], None]
@@ -20,23 +20,46 @@ _CHUNK = 256 * 1024
 _PAUSED_ABOVE = 256 * 1024
 
 
+class TrustedSession(ClientSession):
+    """A part of this server that is its own client: it may do everything and is asked nothing."""
+
+    connection_type = TRUSTED
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Come in without a door."""
+        super().connection_made(transport)
+        if self.door is not None:
+            self.door.close()
+            self.door = None
+
+
 def connect_loopback(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
     """Open a connection to this process' own hub.
 
     `receive` is called with whatever the server sends, `closed` once at the end (with None: a
     loopback has no errors of its own).
     """
-    link = LoopbackLink(hub, receive, closed)
-    link.session.connection_made(link.end)
+    session = ClientSession(hub)
+    session.connection_type = "IN_PROCESS"
+    return _open(session, receive, closed)
+
+
+def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
+    """Open a connection for a part of this server, whoever else may connect."""
+    return _open(TrustedSession(hub), receive, closed)
+
+
+def _open(session: ClientSession, receive: Receive, closed: Closed) -> "LoopbackLink":
+    link = LoopbackLink(session, receive, closed)
+    session.connection_made(link.end)
     return link
 
 
 class LoopbackLink:
     """The client's end."""
 
-    def __init__(self, hub: Hub, receive: Receive, closed: Closed) -> None:
-        self.session = ClientSession(hub)
-        self.session.connection_type = "IN_PROCESS"
+    def __init__(self, session: ClientSession, receive: Receive, closed: Closed) -> None:
+        self.session = session
         self.end = _ServerEnd(self)
         self._loop = asyncio.get_running_loop()
         self._receive = receive

@@ -142,7 +142,11 @@ def test_the_configuration_file_has_remotes_and_mappings(node: JetgateServer) ->
     ("arguments", "code", "said"),
     [
         (["add", "a.b", "nats://h"], 1, "expected 1 to 32 letters"),
-        (["add", "h", "https://h"], 1, "https:// is not served: expected nats://host:port"),
+        (
+            ["add", "h", "https://h"],
+            1,
+            "https:// is not served: expected nats:// or nats-leaf://host:port",
+        ),
         (["check", "none"], 1, "there is no remote none"),
     ],
 )

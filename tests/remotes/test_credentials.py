@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from core.client import Client
 from core.client.refusals import ClientError, ServerRefused
-from core.remote.keeper import open_client
+from core.remote.keeper import open_line
 from core.remote.settings import Remote
 from tests.support.natsserver import NatsServer
 from tests.support.nkeys import Nkey, credentials, operator_options
@@ -21,7 +22,8 @@ def streams(remote: Remote) -> int:
     """How many streams a remote has; proof that we are let in and may ask."""
 
     async def ask() -> int:
-        client = open_client(remote)
+        client = open_line(remote)
+        assert isinstance(client, Client)
         try:
             await client.open()
             answer = await client.request(b"$JS.API.INFO")

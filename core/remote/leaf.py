@@ -1,0 +1,288 @@
+"""A leaf node connection: how our JetStream is offered to the clients of another server.
+
+A client may not send what a mirror there reads: the server refuses messages of clients that are
+answered on `$JS.ACK`. From a leaf node it takes them, and it tells us who listens to what, so that
+a consumer here delivers while its reader there is there, and no longer.
+
+*Failure.* As with `Client`: a connection that is lost is made again with growing pauses; who
+listened to what is forgotten with it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from core.client.client import Client, Options, ServerInfo
+from core.client.link import Connector, Link
+from core.client.refusals import ClientError, ConnectionLost, RequestTimeout, ServerRefused
+from core.errors import ProtocolError
+from core.remote.here import STALL_S, Call, Row
+from core.remote.leaf_parser import LeafParser
+from core.runtime.nuid import nuid
+from core.runtime.tasks import spawn, stop
+from core.subjects.subject import has_wildcard, matches
+
+_FIRST_WAIT_S = 0.05
+_ACK = b"$JS.ACK."
+_NOT_OURS = (b"$LDS.", b"$SYS.", b"$JS.API.")
+
+
+class Leaf:
+    """A leaf node connection as the side of a bridge where an API is offered."""
+
+    def __init__(self, connector: Connector, options: Options) -> None:
+        self.info = ServerInfo()
+        self.on_interest: list[Callable[[bytes], None]] = []
+        self.on_change: Callable[[], None] = lambda: None
+        self.last_error = ""
+        self.connected = False
+        self.closed = False
+        self._connector = connector
+        self._options = options
+        self._link: Link | None = None
+        self._attempt = 0
+        self._parser = LeafParser(self)
+        self._serving: dict[bytes, Call] = {}
+        self._listeners: dict[bytes, set[bytes]] = {}
+        self._wild: set[bytes] = set()
+        self._out: list[bytes] = []
+        self._ready: asyncio.Future[None] | None = None
+        self._pong: asyncio.Future[None] | None = None
+        self._ended: asyncio.Event = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect, as often as it takes."""
+        self._task = spawn(self._stay(), name="leaf node")
+
+    async def _stay(self) -> None:
+        wait = _FIRST_WAIT_S
+        while not self.closed:
+            try:
+                await self.open()
+                wait = _FIRST_WAIT_S
+                await self._ended.wait()
+            except ConnectionRefusedError:
+                self._failed("connection refused")
+            except TimeoutError:
+                self._failed("no answer in time")
+            except (OSError, ClientError) as error:
+                self._failed(str(error) or type(error).__name__)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, self._options.reconnect_wait_max)
+
+    def _failed(self, why: str) -> None:
+        self.last_error = why
+        self.on_change()
+
+    async def open(self) -> None:
+        """Connect once. Raises OSError, ClientError or TimeoutError."""
+        self._parser = LeafParser(self)
+        self._ended = asyncio.Event()
+        self._ready = asyncio.get_running_loop().create_future()
+        self._attempt += 1
+        self.info = ServerInfo()
+        try:
+            async with asyncio.timeout(self._options.connect_timeout):
+                self._link = await self._connector(
+                    self._received, partial(self._lost, self._attempt)
+                )
+                self._introduce()
+                await self._ready
+        except BaseException:
+            link, self._link = self._link, None
+            if link is not None:
+                link.close()
+            raise
+        finally:
+            self._ready = None
+        self.connected = True
+        self.last_error = ""
+        self._write(b"".join(b"LS+ %b\r\n" % subject for subject in self._serving))
+        self.on_change()
+
+    async def close(self) -> None:
+        """End the connection for good."""
+        self.closed = True
+        await stop(self._task)
+        self._flush()
+        self.connected = False
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    async def flush(self, within: float = 5.0) -> None:
+        """Return when the server has seen what was sent. Raises ConnectionLost, RequestTimeout."""
+        if not self.connected:
+            raise ConnectionLost
+        self._pong = asyncio.get_running_loop().create_future()
+        self._write(b"PING\r\n")
+        try:
+            async with asyncio.timeout(within):
+                await self._pong
+        except TimeoutError:
+            raise RequestTimeout(b"PING", within) from None
+
+    def _lost(self, attempt: int, exc: Exception | None) -> None:
+        if attempt != self._attempt:
+            return
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(ServerRefused(self.last_error or "closed by the server"))
+            return
+        self._link = None
+        self._listeners.clear()
+        self._wild.clear()
+        self._out = []
+        if self._pong is not None and not self._pong.done():
+            self._pong.set_exception(ConnectionLost())
+        if self.connected:
+            self.connected = False
+            self.on_change()
+        self._ended.set()
+
+    # -- the side of a bridge ----------------------------------------------------------------
+
+    def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
+        """Take what is sent to a filter there; `subject` is a literal or ends in a wildcard."""
+        self._serving[subject] = call
+        if self.connected:
+            self._write(b"LS+ %b\r\n" % subject)
+        return partial(self._serve_no_more, subject)
+
+    def _serve_no_more(self, subject: bytes) -> None:
+        del self._serving[subject]
+        if self.connected:
+            self._write(b"LS- %b\r\n" % subject)
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Say whether somebody there listens on a subject."""
+        return subject in self._listeners or any(matches(subject, wild) for wild in self._wild)
+
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Send a message; dropped while there is no connection."""
+        if self.connected:
+            self._write(_message(subject, reply, headers, payload))
+
+    def deliver(self, to: bytes, rows: list[Row]) -> bool:
+        """Send deliveries; each tells with its reply what its subject is."""
+        if self.connected:
+            parts = []
+            for subject, reply, headers, payload in rows:
+                if subject != to and reply.startswith(_ACK):
+                    reply = b"%b@%b" % (reply, subject)
+                parts.append(_message(to, reply, headers, payload))
+            self._write(b"".join(parts))
+        return self.has_interest(to)
+
+    def relieve(self, client: Client) -> None:
+        """Read nothing here while the other server takes no more."""
+        if self._link is not None and self._link.paused:
+            client.pause_reading()
+            asyncio.get_running_loop().call_later(STALL_S, self._go_on, client)
+
+    def _go_on(self, client: Client) -> None:
+        if self._link is not None and self._link.paused:
+            asyncio.get_running_loop().call_later(STALL_S, self._go_on, client)
+        else:
+            client.resume_reading()
+
+    # -- the wire ----------------------------------------------------------------------------
+
+    def _write(self, data: bytes) -> None:
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(data)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if out and self._link is not None:
+            self._link.write(b"".join(out))
+
+    def _received(self, data: bytes) -> None:
+        try:
+            self._parser.feed(data)
+        except ProtocolError as error:
+            self.last_error = str(error)
+            if self._link is not None:
+                self._link.close()
+
+    def _introduce(self) -> None:
+        """Answer the first INFO; it may come before the connector has returned the link."""
+        ready = self._ready
+        if ready is None or ready.done() or self._link is None or not self.info.server_id:
+            return
+        options, info = self._options, self.info
+        fields: dict[str, object] = {"name": options.name, "id": nuid(), "headers": True}
+        fields |= {"version": info.version, "jetstream": False, "no_responders": True}
+        if options.user:
+            fields |= {"user": options.user, "pass": options.password}
+        if options.token:
+            fields["auth_token"] = options.token
+        try:
+            if info.tls_required:
+                raise ServerRefused("the server requires TLS, which this client does not speak")
+            if options.identify is not None:
+                fields |= options.identify(info.nonce)
+        except ClientError as error:
+            ready.set_exception(error)
+            return
+        self._link.write(b"CONNECT %b\r\nPING\r\n" % msgspec.json.encode(fields))
+
+    def on_info(self, body: bytes) -> None:
+        is_first = not self.info.server_id
+        self.info = msgspec.json.decode(body, type=ServerInfo)
+        if is_first:
+            self._introduce()
+
+    def on_ping(self) -> None:
+        if self._link is not None:
+            self._link.write(b"PONG\r\n")
+
+    def on_pong(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+        elif self._pong is not None and not self._pong.done():
+            self._pong.set_result(None)
+
+    def on_err(self, text: bytes) -> None:
+        self.last_error = text.decode(errors="replace")
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(ServerRefused(self.last_error))
+
+    def on_message(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        for pattern, call in list(self._serving.items()):
+            if matches(subject, pattern):
+                call(subject, reply, headers, payload)
+                return
+
+    def on_listener(self, subject: bytes, queue: bytes) -> None:
+        if subject.startswith(_NOT_OURS):
+            return
+        self._listeners.setdefault(subject, set()).add(queue)
+        if has_wildcard(subject):
+            self._wild.add(subject)
+        for call in self.on_interest:
+            call(subject)
+
+    def on_listener_gone(self, subject: bytes, queue: bytes) -> None:
+        queues = self._listeners.get(subject)
+        if queues is None:
+            return
+        queues.discard(queue)
+        if not queues:
+            del self._listeners[subject]
+            self._wild.discard(subject)
+        for call in self.on_interest:
+            call(subject)
+
+
+def _message(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    address = b"%b %b" % (subject, reply + b" " if reply else b"")
+    if not headers:
+        return b"LMSG %b%d\r\n%b\r\n" % (address, len(payload), payload)
+    size = len(headers)
+    return b"HMSG %b%d %d\r\n%b%b\r\n" % (address, size, size + len(payload), headers, payload)

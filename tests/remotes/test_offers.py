@@ -1,0 +1,143 @@
+"""Our JetStream on another system: nats-server mirrors and sources streams of jetgate.
+
+nats-server accepts leaf nodes; jetgate is one there, and offers what it takes to read its streams.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import nats
+import pytest
+from nats.errors import NoRespondersError
+from nats.js import JetStreamContext
+from nats.js.api import StreamInfo
+from nats.js.errors import ServiceUnavailableError
+
+from core.auth.users import User, Users
+from core.node import NodeOptions
+from core.remote.settings import Remote
+from tests.remotes.test_copies import Publisher, api, content, create, free_port, state
+from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
+from tests.support.node import running_node
+
+EXTERNAL = {"api": "$JS.gate.API", "deliver": ""}
+
+
+def leaf_url(hub: NatsServer) -> str:
+    line = next(each for each in hub.config.read_text().splitlines() if "leafnodes" in each)
+    return f"nats-leaf://127.0.0.1:{line.rpartition(' port: ')[2].strip(' }')}"
+
+
+@pytest.fixture
+def hub() -> Iterator[NatsServer]:
+    leafnodes = f"{{ host: 127.0.0.1, port: {free_port()} }}"
+    with NatsServer({"port": free_port(), "leafnodes": leafnodes}) as server:
+        yield server
+
+
+@pytest.fixture
+def node(hub: NatsServer, tmp_path: Path) -> Iterator[JetgateServer]:
+    path = tmp_path / "jetgate.conf"
+    path.write_text(f'remotes {{ name: gate, url: "{leaf_url(hub)}" }}\n')
+    with JetgateServer("--config", str(path)) as server:
+        yield server
+
+
+def test_its_clients_read_our_streams_and_change_nothing(database: str, hub: NatsServer) -> None:
+    async def work() -> None:
+        users = Users(users=(User("ann", "secret"),))
+        options = NodeOptions(port=0, users=users, remotes=(Remote("gate", leaf_url(hub)),))
+        async with running_node(database, options=options) as node:
+            ours = await nats.connect(node.nats_address, user="ann", password="secret")
+            await ours.jetstream().add_stream(name="OURS", subjects=["ours.>"])
+            for number in range(30):
+                await ours.jetstream().publish(f"ours.{number}", b"%d" % number)
+            nc = await nats.connect(f"nats://127.0.0.1:{hub.address[1]}")
+            there = nc.jetstream(domain="gate")
+            info = await once_served(there)
+            sub = await there.pull_subscribe("ours.>", durable="puller", stream="OURS")
+            pulled = await sub.fetch(30, timeout=5)
+            for msg in pulled:
+                await msg.ack_sync()
+            acked = await ours.jetstream().consumer_info("OURS", "puller")
+            pushed = await there.subscribe("ours.>", stream="OURS", ordered_consumer=True)
+            seen = [(await pushed.next_msg(timeout=5)).subject for _ in range(30)]
+            with pytest.raises(NoRespondersError):
+                await nc.request("$JS.gate.API.STREAM.PURGE.OURS", b"", timeout=5)
+            with pytest.raises(NoRespondersError):
+                await nc.request("$JS.gate.API.STREAM.DELETE.OURS", b"", timeout=5)
+            await nc.close()
+            await ours.close()
+
+            assert info.state.messages == 30
+            assert [msg.data for msg in pulled] == [b"%d" % n for n in range(30)]
+            assert [msg.subject for msg in pulled] == [f"ours.{n}" for n in range(30)]
+            assert acked.ack_floor.stream_seq == 30
+            assert seen == [f"ours.{n}" for n in range(30)]
+
+    asyncio.run(work())
+
+
+async def once_served(there: JetStreamContext) -> StreamInfo:
+    """What the stream is, as soon as the other server knows that we serve it."""
+    async with asyncio.timeout(15):
+        while True:
+            try:
+                return await there.stream_info("OURS")
+            except ServiceUnavailableError:
+                await asyncio.sleep(0.02)
+
+
+def copied(hub: NatsServer, count: int) -> bool:
+    states = [state(hub, name) for name in ("MIRROR", "SOURCED")]
+    return all(each["messages"] >= count and each["last_seq"] >= count for each in states)
+
+
+def begin(hub: NatsServer, node: JetgateServer) -> Publisher:
+    create(node, "ORDERS", subjects=["orders.>"], allow_direct=True)
+    create(hub, "MIRROR", mirror={"name": "ORDERS", "external": EXTERNAL}, allow_direct=True)
+    create(hub, "SOURCED", sources=[{"name": "ORDERS", "external": EXTERNAL}], allow_direct=True)
+    publisher = Publisher(node)
+    publisher.start()
+    eventually(lambda: copied(hub, 100), within=40)
+    return publisher
+
+
+def check(hub: NatsServer, node: JetgateServer, publisher: Publisher) -> None:
+    count = publisher.stop()
+    last = state(node, "ORDERS")["last_seq"]
+    eventually(lambda: copied(hub, last), within=60)
+    origin = content(node, "ORDERS")
+
+    assert len(origin) >= count, "the origin has what it acknowledged"
+    assert content(hub, "MIRROR") == origin, "a mirror has the sequences of its origin"
+    assert content(hub, "SOURCED") == origin, "everything once, in order"
+    assert "error" not in api(hub, "STREAM.INFO.MIRROR").get("mirror", {})
+
+
+def test_a_server_that_copies_from_us_catches_up_after_it_was_killed(
+    hub: NatsServer, node: JetgateServer
+) -> None:
+    publisher = begin(hub, node)
+
+    hub.kill()
+    before = publisher.acked
+    eventually(lambda: publisher.acked > before + 200, within=30)
+    hub.start()
+
+    check(hub, node, publisher)
+
+
+def test_a_server_that_copies_from_us_catches_up_after_we_were_killed(
+    hub: NatsServer, node: JetgateServer
+) -> None:
+    publisher = begin(hub, node)
+
+    node.restart()
+    before = publisher.acked
+    eventually(lambda: publisher.acked > before + 200, within=30)
+
+    check(hub, node, publisher)

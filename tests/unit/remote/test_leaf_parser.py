@@ -1,0 +1,82 @@
+"""What a server says to a leaf node, in any pieces."""
+
+import pytest
+
+from core.errors import ProtocolError
+from core.remote.leaf_parser import LeafParser
+
+STREAM = (
+    b'INFO {"server_id":"X"} \r\n'
+    b"LS+ $JS.M.abc\r\nLS+ work.> crew 3\r\nLS- $JS.M.abc\r\nLS- work.> crew\r\n"
+    b"PING\r\nPONG\r\n-ERR 'Nope'\r\n+OK\r\n"
+    b"LMSG a 2\r\nhi\r\n"
+    b"LMSG a back 2\r\nhi\r\n"
+    b"LMSG a + back crew other 0\r\n\r\n"
+    b"LMSG a | crew 3\r\nx\r\n\r\n"
+    b"HMSG a back 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
+    b"HMSG a 12 12\r\nNATS/1.0\r\n\r\n\r\n"
+)
+SAID = [
+    ("info", b'{"server_id":"X"}'),
+    ("listener", b"$JS.M.abc", b""),
+    ("listener", b"work.>", b"crew"),
+    ("gone", b"$JS.M.abc", b""),
+    ("gone", b"work.>", b"crew"),
+    ("ping",),
+    ("pong",),
+    ("err", b"Nope"),
+    ("message", b"a", b"", b"", b"hi"),
+    ("message", b"a", b"back", b"", b"hi"),
+    ("message", b"a", b"back", b"", b""),
+    ("message", b"a", b"", b"", b"x\r\n"),
+    ("message", b"a", b"back", b"NATS/1.0\r\n\r\n", b"hi"),
+    ("message", b"a", b"", b"NATS/1.0\r\n\r\n", b""),
+]
+
+
+class Sink:
+    """Notes every call."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[object, ...]] = []
+
+    def on_message(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.said.append(("message", subject, reply, headers, payload))
+
+    def on_listener(self, subject: bytes, queue: bytes) -> None:
+        self.said.append(("listener", subject, queue))
+
+    def on_listener_gone(self, subject: bytes, queue: bytes) -> None:
+        self.said.append(("gone", subject, queue))
+
+    def on_info(self, body: bytes) -> None:
+        self.said.append(("info", body))
+
+    def on_ping(self) -> None:
+        self.said.append(("ping",))
+
+    def on_pong(self) -> None:
+        self.said.append(("pong",))
+
+    def on_err(self, text: bytes) -> None:
+        self.said.append(("err", text))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, len(STREAM)])
+def test_everything_is_read_in_any_pieces(size: int) -> None:
+    sink = Sink()
+    parser = LeafParser(sink)
+
+    for start in range(0, len(STREAM), size):
+        parser.feed(STREAM[start : start + size])
+
+    assert sink.said == SAID
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"RMSG x y 1\r\n", b"LMSG a\r\n", b"LMSG a x\r\n", b"HMSG a 5 3\r\n", b"LMSG a 1\r\nxyz"],
+)
+def test_what_no_server_says_ends_the_connection(line: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        LeafParser(Sink()).feed(line)
