@@ -156,6 +156,20 @@ def test_a_killed_origin_is_caught_up_with(hub: NatsServer, node: JetgateServer)
     check(hub, node, publisher)
 
 
+def test_a_work_queue_is_moved(hub: NatsServer, node: JetgateServer) -> None:
+    create(hub, "JOBS", subjects=["jobs.>"], retention="workqueue")
+    with Wire(hub.address) as wire:
+        wire.hello()
+        for number in range(500):
+            assert wire.request("jobs.x", b"%d" % number).json()["seq"] == number + 1
+
+    create(node, "MOVED", sources=[{"name": "JOBS", "external": EXTERNAL}], allow_direct=True)
+    eventually(lambda: state(node, "MOVED")["messages"] == 500, within=30)
+    eventually(lambda: state(hub, "JOBS")["messages"] == 0, within=30)
+
+    assert content(node, "MOVED") == [(n + 1, "jobs.x", str(n)) for n in range(500)]
+
+
 def test_a_killed_copier_catches_up(hub: NatsServer, node: JetgateServer) -> None:
     publisher = begin(hub, node)
 
