@@ -16,7 +16,7 @@ def ready(nats: str, http: str, *, ws: str = "", where: str, psql: str, dsn: str
         psql: how to run psql here.
         dsn: the database, as psql takes it.
     """
-    query = "select seq, subject, time, text from jetgate.messages"
+    query = "select seq, subject, time, text from jetgate.latest('ORDERS')"
     websocket = f"\n  WS    {ws}" if ws else ""
     return f"""\
 jetgate {core.__version__} is ready ({where})
@@ -25,5 +25,5 @@ jetgate {core.__version__} is ready ({where})
 Try it:
   curl -X PUT {http}/v1/streams/ORDERS -H 'Content-Type: application/json' -d '{{"subjects": ["orders.>"]}}'
   curl -d 'hello' {http}/v1/subjects/orders.new
-  {shlex.quote(psql)} {dsn} -c '{query}'
+  {shlex.quote(psql)} {dsn} -c "{query}"
 """  # noqa: E501 (a line to copy stays a line)

@@ -1,6 +1,7 @@
 """The schema: how it comes to be, and what its functions and views say."""
 
 import asyncio
+import json
 from typing import Any
 
 import asyncpg
@@ -207,6 +208,45 @@ def test_view_shows_columns_that_people_can_read(database: str) -> None:
     assert shown == [("S", "s.1", "m1", b"m1", 2, None, True)]
     streams = on(database, "select name, last_seq, config ->> 'description' from jetgate.streams")
     assert streams == [("S", 1, "a ␀ in it")]
+
+
+@pytest.mark.parametrize(
+    ("config", "more"),
+    [
+        ("{}", "select 1"),
+        (f'{{"max_age": {int(2.5 * SECOND)}}}', "select 1"),
+        ("{}", "insert into jetgate_store.purge values (7, 1, '{s.1,x.>}', 4)"),
+        ('{"max_msgs_per_subject": 2}', "select 1"),
+        (
+            '{"max_msgs_per_subject": 1}',
+            "insert into jetgate_store.purge values (7, 1, '{s.0}', 6)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_the_latest_are_those_of_the_view(
+    database: str, config: str, more: str, count: int
+) -> None:
+    stored(database, config=config, first=2, more=more)
+    newest = "select * from jetgate.messages where stream = 'S' order by seq desc limit $1"
+
+    latest = on(database, "select * from jetgate.latest('S', $1)", arguments=(count,))
+
+    assert latest == on(database, newest, arguments=(count,)) != []
+    assert on(database, "select * from jetgate.latest('NONE')") == []
+
+
+@pytest.mark.parametrize("config", ["{}", '{"max_msgs_per_subject": 1000000}'])
+def test_the_latest_are_found_without_looking_at_all(database: str, config: str) -> None:
+    stored(database, config=config, last=50_000)
+    on(database, "analyze jetgate_store.message", "select 1")
+    explain = "explain (analyze, buffers, format json) select * from jetgate.latest('S', 10)"
+
+    [(plan,)] = on(database, explain)
+
+    top = json.loads(plan)[0]["Plan"]
+    assert top["Actual Rows"] == 10
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 300
 
 
 def test_consumers_are_shown_by_the_name_of_their_stream(database: str) -> None:
