@@ -29,11 +29,12 @@ class Push:
         else:
             fill(peer, name, count, 100)
         connection = Connection(peer.address)
-        connection.send(b"SUB push.to 1\r\nSUB %s 2\r\n" % DONE)
+        # The consumers of earlier runs push elsewhere: after a restart they may have more to say.
+        connection.send(b"SUB push.%d 1\r\nSUB %s 2\r\n" % (run, DONE))
         connection.flush()
         config = {
             "durable_name": durable,
-            "deliver_subject": "push.to",
+            "deliver_subject": f"push.{run}",
             "ack_policy": "explicit" if self.acks else "none",
             "max_ack_pending": 20000 if self.acks else 0,
         }
