@@ -66,6 +66,9 @@ _TABLES = (
       max_age bigint not null generated always as (
         coalesce((replace(config, '\\u0000', '\\u2400')::json ->> 'max_age')::bigint, 0)
       ) stored,
+      allow_msg_ttl boolean not null generated always as (
+        coalesce((replace(config, '\\u0000', '\\u2400')::json ->> 'allow_msg_ttl')::boolean, false)
+      ) stored,
       max_msgs_per_subject bigint not null generated always as (
         coalesce(
           (replace(config, '\\u0000', '\\u2400')::json ->> 'max_msgs_per_subject')::bigint, 0)
@@ -260,6 +263,48 @@ _FUNCTIONS = (
     language sql stable parallel safe
     return timestamptz '1970-01-01 00:00:00+00' + (ns / 1000) * interval '1 microsecond'
     """,
+    # How long a message lives by its own header, in nanoseconds: null for no longer and no shorter
+    # than others, -1 for ever. Only for the views; the server reads the header itself.
+    """
+    create function jetgate_store.ttl(hdr bytea) returns numeric
+    language plpgsql immutable parallel safe as $$
+    declare
+      part_of constant text := '([0-9.]+)(ns|us|\\\\302\\\\265s|\\\\316\\\\274s|ms|s|m|h)';
+      value text;
+      part text[];
+      total numeric := 0;
+    begin
+      value := substring(encode(hdr, 'escape') from E'\\r\\nNats-TTL: *([^\\r]*)\\r\\n');
+      if lower(value) = 'never' then
+        return -1;
+      elsif value ~ '^[0-9]+$' then
+        total := value::numeric % 18446744073709551616;
+      elsif value ~ ('^[+]?(' || part_of || ')+$') then
+        for part in select regexp_matches(value, part_of, 'g') loop
+          total := total + part[1]::numeric * case part[2]
+            when 'ns' then 0.000000001 when 'ms' then 0.001 when 's' then 1
+            when 'm' then 60 when 'h' then 3600 else 0.000001 end;
+        end loop;
+      end if;
+      return nullif(floor(total), 0) * 1000000000;
+    end
+    $$
+    """,
+    """
+    create function jetgate_store.has_expired(
+      ts bigint, hdr bytea, max_age bigint, at bigint
+    ) returns boolean language plpgsql immutable parallel safe as $$
+    declare
+      ttl numeric := case when position('Nats-TTL:'::bytea in hdr) > 0
+                          then jetgate_store.ttl(hdr) end;
+    begin
+      if ttl < 0 then
+        return false;
+      end if;
+      return coalesce(ts + ttl <= at, false) or (max_age > 0 and ts <= at - max_age);
+    end
+    $$
+    """,
     # The search for the first message at or after a time. Times never decrease within a stream,
     # so that halving the range of sequences replaces an index on time.
     """
@@ -309,8 +354,12 @@ _MESSAGE_COLUMNS = """
 
 _IS_THERE = """
        m.seq >= h.first_seq and m.seq <= h.last_seq
-   and (s.max_age <= 0
-        or m.ts > (extract(epoch from now()) * 1000000000)::bigint - s.max_age)
+   and case
+         when s.allow_msg_ttl then not jetgate_store.has_expired(
+           m.ts, m.hdr, s.max_age, (extract(epoch from now()) * 1000000000)::bigint)
+         else s.max_age <= 0
+           or m.ts > (extract(epoch from now()) * 1000000000)::bigint - s.max_age
+       end
    and not exists (
          select from jetgate_store.purge p, unnest(p.filters) as f(filter)
           where p.stream = m.stream and m.seq <= p.up_to_seq

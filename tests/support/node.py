@@ -16,11 +16,15 @@ from core.stream.config import check_create
 
 @asynccontextmanager
 async def running_node(
-    dsn: str, name: str = "node", options: NodeOptions | None = None
+    dsn: str,
+    name: str = "node",
+    options: NodeOptions | None = None,
+    *,
+    clock: SystemClock | None = None,
 ) -> AsyncIterator[Node]:
     """Run a node over a migrated database, on a free port."""
     connector = Connector(dsn)
-    clock = SystemClock()
+    clock = clock or SystemClock()
     leadership = Leadership(PostgresLeases(connector), clock, NodeRow(node=name))
     node = Node(options or NodeOptions(port=0), connector, leadership, clock)
     await node.start()
