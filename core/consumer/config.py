@@ -109,7 +109,7 @@ def check_create_or_update(
     if existing is not None:
         if action is Action.CREATE and not is_same(config, existing):
             raise api_error("JSConsumerAlreadyExists")
-        if stream.retention is Retention.WORKQUEUE:
+        if stream.retention is Retention.WORKQUEUE and not config.sourcing:
             _check_partition(config, {k: v for k, v in consumers.items() if k != name})
         check_changes(existing, config, has_interest=has_interest)
         return _with_threshold(config), name
@@ -264,7 +264,7 @@ def _check_workqueue(config: ConsumerConfig, consumers: Mapping[str, ConsumerCon
         raise api_error("JSConsumerWQRequiresExplicitAck")
     if config.deliver_policy is not DeliverPolicy.ALL:
         raise api_error("JSConsumerWQConsumerNotDeliverAll")
-    if consumers and not config.filters:
+    if not config.filters and any(not (c.direct or c.sourcing) for c in consumers.values()):
         raise api_error("JSConsumerWQMultipleUnfiltered")
     _check_partition(config, consumers)
 

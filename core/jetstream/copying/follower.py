@@ -371,6 +371,11 @@ class Follower:
             self._flow = stalled, self._cseq
             self._answer_flow()
 
+    def on_broken(self) -> None:
+        """Ask again for what could not be read."""
+        if self.phase is not Phase.CLOSED:
+            self._pause(failed=True)
+
     def _answer_flow(self) -> None:
         """Answer the flow-control request if all that was sent before it is stored."""
         if self._flow is None or self._kept[0] < self._flow[1]:

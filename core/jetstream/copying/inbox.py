@@ -6,6 +6,7 @@ an origin may be a stream of this server or whoever else answers its API prefix.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +18,8 @@ from core.stream.plan import Columns
 if TYPE_CHECKING:
     from core.auth.grant import Guard
     from core.pubsub.account import Account
+
+log = logging.getLogger("jetgate.copying")
 
 _ANSWERS = b"1"
 _CONTROL = b"NATS/1.0 100"
@@ -35,6 +38,10 @@ class Reader(Protocol):
 
     def on_answer(self, headers: bytes, payload: bytes) -> None:
         """Take the answer to the last request."""
+        ...
+
+    def on_broken(self) -> None:
+        """Something could not be read; what was sent is incomplete."""
         ...
 
 
@@ -107,8 +114,14 @@ class Inbox:
         self.out.clear()
         if self.closed:
             return
-        self._parser.feed(data)
-        self._hand_over()
+        try:
+            self._parser.feed(data)
+            self._hand_over()
+        except Exception:
+            # Whoever has a turn after this session must not suffer from what it cannot read.
+            log.exception("what an origin sent cannot be read")
+            self._parser = ClientParser(self)
+            self._reader.on_broken()
 
     def forget(self, subscription: Subscription) -> None:
         """No subscription here has a limit."""

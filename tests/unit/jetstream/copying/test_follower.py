@@ -362,6 +362,22 @@ def test_a_consumer_made_beforehand_is_reset_and_must_acknowledge_by_flow() -> N
     played(test, StreamSource(name="S", consumer=consumer))
 
 
+def test_what_cannot_be_read_is_asked_for_again() -> None:
+    def test(play: Played) -> None:
+        play.answer()
+        inbox: Any = play.follower._inbox
+        inbox.out += [b"NONSENSE\r\n"]
+        inbox.flush()
+
+        assert play.follower.phase is Phase.IDLE
+        play.wait(2)
+        play.answer()
+        play.deliver((1, 1))
+        assert play.store() == [1]
+
+    played(test, SOURCE)
+
+
 @pytest.mark.parametrize("api", ["$JS.far.API", ""])
 def test_an_origin_elsewhere_is_asked_by_its_prefix(api: str) -> None:
     external = ExternalStream(api=api, deliver="here")
