@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
 from core.model.names import short_hash
@@ -304,5 +305,39 @@ def test_a_consumer_that_does_not_fit_is_told_of(server: Server) -> None:
             return (await at.info("A"))["sources"][0].get("error")
 
         assert (await at.sees(look))["err_code"] == 10217
+
+    copies(server, test)
+
+
+def test_an_origin_behind_a_prefix_is_asked_there(server: Server) -> None:
+    """A client hands requests below a prefix on, as a bridge to another system would."""
+
+    async def test(at: Copies) -> None:
+        api, deliver = f"$JS.{at.name('far')}.API", at.name("deliver")
+        asked: list[str] = []
+
+        async def hand_on(msg: Msg) -> None:
+            asked.append(msg.subject)
+            subject = msg.subject.replace(api, "$JS.API", 1)
+            await at.client.publish(subject, msg.data, reply=msg.reply, headers=msg.headers)
+
+        await at.client.subscribe(f"{api}.>", cb=hand_on)
+        await at.stream("S")
+        await at.publish("S", "a", "b")
+        external = {"api": api, "deliver": deliver}
+        origin = {"name": at.name("S"), "external": external}
+
+        await at.stream("A", sources=[origin])
+        await at.stream("M", mirror={**origin, "filter_subject": at.subject("S", "b")})
+
+        await at.reaches("A", 2)
+        await at.reaches("M", 2)
+        await at.publish("S", "c")
+        await at.reaches("A", 3)
+        assert f"{api}.CONSUMER.CREATE.{at.name('S')}" in asked
+        (info,) = (await at.info("A"))["sources"]
+        assert info["external"] == external
+        name = f"{at.name('S')}:{short_hash(api).decode()}"
+        assert _source((await at.messages("A"))[0])[:2] == [name, "1"]
 
     copies(server, test)
