@@ -18,7 +18,7 @@ from core.client.client import Client
 from core.client.refusals import ClientError, NoResponders, RequestTimeout
 from core.config.config import DATA_DIRECTORY
 from core.errors import ConfigError, OperatorError, Unavailable
-from core.remote.keeper import open_line
+from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
 from core.remote.settings import Remote
 from core.runtime.clock import Clock, SystemClock
@@ -202,8 +202,7 @@ async def _look(remote: Remote) -> str:
 
 
 async def _describe(line: Client | Leaf, name: str) -> str:
-    info = line.info
-    begin = f"connected to {info.server_name} ({info.version})"
+    begin = f"connected to {server_of(line)}"
     if isinstance(line, Leaf):
         return f"{begin} as a leaf node: its clients reach our JetStream as $JS.{name}.API"
     answer = await line.request(b"$JS.API.INFO", within=_WAIT_S)

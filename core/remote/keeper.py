@@ -103,7 +103,7 @@ class Attached:
         if line.connected:
             self._said, self._was_connected = "", True
             self._open()
-            log.info("remote %s: connected to %s", name, _server(line))
+            log.info("remote %s: connected to %s", name, server_of(line))
             if self._own is None:
                 self._connected(f"$JS.{name}.API")
             return
@@ -131,7 +131,7 @@ class Attached:
         return RemoteState(
             self.remote.name,
             line.connected,
-            _server(line) if line.connected else "",
+            server_of(line) if line.connected else "",
             self.rtt_ns,
             line.last_error,
             len(self.bridge.relays),
@@ -145,8 +145,11 @@ class Attached:
             await self._own.close()
 
 
-def _server(line: Client | Leaf) -> str:
-    return f"{line.info.server_name} {line.info.version}".strip()
+def server_of(line: Client | Leaf) -> str:
+    """Name and version of the server; one without a name has the beginning of its id."""
+    info = line.info
+    name = info.server_name if info.server_name != info.server_id else info.server_id[:8]
+    return f"{name} {info.version}".strip()
 
 
 class Remotes:

@@ -27,9 +27,17 @@ async def observed(look: Callable[[], Awaitable[Any]], within: float = 15.0) -> 
         return seen
 
 
+# What docs/remotes.md says that it takes to read.
+READER = (
+    "{ user: reader, password: p, permissions: {"
+    ' publish: ["$JS.API.CONSUMER.>", "$JS.FC.>"], subscribe: "_INBOX.>" } }'
+)
+
+
 @pytest.fixture(scope="module")
 def hub() -> Iterator[NatsServer]:
-    with NatsServer() as server:
+    users = f"{{ users: [ {READER}, {{ user: all, password: p }} ] }}"
+    with NatsServer({"authorization": users, "no_auth_user": "all"}) as server:
         yield server
 
 
@@ -116,7 +124,7 @@ def test_a_push_consumer_is_heard_and_its_interest_ends_with_the_listener(
     count = 20_000
 
     async def work() -> None:
-        async with attached(database, Remote("hub", url(hub))) as (node, nc):
+        async with attached(database, Remote("hub", url(hub, "reader:p@"))) as (node, nc):
             direct = await nats.connect(url(hub))
             origin = direct.jetstream(publish_async_max_pending=count)
             await origin.add_stream(name="PUSH", subjects=["push.>"])
