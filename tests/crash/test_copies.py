@@ -32,6 +32,13 @@ async def _publish_some(at: Copies, round_: int) -> None:
         await asyncio.wait(pending[: len(pending) // 3])
 
 
+async def _answers(at: Copies) -> bool:
+    """Whether storage is there: while it is away, streams tell nothing."""
+    with suppress(Error):
+        return "error" not in await at.ask(f"STREAM.INFO.{at.name('S')}")
+    return False
+
+
 def _sources(messages: list[Msg]) -> list[int]:
     """Sequences in the origin, in the order of the copy."""
     headers = [message.headers or {} for message in messages]
@@ -55,10 +62,14 @@ async def _survive(server: JetgateServer) -> None:
     await at.stream("A", sources=[{"name": at.name("S")}, {"name": at.name("W")}])
     for round_ in range(ROUNDS):
         await _publish_some(at, round_)
-        server.restart()
-        with suppress(Error):
-            await at.client.close()
-        at.client = await _open(server)
+        if round_ % 3:
+            server.kill_postgres()
+        if round_ % 3 < 2:
+            server.restart()
+            with suppress(Error):
+                await at.client.close()
+            at.client = await _open(server)
+        await at.sees(lambda: _answers(at), within=60)
 
     state = (await at.info("S"))["state"]
     await at.reaches("M", state["last_seq"], within=60)
