@@ -25,10 +25,12 @@ from core.protocol import encoder
 from core.remote.here import Here
 from core.remote.relay import Relay, Relays
 from core.remote.subjects import Names
+from core.subjects.subject import is_valid_literal
 
 _CREATES = (b"CONSUMER.CREATE.", b"CONSUMER.DURABLE.CREATE.")
 _NEXT = b"CONSUMER.MSG.NEXT."
 _NXT = b"+NXT"
+_GROUP = "deliver_group"
 _PLAIN_POLICIES = (None, "none", "flow_control")
 _PULL_NS = 300_000_000_000
 
@@ -131,12 +133,12 @@ class Bridge:
         config = request.get("config")
         if not isinstance(config, dict):
             return payload, answer
-        to = config.get("deliver_subject")
-        if not to or not isinstance(to, str):
+        to, group = (str(config.get(key) or "").encode() for key in ("deliver_subject", _GROUP))
+        # Both get into lines of the protocol; what is no subject the other system will refuse.
+        if not is_valid_literal(to) or (group and not is_valid_literal(group)):
             return payload, answer
         plain = config.get("ack_policy") in _PLAIN_POLICIES
-        group = config.get("deliver_group") or ""
-        relay = self.relays.push(to.encode(), str(group).encode(), plain=plain)
+        relay = self.relays.push(to, group, plain=plain)
         config["deliver_subject"] = relay.inbox.decode()
         number = relay.inbox[len(self._inboxes) :]
         return msgspec.json.encode(request), b"%b%b.%b" % (self._creations, number, reply or b"_")
@@ -158,8 +160,10 @@ class Bridge:
 
     def _send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         # As for everybody who is too fast for a server: it is dropped, and asked for again.
-        if self._client.connected and not self._client.paused:
-            self._client.write(encoder.publish(subject, reply, headers, payload))
+        client = self._client
+        fits = len(headers) + len(payload) <= client.info.max_payload
+        if client.connected and not client.paused and fits:
+            client.write(encoder.publish(subject, reply, headers, payload))
 
     # -- from there to here
 

@@ -172,6 +172,9 @@ class Leaf:
         if self.connected:
             parts = []
             for subject, reply, headers, payload in rows:
+                if len(headers) + len(payload) > self.info.max_payload:
+                    self.last_error = f"a message on {subject!r} is larger than the server takes"
+                    continue  # it would end the connection, for everybody
                 if subject != to and reply.startswith(_ACK):
                     reply = b"%b@%b" % (reply, subject)
                 parts.append(_message(to, reply, headers, payload))

@@ -15,7 +15,7 @@ from core.client.msg import Msg
 from core.remote.here import Here, Row
 from core.remote.subjects import Names
 
-PULLS_MAX = PUSHES_MAX = 4096
+PULLS_MAX, PUSHES_MAX = 4096, 1024
 _CONTROL = b"NATS/1.0 100"
 
 
@@ -94,7 +94,9 @@ class Relays:
         self._listening.setdefault(to, []).append(relay)
         self._follow(relay)
         if len(self.pushes) > PUSHES_MAX:
-            self.close(next(iter(self.pushes.values())))
+            all_of_them = self.pushes.values()
+            idle = (relay for relay in all_of_them if relay.subscription is None)
+            self.close(next(idle, next(iter(all_of_them))))
         return relay
 
     def pull(self, to: bytes, for_ns: int) -> Relay:

@@ -14,7 +14,9 @@ from nats.js.errors import NotFoundError
 
 from core.node import Node, NodeOptions
 from core.remote.settings import Remote
-from core.storage.remotes import RemoteState
+from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.remotes import PostgresRemotes
+from core.storage.remotes import RemoteRow, RemoteState
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
 
@@ -218,3 +220,23 @@ def test_while_the_other_system_is_away_nobody_answers(database: str) -> None:
 
     with NatsServer() as server:
         asyncio.run(work(server))
+
+
+def test_the_list_is_that_of_the_database(database: str, hub: NatsServer) -> None:
+    async def work() -> None:
+        pool = await Connector(database).pool(Purpose.WRITE, 1)
+        store = PostgresRemotes(pool)
+        await store.add(RemoteRow("hub", url(hub), ""))
+        for _ in range(2):  # the second leader finds what the first had
+            async with running_node(database) as node:
+
+                async def told() -> bool:
+                    rows = await store.told()
+                    return rows[0].state.connected and rows[0].at is not None
+
+                await observed(told)
+                assert state_of(node).server.endswith("2.15.1")
+            await store.add(RemoteRow("hub", url(hub), ""))
+        await pool.close()
+
+    asyncio.run(work())

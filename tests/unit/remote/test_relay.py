@@ -6,7 +6,7 @@ from typing import Any, cast
 from core.client.client import Client
 from core.client.msg import Msg
 from core.remote.here import Call, Row
-from core.remote.relay import PULLS_MAX, Relay, Relays
+from core.remote.relay import PULLS_MAX, PUSHES_MAX, Relay, Relays
 from core.remote.subjects import Names
 
 BASE = b"_INBOX.x.D."
@@ -149,3 +149,17 @@ def test_there_are_never_more_than_so_many() -> None:
         bench.relays.pull(b"%d" % number, 10)
 
     assert len(bench.client.subscribed) == PULLS_MAX
+
+
+def test_of_too_many_pushes_one_without_a_listener_goes() -> None:
+    bench = Bench()
+    bench.here.listening |= {b"first", b"last"}
+    first = bench.relays.push(b"first", b"", plain=True)
+    idle = bench.relays.push(b"idle", b"", plain=True)
+
+    for number in range(PUSHES_MAX - 1):
+        bench.relays.push(b"%d" % number, b"", plain=True)
+
+    assert len(bench.relays.pushes) == PUSHES_MAX
+    assert first.inbox in bench.relays.pushes
+    assert idle.inbox not in bench.relays.pushes
