@@ -141,6 +141,39 @@ def test_ten_thousand_expire_in_few_commits_and_tell_the_consumers(
 
 
 @pytest.mark.parametrize("limit", [-1, 1])
+def test_a_purge_of_many_subjects_marks_each_and_its_rows_leave_later(
+    postgres: PostgresServer, database: str, limit: int
+) -> None:
+    """More rows than go in one transaction: the removal is recorded, the markers are not of it."""
+    config = StreamConfig(
+        name="S", subjects=("s.>",), allow_msg_ttl=True, allow_rollup_hdrs=True,
+        subject_delete_marker_ttl=3600 * SECOND, max_msgs_per_subject=limit,
+        metadata={"jetgate.markers": "Purge"},
+    )  # fmt: skip
+    count = MESSAGES + 2000
+
+    async def scenario() -> tuple[Any, list[int], list[int]]:
+        async with running_node(database) as node:
+            await add_stream(node, config)
+            wire = await Wire.connect(node)
+            wire.writer.write(b"".join(hpub(f"s.{i}") for i in range(count)))
+            await there(node, wire, count)
+            purged = await ask(wire, "STREAM.PURGE.S")
+            assert node.registry.streams["S"].machine.msgs == count
+            shown = await in_sql(database)
+            wire.close()
+        async with running_node(database) as node:
+            machine = node.registry.streams["S"].machine
+            assert (machine.msgs, len(machine.index)) == (count, count)
+        return purged, shown, await in_sql(database)
+
+    purged, before, after = asyncio.run(scenario())
+
+    assert purged["purged"] == count
+    assert before == after == list(range(count + 1, 2 * count + 1))
+
+
+@pytest.mark.parametrize("limit", [-1, 1])
 def test_sql_shows_no_message_whose_time_is_over(
     postgres: PostgresServer, database: str, limit: int
 ) -> None:
