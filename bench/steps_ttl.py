@@ -1,4 +1,5 @@
-"""How late messages with a time to live leave: `python -m bench.steps_ttl [--count N] [--keys N]`.
+"""How late messages with a time to live leave: `python -m bench.steps_ttl [--count N] [--keys N]`,
+or with `--memory` what each costs while it waits.
 
 Publishes messages whose times are over within one second of each other, then publishes at a steady
 rate into another stream of the same node and watches both: when the state of the first stream is
@@ -6,6 +7,7 @@ empty, how long the acknowledgements of the second take, how long a PING takes.
 """
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -13,7 +15,10 @@ import threading
 import time
 
 from bench.peers import Peer, started
+from bench.steps_stream import resident
 from bench.wire import Connection, Lane, one_by_one, percentile, publishes, pump
+from core.stream.expiry import Expiry
+from core.stream.segment import Segment
 
 RATE = 5000
 CHUNK = 10_000
@@ -128,6 +133,21 @@ def measure(peer: Peer, count: int, keys: int, lead: float, per_subject: int) ->
     print(", ".join(f"PING {name} {value / 1e3:.1f} ms" for name, value in pings.items()))
 
 
+def weigh(count: int) -> None:
+    """Print what waiting to expire costs in memory, beside the message itself and its subject."""
+    subjects = [b"t.%d" % (i % 1000) for i in range(count)]
+    block = b"NATS/1.0\r\nNats-TTL: 3600\r\n\r\n"
+    gc.collect()
+    before = resident()
+    expiry = Expiry(0)
+    for at in range(0, count, CHUNK):
+        part = subjects[at : at + CHUNK]
+        n = len(part)
+        seqs = range(at + 1, at + n + 1)
+        expiry.add(Segment(seqs, seqs, part, [block] * n, [b""] * n, 0), [200] * n)
+    print(f"{count} messages wait, {(resident() - before) / count:.0f} bytes each")
+
+
 def main() -> None:
     """Read the command line and measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.steps_ttl", description=__doc__)
@@ -136,7 +156,11 @@ def main() -> None:
     parser.add_argument("--lead", type=float, default=40, help="seconds to publish them all in")
     parser.add_argument("--per-subject", type=int, default=-1, help="max_msgs_per_subject")
     parser.add_argument("--peer", default="jetgate", help="jetgate or nats")
+    parser.add_argument("--memory", action="store_true", help="only weigh what waits")
     chosen = parser.parse_args()
+    if chosen.memory:
+        weigh(chosen.count)
+        return
     with started((chosen.peer,)) as peers:
         peer = peers[chosen.peer]
         measure(peer, chosen.count, chosen.keys, chosen.lead, chosen.per_subject)
