@@ -21,6 +21,7 @@ from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.consumers import Consumers
 from core.jetstream.copying.copier import Copier
 from core.jetstream.direct_get import DirectGet
+from core.jetstream.facts import facts_for
 from core.jetstream.opening import build_index
 from core.jetstream.queries import Message, StreamQueries
 from core.jetstream.republish import Republisher
@@ -36,7 +37,6 @@ from core.protocol.gather import Batch
 from core.pubsub.account import Account, ServiceSubscription, Session
 from core.storage.interface import ConsumerRow, StreamRow
 from core.stream.expiry import Expiry
-from core.stream.headers import ROLLUP, publish_headers
 from core.stream.judge import refusal
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
@@ -303,7 +303,7 @@ class StreamRunner(StreamQueries):
         if self.transform is not None:
             columns.subjects = self.transform.apply_all(published)
         try:
-            rollups = await self.facts_for(columns, now)
+            rollups = await facts_for(self, columns, now)
         except BaseException:
             columns.subjects = published
             self._give_back(columns)
@@ -344,36 +344,6 @@ class StreamRunner(StreamQueries):
     def _give_back(self, columns: Columns) -> None:
         later, self.columns = self.columns, columns
         columns.extend(later)
-
-    async def facts_for(
-        self, columns: Columns, now: int
-    ) -> dict[bytes, list[tuple[int, int]]] | None:
-        """Tell the machine what it cannot know: room on the node, and what a batch replaces.
-
-        Returns the messages that roll-ups of the batch replace, as `decide` takes them.
-        """
-        rollups = None
-        if columns.headered or self.machine.front_deficit(columns, now):
-            rollups = await self._load_facts(columns, now)
-        if self.shell.resources is not None:
-            self.machine.allowance = self.shell.resources.left(self.config.storage)
-        return rollups
-
-    async def _load_facts(
-        self, columns: Columns, now: int
-    ) -> dict[bytes, list[tuple[int, int]]] | None:
-        """Read what the machine cannot know: oldest messages, and what roll-ups replace."""
-        while self.machine.front_deficit(columns, now):
-            await self.load_front()
-        rollups: dict[bytes, list[tuple[int, int]]] | None = None
-        if columns.headered:
-            for subject, block in zip(columns.subjects, columns.headers, strict=True):
-                if block.find(ROLLUP) < 0 or self.machine.index.of_subject(subject) is not None:
-                    continue
-                if publish_headers(block).get(ROLLUP, b"").lower() == b"sub":
-                    rollups = rollups or {}
-                    rollups[subject] = await self.rows_of(subject)
-        return rollups
 
     # -- emit --------------------------------------------------------------------------------
 
@@ -435,9 +405,10 @@ class StreamRunner(StreamQueries):
             if not plan.purge_filters:
                 # Erased rows too, although they are gone: the janitor forgets what it swept.
                 self.backlog.update(dict.fromkeys(hidden))
-        pairs = [(seq, subject) for seq, subject, _ in plan.removed]
-        for consumer in self.consumers.values():
-            consumer.on_removed(pairs, floor)
+        if self.consumers:
+            pairs = [(seq, subject) for seq, subject, _ in plan.removed]
+            for consumer in self.consumers.values():
+                consumer.on_removed(pairs, floor)
         self.shell.janitor.sweep(self)
 
     def _tail_dropped(self, segment: Segment) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from core.jetstream.copying.follower import Follower
 from core.jetstream.copying.origin import Origin, Start, key_in_header
 from core.jetstream.direct_get import DirectGet
+from core.jetstream.facts import facts_for
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
 from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
 from core.stream.plan import Position, StreamPlan
@@ -196,7 +197,7 @@ class Copier:
         if runner.transform is not None:
             for run in runs:
                 run.columns.subjects = runner.transform.apply_all(run.columns.subjects)
-        rollups = await runner.facts_for(gathered(runs), now)
+        rollups = await facts_for(runner, gathered(runs), now)
         self._copied = plan_copies(machine, runs, now, rollups or {}, mirrors=self._mirrors)
         return self._copied.plan
 

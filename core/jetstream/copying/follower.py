@@ -336,7 +336,7 @@ class Follower:
 
     def kept(self, cseq: int, sseq: int) -> None:
         """What came up to there is committed."""
-        self.busy = False
+        self.busy = self.forgets = False
         if self.phase is Phase.FOLLOWING:
             self._kept = cseq, sseq
             self._answer_flow()

@@ -319,6 +319,7 @@ def test_another_stream_of_the_name_is_copied_from_its_beginning() -> None:
         assert play.follower.identity == "two"
         play.deliver((1, 1))
         assert play.store() == [1]
+        assert not play.follower.forgets
 
     played(test, SOURCE)
 

@@ -1,0 +1,40 @@
+"""What a stream's machine has to be told before it decides a batch: it holds no storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.stream.headers import ROLLUP, publish_headers
+
+if TYPE_CHECKING:
+    from core.jetstream.stream_runner import StreamRunner
+    from core.stream.judge import Rollups
+    from core.stream.plan import Columns
+
+
+async def facts_for(runner: StreamRunner, columns: Columns, now: int) -> Rollups | None:
+    """Tell the machine of room on the node and of the oldest messages, as far as it needs them.
+
+    Returns the messages that roll-ups of the batch replace, as `StreamMachine.decide` takes them.
+    """
+    machine = runner.machine
+    rollups: Rollups | None = None
+    if columns.headered or machine.front_deficit(columns, now):
+        while machine.front_deficit(columns, now):
+            await runner.load_front()
+        rollups = await _replaced(runner, columns) if columns.headered else None
+    if runner.shell.resources is not None:
+        machine.allowance = runner.shell.resources.left(runner.config.storage)
+    return rollups
+
+
+async def _replaced(runner: StreamRunner, columns: Columns) -> Rollups | None:
+    """Return the messages of each subject that a roll-up of the batch names, if storage knows."""
+    rollups: Rollups | None = None
+    for subject, block in zip(columns.subjects, columns.headers, strict=True):
+        if block.find(ROLLUP) < 0 or runner.machine.index.of_subject(subject) is not None:
+            continue
+        if publish_headers(block).get(ROLLUP, b"").lower() == b"sub":
+            rollups = rollups or {}
+            rollups[subject] = await runner.rows_of(subject)
+    return rollups
