@@ -68,7 +68,8 @@ class Leading(Protocol):
 class NodeOptions:
     """How a node presents itself. Port 0 means any free port; bytes and seconds as named.
 
-    `ws_port` None: NATS is not served over WebSocket; `ws_host` empty: on `host`.
+    `ws_port` None: NATS is not served over WebSocket; `ws_host` empty: on `host`;
+    `websocket_users` None: who may come over WebSocket is who may come at all.
     """
 
     host: str = "127.0.0.1"
@@ -79,6 +80,7 @@ class NodeOptions:
     ws_port: int | None = None
     ws_host: str = ""
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
+    websocket_users: Users | None = None
     tail_bytes: int = TAIL_BYTES
     domain: str = ""
     max_memory: int = 0
@@ -167,7 +169,10 @@ class Node:
         await self._listener.start(self.options.host, self.options.port)
         if self.ws_port is not None:
             _, self.ws_port = await self._listener.start_websocket(
-                self.options.ws_host or self.options.host, self.ws_port, self.options.websocket
+                self.options.ws_host or self.options.host,
+                self.ws_port,
+                self.options.websocket,
+                self.options.websocket_users,
             )
         self.remotes.start()
 

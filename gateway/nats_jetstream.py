@@ -11,7 +11,7 @@ from typing import Any
 from core.auth.users import Users
 from core.cluster.leadership import Leadership
 from core.config.nats_options import NatsOptions
-from core.config.websocket import websocket_of
+from core.config.websocket import websocket_of, websocket_users
 from core.errors import Fenced, OperatorError, Unavailable
 from core.node import Node, NodeOptions
 from core.pubsub.server import Hub
@@ -40,6 +40,7 @@ class JetStreamServing:
         self._options = options
         self._users = users
         self._websocket = websocket_of(options.websocket)
+        self._websocket_users = websocket_users(options)
         self._clock = clock
         self._postgres = EmbeddedPostgres(self.directory, settings=_SETTINGS)
         self._connector = Connector("")
@@ -78,7 +79,12 @@ class JetStreamServing:
         door = self._websocket
         if door is None:
             return {}
-        return {"ws_host": door.host, "ws_port": door.port, "websocket": door.options}
+        return {
+            "ws_host": door.host,
+            "ws_port": door.port,
+            "websocket": door.options,
+            "websocket_users": self._websocket_users,
+        }
 
     @property
     def ws_port(self) -> int | None:
@@ -127,10 +133,10 @@ class JetStreamServing:
                         await self.node.stop()
                     await asyncio.sleep(_RETRY_S)
 
-    def admit_only(self, users: Users | None) -> None:
+    def admit_only(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let others in from now on, and those out that may no longer be here."""
-        self._users = users
-        admit_only(self.hub, users)
+        self._users, self._websocket_users = users, over_websocket
+        admit_only(self.hub, users, over_websocket)
 
     def attach(self, remotes: tuple[Remote, ...]) -> None:
         """Offer the JetStream of these systems, and of no others, from now on."""

@@ -183,8 +183,18 @@ def _websocket(options: NatsOptions, serving: Any) -> dict[str, Any]:
     door = websocket_of(options.websocket)
     if door is None:
         return {}
-    shown = {"no_tls": True, "same_origin": door.options.same_origin}
-    shown |= {"compression": door.options.compression}
+    given, block = door.options, options.websocket or {}
+    own = block.get("authorization", block.get("authentication")) or {}
+    shown = {
+        "advertise": block.get("advertise"),
+        "no_auth_user": block.get("no_auth_user"),
+        "handshake_timeout": "handshake_timeout" in block and round(given.handshake_timeout * 1e9),
+        "auth_timeout": own.get("timeout"),
+        "no_tls": True,
+        "same_origin": given.same_origin,
+        "allowed_origins": list(given.allowed_origins),
+        "compression": given.compression,
+    }
     return {"host": door.host, "port": serving.ws_port} | {k: v for k, v in shown.items() if v}
 
 

@@ -81,6 +81,8 @@ def _serve(flags: Flags) -> int:
         if flags.get("test"):
             return _check(flags)
         options = load(flags)
+        for line in options.oddities:
+            print(line, file=sys.stderr)
         server_log.configure(options)
     except (GrammarError, Mistakes, OperatorError) as error:
         return _fail(str(error))
@@ -104,12 +106,14 @@ def _check(flags: Flags) -> int:
     if not path:
         return _fail("must specify [-c, --config] option to check configuration file syntax")
     from core.config.authorization import users_of
-    from core.config.websocket import websocket_of
+    from core.config.websocket import websocket_users
 
     options = load(flags)
+    if options.oddities:
+        return _fail("\n".join(options.oddities) + "\n")
     try:
         users_of(options.authorization, options.no_auth_user)
-        websocket_of(options.websocket)
+        websocket_users(options)
     except ConfigError as error:
         options.refusals.append(str(error))
     if options.refusals:

@@ -19,7 +19,7 @@ from core.config.authorization import users_of
 from core.config.grammar import GrammarError
 from core.config.nats_options import NatsOptions
 from core.config.nats_reader import Mistakes
-from core.config.websocket import websocket_of
+from core.config.websocket import websocket_of, websocket_users
 from core.errors import ConfigError, OperatorError
 from core.model.versions import SERVER_VERSION
 from core.runtime.clock import SystemClock
@@ -115,6 +115,8 @@ class NatsService:
         options = self._options
         if options.refusals:
             raise OperatorError(options.refusals[0])
+        users_of(options.authorization, options.no_auth_user)
+        websocket_users(options)
 
     async def _start(self) -> None:
         options = self._options
@@ -191,6 +193,7 @@ class NatsService:
                 raise OperatorError(new.refusals[0])
             said = changes(self._options, new)
             users = users_of(new.authorization, new.no_auth_user)
+            over_websocket = websocket_users(new)
             server_log.configure(new)
         except (OperatorError, ConfigError, GrammarError, Mistakes) as error:
             log.error("Failed to reload server configuration: %s", str(error).rstrip("\n"))
@@ -200,8 +203,9 @@ class NatsService:
             hub.limits = new.limits()
             for session in hub.sessions.values():
                 session.use_limits()
-            if new.authorization != self._options.authorization:
-                self._serving.admit_only(users)
+            before = (self._options.authorization, self._options.no_auth_user)
+            if (new.authorization, new.no_auth_user) != before:
+                self._serving.admit_only(users, over_websocket)
             if new.mappings is None:
                 new.mappings = self._options.mappings
             elif new.mappings != self._options.mappings:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from core.auth.gate import Gate
 from core.auth.users import Users
 from core.config.nats_options import NatsOptions
-from core.config.websocket import websocket_of
+from core.config.websocket import websocket_of, websocket_users
 from core.errors import AuthError
 from core.protocol import encoder
 from core.pubsub.server import Hub
@@ -33,6 +33,7 @@ class CoreServing:
         self._clock = clock
         self._remotes: Any = None
         self._websocket = websocket_of(options.websocket)
+        self._websocket_users = websocket_users(options)
         self.ws_port: int | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -40,12 +41,14 @@ class CoreServing:
         await self._front.start(host, port)
         door = self._websocket
         if door is not None:
-            self.ws_port = await self._front.start_websocket(door.host, door.port, door.options)
+            self.ws_port = await self._front.start_websocket(
+                door.host, door.port, door.options, self._websocket_users
+            )
         self.attach(self._options.remotes)
 
-    def admit_only(self, users: Users | None) -> None:
+    def admit_only(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let others in from now on, and those out that may no longer be here."""
-        admit_only(self.hub, users)
+        admit_only(self.hub, users, over_websocket)
 
     def attach(self, remotes: "tuple[Remote, ...]") -> None:
         """Offer the JetStream of these systems, and of no others, from now on."""
@@ -77,10 +80,11 @@ def map_subjects(hub: Hub, mappings: "tuple[Mapping, ...]") -> None:
             session.choose_publish()
 
 
-def admit_only(hub: Hub, users: Users | None) -> None:
+def admit_only(hub: Hub, users: Users | None, over_websocket: Users | None) -> None:
     """Exchange who may connect; clients that would not get in now are closed, others take on
     their new permissions and lose the subscriptions that these do not allow."""
     hub.gate = Gate(users) if users is not None else None
+    hub.admit_by("WEBSOCKET", over_websocket)
     for session in list(hub.sessions.values()):
         if not isinstance(session, ClientSession):
             continue

@@ -96,6 +96,8 @@ class NatsOptions:
     doors: list[Door] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    oddities: list[str] = field(default_factory=list)
+    """What a check of the file complains of and a start does not, a line each."""
     config_file: str = ""
     digest: str = ""
 

@@ -37,6 +37,10 @@ class Wrong(Exception):
     """One value is wrong; the text says how."""
 
 
+class Odd(Wrong):
+    """One value is not what it should be, and was taken all the same."""
+
+
 def read(
     text: str, name: str, into: NatsOptions, reader: Reader, environment: Mapping[str, str]
 ) -> None:
@@ -54,7 +58,7 @@ def read(
     mistakes: list[str] = []
     _read_map(_TOP, top, into, mistakes, "")
     if mistakes:
-        raise Mistakes("\n".join(mistakes) + "\n")
+        raise Mistakes("\n".join([*into.oddities, *mistakes]) + "\n")
 
 
 def digest(top: dict[str, Item]) -> str:
@@ -99,6 +103,8 @@ def _read_map(
                 _check_members(name, item, mistakes)
             elif not item.is_variable:
                 mistakes.append(f'{item.place}: unknown field "{key}"')
+        except Odd as odd:
+            into.oddities.append(f"{item.place}: {odd}")
         except Wrong as wrong:
             mistakes.append(f"{item.place}: {wrong}")
 
@@ -161,14 +167,26 @@ def seconds(name: str) -> Callable[[Any], float]:
     """A duration."""
 
     def convert(value: Any) -> float:
-        if type(value) is int:
-            raise Wrong(f'invalid use of field "{name}": {name} should be converted to a duration')
         try:
             return duration(text(value))
         except ValueError as error:
             raise Wrong(f"error parsing {name}: {error}") from None
 
     return convert
+
+
+def _duration(name: str, inner: str = "") -> Setter:
+    """A duration, or a number of seconds, which is odd."""
+
+    def apply(options: NatsOptions, value: Any) -> None:
+        into = getattr(options, inner) if inner else options
+        if type(value) is not int:
+            setattr(into, name, seconds(name)(value))
+            return
+        setattr(into, name, float(value))
+        raise Odd(f'invalid use of field "{name}": {name} should be converted to a duration')
+
+    return apply
 
 
 def address(value: Any) -> tuple[str, int]:
@@ -273,7 +291,7 @@ def _sync_interval(options: NatsOptions, value: Any) -> None:
     if isinstance(value, str) and value.lower() == "always":
         options.jetstream.sync_always = True
     else:
-        options.jetstream.sync_interval = seconds("sync_interval")(value)
+        _duration("sync_interval", "jetstream")(options, value)
 
 
 def _websocket(options: NatsOptions, value: Any) -> None:
@@ -346,9 +364,9 @@ _TOP: dict[str, Setter] = {
     ),
     "max_sub_tokens": _into("max_subscription_tokens", small("max_subscription_tokens", 255)),
     "max_closed_clients": _into("max_closed_clients", integer),
-    "ping_interval": _into("ping_interval", seconds("ping_interval")),
+    "ping_interval": _duration("ping_interval"),
     "ping_max": _into("ping_max", integer),
-    "write_deadline": _into("write_deadline", seconds("write_deadline")),
+    "write_deadline": _duration("write_deadline"),
     "write_timeout": _write_timeout,
     "lame_duck_duration": _lame_duck,
     "lame_duck_grace_period": _grace,

@@ -1,22 +1,18 @@
-"""The block `websocket` as the address and the options of a listener."""
+"""The block `websocket` as the address and the options of a listener, and who may come there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from core.auth.users import AUTH_TIMEOUT, User, Users
+from core.config.authorization import users_of
 from core.config.durations import duration
+from core.config.nats_options import NatsOptions
 from core.errors import ConfigError
 from core.protocol.upgrade import WebSocketOptions
 
-_REFUSED = (
-    "tls",
-    "authorization",
-    "authentication",
-    "no_auth_user",
-    "jwt_cookie",
-    "user_cookie",
-    "pass_cookie",
-    "token_cookie",
-)
+_AUTHORIZATION = ("authorization", "authentication")
+_CREDENTIALS = ("user", "username", "pass", "password", "token", "timeout")
+_COOKIES = ("user_cookie", "pass_cookie", "token_cookie")
 _DEFAULT_HOST = "0.0.0.0"
 
 
@@ -40,9 +36,17 @@ def websocket_of(block: dict[str, Any] | None) -> WebSocketDoor | None:
     host, port = _address(block)
     if not port:
         return None
-    for name in _REFUSED:
-        if block.get(name):
-            raise ConfigError("websocket", f"{name} is not served")
+    if block.get("tls"):
+        raise ConfigError("websocket", "tls is not served")
+    if cookie := block.get("jwt_cookie"):
+        raise ConfigError(
+            "websocket",
+            "trusted operators or trusted keys configuration is required for JWT authentication"
+            f' via cookie "{cookie}"',
+        )
+    for name in _COOKIES:
+        if not isinstance(block.get(name, ""), str):
+            raise ConfigError("websocket", f"expected {name} to be text, got {block[name]!r}")
     if block.get("no_tls") is not True:
         raise ConfigError("websocket", "websocket requires TLS configuration, or no_tls: true")
     origins = next(
@@ -62,8 +66,60 @@ def websocket_of(block: dict[str, Any] | None) -> WebSocketDoor | None:
         allowed_origins=(origins,) if isinstance(origins, str) else tuple(origins),
         headers={str(name): str(value) for name, value in headers.items()},
         handshake_timeout=_seconds(block.get("handshake_timeout", 2)),
+        ping_interval=_seconds(block.get("ping_interval", 0)),
+        **{name: block.get(name, "") for name in _COOKIES},
     )
     return WebSocketDoor(host, max(port, 0), options)
+
+
+def websocket_users(options: NatsOptions) -> Users | None:
+    """Who may come over WebSocket, if these are not those who may come at all.
+
+    Raises:
+        ConfigError: the block cannot be used, or contradicts the users of the server.
+    """
+    block = options.websocket
+    if block is None or websocket_of(block) is None:
+        return None
+    own = _authorization(block)
+    everywhere = users_of(options.authorization, options.no_auth_user)
+    listed = (options.authorization or {}).get("users")
+    stranger = str(block.get("no_auth_user") or "")
+    name, token = str(own.get("user", own.get("username")) or ""), str(own.get("token") or "")
+    for kind, value in (("username", name), ("token", token)):
+        if value and listed:
+            reason = f"authentication {kind} not compatible with presence of users/nkeys"
+            raise ConfigError("websocket", reason)
+    if stranger and not listed:
+        raise ConfigError("no_auth_user", f'"{stranger}" present, but users/nkeys are not defined')
+    if stranger and everywhere is not None and everywhere.named(stranger) is None:
+        reason = f'"{stranger}" not present as user or nkey in authorization block'
+        raise ConfigError("no_auth_user", reason)
+    timeout = _seconds(own["timeout"]) if "timeout" in own else 0.0
+    plain = everywhere.timeout if everywhere is not None else AUTH_TIMEOUT
+    if token:
+        return Users(token=token, timeout=timeout or plain)
+    if name:
+        password = str(own.get("pass", own.get("password")) or "")
+        return Users(users=(User(name, password),), timeout=timeout or plain)
+    if everywhere is None or not (stranger or timeout):
+        return None
+    return replace(
+        everywhere,
+        no_auth_user=stranger or everywhere.no_auth_user,
+        timeout=timeout or plain,
+    )
+
+
+def _authorization(block: dict[str, Any]) -> dict[str, Any]:
+    own: Any = next((block[name] for name in _AUTHORIZATION if name in block), {})
+    if not isinstance(own, dict):
+        raise ConfigError("websocket", f"expected authorization to be a map, got {own!r}")
+    fields = {key.lower(): value for key, value in own.items()}
+    for key in fields:
+        if key not in _CREDENTIALS:
+            raise ConfigError("websocket", f'unknown field "{key}"')
+    return fields
 
 
 def _address(block: dict[str, Any]) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from core.errors import ConfigError
+from core.protocol.cookies import Credentials, cookies
 
 HEAD_MAX = 64 * 1024
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -32,6 +33,8 @@ class WebSocketOptions:
         allowed_origins: if any, browsers may only come from pages of these.
         headers: further headers of the 101 answer.
         handshake_timeout: seconds a client has for its request.
+        user_cookie, pass_cookie, token_cookie: names of cookies that hold credentials.
+        ping_interval: seconds between two PINGs; 0: as for other clients.
 
     Raises:
         ConfigError: an origin or a header cannot be used.
@@ -42,6 +45,10 @@ class WebSocketOptions:
     allowed_origins: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     handshake_timeout: float = 2.0
+    user_cookie: str = ""
+    pass_cookie: str = ""
+    token_cookie: str = ""
+    ping_interval: float = 0.0
 
     def __post_init__(self) -> None:
         for origin in self.allowed_origins:
@@ -63,6 +70,7 @@ class Accepted:
         client_ip: where it says it comes from; empty if it does not.
         browser: its frames are kept small.
         safari: a compressed message must be one frame.
+        credentials: what its cookies say, if any of them is wanted.
     """
 
     answer: bytes
@@ -71,6 +79,7 @@ class Accepted:
     client_ip: str
     browser: bool
     safari: bool
+    credentials: Credentials | None
 
 
 class Refusal(Exception):
@@ -107,6 +116,9 @@ class _Headers:
         parts = ",".join(self._values.get(name, ())).split(",")
         return [part.strip(" \t").lower() for part in parts]
 
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
 
 def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
     """Judge a request, from its first line to the empty one. Raises Refusal."""
@@ -142,6 +154,7 @@ def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
         _forwarded(headers.first("x-forwarded-for")),
         browser=agent.startswith("Mozilla/"),
         safari="Version/" in agent and "Safari/" in agent,
+        credentials=_credentials(headers, options),
     )
 
 
@@ -185,6 +198,14 @@ def _origin(text: str) -> tuple[str, str, int] | None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)
+
+
+def _credentials(headers: _Headers, options: WebSocketOptions) -> Credentials | None:
+    names = (options.user_cookie, options.pass_cookie, options.token_cookie)
+    if not any(names):
+        return None
+    found = cookies(headers.all("cookie"))
+    return Credentials(*(found.get(name, "") if name else "" for name in names))
 
 
 def _forwarded(value: str) -> str:

@@ -105,6 +105,7 @@ class Hub:
         self.jetstream = jetstream
         self.domain = ""
         self.gate = Gate(users) if users is not None else None
+        self.own_gates: dict[str, Gate] = {}
         seed = nuid()
         self.server_id = nkey(_SERVER_PREFIX, seed)
         self.xkey = nkey(_CURVE_PREFIX, seed)
@@ -139,14 +140,24 @@ class Hub:
         """Return the account of a connection that has not said who it is."""
         return self.accounts["$G"]
 
+    def gate_for(self, connection_type: str) -> Gate | None:
+        """Return who decides about connections of a kind; None: everybody may come."""
+        return self.own_gates.get(connection_type, self.gate)
+
+    def admit_by(self, connection_type: str, users: Users | None) -> None:
+        """Take others for connections of a kind; None: those who hold for all."""
+        self.own_gates.pop(connection_type, None)
+        if users is not None:
+            self.own_gates[connection_type] = Gate(users)
+
     def authenticate(self, connect: Connect, connection_type: str = "STANDARD") -> Identity:
         """Return who a CONNECT is from. Raises AuthError."""
         if connect.account or connect.new_account:
             raise AuthError("a client does not choose its account")
         if connection_type == TRUSTED:
             return Identity()
-        if self.gate is not None:
-            return self.gate.admit(connect, connection_type)
+        if (gate := self.gate_for(connection_type)) is not None:
+            return gate.admit(connect, connection_type)
         return Identity(user=connect.user or (HIDDEN if connect.auth_token else ""))
 
     # -- sessions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.auth.gate import Gate, Identity
 from core.errors import AuthError, ProtocolError
-from core.protocol.connect import Connect, decode_connect
+from core.protocol.connect import Connect
 
 if TYPE_CHECKING:
     from core.transport.session import ClientSession
@@ -68,7 +68,7 @@ class Door:
     def _check_apart(self, line: bytes) -> bool:
         """Begin a check that takes long; False when it can be made at once."""
         try:
-            connect = decode_connect(line[len(b"CONNECT") :])
+            connect = self._session.read_connect(line[len(b"CONNECT") :], None)
         except ProtocolError:
             return False  # the parser will say so
         if not self._gate.is_slow(connect):

@@ -34,9 +34,11 @@ class Front:
         """Accept clients; port 0 takes any free one. Raises OSError."""
         await self.listener.start(host, port)
 
-    async def start_websocket(self, host: str, port: int, options: WebSocketOptions) -> int:
-        """Accept WebSocket clients too; return the port. Raises OSError."""
-        return (await self.listener.start_websocket(host, port, options))[1]
+    async def start_websocket(
+        self, host: str, port: int, options: WebSocketOptions, users: Users | None = None
+    ) -> int:
+        """Accept WebSocket clients too, these users if given; the port. Raises OSError."""
+        return (await self.listener.start_websocket(host, port, options, users))[1]
 
     def close_door(self) -> None:
         """Accept nobody any more; who is here stays."""

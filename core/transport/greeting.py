@@ -16,6 +16,9 @@ GO_VERSION = "go1.27.2"
 def info_of(hub: "Hub", session: "ClientSession") -> Info:
     """Return the INFO for one connection."""
     host, port = session.address or (hub.host, hub.port)
+    gate = hub.gate_for(session.connection_type)
+    # Over WebSocket the reference says so even where it lets clients without credentials in.
+    is_asked = session.is_connected or session.connection_type == "WEBSOCKET"
     return Info(
         server_id=hub.server_id,
         server_name=hub.server_name,
@@ -25,8 +28,7 @@ def info_of(hub: "Hub", session: "ClientSession") -> Info:
         host=host,
         port=port,
         headers=True,
-        auth_required=hub.gate is not None
-        and (session.is_connected or not hub.gate.users.no_auth_user),
+        auth_required=gate is not None and (is_asked or not gate.users.no_auth_user),
         max_payload=hub.limits.max_payload,
         jetstream=hub.jetstream,
         client_id=session.client_id,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+from core.auth.users import Users
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.server import Hub
 from core.transport.liveness import Liveness
@@ -40,10 +41,16 @@ class Listener:
         return self.hub.host, self.hub.port
 
     async def start_websocket(
-        self, host: str, port: int, options: WebSocketOptions | None = None
+        self,
+        host: str,
+        port: int,
+        options: WebSocketOptions | None = None,
+        users: Users | None = None,
     ) -> tuple[str, int]:
-        """Accept WebSocket clients too; after `start`. Raises OSError."""
+        """Accept WebSocket clients too; after `start`. `users`: who may come this way, if these
+        are others. Raises OSError."""
         settings = options or WebSocketOptions()
+        self.hub.admit_by("WEBSOCKET", users)
 
         def connect() -> WebSocketConnection:
             connection = WebSocketConnection(self.hub, settings, self.liveness.watch, self._gone)

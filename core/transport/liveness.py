@@ -24,21 +24,22 @@ class Liveness:
     def watch(self, session: ClientSession) -> None:
         """Begin to look after a session."""
         limits = self._hub.limits
-        first = min(limits.first_ping, limits.ping_interval)
+        first = min(limits.first_ping, session.ping_interval or limits.ping_interval)
         due = self._hub.clock.monotonic() + int(first * _SECOND)
         heapq.heappush(self._heap, (due, session.client_id))
 
     def tick(self) -> None:
         """Look at every session whose time has come."""
         now = self._hub.clock.monotonic()
-        interval = int(self._hub.limits.ping_interval * _SECOND)
+        interval = self._hub.limits.ping_interval
         heap = self._heap
         while heap and heap[0][0] <= now:
             _, client_id = heapq.heappop(heap)
             session = self._hub.sessions.get(client_id)
             if isinstance(session, ClientSession):
                 self._look_at(session, now)
-                heapq.heappush(heap, (now + interval, client_id))
+                pause = int((session.ping_interval or interval) * _SECOND)
+                heapq.heappush(heap, (now + pause, client_id))
         self._check_writes(now)
         self._hub.turn.arm()
 

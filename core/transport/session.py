@@ -50,12 +50,14 @@ class ClientSession(asyncio.Protocol):
 
     `connection_type` is STANDARD, WEBSOCKET or IN_PROCESS; `user` is who it is, for monitoring;
     `address` is where it came in, if that is not the hub's; `forwarded_for` is where a proxy says
-    that the client is.
+    that the client is; `ping_interval` is in seconds, 0 for what holds for all.
     """
 
     connection_type = "STANDARD"
     address: tuple[str, int] | None = None
     forwarded_for = ""
+    ping_interval = 0.0
+    read_connect: Callable[[bytes, Connect | None], Connect] = staticmethod(decode_connect)
 
     def __init__(self, hub: Hub, gone: Callable[["ClientSession"], None] | None = None) -> None:
         self.hub = hub
@@ -118,8 +120,8 @@ class ClientSession(asyncio.Protocol):
         if len(self.hub.sessions) >= limits.max_connections > 0:
             self.close("Maximum Connections Exceeded", "maximum connections exceeded")
             return
-        if self.hub.gate is not None:
-            self.door = Door(self, self.hub.gate)
+        if (gate := self.hub.gate_for(self.connection_type)) is not None:
+            self.door = Door(self, gate)
         self.hub.join(self)
 
     def data_received(self, data: bytes) -> None:
@@ -500,7 +502,7 @@ class ClientSession(asyncio.Protocol):
 
     def on_connect(self, body: bytes) -> None:
         """Take what the client says of itself; a later CONNECT starts without subscriptions."""
-        self.connect = decode_connect(body, self.connect if self.is_connected else None)
+        self.connect = self.read_connect(body, self.connect if self.is_connected else None)
         try:
             identity = self.hub.authenticate(self.connect, self.connection_type)
         except AuthError:

@@ -99,6 +99,9 @@ class WebSocketConnection(asyncio.Protocol):
         session.connection_type = "WEBSOCKET"
         session.address = self.address
         session.forwarded_for = accepted.client_ip
+        session.ping_interval = self._options.ping_interval
+        if accepted.credentials is not None:
+            session.read_connect = accepted.credentials.read_connect
         self._frames = FrameTransport(self._transport, session, accepted)
         self._started(session)
         session.connection_made(self._frames)

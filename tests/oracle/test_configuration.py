@@ -145,6 +145,8 @@ def said_by_us(text: str) -> str:
         read(text, "c.conf", options, include, os.environ)
     except (GrammarError, Mistakes) as error:
         return f"nats-server: {error}\n"
+    if options.oddities:
+        return "nats-server: " + "\n".join(options.oddities) + "\n\n"
     return f"nats-server: configuration file c.conf is valid ({options.digest})\n"
 
 
