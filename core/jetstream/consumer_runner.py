@@ -82,6 +82,8 @@ class ConsumerRunner:
         """Monotonic nanoseconds; 0 = not paused."""
         self.used = shell.clock.monotonic()
         """When a client last asked for or acknowledged something, monotonic nanoseconds."""
+        self.expiring = False
+        """Whether it is being deleted because nobody uses it."""
         self._account = stream.account
         self._clock = shell.clock
         self._turn = shell.turn
@@ -246,9 +248,18 @@ class ConsumerRunner:
 
     def _inactive_at(self) -> int | None:
         threshold = self.config.inactive_threshold
-        if threshold <= 0 or (self.machine.push is not None and self.machine.push.active):
+        if self.expiring or threshold <= 0:
+            return None
+        if self.machine.push is not None and self.machine.push.active:
             return None
         return self.used + threshold + _INACTIVE_GRACE
+
+    def stays(self) -> None:
+        """It could not be deleted; that is tried again when nobody has used it that long again."""
+        self.expiring = False
+        if not self.closed:
+            self.used = self._clock.monotonic()
+            self._timers.at(self, self.deadline())
 
     def _in_use(self, now: int) -> bool:
         """Whether somebody still waits, or may still acknowledge; then the threshold restarts."""

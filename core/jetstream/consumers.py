@@ -17,6 +17,7 @@ from core.consumer.config import check_create_or_update
 from core.consumer.machine import ConsumerMachine
 from core.consumer.sourcing import sourcing_form
 from core.consumer.state import StateError, encode
+from core.errors import CoreError
 from core.jetstream.consumer_push import make_push
 from core.jetstream.consumer_runner import ConsumerRunner
 from core.model import codec
@@ -289,10 +290,15 @@ class Consumers(dict[str, ConsumerRunner]):
 
     def _delete_inactive(self, runner: ConsumerRunner) -> None:
         if self.get(runner.name) is runner:
+            runner.expiring = True
             spawn(self._expire(runner), name=f"expiry of consumer {runner.name}")
 
     async def _expire(self, runner: ConsumerRunner) -> None:
         level = logging.DEBUG if runner.hidden else logging.INFO
         log.log(level, "consumer %s.%s is inactive and goes", self._stream.name, runner.name)
-        if self.get(runner.name) is runner:
-            await self.delete(runner.name)
+        try:
+            if self.get(runner.name) is runner:
+                await self.delete(runner.name)
+        except CoreError as error:
+            log.warning("consumer %s.%s stays: %s", self._stream.name, runner.name, error)
+            runner.stays()

@@ -1,0 +1,91 @@
+"""A consumer that nobody uses is deleted once, however long the commit of that takes."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from core.errors import StorageError
+from core.jetstream.consumer_runner import ConsumerRunner
+from core.jetstream.consumers import Consumers
+from core.model.consumer import ConsumerConfig
+from core.model.stream import StreamConfig
+from tests.support.node import add_stream, running_node
+from tests.support.pg import PostgresServer
+
+CONFIG = ConsumerConfig(name="C", inactive_threshold=1_000_000)
+TURNS = 300
+
+
+async def _until(observe: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if observe():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("not observed")
+
+
+def test_it_is_deleted_once(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    deadlines = 0
+    on_deadline = ConsumerRunner.on_deadline
+
+    def counted(runner: ConsumerRunner, now: int) -> None:
+        nonlocal deadlines
+        deadlines += 1
+        on_deadline(runner, now)
+
+    async def scenario() -> tuple[int, int, int]:
+        gate = asyncio.Event()
+        async with running_node(database) as node:
+            await add_stream(node, StreamConfig(name="S", subjects=("s",)))
+            stream = node.registry.stream("S")
+            remove = stream.remove_consumer
+
+            async def slow(consumer: int) -> None:
+                asked.append(consumer)
+                await gate.wait()
+                await remove(consumer)
+
+            stream.remove_consumer = slow  # type: ignore[method-assign]
+            await stream.consumers.create(CONFIG)
+            await _until(lambda: len(asked) == 1)
+            before = deadlines
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            spun = deadlines - before
+            gate.set()
+            await _until(lambda: not stream.consumers)
+            return len(asked), spun, len(stream.consumers)
+
+    monkeypatch.setattr(ConsumerRunner, "on_deadline", counted)
+    asked_for, spun, left = asyncio.run(scenario())
+    assert (asked_for, left) == (1, 0)
+    assert spun < TURNS / 10
+
+
+def test_what_could_not_be_deleted_is_deleted_later(
+    postgres: PostgresServer, database: str
+) -> None:
+    async def scenario() -> Consumers:
+        asked: list[int] = []
+        async with running_node(database) as node:
+            await add_stream(node, StreamConfig(name="S", subjects=("s",)))
+            stream = node.registry.stream("S")
+            remove = stream.remove_consumer
+
+            async def failing(consumer: int) -> None:
+                asked.append(consumer)
+                if len(asked) == 1:
+                    raise StorageError("away")
+                await remove(consumer)
+
+            stream.remove_consumer = failing  # type: ignore[method-assign]
+            await stream.consumers.create(CONFIG)
+            await _until(lambda: len(asked) == 2)
+            await _until(lambda: not stream.consumers)
+            return stream.consumers
+
+    assert not asyncio.run(scenario())
