@@ -72,7 +72,6 @@ class ServerInfo(msgspec.Struct, frozen=True):
     jetstream: bool = False
     client_id: int = 0
     nonce: str = ""
-    tls_required: bool = False
 
 
 class Subscription:
@@ -443,8 +442,6 @@ class Client:
 
     def _connect_line(self) -> bytes:
         options = self.options
-        if self.info.tls_required:
-            raise ServerRefused("the server requires TLS, which this client does not speak")
         fields: dict[str, object] = {
             "verbose": False,
             "pedantic": False,

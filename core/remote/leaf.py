@@ -226,8 +226,6 @@ class Leaf:
         if options.token:
             fields["auth_token"] = options.token
         try:
-            if info.tls_required:
-                raise ServerRefused("the server requires TLS, which this client does not speak")
             if options.identify is not None:
                 fields |= options.identify(info.nonce)
         except ClientError as error:

@@ -10,7 +10,7 @@ from core.errors import ConfigError
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TAKEN = frozenset(("API", "ACK", "FC", "M", "S", "EVENT", "KV", "SRC"))
 _LEAF = "nats-leaf"
-_SCHEMES = ("nats", "tcp", _LEAF)
+_SCHEMES = ("nats", "tcp", "tls", _LEAF)
 _LEAF_PORT = 7422
 _KEYS = ("name", "url", "creds")
 PORT = 4222
@@ -23,7 +23,7 @@ class Remote:
     Attributes:
         name: one token: its API is `$JS.<name>.API` here, or ours is that there.
         url: `nats://[user:password@|token@]host[:port]`: its JetStream is offered here;
-            `nats-leaf://...`: ours is offered there.
+            `tls://...`: the same, but never without TLS; `nats-leaf://...`: ours is offered there.
         creds: a credentials file (user JWT and nkey seed), read at every connection; empty: none.
 
     Raises:
@@ -53,7 +53,7 @@ class Remote:
         if parts.scheme not in _SCHEMES:
             raise ConfigError(
                 f"remote {self.name}",
-                f"{parts.scheme}:// is not served: expected nats:// or nats-leaf://host:port",
+                f"{parts.scheme}:// is not served: expected nats://, tls:// or nats-leaf://host:port",
             )
 
     @property
@@ -70,10 +70,11 @@ class Remote:
 
     @property
     def address(self) -> str:
-        """Host and port to connect to."""
+        """Host and port to connect to, and whether TLS is insisted on."""
         parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return f"{host}:{parts.port or (_LEAF_PORT if self.is_offer else PORT)}"
+        scheme = "tls" if parts.scheme == "tls" else "nats"
+        return f"{scheme}://{host}:{parts.port or (_LEAF_PORT if self.is_offer else PORT)}"
 
     @property
     def login(self) -> tuple[str, str, str]:

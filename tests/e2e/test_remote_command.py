@@ -145,7 +145,7 @@ def test_the_configuration_file_has_remotes_and_mappings(node: JetgateServer) ->
         (
             ["add", "h", "https://h"],
             1,
-            "https:// is not served: expected nats:// or nats-leaf://host:port",
+            "https:// is not served: expected nats://, tls:// or",
         ),
         (["check", "none"], 1, "there is no remote none"),
     ],

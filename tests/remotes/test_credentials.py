@@ -1,6 +1,7 @@
 """Who we are on another system: users, tokens, nkeys, and credentials files; and who we are not."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 
 from core.client import Client
 from core.client.refusals import ClientError, ServerRefused
+from core.client.tcp import _context
 from core.remote.keeper import open_line
 from core.remote.settings import Remote
 from tests.support.natsserver import NatsServer
@@ -15,7 +17,8 @@ from tests.support.nkeys import Nkey, credentials, operator_options
 
 
 def url(server: NatsServer, login: str = "") -> str:
-    return f"nats://{login}{server.address[0]}:{server.address[1]}"
+    host = server.address[0].rpartition("/")[2]  # with TLS it says tls://host
+    return f"nats://{login}{host}:{server.address[1]}"
 
 
 def streams(remote: Remote) -> int:
@@ -91,3 +94,51 @@ def test_a_file_that_is_none_is_named_without_what_is_in_it(
     assert str(path) in str(caught.value)
     assert why in str(caught.value)
     assert "SU" not in str(caught.value)
+
+
+TLS = Path(__file__).parents[1] / "support" / "tls"
+TLS_BLOCK = f'{{ cert_file: "{TLS}/cert.pem", key_file: "{TLS}/key.pem" }}'
+
+
+@pytest.fixture
+def authorities(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Trust the certificate of the tests; nothing of it stays."""
+    _context.cache_clear()
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "cert.pem"))
+    yield monkeypatch
+    _context.cache_clear()
+
+
+@pytest.mark.parametrize("scheme", ["nats", "tls"])
+def test_tls_is_used_where_it_is_required(authorities: pytest.MonkeyPatch, scheme: str) -> None:
+    with NatsServer({"tls": TLS_BLOCK, "authorization": "{ token: s3cret }"}) as server:
+        assert streams(Remote("r", url(server, "s3cret@").replace("nats", scheme, 1))) == 0
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(authorities: pytest.MonkeyPatch) -> None:
+    authorities.delenv("SSL_CERT_FILE")
+    with (
+        NatsServer({"tls": TLS_BLOCK}) as server,
+        pytest.raises(OSError, match="certificate verify failed"),
+    ):
+        streams(Remote("r", url(server)))
+
+
+def test_tls_that_is_insisted_on_is_not_done_without(nats_server: NatsServer) -> None:
+    with pytest.raises(ServerRefused, match="does not offer TLS, and tls:// insists on it"):
+        streams(Remote("r", url(nats_server).replace("nats", "tls", 1)))
+
+
+def test_whoever_does_not_greet_is_named() -> None:
+    async def work() -> None:
+        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ServerRefused, match="it closes without a greeting"):
+            await open_line(Remote("r", f"nats://127.0.0.1:{port}")).open()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(work())

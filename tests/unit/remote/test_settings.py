@@ -35,7 +35,7 @@ def test_an_address_is_read_and_shown_without_secrets(
         ("r", "nats://", "no address"),
         ("r", "nats://h:x", "no address"),
         ("r", "nats://u:secret@h:x", r"'nats://\*\*\*@h:x' is no address"),
-        ("r", "tls://h", "tls:// is not served"),
+        ("r", "ws://h", "ws:// is not served"),
     ],
 )
 def test_what_cannot_be_used_is_explained(name: str, url: str, why: str) -> None:
