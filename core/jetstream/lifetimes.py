@@ -49,7 +49,7 @@ async def foresee(runner: StreamRunner) -> Foresight:
     departure = departing(machine, runner.shell.clock.now(), _AT_ONCE)
     lasts: dict[bytes, int] = {}
     if departure is not None and departure.orphaned:
-        gone = {seq for seq, _, _ in departure.rows}
+        gone = {row[0] for row in departure.rows}
         lasts = await find_lasts(runner, departure.orphaned, gone)
     return Foresight(version, departure, lasts)
 
@@ -65,7 +65,7 @@ async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, 
         departure = departing(machine, now, _AT_ONCE)
     if departure is None:
         return
-    gone = {seq for seq, _, _ in departure.rows}
+    gone = {row[0] for row in departure.rows}
     lasts = {
         subject: seq
         for subject in departure.orphaned
@@ -92,5 +92,7 @@ def advance(runner: StreamRunner, plan: StreamPlan, gone: set[int]) -> None:
     """Move the first sequence of a plan past what it removes."""
     if gone and len(gone) == runner.machine.msgs:
         plan.first_seq = runner.machine.last_seq + 1
+    elif plan.first_seq in gone and (end := max(gone) + 1) - plan.first_seq == len(gone):
+        plan.first_seq = end
     while plan.first_seq in gone or plan.first_seq in runner.dead:
         plan.first_seq += 1

@@ -47,13 +47,14 @@ def departing(machine: StreamMachine, now: int, limit: int) -> Departure | None:
     is_log = isinstance(index, LogIndex)
     if not is_log and not machine.marker_ttl:
         return departure
-    newest = {subject: seq for seq, subject, _ in rows}
+    subjects = [row[1] for row in rows]
+    newest = dict(zip(subjects, [row[0] for row in rows], strict=True))
     if isinstance(index, LogIndex) and len(newest) == len(rows) and not machine.marker_ttl:
         # The common case: nobody is left without a last message whose only message it is.
-        shared = index.shared(newest)
+        shared = index.shared(subjects)
         departure.orphaned = [s for s in shared if index.last(s) == newest[s]]
         return departure
-    counts = Counter([subject for _, subject, _ in rows])
+    counts = Counter(subjects)
     left = {subject: index.count(subject) - counts[subject] for subject in newest}
     if is_log:
         departure.orphaned = [s for s, n in left.items() if n and index.last(s) == newest[s]]
@@ -93,7 +94,7 @@ def plan_departure(
     plan.expired = len(rows)
     plan.removed = rows.copy()
     plan.msgs -= len(rows)
-    plan.nbytes -= sum([size for _, _, size in rows])
+    plan.nbytes -= sum([row[2] for row in rows])
     plan.lasts = [(subject, lasts[subject]) for subject in departure.orphaned]
     mark(machine, plan, departure.marked, MAX_AGE, now)
 

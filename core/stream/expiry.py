@@ -223,8 +223,8 @@ class Expiry:
             self._list(ttl, when)
         if len(due.take) > 1:
             due.rows.sort()
-        due.markers = {seq for seq, _, size in due.rows if size & _MARKER}
-        if due.markers:
+        if max([row[2] for row in due.rows], default=0) >= _MARKER:
+            due.markers = {seq for seq, _, size in due.rows if size & _MARKER}
             due.rows = [(seq, subject, size & ~_MARKER) for seq, subject, size in due.rows]
         return due
 

@@ -123,20 +123,21 @@ class LogIndex(Searchable):
             )
 
     def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
-        known = self._map
+        known, one = self._map, 1 << _LAST_BITS
+        two = 2 * one
         for _, subject, _ in rows:
-            packed = known.get(subject)
-            if packed is None:
-                continue
-            if packed >> _LAST_BITS <= 1:
+            packed = known.get(subject, 0)
+            if packed >= two:
+                known[subject] = packed - one
+            elif packed:
                 del known[subject]
-            else:
-                known[subject] = packed - (1 << _LAST_BITS)
 
-    def shared(self, subjects: Iterable[bytes]) -> list[bytes]:
-        """Return which of some subjects have more than one message."""
+    def shared(self, subjects: Sequence[bytes]) -> list[bytes]:
+        """Return which of some subjects, all of which are known, have more than one message."""
         known, one = self._map, (2 << _LAST_BITS) - 1
-        return [subject for subject in subjects if known.get(subject, 0) > one]
+        if max(map(known.__getitem__, subjects), default=0) <= one:
+            return []
+        return [subject for subject in subjects if known[subject] > one]
 
     def set_last(self, subject: bytes, seq: int) -> None:
         packed = self._map.get(subject)
