@@ -356,10 +356,11 @@ class Follower:
     def on_control(self, reply: bytes, headers: bytes) -> None:
         """Take a heartbeat or a flow-control request."""
         self._heard = self._clock.monotonic()
+        if reply:
+            self._flow = reply, self._cseq
         if self.phase is not Phase.FOLLOWING:
             return
         if reply:
-            self._flow = reply, self._cseq
             self._answer_flow()
             return
         last = header_block.find(headers, b"Nats-Last-Consumer") or b""

@@ -269,6 +269,19 @@ def test_flow_control_is_answered_when_all_before_it_is_stored() -> None:
     played(test, SOURCE)
 
 
+def test_flow_control_before_the_answer_is_not_forgotten() -> None:
+    def test(play: Played) -> None:
+        play.deliver((1, 1))
+        play.control(FLOW, b"$JS.FC.S.N.1")
+
+        play.answer()
+        play.store()
+
+        assert play.flows == [(b"$JS.FC.S.N.1", b"")]
+
+    played(test, SOURCE)
+
+
 def test_a_durable_consumer_is_told_what_is_stored() -> None:
     def test(play: Played) -> None:
         play.answer(acks="flow_control")
