@@ -318,9 +318,9 @@ class StreamRunner(StreamQueries):
         """Let superseded rows that still wait for removal go with an explicit removal.
 
         With the newest message of a subject gone, a reload would take an older one, which the
-        per-subject limit had removed, for the newest.
+        per-subject limit had removed, for the newest, and mark again what has expired.
         """
-        limited = self.machine.limit > 0
+        limited = self.machine.limit > 0 or self.machine.expiry is not None
         if limited and self.backlog and (plan.erased or plan.purge_filters):
             plan.erased += self.backlog
 

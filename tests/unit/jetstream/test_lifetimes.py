@@ -70,6 +70,20 @@ def test_a_crash_after_the_marker_brings_no_second_marker(make: Any) -> None:
     assert seqs(bench) == [2]
 
 
+def test_a_marker_that_was_deleted_does_not_come_back(make: Any) -> None:
+    bench = make(**MARKED)
+    publish(bench, "stays")
+    publish(bench, "a", Nats_TTL="5")
+    pass_time(bench, 5.1)
+    bench.serve(bench.runner.delete_message(3))
+
+    bench.reload()
+    pass_time(bench, 0)
+
+    assert seqs(bench) == [1]
+    assert bench.machine.last_seq == 3
+
+
 def test_rows_leave_storage_in_the_order_their_messages_left_the_stream(make: Any) -> None:
     """What a newer message of its subject replaced must not outlast that message in storage."""
     bench = make(max_msgs_per_subject=1)
