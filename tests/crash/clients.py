@@ -64,8 +64,9 @@ class Publisher(Client):
         wire.send(b"SUB r.%s.* 1\r\n" % self.name.encode())
         unanswered: dict[bytes, bytes] = {}
         try:
-            while not self.stopping.wait(PACE):
-                while len(unanswered) < WINDOW:
+            # What is under way when told to stop is waited for: nothing is stored after the end.
+            while not self.stopping.wait(PACE) or unanswered:
+                while len(unanswered) < WINDOW and not self.stopping.is_set():
                     value = self._value()
                     self.ledger.attempt(value)
                     reply = b"r.%s" % value.replace(b"-", b".")
@@ -151,13 +152,25 @@ def read_all(address: tuple[str, int]) -> Stored:
     return stored
 
 
-def wait_until_consumed(address: tuple[str, int]) -> None:
-    """Wait until the consumer has got and acknowledged everything that is stored."""
+def wait_until_consumed(address: tuple[str, int], ledger: Ledger) -> None:
+    """Wait until the consumer has got and acknowledged everything that is stored.
+
+    A last message goes behind what the publishers left under way.
+    """
     with Wire(address) as wire:
         wire.hello()
+        value = b"last-1"
+        ledger.attempt(value)
+
+        def stored() -> int:
+            answer = wire.request(f"{STREAM}.last", value, b"NATS/1.0\r\nNats-Msg-Id: last\r\n\r\n")
+            return int(answer.json().get("seq", 0))
+
+        last = eventually(stored, within=60)
+        ledger.ack(value, last)
 
         def consumed() -> bool:
             info = wire.api(f"CONSUMER.INFO.{STREAM}.C")
-            return info["num_pending"] == 0 and info["num_ack_pending"] == 0
+            return bool(info["ack_floor"]["stream_seq"] >= last and info["num_pending"] == 0)
 
         eventually(consumed, within=60)

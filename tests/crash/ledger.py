@@ -99,13 +99,25 @@ def _order(ledger: Ledger, stored: Stored) -> list[str]:
         last_time = stored[seq][1]
     if stored and sorted(stored) != list(range(min(stored), max(stored) + 1)):
         wrong.append("there are gaps between the sequences")
+    return wrong + _order_of_publishers(ledger, stored)
+
+
+def _order_of_publishers(ledger: Ledger, stored: Stored) -> list[str]:
+    """Whatever a publisher sent once must be stored in the order in which it was sent.
+
+    A publisher sends its numbers upwards, on one connection after the other. What it sends again
+    has no place in that order: a value refused (10008: storage was away) or unanswered goes out
+    again behind values that are acknowledged by then, so it is the sender who put it there. Were
+    the refused sending stored after all, it would be a second copy, which `_copies` sees; with a
+    message id the second sending would be answered with the sequence of the first.
+    """
+    wrong = []
     last: dict[bytes, tuple[int, int]] = {}
-    for value, seq in ledger.acked.items():
-        if ledger.attempts[value] > 1:
-            continue  # refused or unanswered and sent again: its sender changed the order
+    once = [(value, seq) for seq, (value, _) in stored.items() if ledger.attempts[value] == 1]
+    for value, seq in sorted(once, key=lambda pair: int(pair[0].partition(b"-")[2])):
         name, _, number = value.partition(b"-")
-        before = last.get(name)
-        if before and (int(number) > before[0]) != (seq > before[1]):
+        before = last.get(name, (0, 0))
+        if seq < before[1]:
             wrong.append(f"order: {value!r} is at {seq}, {name!r}-{before[0]} at {before[1]}")
         last[name] = (int(number), seq)
     return wrong

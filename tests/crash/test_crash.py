@@ -42,7 +42,7 @@ def crash_run(server: JetgateServer, cycles: int) -> list[str]:
     eventually(_grown(ledger, len(ledger.acked) + 100), within=30)
     for publisher in publishers:
         publisher.stop()
-    wait_until_consumed(server.address)
+    wait_until_consumed(server.address, ledger)
     consumer.stop()
     return check(ledger, read_all(server.address), with_id=WITH_ID)
 
