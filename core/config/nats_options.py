@@ -85,7 +85,6 @@ class NatsOptions:
     store_dir: str = ""
     tags: list[str] = field(default_factory=list)
     metadata: dict[str, str] = field(default_factory=dict)
-    feature_flags: dict[str, bool] = field(default_factory=dict)
     jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
     authorization: dict[str, Any] | None = None
     """The block as plain values, or None: anybody may connect."""

@@ -15,6 +15,7 @@ from core.config.durations import duration, size
 from core.config.grammar import GrammarError, Item, Reader, parse, plain
 from core.config.nats_options import NatsOptions
 from core.errors import ConfigError
+from core.model.versions import FEATURE_FLAGS
 
 _INT_32_MAX = (1 << 31) - 1
 _LAME_DUCK_MIN_S = 30.0
@@ -313,6 +314,13 @@ def _quiet(options: NatsOptions, value: Any) -> None:
     """A key that changes nothing here."""
 
 
+def _feature_flags(options: NatsOptions, value: Any) -> None:
+    asked = {name: wanted for name, wanted in mapping(value).items() if name in FEATURE_FLAGS}
+    for name, wanted in asked.items():
+        if wanted != FEATURE_FLAGS[name]:
+            options.warnings.append(f"feature_flags {name} has no effect")
+
+
 def _noted(name: str) -> Setter:
     def apply(options: NatsOptions, value: Any) -> None:
         if value not in (False, None, {}, []):
@@ -380,7 +388,7 @@ _TOP: dict[str, Setter] = {
     "remotes": _remotes,
     "server_tags": _tags,
     "server_metadata": _into("metadata", mapping),
-    "feature_flags": _into("feature_flags", mapping),
+    "feature_flags": _feature_flags,
     "no_fast_producer_stall": _quiet,
     "connect_error_reports": _quiet,
     "reconnect_error_reports": _quiet,

@@ -15,6 +15,13 @@ from core.model.wire import ZERO_TIME
 API_LEVEL = 5
 SERVER_VERSION = "2.15.1"
 """The release of the reference server whose behaviour this server shows."""
+FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": True,
+    "js_snapshot_sources": False,
+}
+"""Switches of that release; this server behaves as with these (ADR-53)."""
 
 REQUIRED = "_nats.req.level"
 _VERSION = "_nats.ver"

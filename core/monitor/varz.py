@@ -4,17 +4,11 @@ import os
 import resource
 from typing import Any
 
-from core.model.versions import API_LEVEL, SERVER_VERSION
+from core.model.versions import API_LEVEL, FEATURE_FLAGS, SERVER_VERSION
 from core.monitor.source import Source, age, moment
 from core.transport.greeting import GO_VERSION
 
 _KINDS = ("clients", "routes", "gateways", "leafs")
-_FEATURE_FLAGS = {
-    "js_ack_fc_v2": False,
-    "js_api_reply_v2": False,
-    "js_raft_delete_range": True,
-    "js_snapshot_sources": False,
-}
 
 
 def varz(source: Source) -> dict[str, Any]:
@@ -61,7 +55,7 @@ def varz(source: Source) -> dict[str, Any]:
         "config_digest": about.config_digest,
         **({"tags": about.tags} if about.tags else {}),
         **({"metadata": about.metadata} if about.metadata else {}),
-        "feature_flags": _FEATURE_FLAGS,
+        "feature_flags": FEATURE_FLAGS,
         "system_account": "$SYS",
         "slow_consumer_stats": _by_kind(hub.slow_consumers),
         "stale_connection_stats": _by_kind(hub.stale_connections),

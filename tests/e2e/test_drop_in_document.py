@@ -57,6 +57,9 @@ NOTED = {
 }
 
 
+FLAGS = "feature_flags { js_ack_fc_v2: true, js_raft_delete_range: true, unknown: true }"
+
+
 def config(path: Path, text: str) -> str:
     place = path / "server.conf"
     place.write_text("host: 127.0.0.1\nport: -1\n" + text.replace("DIR", str(path)) + "\n")
@@ -114,19 +117,19 @@ def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_what_has_no_effect_is_warned_of(tmp_path: Path, name: str) -> None:
     inner = "\n  ".join(NOTED.values())
-    path = config(tmp_path, f"jetstream {{\n  store_dir: DIR/store\n  {inner}\n}}")
+    path = config(tmp_path, f"jetstream {{\n  store_dir: DIR/store\n  {inner}\n}}\n{FLAGS}")
     with DropIn(name, "-c", path) as server:
         server.ports()
         warned = [text for text in server.texts() if text.endswith("has no effect")]
 
-    assert len(warned) == (3 if name == "jetgate-nats-server" else 0)
+    assert len(warned) == (4 if name == "jetgate-nats-server" else 0)
 
 
 def test_every_word_of_the_document_is_tried() -> None:
     """A word that is added to the tables has to be added here."""
     table = DOCUMENT.split("## What is not served")[1]
     table = table.split("\n\n## ")[0]
-    tried = " ".join([*REFUSED, *LISTENS, *NOTED])
+    tried = " ".join([*REFUSED, *LISTENS, *NOTED, FLAGS])
     for word in re.findall(r"`([^`]+)`", table):
         assert word in tried, word
     blocks = next(line for line in DOCUMENT.splitlines() if line.startswith("| blocks"))
