@@ -1,6 +1,6 @@
 // Core NATS: node core.mjs nats://HOST:PORT, or ws://HOST:PORT
 import { core } from "./packages.mjs";
-import { brief, collect, dial, main, step, until } from "./transcript.mjs";
+import { brief, collect, dial, main, same, step, until } from "./transcript.mjs";
 
 await main(async (nc, address) => {
   const two = await dial(address, { name: "two", noEcho: true });
@@ -32,7 +32,7 @@ await main(async (nc, address) => {
     const data = new Uint8Array(max_payload - 1000).map((_, i) => i & 255);
     nc.publish("c.large", data);
     const [got] = await collect(sub, (m) => m.data);
-    return Buffer.from(got).equals(Buffer.from(data));
+    return same(got, data);
   });
   await step("too large a message", async () => nc.publish("c.large", new Uint8Array(max_payload + 1)));
   await step("no subject", async () => nc.publish("", "x"));

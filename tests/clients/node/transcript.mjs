@@ -35,8 +35,15 @@ export async function step(name, value) {
     if (error instanceof TypeError || error instanceof ReferenceError) throw error;
     result = error;
   }
-  console.log(JSON.stringify({ step: name, result: clean(result) ?? null }));
+  const line = { step: name, result: clean(result) ?? null };
+  if (globalThis.job) globalThis.job.steps.push(line);
+  else console.log(JSON.stringify(line));
   return result;
+}
+
+/** Whether two arrays hold the same bytes. */
+export function same(one, other) {
+  return one.length === other.length && one.every((byte, index) => byte === other[index]);
 }
 
 /** All that an iterator gives, or its first `count`, each through `pick`; with `then`, that is
@@ -81,9 +88,9 @@ export function dial(servers, options = {}) {
   return connect({ servers, ...options });
 }
 
-/** Run a script with a connection to the address of the command line. */
+/** Run a script with a connection: to the address of the command line, or of the page's job. */
 export async function main(script) {
-  const address = process.argv[2];
+  const address = globalThis.job?.address ?? process.argv[2];
   const nc = await dial(address);
   await script(nc, address);
   await nc.close();
