@@ -1,0 +1,126 @@
+"""What an origin is asked, and how its messages are dressed."""
+
+import json
+
+import pytest
+
+from core.jetstream.copying.origin import Origin, Start, cleaned, key_in_header, key_of
+from core.jetstream.copying.stamps import read_stamps
+from core.model.stream import ExternalStream, StreamConsumerSource, StreamSource
+from core.model.stream import SubjectTransformConfig as Transform
+
+FAR = ExternalStream(api="$JS.far.API", deliver="")
+KEYS = {
+    "S > >": StreamSource(name="S"),
+    "S a.* >": StreamSource(name="S", filter_subject="a.*"),
+    "S a.*\fb x.$1\f>": StreamSource(
+        name="S",
+        subject_transforms=(Transform(src="a.*", dest="x.$1"), Transform(src="b", dest="")),
+    ),
+    "S:C=CjO585uE > >": StreamSource(name="S", consumer=StreamConsumerSource(name="copies")),
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_key_is_what_headers_tell(key: str) -> None:
+    source = KEYS[key]
+    origin = Origin(source, "A", "$G", "", mirrors=False)
+
+    (block,) = origin.blocks([b""], [7], [b"a.b"], "OGukcTEP")
+
+    assert key_of(source) == key
+    value = block.partition(b": ")[2].removesuffix(b"\r\n\r\n")
+    assert key_in_header(value) == (key, Start(7, "OGukcTEP"))
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (b"S 3 > > s.a", ("S > >", Start(3, ""))),
+        (b"S 3 > >", ("S > >", Start(3, ""))),
+        (b"S 3", None),
+        (b"S x > > s.a", None),
+        (b"", None),
+    ],
+)
+def test_older_and_foreign_headers(value: bytes, found: tuple[str, Start] | None) -> None:
+    assert key_in_header(value) == found
+
+
+def test_origins_elsewhere_have_keys_of_their_own() -> None:
+    near, far = StreamSource(name="S"), StreamSource(name="S", external=FAR)
+
+    assert key_of(near) != key_of(far)
+
+
+def _asked(source: StreamSource, start: Start) -> tuple[bytes, dict[str, object]]:
+    origin = Origin(source, "A", "$G", "hub", mirrors=False)
+    subject, body = origin.create(start, "to", plain=False)
+    return subject, json.loads(body)["config"]
+
+
+def test_a_filter_is_part_of_the_subject() -> None:
+    subject, config = _asked(StreamSource(name="S", filter_subject="a.*"), Start())
+
+    assert subject == b"$JS.API.CONSUMER.CREATE.S.%b.a.*" % str(config["name"]).encode()
+    assert config["filter_subject"] == "a.*"
+    metadata = {"_nats.src.stream": "A", "_nats.src.acc": "$G", "_nats.src.domain": "hub"}
+    assert config["metadata"] == metadata
+
+
+def test_several_filters_are_not() -> None:
+    subject, config = _asked(KEYS["S a.*\fb x.$1\f>"], Start())
+
+    assert subject == b"$JS.API.CONSUMER.CREATE.S"
+    assert config["filter_subjects"] == ["a.*", "b"]
+
+
+@pytest.mark.parametrize(
+    ("source", "start", "wanted"),
+    [
+        ({}, Start(), {"deliver_policy": "all"}),
+        ({"opt_start_seq": 5}, Start(), {"opt_start_seq": 5}),
+        ({"opt_start_time": 10**18}, Start(), {"opt_start_time": "2001-09-09T01:46:40Z"}),
+        ({"opt_start_seq": 5}, Start(8, "x"), {"opt_start_seq": 9}),
+        ({"opt_start_time": 10**18}, Start(8, "x"), {"opt_start_seq": 9}),
+    ],
+)
+def test_where_it_starts(source: dict[str, int], start: Start, wanted: dict[str, object]) -> None:
+    _, config = _asked(StreamSource(name="S", **source), start)
+
+    assert wanted.items() <= config.items()
+    assert ("opt_start_time" in config) == ("opt_start_time" in wanted)
+
+
+def test_blocks_lose_what_belongs_to_the_origin() -> None:
+    block = (
+        b"NATS/1.0\r\nNats-Expected-Stream: S\r\nX: 1\r\n"
+        b"Nats-Stream-Source: T 1 > > a\r\nNats-Expected-Last-Sequence: 4\r\n\r\n"
+    )
+    mirrored = b"NATS/1.0\r\nX: 1\r\nNats-Stream-Source: T 1 > > a\r\n\r\n"
+    alone = b"NATS/1.0\r\nNats-Expected-Stream: S\r\n\r\n"
+
+    assert cleaned([block, b"", alone], mirrors=False) == [b"NATS/1.0\r\nX: 1\r\n\r\n", b"", b""]
+    assert cleaned([block], mirrors=True) == [mirrored]
+
+
+def test_stamps_of_both_forms() -> None:
+    short = read_stamps([b"$JS.ACK.S.C.1.5.2.1000.7", b"$JS.ACK.S.C.1.9.3.1001.6"])
+    long = read_stamps([b"$JS.ACK.hub.acchash.S.C.1.5.2.1000.7.random"])
+
+    assert short is not None
+    assert (short.seqs, short.cseqs, short.times, short.left) == ([5, 9], [2, 3], [1000, 1001], 6)
+    assert long is not None
+    assert (long.seqs, long.cseqs, long.times, long.left) == ([5], [2], [1000], 7)
+    assert read_stamps([b"_INBOX.a"]) is None
+
+
+@pytest.mark.parametrize(
+    ("cseqs", "expected", "stop"),
+    [([1, 2, 3], 1, 3), ([2, 3], 1, 0), ([1, 2, 4], 1, 2), ([4, 5], 4, 2)],
+)
+def test_the_first_gap_is_found(cseqs: list[int], expected: int, stop: int) -> None:
+    stamps = read_stamps([b"$JS.ACK.S.C.1.1.%d.1.0" % cseq for cseq in cseqs])
+    assert stamps is not None
+
+    assert stamps.unbroken(0, expected) == stop
