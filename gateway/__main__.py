@@ -33,7 +33,7 @@ from core.config.addresses import PortsFile, listen, refusal, url
 from core.config.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, users_of
 from core.errors import ConfigError, Fenced, OperatorError, Unavailable
 from core.node import Node, NodeOptions
-from core.pubsub.server import Hub
+from core.pubsub.server import Connection, Hub
 from core.runtime.clock import SystemClock
 from core.runtime.descriptors import use_all_descriptors
 from core.runtime.nuid import nuid
@@ -292,10 +292,17 @@ def login_to(hub: Hub) -> Login:
         client = await connect(link, options)
         session = hub.sessions[client.info.client_id]
         if session.guard is not None:
-            may_publish.append(session.guard.grant.may_publish)
+            may_publish.append(partial(_may_publish, session))
         return client
 
     return login
+
+
+def _may_publish(session: Connection, subject: bytes) -> bool:
+    """Whether the server would take a publish, by what mappings make of its subject."""
+    mappings = session.account.mappings
+    to = subject if mappings is None else mappings.of(subject)
+    return session.guard is None or session.guard.grant.may_publish(to)
 
 
 async def _outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
