@@ -12,6 +12,7 @@ from core.client.refusals import ClientError, ServerRefused
 from core.client.tcp import _context
 from core.remote.keeper import open_line
 from core.remote.settings import Remote
+from tests.remotes.test_copies import free_port
 from tests.support.natsserver import NatsServer
 from tests.support.nkeys import Nkey, credentials, operator_options
 
@@ -94,6 +95,27 @@ def test_a_file_that_is_none_is_named_without_what_is_in_it(
     assert str(path) in str(caught.value)
     assert why in str(caught.value)
     assert "SU" not in str(caught.value)
+
+
+def test_a_leaf_node_says_who_it_is_and_is_refused_otherwise() -> None:
+    port = free_port()
+    who = "{ user: ann, password: right }"
+    block = f"{{ host: 127.0.0.1, port: {port}, authorization: {who} }}"
+
+    async def enter(login: str) -> bool:
+        line = open_line(Remote("r", f"nats-leaf://{login}127.0.0.1:{port}"))
+        try:
+            await line.open()
+            return line.connected
+        finally:
+            await line.close()
+
+    with NatsServer({"leafnodes": block}):
+        assert asyncio.run(enter("ann:right@"))
+        with pytest.raises(ServerRefused, match="Authorization Violation"):
+            asyncio.run(enter("ann:wrong@"))
+        with pytest.raises(ServerRefused, match="Authorization Violation"):
+            asyncio.run(enter(""))
 
 
 TLS = Path(__file__).parents[1] / "support" / "tls"
