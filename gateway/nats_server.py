@@ -19,7 +19,7 @@ from core.config.nats_flags import USAGE, Flags, WrongFlag, apply, parse_flags
 from core.config.nats_options import NatsOptions
 from core.config.nats_reader import Mistakes, read
 from core.errors import ConfigError, OperatorError
-from core.model.versions import SERVER_VERSION
+from core.model.release import SERVER_VERSION
 from core.runtime.descriptors import use_all_descriptors
 from gateway import server_log
 

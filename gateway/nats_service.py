@@ -21,7 +21,7 @@ from core.config.nats_options import NatsOptions
 from core.config.nats_reader import Mistakes
 from core.config.websocket import websocket_of, websocket_users
 from core.errors import ConfigError, OperatorError
-from core.model.versions import SERVER_VERSION
+from core.model.release import SERVER_VERSION
 from core.runtime.clock import SystemClock
 from core.runtime.tasks import spawn, stop
 from gateway import server_log

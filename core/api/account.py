@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from core.api.call import Call, Nothing, Server
 from core.model.account import AccountInfoResponse, ApiStats
-from core.model.versions import API_LEVEL
+from core.model.release import API_LEVEL
 
 
 async def info(server: Server, call: Call[Nothing]) -> AccountInfoResponse:

@@ -15,7 +15,7 @@ from core.config.durations import duration, size
 from core.config.grammar import GrammarError, Item, Reader, parse, plain
 from core.config.nats_options import NatsOptions
 from core.errors import ConfigError
-from core.model.versions import FEATURE_FLAGS
+from core.model.release import FEATURE_FLAGS
 
 _INT_32_MAX = (1 << 31) - 1
 _LAME_DUCK_MIN_S = 30.0

@@ -9,19 +9,9 @@ import re
 import msgspec
 
 from core.model.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
+from core.model.release import API_LEVEL, SERVER_VERSION
 from core.model.stream import PersistMode, StreamConfig
 from core.model.wire import ZERO_TIME
-
-API_LEVEL = 5
-SERVER_VERSION = "2.15.1"
-"""The release of the reference server whose behaviour this server shows."""
-FEATURE_FLAGS = {
-    "js_ack_fc_v2": False,
-    "js_api_reply_v2": False,
-    "js_raft_delete_range": True,
-    "js_snapshot_sources": False,
-}
-"""Switches of that release; this server behaves as with these (ADR-53)."""
 
 REQUIRED = "_nats.req.level"
 _VERSION = "_nats.ver"

@@ -4,7 +4,7 @@ import os
 import resource
 from typing import Any
 
-from core.model.versions import API_LEVEL, FEATURE_FLAGS, SERVER_VERSION
+from core.model.release import API_LEVEL, FEATURE_FLAGS, SERVER_VERSION
 from core.monitor.source import Source, age, moment
 from core.transport.greeting import GO_VERSION
 

@@ -6,7 +6,7 @@ import msgspec
 
 from core.auth.users import Permissions, Rule
 from core.model.gotime import format_time
-from core.model.versions import SERVER_VERSION
+from core.model.release import SERVER_VERSION
 from core.pubsub.route import Session
 
 if TYPE_CHECKING:

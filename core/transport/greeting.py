@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from core.model.versions import API_LEVEL, SERVER_VERSION
+from core.model.release import API_LEVEL, SERVER_VERSION
 from core.protocol.connect import Info
 
 if TYPE_CHECKING:

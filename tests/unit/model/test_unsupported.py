@@ -3,9 +3,10 @@
 import pytest
 
 from core.errors import ApiError
+from core.model.release import API_LEVEL
 from core.model.stream import StreamConfig
 from core.model.unsupported import refuse_stream
-from core.model.versions import API_LEVEL, is_level_supported, stamp_stream
+from core.model.versions import is_level_supported, stamp_stream
 
 
 @pytest.mark.parametrize(
