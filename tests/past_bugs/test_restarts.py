@@ -225,7 +225,7 @@ def test_reading_goes_on_where_it_was(desk: Desk) -> Generator[None]:
 
 
 @across_restarts
-def test_an_open_flow_control_bodydoes_not_stall_the_next_leader(
+def test_an_open_flow_control_request_does_not_stall_the_next_leader(
     desk: Desk,
 ) -> Generator[None]:
     """What a receiver never answered before the restart held up the deliveries after it."""
