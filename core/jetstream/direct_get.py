@@ -26,6 +26,7 @@ _CACHE_BYTES = 16 << 20
 _CACHED_MAX = 4096
 _ENTRY_COST = 250
 _BATCH = 2000
+_SECONDS_MAX = 1000
 
 
 class DirectGet:
@@ -44,8 +45,7 @@ class DirectGet:
         self._prefixes = runner.account.prefixes
         self._turn = runner.shell.turn
         self._dirty = runner.shell.turn.dirty
-        self._second = -1
-        self._second_text = ""
+        self._seconds: dict[int, str] = {}
         self._subject = _PREFIX + (name or runner.nameb)
         self._queue = queue
         self._skip = len(self._subject) + 1
@@ -275,14 +275,16 @@ class DirectGet:
         out += (b"HMSG ", reply, line, body, b"\r\n")
 
     def _stamp(self, ts: int) -> bytes:
-        """Format a time; the whole second, which neighbours share, is formatted once."""
+        """Format a time; the whole seconds, which many share, are formatted once."""
         second, fraction = divmod(ts, 1_000_000_000)
-        if second != self._second:
-            self._second = second
-            self._second_text = format_time(second * 1_000_000_000)[:-1]
+        text = self._seconds.get(second)
+        if text is None:
+            if len(self._seconds) >= _SECONDS_MAX:
+                self._seconds.clear()
+            text = self._seconds[second] = format_time(second * 1_000_000_000)[:-1]
         if not fraction:
-            return f"{self._second_text}Z".encode()
-        return f"{self._second_text}.{fraction:09}".rstrip("0").encode() + b"Z"
+            return f"{text}Z".encode()
+        return f"{text}.{fraction:09}".rstrip("0").encode() + b"Z"
 
     def _status(self, reply: bytes, status: bytes) -> None:
         self._account.publish(reply, b"", b"NATS/1.0 " + status + b"\r\n\r\n", b"")

@@ -73,6 +73,18 @@ _SETTINGS: dict[Purpose, dict[str, str]] = {
 }
 
 
+class _Pooled(asyncpg.Connection):  # type: ignore[misc]  # the driver is not typed
+    """A session that is given back as it was taken: nothing here listens, locks or sets anything.
+
+    By default each use of a session would end with a round trip that undoes such things. A
+    transaction that was left open is rolled back all the same.
+    """
+
+    def get_reset_query(self) -> str:
+        """Return what undoes what a session may have done: nothing."""
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Connector:
     """Opens sessions with one database.
@@ -121,7 +133,7 @@ class Connector:
         """
 
         async def connect(*_arguments: object, **_options: object) -> Any:
-            return await self.open(purpose)
+            return await self.open(purpose, connection_class=_Pooled)
 
         pool = asyncpg.create_pool(connect=connect, min_size=0, max_size=size)
         try:

@@ -8,21 +8,26 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import asyncpg
+
 from core.errors import Unavailable
 from core.storage.postgres.connect import LOST
-from core.storage.postgres.stream_log import segment_of
+from core.storage.postgres.pages import joined, page_of, segment_of
 from core.stream.headers import MSG_ID, STREAM_SOURCE, TTL, find
 from core.stream.plan import Position
 from core.stream.segment import Segment
 from core.stream.ttl import KV_OPERATION, MARKER_REASON
 
-_ROW = "seq, ts, crc, subject, hdr, data"
 # Rows decoded before the event loop gets its turn back.
 _SLICE = 20_000
 # Headers by which a message says how long it lives, or that it marks a subject without a value.
 _MATTERS = " or ".join(
     f"position('\\x{name.hex()}'::bytea in hdr) > 0" for name in (TTL, MARKER_REASON, KV_OPERATION)
 )
+
+
+class _TooLarge(Unavailable):
+    """A page has more than the gigabyte that a value may have."""
 
 
 class PostgresReader:
@@ -34,32 +39,35 @@ class PostgresReader:
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         try:
             rows: list[Any] = await self._pool.fetch(statement, *arguments)
+        except asyncpg.ProgramLimitExceededError as error:
+            raise _TooLarge(f"PostgreSQL cannot answer: {error}") from error
         except LOST as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         return rows
 
     async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
         """Return up to `limit` messages at or after `seq`."""
-        return segment_of(
-            await self._fetch(
-                f"select {_ROW} from jetgate_store.message_{shelf} "
-                "where stream = $1 and seq >= $2 order by seq limit $3",
-                stream,
-                seq,
-                limit,
-            )
-        )
+        statement = page_of("stream = $1 and seq >= $2 order by seq limit $3", shelf)
+        while True:
+            try:
+                return segment_of((await self._fetch(statement, stream, seq, limit))[0])
+            except _TooLarge:
+                if limit < 2:
+                    raise
+                limit = max(limit // 8, 1)
 
     async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
-        """Return the messages with these sequences, ascending, as far as they exist."""
-        return segment_of(
-            await self._fetch(
-                f"select {_ROW} from jetgate_store.message_{shelf} "
-                "where stream = $1 and seq = any($2::bigint[]) order by seq",
-                stream,
-                seqs,
-            )
-        )
+        """Return the messages with these sequences (ascending), as far as they exist."""
+        statement = page_of("stream = $1 and seq = any($2::bigint[]) order by seq", shelf)
+        try:
+            return segment_of((await self._fetch(statement, stream, seqs))[0])
+        except _TooLarge:
+            if len(seqs) < 2:
+                raise
+            middle = len(seqs) // 2
+            low = await self.points(stream, shelf, seqs[:middle])
+            high = await self.points(stream, shelf, seqs[middle:])
+            return joined(low, high) if low is not None and high is not None else low or high
 
     async def front(
         self, stream: int, shelf: int, seq: int, limit: int

@@ -23,8 +23,8 @@ from crc32c import crc32c
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
 from core.storage.interface import Head, StreamCommit
 from core.storage.postgres.connect import LOST
+from core.storage.postgres.pages import checksum
 from core.stream.plan import Position
-from core.stream.segment import Segment
 
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
 FENCED = "JG001"
@@ -49,11 +49,6 @@ _ALWAYS = " where clock_timestamp() is not null"
 
 Row = tuple[int, int, int, int, int, str, bytes | None, bytes]
 Connect = Callable[[], Awaitable[Any]]
-
-
-def checksum(headers: bytes | None, payload: bytes) -> int:
-    """CRC-32C (RFC 3720) of header block and payload, as readers verify it."""
-    return crc32c(payload, crc32c(headers)) if headers else crc32c(payload)
 
 
 def rows_of(commit: StreamCommit) -> Iterator[Row]:
@@ -274,24 +269,3 @@ def _position_text(commit: StreamCommit) -> str:
 def _text(value: str) -> str:
     """Return a text that a client chose as SQL that cannot break out of it."""
     return f"convert_from('\\x{value.encode().hex()}'::bytea,'UTF8')"
-
-
-def segment_of(rows: Sequence[Any]) -> Segment | None:
-    """Return (seq, ts, crc, subject, hdr, data) rows as a segment.
-
-    Raises Unavailable when a row does not match its checksum: damage is reported, never served.
-    """
-    if not rows:
-        return None
-    seqs, times, crcs, subjects, headers, payloads = (list(c) for c in zip(*rows, strict=True))
-    has_headers = any(headers)
-    if has_headers:
-        found: list[int] = list(map(checksum, headers, payloads))
-    else:
-        found = list(map(crc32c, payloads))
-    if found != crcs:
-        bad = next(s for s, a, b in zip(seqs, found, crcs, strict=True) if a != b)
-        raise Unavailable(f"message at sequence {bad} does not match its checksum")
-    names = [subject.encode() for subject in subjects]
-    nbytes = sum(map(len, payloads)) + sum(map(len, names))
-    return Segment(seqs, times, names, headers if has_headers else None, payloads, nbytes)
