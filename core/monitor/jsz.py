@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from core.model import codec
 from core.monitor.query import Query
 from core.monitor.source import Source, moment
 from core.monitor.varz import stats
@@ -80,7 +79,7 @@ async def _account(source: Source, wants: dict[str, bool]) -> dict[str, Any]:
 
 
 async def _stream(source: Source, runner: Any, wants: dict[str, bool]) -> dict[str, Any]:
-    info = json.loads(codec.encode(await runner.info()))
+    info = _plain(await runner.info())
     shown: dict[str, Any] = {
         "name": runner.name,
         "created": moment(runner.created),
@@ -91,7 +90,7 @@ async def _stream(source: Source, runner: Any, wants: dict[str, bool]) -> dict[s
             shown[part] = info[part]
     if wants["consumers"]:
         details = [
-            _consumer(json.loads(codec.encode(consumer.info())), wants["config"])
+            _consumer(_plain(consumer.info()), wants["config"])
             for consumer in runner.consumers.values()
             if not consumer.hidden
         ]
@@ -105,3 +104,10 @@ def _consumer(info: dict[str, Any], with_config: bool) -> dict[str, Any]:
         info.pop("config", None)
     info.pop("type", None)
     return info
+
+
+def _plain(value: Any) -> Any:
+    """A value of the API as JSON has it."""
+    from core.model import codec  # a server without JetStream starts without it
+
+    return json.loads(codec.encode(value))
