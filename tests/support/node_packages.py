@@ -22,6 +22,8 @@ PACKAGES = (
     "ws@8.18.3",
 )
 _SECONDS = 90
+_missing: set[str] = set()
+"""What could not be fetched in this run: it is not tried again for every test."""
 _UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
 
 
@@ -40,7 +42,7 @@ def node_packages(packages: tuple[str, ...] = PACKAGES, *, name: str = "clients"
         pytest.skip(enabled)
     if where.is_dir():
         return where
-    if shutil.which("npm") is None:
+    if shutil.which("npm") is None or enabled in _missing:
         pytest.skip(enabled)
     where.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=where.parent))
@@ -56,14 +58,20 @@ def node_packages(packages: tuple[str, ...] = PACKAGES, *, name: str = "clients"
 
 
 def _install(where: Path, packages: tuple[str, ...], enabled: str) -> None:
-    command = ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(where), *packages]
+    flags = ["--no-fund", "--no-audit", "--fetch-retries", "1", "--prefix", str(where)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+            ["npm", "install", *flags, *packages],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
+        _missing.add(enabled)
         pytest.skip(enabled)
     if done.returncode and any(sign in done.stderr for sign in _UNREACHABLE):
+        _missing.add(enabled)
         pytest.skip(enabled)
     assert done.returncode == 0, done.stderr
 
