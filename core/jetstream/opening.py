@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
@@ -160,23 +160,24 @@ async def _pages(
 ) -> AsyncIterator[list[Row]]:
     """Yield the stream's rows in order; what may expire goes into `expiry` on the way."""
     machine, reader = runner.machine, runner.shell.reader
-    more = 4 if machine.on_file else 0
-    lengths: Sequence[tuple[int, bytes, int, int]]
+    overhead, more = machine.overhead, 4 if machine.on_file else 0
     for start in range(first, last + 1, _PAGE):
         below = min(start + _PAGE, last + 1)
         if expiry is None:
             lengths = await reader.sizes(runner.stream, runner.shelf, None, start, below)
+            rows = [
+                (seq, subject, overhead + len(subject) + data + (hdr + more if hdr else 0))
+                for seq, subject, data, hdr in lengths
+            ]
         else:
             lives = await reader.lifetimes(runner.stream, runner.shelf, start, below)
-            lengths = [row[:4] for row in lives]
-        rows = [
-            (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
-            for seq, subject, data, hdr in lengths
-        ]
-        if expiry is not None and rows:
-            seqs, subjects, sizes = zip(*rows, strict=True)
-            times, blocks = [row[4] for row in lives], [row[5] for row in lives]
-            expiry.load(seqs, times, subjects, sizes, blocks)
+            rows = [
+                (seq, subject, overhead + len(subject) + data + (hdr + more if hdr else 0))
+                for seq, subject, data, hdr, _, _ in lives
+            ]
+            if rows:
+                seqs, subjects, _, _, times, blocks = zip(*lives, strict=True)
+                expiry.load(seqs, times, subjects, [row[2] for row in rows], blocks)
         if rows:
             yield rows
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from core.stream.segment import Segment
-from core.stream.ttl import NEVER, SECOND, is_marker, ttl_of
+from core.stream.ttl import NEVER, SECOND, life_of
 
 Row = tuple[int, bytes, int]
 
@@ -27,6 +27,7 @@ _GONE_LEAST = 10_000
 _STEP = 8
 # Marks the size of a message that is a marker; messages are smaller than 64 MiB.
 _MARKER = 1 << 31
+_PLAIN = (0, False)
 
 
 class _Chunk:
@@ -132,12 +133,14 @@ class Expiry:
         blocks: Sequence[bytes | None],
     ) -> None:
         """Take messages with their header blocks, in the order they were stored."""
-        ttls = [ttl_of(block) if block else 0 for block in blocks]
-        sizes = [
-            size | _MARKER if block and is_marker(block) else size
-            for size, block in zip(sizes, blocks, strict=True)
-        ]
-        kinds = set(ttls)
+        lives = [life_of(block) if block else _PLAIN for block in blocks]
+        ttls = [ttl for ttl, _ in lives]
+        kinds, marks = set(ttls), [marks for _, marks in lives]
+        if any(marks):
+            sizes = [
+                size | _MARKER if is_marker else size
+                for size, is_marker in zip(sizes, marks, strict=True)
+            ]
         for ttl in kinds:
             if ttl == NEVER or not (ttl or self.max_age):
                 continue

@@ -66,6 +66,12 @@ def is_marker(block: bytes) -> bool:
     return bool(find(block, MARKER_REASON)) or find(block, KV_OPERATION) == _PURGED
 
 
+@lru_cache(4096)
+def life_of(block: bytes) -> tuple[int, bool]:
+    """Return `ttl_of` and `is_marker` of a block; those of many messages are the same."""
+    return ttl_of(block), is_marker(block)
+
+
 def raised(block: bytes, least: int) -> bytes:
     """Return a block whose TTL is at least so many seconds; a lower one is written anew, last."""
     if not 0 < ttl_of(block) < least:
