@@ -168,7 +168,11 @@ class Copier:
 
     # -- storing -----------------------------------------------------------------------------
 
-    def _ready(self, follower: Follower) -> None:
+    def _ready(self, _follower: Follower) -> None:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Have what waits stored, unless something is being stored."""
         if not self._busy and not self._runner.closed:
             self._busy = True
             self._runner.submit(self._plan).add_done_callback(self._stored)
@@ -187,7 +191,9 @@ class Copier:
     async def _plan(self, now: int) -> StreamPlan:
         """Plan to store what waits; called again with the same if storage is away meanwhile."""
         runner, machine = self._runner, self._runner.machine
-        self._batch = self._batch or self._gather()
+        current = self._followers
+        batch = [entry for entry in self._batch if current.get(entry[1].key) is entry[0]]
+        self._batch = batch or self._gather()
         runs = [self._fresh(run) for _, run, _ in self._batch]
         if self._mirrors and runs and not len(runs[0]):
             self._copied = Copied(machine.begin_plan(False), runs)
@@ -237,7 +243,7 @@ class Copier:
         if self._mirrors and self._direct is None:
             self.reconsider()
         if any(follower.has_waiting() for follower in self._followers.values()):
-            self._ready(batch[0][0])
+            self._go_on()
 
     def _stall(self, follower: Follower, reason: object, cseq: int) -> None:
         origin = follower.origin.source.name
