@@ -4,8 +4,8 @@ A simple-query string of several statements is one implicit transaction. The str
 `select fence(...); [delete ...;] copy ... from stdin (format binary)`: the fence locks and moves
 every head row or raises `JG001`, in which case no row stays. Two waits per commit, whatever the
 number of messages and streams. The text holds only integers formatted here; everything a client
-chose travels in the binary COPY stream. A commit of one message is one prepared INSERT behind the
-same fence: one wait.
+chose travels in the binary COPY stream. A commit of one message is one prepared INSERT behind a
+fence of its own: one wait.
 
 asyncpg has no public call for statements before a COPY, so `FencedConnection` makes one private
 call, in one place; the driver's minor version is pinned for it.
@@ -30,15 +30,20 @@ COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
 FENCED = "JG001"
 
 # A lone message goes as one prepared statement without arrays: COPY would cost it another wait
-# and a parse.
+# and a parse, the function of the fence more than the insertion itself. Where the head is not as
+# this node left it, it inserts nothing.
 _LONE = f"""
-    with fence as materialized (select jetgate_store.fence(
-        array[$1::int], array[$2::bigint], array[$3::bigint], array[$4::bigint],
-        array[$5::bigint], array[$6::bigint], array[$7::bigint], array[$8::bigint]))
+    with fence as (
+      update jetgate_store.head
+         set last_seq = $4::bigint, first_seq = $5::bigint, last_ts = $6::bigint,
+             msgs = $7::bigint, bytes = $8::bigint
+       where stream = $1::int and epoch = $2::bigint and last_seq = $3::bigint
+      returning 1)
     insert into jetgate_store.message ({COLUMNS})
     select $9::bigint, $10::bigint, $11::int, $12::int, $13::oid, $14::text, $15::bytea, $16::bytea
     from fence
 """
+_INSERTED = "INSERT 0 1"
 
 # COPY holds a slot for each of up to a thousand rows, and the more it holds the longer PostgreSQL
 # looks for the place of the next in its list of resources: at a thousand rows that is a third of
@@ -153,7 +158,7 @@ class PostgresLog:
         count = sum(len(c.plan.texts) for c in written)
         try:
             if count == 1 and len(ordered) == 1 and not _says_more(ordered[0]):
-                await self._lone.fetch(*_head_of(ordered[0]), *next(rows_of(ordered[0])))
+                await self._insert(ordered[0])
             else:
                 await self._copy(connection, ordered, written, count)
         except asyncpg.PostgresError as error:
@@ -170,6 +175,12 @@ class PostgresLog:
             raise
         self.commits += 1
         self.rows += count
+
+    async def _insert(self, commit: StreamCommit) -> None:
+        """Write the one message of a plan that does nothing else: one wait."""
+        await self._lone.fetch(*_head_of(commit), *next(rows_of(commit)))
+        if self._lone.get_statusmsg() != _INSERTED:
+            raise Fenced(f"fenced: the head of stream {commit.stream} is not where it was left")
 
     async def _copy(
         self,
