@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+_LINE = orjson.OPT_APPEND_NEWLINE  # a terminal shows its prompt on a line of its own
 
 
 def json_answer(
@@ -15,7 +16,7 @@ def json_answer(
     """A JSON response; the `type` of API replies is left out."""
     if isinstance(value, dict):
         value.pop("type", None)
-    return Response(orjson.dumps(value), status, headers=headers, media_type=JSON)
+    return Response(orjson.dumps(value, option=_LINE), status, headers=headers, media_type=JSON)
 
 
 def created(

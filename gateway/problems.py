@@ -149,7 +149,7 @@ def _status(error: ApiError) -> int:
 
 def respond(problem: Problem, instance: str) -> Response:
     """The response of a problem."""
-    body = orjson.dumps(problem.members(instance), default=str)
+    body = orjson.dumps(problem.members(instance), default=str, option=orjson.OPT_APPEND_NEWLINE)
     return Response(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
