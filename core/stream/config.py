@@ -39,6 +39,7 @@ SECOND = 1_000_000_000
 DUPLICATE_WINDOW = 120 * SECOND
 SHORTEST_AGE = 100 * MILLISECOND
 REPLICAS_MAX = 5
+_LAST_SEQ = (1 << 63) - 1  # sequences are signed in storage
 
 NO_LIMITS = AccountLimits()
 _RESERVED_SPACES = ("$JS.>", "$JSC.>", "$NRG.>")
@@ -96,6 +97,8 @@ def check_create(
     check_overlap(config, others.values())
     if "\0" in name:  # the reference cannot make a file of it, we cannot make text of it
         raise api_error("JSStreamCreate", err="error creating store for stream")
+    if config.first_seq > _LAST_SEQ:
+        raise invalid(f"first sequence can not be greater than {_LAST_SEQ}")
     return config, True
 
 
