@@ -432,7 +432,7 @@ class Client:
 
     def _ping(self) -> None:
         if self._pings_out >= self.options.pings_out_max and self._link is not None:
-            self._link.close()
+            self._link.abort()
             return
         self._pings_out += 1
         self._pongs.append(None)

@@ -30,6 +30,10 @@ class Link(Protocol):
         """Receive again."""
         ...
 
+    def abort(self) -> None:
+        """End the link at once: the peer does not answer, so it may not take anything either."""
+        ...
+
     def close(self) -> None:
         """Send what was written and end the link; `closed` is called afterwards."""
         ...

@@ -139,6 +139,10 @@ class TcpLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.resume_reading()
 
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()

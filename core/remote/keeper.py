@@ -30,7 +30,7 @@ log = logging.getLogger("jetgate.remote")
 
 _PERIOD_S = 1.0
 _LOOK_EVERY, _MEASURE_EVERY = 2, 15
-_PATIENCE_S = 2.0
+_PATIENCE_S, _PING_S = 2.0, 10.0
 
 
 def options_of(remote: Remote) -> Options:
@@ -41,6 +41,7 @@ def options_of(remote: Remote) -> Options:
         user=user,
         password=password,
         token=token,
+        ping_interval=_PING_S,
         identify=partial(identify, remote.creds) if remote.creds else None,
     )
 
@@ -216,10 +217,12 @@ class Remotes:
             if beat % _LOOK_EVERY == 0 or self._nudge.is_set():
                 self._nudge.clear()
                 await self._look()
-            for attached in list(self.attached.values()):
+            due = []
+            for attached in self.attached.values():
                 attached.bridge.relays.sweep()
                 if attached.line.connected and (not attached.rtt_ns or beat % _MEASURE_EVERY == 0):
-                    await attached.measure()
+                    due.append(attached.measure())
+            await asyncio.gather(*due)
             await self._tell(anyway=beat % _MEASURE_EVERY == 0)
             beat += 1
             with contextlib.suppress(TimeoutError):

@@ -43,6 +43,7 @@ class Leaf:
         self._options = options
         self._link: Link | None = None
         self._attempt = 0
+        self._missed = 0
         self._parser = LeafParser(self)
         self._serving: dict[bytes, Call] = {}
         self._listeners: dict[bytes, set[bytes]] = {}
@@ -85,6 +86,7 @@ class Leaf:
         self._ended = asyncio.Event()
         self._ready = asyncio.get_running_loop().create_future()
         self._attempt += 1
+        self._missed = 0
         self.info = ServerInfo()
         try:
             async with asyncio.timeout(self._options.connect_timeout):
@@ -116,7 +118,12 @@ class Leaf:
             self._link = None
 
     async def flush(self, within: float = 5.0) -> None:
-        """Return when the server has seen what was sent. Raises ConnectionLost, RequestTimeout."""
+        """Return when the server has seen what was sent.
+
+        A server that does not answer twice is taken for gone.
+
+        Raises ConnectionLost, RequestTimeout.
+        """
         if not self.connected:
             raise ConnectionLost
         self._pong = asyncio.get_running_loop().create_future()
@@ -124,7 +131,11 @@ class Leaf:
         try:
             async with asyncio.timeout(within):
                 await self._pong
+            self._missed = 0
         except TimeoutError:
+            self._missed += 1
+            if self._missed >= self._options.pings_out_max and self._link is not None:
+                self._link.abort()
             raise RequestTimeout(b"PING", within) from None
 
     def _lost(self, attempt: int, exc: Exception | None) -> None:

@@ -93,6 +93,8 @@ class LoopbackLink:
         self._is_ending = True
         self._schedule()
 
+    abort = close
+
     def pause_reading(self) -> None:
         """Receive nothing until `resume_reading`."""
         self._is_reading = False

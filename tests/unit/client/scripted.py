@@ -31,6 +31,13 @@ class ScriptedLink:
             self.is_closed = True
             asyncio.get_running_loop().call_soon(self.closed, None)
 
+    abort = close
+
+    def pause_reading(self) -> None:
+        """Nothing is sent unasked here."""
+
+    resume_reading = pause_reading
+
 
 class ScriptedServer:
     """Accepts every connection; answers PING, and what `script` answers."""

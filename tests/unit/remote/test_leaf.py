@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from core.client import Options
+import pytest
+
+from core.client import Options, RequestTimeout
 from core.remote.leaf import Leaf
 from tests.unit.client.scripted import ScriptedServer
 
@@ -104,3 +106,18 @@ def test_what_is_served_is_served_on_the_next_connection() -> None:
         assert server.written.endswith(b"LS+ mine.>\r\n")
 
     asyncio.run(run())
+
+
+def test_a_server_that_does_not_answer_twice_is_gone() -> None:
+    async def work(leaf: Leaf, server: ScriptedServer) -> None:
+        server.script = lambda data: b""
+        server.link._answer = lambda data: b""
+        for _ in range(2):
+            assert leaf.connected
+            with pytest.raises(RequestTimeout):
+                await leaf.flush(0.01)
+        await asyncio.sleep(0)
+
+        assert not leaf.connected
+
+    with_a_leaf(work)
