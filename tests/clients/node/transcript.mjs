@@ -66,9 +66,9 @@ export const brief = (m) => `${m.subject} ${m.string()}`;
 /** Subject, sequence and text of a message of a stream. */
 export const numbered = (m) => `${m.seq} ${m.subject} ${m.string()}`;
 
-/** Await `probe()` until it is true; throws after five seconds. */
-export async function until(probe) {
-  const end = Date.now() + 5000;
+/** Await `probe()` until it is true; throws when it never is within some milliseconds. */
+export async function until(probe, within = 10000) {
+  const end = Date.now() + within;
   for (;;) {
     const value = await probe();
     if (value) return value;
