@@ -2,16 +2,8 @@
 
 import re
 
-_UNITS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-}
+from core.model.durations import UNITS
+
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([^\d.]*)")
 _SIZE = re.compile(r"([+-]?\d+)([KMGT])")
 
@@ -34,9 +26,9 @@ def duration(text: str) -> float:
             break
         if not found[2]:
             raise ValueError(f'time: missing unit in duration "{text}"')
-        if found[2] not in _UNITS:
+        if found[2] not in UNITS:
             raise ValueError(f'time: unknown unit "{found[2]}" in duration "{text}"')
-        total += float(found[1]) * _UNITS[found[2]]
+        total += float(found[1]) * UNITS[found[2]]
         at = found.end()
     if at == 0 or at < len(rest):
         raise ValueError(f'time: invalid duration "{text}"')

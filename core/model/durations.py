@@ -2,7 +2,7 @@
 
 import re
 
-_UNITS = {
+UNITS = {
     "ns": 1,
     "us": 1_000,
     "µs": 1_000,
@@ -12,6 +12,8 @@ _UNITS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
+"""Nanoseconds of each unit; microseconds may be written with either letter."""
+
 _PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _MAX = (1 << 63) - 1
 
@@ -32,7 +34,7 @@ def parse_duration(text: str) -> int:
         part = _PART.match(rest, at)
         if part is None or not (part[1] or part[2]):
             raise ValueError(f"not a duration: {text!r}")
-        unit = _UNITS[part[3]]
+        unit = UNITS[part[3]]
         total += int(part[1] or 0) * unit
         if part[2]:
             total += int(part[2]) * unit // 10 ** len(part[2])

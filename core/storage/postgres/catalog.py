@@ -9,7 +9,7 @@ from typing import Any
 
 from core.errors import Fenced, Unavailable
 from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
-from core.storage.postgres.connect import LOST
+from core.storage.postgres.connect import LOST, fetch
 
 _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config,
@@ -42,11 +42,7 @@ class PostgresCatalog:
         self.epoch = 0
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
-        try:
-            rows: list[Any] = await self._pool.fetch(statement, *arguments)
-        except LOST as error:
-            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
-        return rows
+        return await fetch(self._pool, statement, *arguments)
 
     async def _change(self, *statements: tuple[Any, ...]) -> Any:
         """Run (statement, *arguments) tuples in one transaction fenced by the catalogue's epoch.

@@ -162,6 +162,19 @@ class Connector:
             raise OperatorError(_why(self.address, error)) from error
 
 
+async def fetch(pool: Any, statement: str, *arguments: object) -> list[Any]:
+    """Run one statement on a session of a pool; return its rows.
+
+    Raises:
+        Unavailable: PostgreSQL is away, or refuses.
+    """
+    try:
+        rows: list[Any] = await pool.fetch(statement, *arguments)
+    except LOST as error:
+        raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+    return rows
+
+
 def is_unavailable(error: BaseException) -> bool:
     """Whether an error means that PostgreSQL is away or going away, and may be back soon.
 

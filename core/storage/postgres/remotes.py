@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from core.errors import Unavailable
-from core.storage.postgres.connect import LOST
+from core.storage.postgres.connect import fetch
 from core.storage.remotes import RemoteRow, RemoteState
 
 
@@ -77,8 +76,4 @@ class PostgresRemotes:
         )
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
-        try:
-            rows: list[Any] = await self._pool.fetch(statement, *arguments)
-        except LOST as error:
-            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
-        return rows
+        return await fetch(self._pool, statement, *arguments)
