@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.support.eventually import eventually
+from tests.support.typed import problems
 from tests.support.wire import Closed, Frame, Wire
 
 _PLACEHOLDER = re.compile(r"<(any|int|time|nuid|size|hsize)(?::(\w+))?>|<\$(\w+)>")
@@ -277,7 +278,10 @@ class Player:
                 return
             raise Mismatch(f"expected the end of the connection, got {show(frame)}")
         pings = step.lines == ["PING"]
-        match(step.lines, wire.frame(pings=pings), self.memory)
+        frame = wire.frame(pings=pings)
+        match(step.lines, frame, self.memory)
+        if untyped := problems(frame.payload):
+            raise Mismatch(f"the typed model does not know this answer: {untyped}")
 
     def close(self) -> None:
         for wire in self.wires.values():
