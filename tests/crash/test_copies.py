@@ -1,7 +1,8 @@
 """kill -9 while streams are copied: every copy is complete afterwards, nothing is in it twice."""
 
 import asyncio
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 
 import nats
 from nats.aio.client import Client
@@ -10,6 +11,7 @@ from nats.errors import Error
 
 from tests.support.copies import Copies
 from tests.support.jetgate import JetgateServer
+from tests.support.pg import PostgresServer
 
 ROUNDS = 4
 BATCH = 1500
@@ -47,6 +49,53 @@ def _sources(messages: list[Msg]) -> list[int]:
 
 def _rows(messages: list[Msg]) -> list[tuple[int, str, bytes, object]]:
     return [(m.metadata.sequence.stream, m.subject, m.data, m.metadata.timestamp) for m in messages]
+
+
+def test_a_standby_goes_on_copying() -> None:
+    with ExitStack() as stack:
+        dsn = stack.enter_context(PostgresServer(settings={"fsync": "on"})).fresh_database()
+        first, second = stack.enter_context(JetgateServer(dsn=dsn)), JetgateServer(dsn=dsn)
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        try:
+            waiting = pool.submit(second.start)
+            at = asyncio.run(_begin(first))
+            first.kill()
+            waiting.result()
+            asyncio.run(_go_on(second, at))
+        finally:
+            second.stop()
+
+
+async def _begin(server: JetgateServer) -> Copies:
+    """Let copies begin, and have the leader be killed in the middle."""
+    at = Copies(await _open(server))
+    await at.stream("S")
+    await at.stream("W", retention="workqueue")
+    await at.stream("A", sources=[{"name": at.name("S")}, {"name": at.name("W")}])
+    await _publish_some(at, 0)
+    await at.client.close()
+    return at
+
+
+async def _go_on(server: JetgateServer, at: Copies) -> None:
+    at.client = await _open(server)
+    before = (await at.info("S"))["state"]["last_seq"]
+    await _publish_some(at, 1)
+    await at.sees(lambda: _beyond(at, before))
+    await at.empties("W")
+    lasts = [(await at.info(short))["state"]["last_seq"] for short in ("S", "W")]
+    await at.reaches("A", sum(lasts), within=60)
+
+    copies = await at.read("A")
+    for short, last in zip(("S", "W"), lasts, strict=True):
+        mine = [m for m in copies if m.subject.startswith(at.name(short))]
+        assert _sources(mine) == list(range(1, last + 1))
+    await at.client.close()
+
+
+async def _beyond(at: Copies, before: int) -> bool:
+    """Whether all of the last round is stored."""
+    return bool((await at.info("S"))["state"]["last_seq"] == before + BATCH)
 
 
 def test_copies_survive_kills() -> None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from core.errors import Unavailable
 from core.jetstream.copying.follower import Follower
 from core.jetstream.copying.origin import Origin, Start, key_in_header
 from core.jetstream.direct_get import DirectGet
 from core.jetstream.facts import facts_for
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
+from core.runtime.tasks import spawn
 from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
 from core.stream.plan import Position, StreamPlan
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.copying")
 
 _ROWS = 4096
+_RETRY = 0.2
 _QUEUE = b"_sys_"
 
 
@@ -45,26 +48,33 @@ class Copier:
     # -- life --------------------------------------------------------------------------------
 
     async def restore(self, config: StreamConfig) -> None:
-        """Learn how far the sources of a configuration were copied.
-
-        What was copied as a mirror of a stream with the same sources counts, too. Raises
-        Unavailable.
-        """
+        """Learn how far the sources of a configuration were copied. Raises Unavailable."""
         runner = self._runner
-        wanted = {origin.key: origin for origin in self._origins(config) if not origin.mirrors}
-        if not wanted:
-            return
-        for position in await runner.shell.reader.positions(runner.stream):
-            self._positions.setdefault(position.key, position)
-        if not runner.machine.last_seq:
-            return
-        for key in wanted.keys() - self._positions.keys():
-            start = await self._search(key)
+        if config.sources:
+            for position in await runner.shell.reader.positions(runner.stream):
+                self._positions.setdefault(position.key, position)
+
+    async def _find(self, followers: list[Follower]) -> None:
+        """Let sources begin behind what the log has of them: it may be a mirror's, promoted.
+
+        Looking through a long log takes its time, so it is done only where no position is known.
+        """
+        for follower in followers:
+            key, start = follower.origin.key, None
+            while not self._runner.closed:
+                try:
+                    start = await self._search(key)
+                    break
+                except Unavailable as error:
+                    log.warning("sources of %s wait for storage: %s", self._runner.name, error)
+                    await asyncio.sleep(_RETRY)
             if start is not None:
-                self._positions[key] = Position(key, start.after, start.identity)
+                self._positions.setdefault(key, Position(key, start.after, start.identity))
+            if self._followers.get(key) is follower and not self._runner.closed:
+                follower.begin()
 
     async def _search(self, key: str) -> Start | None:
-        """Find the newest message of a source by what its header says."""
+        """Find the newest message of a source by what its header says. Raises Unavailable."""
         runner = self._runner
         name, below = key.partition(" ")[0].encode(), runner.machine.last_seq + 1
         while True:
@@ -120,8 +130,16 @@ class Copier:
         for old in before.values():
             old.close(forget=True)
         self.reconsider()
+        unknown = [follower for follower in begun if not self._knows(follower.origin)]
         for follower in begun:
-            follower.begin()
+            if follower not in unknown:
+                follower.begin()
+        if unknown:
+            spawn(self._find(unknown), name=f"sources of {runner.name}")
+
+    def _knows(self, origin: Origin) -> bool:
+        """Whether it is known how far an origin was copied, without looking through the log."""
+        return origin.mirrors or origin.key in self._positions or not self._runner.machine.last_seq
 
     def poke(self, name: str, *, is_new: bool = False) -> None:
         """A stream of that name came, changed or went."""
