@@ -24,6 +24,7 @@ Match = Callable[[bytes], bool]
 Message = tuple[int, int, bytes, bytes, bytes]  # sequence, time, subject, headers, payload
 
 _PAGE = 2000
+_PAGE_BYTES = 32 << 20
 _FRONT_PAGE = 5000
 _WINDOW = 10_000
 _WINDOW_MAX = 200_000
@@ -86,8 +87,12 @@ class StreamQueries:
         return self.tail.at(seq)
 
     async def read(self, seq: int, limit: int) -> Segment | None:
-        """Return up to `limit` live messages at or after `seq` from storage (None: no more)."""
+        """Return up to `limit` live messages at or after `seq` from storage (None: no more).
+
+        Fewer where messages are large: a page of the average ones is to stay small enough to hold.
+        """
         seq = max(seq, self.machine.first_seq)
+        limit = min(limit, max(self._page_rows(), 1))
         while seq <= self.machine.last_seq:
             page = await self.shell.reader.range(self.stream, self.shelf, seq, limit)
             if page is None:
@@ -97,6 +102,10 @@ class StreamQueries:
                 return found
             seq = page.last + 1
         return None
+
+    def _page_rows(self) -> int:
+        """Return how many messages of average size a page may have."""
+        return _PAGE_BYTES * self.machine.msgs // max(self.machine.bytes, 1)
 
     async def get(self, seq: int) -> Message | None:
         """Return one message by its sequence."""
