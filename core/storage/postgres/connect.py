@@ -67,6 +67,9 @@ _SETTINGS: dict[Purpose, dict[str, str]] = {
         "enable_seqscan": "off",
         "default_transaction_read_only": "on",
         "statement_timeout": "60s",
+        # A stream is read whole after a restart: by all cores, each grouping what it reads.
+        "parallel_tuple_cost": "0.001",
+        "work_mem": "64MB",
     },
     Purpose.LOCK: {"idle_session_timeout": "0", "statement_timeout": "10s"},
     Purpose.ADMIN: {},
