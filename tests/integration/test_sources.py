@@ -264,6 +264,26 @@ def test_a_copy_of_a_copy_goes_on_as_the_copy_was(server: Server) -> None:
     copies(server, test)
 
 
+def test_a_mirror_may_become_a_stream_with_its_origin_as_a_source(server: Server) -> None:
+    async def test(at: Copies) -> None:
+        await at.stream("S")
+        await at.publish("S", "a")
+        await at.stream("M", mirror={"name": at.name("S")})
+        await at.reaches("M", 1)
+        sources = [{"name": at.name("S")}]
+
+        await at.api(f"STREAM.UPDATE.{at.name('M')}", {"name": at.name("M"), "sources": sources})
+        await at.publish("S", "b")
+
+        # A mirror's messages do not tell where they come from: the source begins anew.
+        await at.reaches("M", 3)
+        first, *sourced = await at.messages("M")
+        assert first.headers == b""
+        assert [_source(m)[:2] for m in sourced] == [[at.name("S"), "1"], [at.name("S"), "2"]]
+
+    copies(server, test)
+
+
 def test_a_consumer_made_beforehand_is_used(server: Server) -> None:
     async def test(at: Copies) -> None:
         await at.stream("S")

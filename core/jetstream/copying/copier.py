@@ -119,7 +119,7 @@ class Copier:
         begun: list[Follower] = []
         for origin in self._origins(config):
             old = before.pop(origin.key, None)
-            if old is not None and old.origin.source == origin.source:
+            if old is not None and old.origin.is_same(origin):
                 self._followers[origin.key] = old
                 continue
             if old is not None:

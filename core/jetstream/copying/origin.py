@@ -90,6 +90,10 @@ class Origin:
             part.replace(b"%", b"%%") for part in (_SOURCE, name, filters, targets)
         )
 
+    def is_same(self, other: Origin) -> bool:
+        """Whether the same is copied in the same way."""
+        return self.source == other.source and self.mirrors == other.mirrors
+
     # -- requests ----------------------------------------------------------------------------
 
     @property
