@@ -110,6 +110,29 @@ def test_what_expired_while_no_node_was_there_is_gone_at_once(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_short_time_does_not_wait_for_a_long_one(
+    postgres: PostgresServer, database: str, restarts: bool
+) -> None:
+    async def scenario() -> None:
+        async with running_node(database) as node:
+            await add_stream(node, StreamConfig(name="S", subjects=("s.>",), allow_msg_ttl=True))
+            wire = await Wire.connect(node)
+            wire.writer.write(hpub("s.a", Nats_TTL="1h"))
+            await there(node, wire, 1)
+            wire.writer.write(hpub("s.b", Nats_TTL="1"))
+            await there(node, wire, 2)
+            if not restarts:
+                await there(node, wire, 1)
+            wire.close()
+        async with running_node(database) as node:
+            wire = await Wire.connect(node)
+            await there(node, wire, 1)
+            wire.close()
+
+    asyncio.run(scenario())
+
+
 def test_ten_thousand_expire_in_few_commits_and_tell_the_consumers(
     postgres: PostgresServer, database: str
 ) -> None:
