@@ -13,8 +13,15 @@ from tests.support.eventually import eventually
 Option = str | int | bool
 
 
+class Asked:
+    """How often the reference server was started, for whoever wants to know which test did."""
+
+    times = 0
+
+
 def binary() -> str:
     """Path of the nats-server that is installed beside this interpreter."""
+    Asked.times += 1
     beside = Path(sys.executable).parent / "nats-server"
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
@@ -69,9 +76,16 @@ class NatsServer:
             return ""
 
     def settle(self) -> None:
-        """Wait until deleted streams have left the store; a new one could meet the remains."""
+        """Wait until deleted streams have left the store; a new one could meet the remains.
+
+        A stream that was made anew while its files were being removed leaves some for good.
+        """
         streams = self.dir / "store" / "jetstream" / "$G" / "streams"
-        eventually(lambda: not streams.exists() or not any(streams.iterdir()))
+        try:
+            eventually(lambda: not streams.exists() or not any(streams.iterdir()), within=5)
+        except AssertionError:
+            for remains in streams.iterdir():
+                shutil.rmtree(remains, ignore_errors=True)
 
     def stop(self) -> None:
         """End the process and forget its store."""
