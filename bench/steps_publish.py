@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from core.jetstream.acks import AckEmitter
-from core.protocol.gather import Batch
+from core.protocol.gather import GATHERED, Batch, gather
 from core.protocol.parser import Parser
 from core.pubsub.account import Subscription
+from core.pubsub.batch import take_together
 from core.storage.interface import StreamCommit
 from core.storage.postgres.connect import Purpose
 from core.storage.postgres.embedded import EmbeddedPostgres
@@ -58,28 +59,37 @@ def per_message(step: Callable[[], object], count: int = MESSAGES) -> float:
     return statistics.median(times)
 
 
-def parse() -> float:
-    """Bytes of PUB with reply to calls."""
-    data = b"".join(
-        b"PUB %b %b 128\r\n%b\r\n" % (s, r, PAYLOAD) for s, r in zip(SUBJECTS, REPLIES, strict=True)
+def publishes(sizes: int = 1) -> bytes:
+    """Return PUBs with replies; payloads have so many sizes in turn."""
+    bodies = [PAYLOAD[: len(PAYLOAD) - i % sizes] for i in range(MESSAGES)]
+    return b"".join(
+        b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
+        for subject, reply, body in zip(SUBJECTS, REPLIES, bodies, strict=True)
     )
-    parser, sink = Parser(1 << 20, 4096), Sink()
-    return per_message(lambda: parser.feed(data, sink))  # type: ignore[arg-type]
 
 
-def gather() -> float:
-    """Four appends to the columns of a stream."""
+def parse(sizes: int) -> float:
+    """Bytes to columns."""
+    data, parser, sink = publishes(sizes), Parser(1 << 20, 4096), Sink()
+    return per_message(lambda: parser.feed(data, sink))
 
-    def step() -> None:
+
+def take() -> float:
+    """The columns of a read to those of a stream, receivers looked up."""
+    hub = idle_hub()
+    account = hub.accounts["$G"]
+    batch, _ = gather(publishes(), 0, (1 << 20, 4096, GATHERED), with_headers=True)
+
+    def take_all(some: Batch) -> None:
         columns = Columns()
-        for subject, reply in zip(SUBJECTS, REPLIES, strict=True):
-            columns.subjects.append(subject)
-            columns.replies.append(reply)
-            columns.headers.append(b"")
-            columns.payloads.append(PAYLOAD)
-            columns.nbytes += len(PAYLOAD)
+        columns.subjects += some.subjects
+        columns.replies += some.replies
+        columns.headers += some.headers
+        columns.payloads += some.payloads
+        columns.nbytes += sum(map(len, some.payloads))
 
-    return per_message(step)
+    account.subscribe(b"orders.>", lambda *_: None).batch = take_all
+    return per_message(lambda: take_together(account, batch))
 
 
 def rows() -> float:
@@ -155,8 +165,9 @@ def main() -> None:
     """Print every step."""
     print("us per message")
     for name, step in (
-        ("parse PUB with reply", parse),
-        ("gather into columns", gather),
+        ("parse, payloads of one size", lambda: parse(1)),
+        ("parse, payloads of any size", lambda: parse(7)),
+        ("take into a stream", take),
         ("rows with checksums", rows),
         ("acknowledge", acks),
     ):

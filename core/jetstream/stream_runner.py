@@ -215,8 +215,9 @@ class StreamRunner(StreamQueries):
             self.account.subscribe(subject.encode(), self.ingest)
             for subject in self.config.subjects
         ]
+        take = self.ingest_batch  # one object, by which its routes are known to be of one stream
         for subscription in self.subscriptions:
-            subscription.batch = self.ingest_batch
+            subscription.batch = take
 
     def unlisten(self) -> None:
         """Take no more publishes."""

@@ -2,7 +2,7 @@
 
 from core.protocol.gather import Batch
 from core.pubsub.account import ACK_PREFIX, Account
-from core.pubsub.route import BatchCall
+from core.pubsub.route import BatchCall, Route
 
 _UNUSUAL = (ACK_PREFIX, b"$NRG.")
 _RESERVED = (b" _R_.", b" $GR.", b" _GR_.", b" $JS.ACK.")
@@ -14,17 +14,23 @@ def take_together(account: Account, batch: Batch) -> bool:
 
     Returns False when its messages have to be looked at one by one; nothing has happened then.
     """
-    plans = account.plans
+    planned, prefixed = account.plans.get, account.prefixes.get
     found: BatchCall | None = None
+    before: Route | None = None
     for subject in set(batch.subjects):
-        route = plans.get(subject)
+        route = planned(subject)
         if route is None:
-            if subject.startswith(_UNUSUAL):
+            if subject.startswith(b"$") and subject.startswith(_UNUSUAL):
                 return False
-            route = account.resolve(subject)
-        if route.batch is None or (found is not None and route.batch != found):
-            return False
-        found = route.batch
+            head, _, last = subject.rpartition(b".")
+            route = (prefixed(head) if last else None) or account.resolve(subject)
+        if route is before:
+            continue
+        before = route
+        if route.batch is not found:
+            if found is not None or route.batch is None:
+                return False
+            found = route.batch
     replies = b" " + b" ".join(batch.replies)
     if found is None or any(reserved in replies for reserved in _RESERVED):
         return False

@@ -337,10 +337,25 @@ def test_one_subscription_limit_across_unsub_and_deliveries() -> None:
         assert not session.subscriptions
 
 
+def test_a_subject_that_ends_in_a_dot_goes_nowhere_in_a_batch_either() -> None:
+    with world() as w:
+        session, _ = w.join()
+        bodies: list[bytes] = []
+        service = w.hub.default_account().subscribe(b"s.>", lambda *said: bodies.append(said[4]))
+        service.batch = lambda batch: bodies.extend(batch.payloads)
+
+        session.data_received(b"PUB s.1 1\r\na\r\nPUB s.1 1\r\nb\r\n")
+        session.data_received(b"PUB s.1 1\r\nc\r\nPUB s. 1\r\nx\r\nPUB s.2 1\r\nd\r\n")
+
+        assert session.gathers is False
+        assert bodies == [b"a", b"b", b"c", b"d"]
+
+
 @pytest.mark.parametrize(
     ("first", "sent", "together", "refusals"),
     [
         (CONNECT, [b"s.1 r.1", b"s.2", b"s.1 r.2"], True, 0),
+        (CONNECT, [b"s.1.a r.1", b"s.1.b", b"s.1.a r.2"], True, 0),
         (CONNECT, [b"s.1 r.1", b"t.1 r.2"], False, 0),
         (CONNECT, [b"s.1 r.1", b"plain", b"s.1"], False, 0),
         (CONNECT, [b"s.1 r.1", b"s.1 $JS.ACK.x", b"s.1"], False, 1),
