@@ -156,6 +156,7 @@ def test_every_step_is_answered_as_by_the_reference(
     [
         b"PING\r\n",
         b"SUB a 1\r\n",
+        b"PUB a 1\r\nx\r\n",
         b'CONNECT {"user":"all"}\r\n',
         b'CONNECT {"user":"all","pass":"wrong"}\r\n',
         b'CONNECT {"user":"nobody","pass":"x"}\r\n',
@@ -187,6 +188,21 @@ def test_a_first_line(both: tuple[_Address, _Address], first: bytes) -> None:
                 lines.append(type(end).__name__.encode())
             seen.append([re.sub(rb"INFO .*", b"INFO", line) for line in lines])
     assert seen[0] == seen[1]
+
+
+def test_a_byte_now_and_then_comes_too_late(both: tuple[_Address, _Address]) -> None:
+    for address in both:
+        with Wire(address) as wire:
+            wire.frame()
+            for byte in b'CONNECT {"user":"all","pass":"all"}\r\n':
+                wire.send(bytes([byte]))
+                try:
+                    said = wire.frame(0.1)
+                except Silence:
+                    continue
+                break
+
+        assert said.line == b"-ERR 'Authentication Timeout'", address
 
 
 def test_who_am_i(both: tuple[_Address, _Address]) -> None:
