@@ -40,6 +40,7 @@ def agree(script: str, addresses: list[str]) -> None:
 @pytest.mark.parametrize(
     "script",
     [
+        "batches",
         "core",
         "direct",
         "groups",
@@ -50,6 +51,7 @@ def agree(script: str, addresses: list[str]) -> None:
         "pull",
         "push",
         "reconnect",
+        "schedules",
         "services",
         "streams",
         "ttl",

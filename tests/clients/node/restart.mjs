@@ -15,9 +15,9 @@ const consumer = await js.consumers.get("JK", "d");
 for await (const m of await consumer.fetch({ max_messages: 2, expires: 1000 })) await m.ackAck();
 const ordered = await js.consumers.get("JK");
 const followed = [];
-const following = collect(await ordered.consume({ expires: 2000 }), (m) => followed.push(m.seq), 8);
+const following = collect(await ordered.consume({ expires: 2000 }), (m) => followed.push(m.seq), 7);
 await until(() => followed.length === 6);
-const sub = nc.subscribe("jk.core");
+const sub = nc.subscribe("core.only");
 const statuses = [];
 collect(nc.status(), (s) => statuses.push(s.type));
 
@@ -25,7 +25,7 @@ console.error("killed?");
 await until(() => statuses.includes("reconnect"), 60000);
 
 await step("subscribed still", async () => {
-  nc.publish("jk.core", "hello");
+  nc.publish("core.only", "hello");
   await until(() => sub.getReceived() === 1);
 });
 await step("known already", async () => {
@@ -35,8 +35,12 @@ await step("known already", async () => {
 });
 await step("after it", js.publish("jk.a", "m7"));
 await step("acknowledged once", async () => {
-  const messages = await consumer.fetch({ max_messages: 3, expires: 2000 });
-  return collect(messages, (m) => m.ackAck() && m.string());
+  const got = [];
+  for await (const m of await consumer.fetch({ max_messages: 3, expires: 2000 })) {
+    await m.ackAck();
+    got.push(m.string());
+  }
+  return got;
 });
 await step("kept", async () => (await bucket.get("key")).string());
 await step("followed", async () => {

@@ -59,6 +59,14 @@ await main(async (nc) => {
   await step("find nothing", jsm.streams.find("js.nobody"));
   await step("info of none", jsm.streams.info("JS_NONE"));
 
+  await step("advisories", async () => {
+    const told = collect(jsm.advisories(), ({ kind, data }) => [kind, data.stream, data.action], 4);
+    await nc.flush();
+    await jsm.streams.add({ name: "JS_TOLD" });
+    await jsm.streams.delete("JS_TOLD");
+    return (await told).sort();
+  });
+
   // contents
   for (const n of [1, 2, 3, 4, 5, 6]) await js.publish(`js.a.${n % 3}`, `m${n}`);
   await step("info", jsm.streams.info("JS_A"));
