@@ -36,7 +36,7 @@ _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
 SUBJECTS = (
     "*",
-    "*.*",
+    "STREAM.*",
     "STREAM.*.>",
     "META.*.>",
     "SERVER.*.>",
@@ -61,6 +61,15 @@ SUBJECTS = (
 )
 """What is listened to below the prefix: everything but the requests that consumers and streams
 listen to themselves, each subject once."""
+
+
+_OWN = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
+
+
+def is_silent(subject: bytes) -> bool:
+    """Whether nobody answers a subject, which is not the same as that nobody listens."""
+    is_own = subject.startswith(_OWN) or subject == b"$JS.API.DIRECT.GET"
+    return subject.startswith(PREFIX) and not is_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +111,11 @@ class Dispatcher:
             self._account.subscribe(PREFIX + subject.encode(), self.on_request)
             for subject in SUBJECTS
         ]
+        self._account.is_silent = is_silent
 
     async def stop(self) -> None:
         """Stop listening; requests that wait are dropped."""
+        self._account.is_silent = None
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
         self._subscriptions.clear()

@@ -68,6 +68,8 @@ class Account:
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
         self.mappings: Mappings | None = None
+        self.is_silent: Callable[[bytes], bool] | None = None
+        """Which subjects without a listener count as listened to, all the same."""
         self._prefixes: dict[bytes, Route] = {}
         # For those who send many replies: a reply's subject without its last token may be here.
         self.prefixes = self._prefixes

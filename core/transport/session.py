@@ -422,6 +422,8 @@ class ClientSession(asyncio.Protocol):
 
     def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Tell the requester that nobody listens, on the subscription it listens with."""
+        if self.account.is_silent is not None and self.account.is_silent(subject):
+            return
         for target in self.account.route(reply).targets:
             if target.session is self:
                 block = header_blocks.build(((b"Nats-Subject", subject),), 503)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from core.api.call import Body, Call, Counters, Nothing, Server
-from core.api.dispatcher import PREFIX, SUBJECTS, Dispatcher, is_empty
+from core.api.dispatcher import PREFIX, SUBJECTS, Dispatcher, is_empty, is_silent
 from core.api.routes import ROUTES, Level, Route
 from core.errors import Unavailable
 from core.model.api_errors import api_error
@@ -221,10 +221,17 @@ def test_requests_to_consumers_and_streams_themselves_are_not_listened_to(subjec
 
 
 @pytest.mark.parametrize(
-    "subject", ["FOO", "FOO.BAR", "STREAM.FOO.S", "CONSUMER.MSG.NEXT", "SERVER.A.B"]
+    "subject", ["FOO", "FOO.BAR", "A.B.C.D", "STREAM.FOO.S", "CONSUMER.MSG.NEXT", "SERVER.A.B"]
 )
-def test_unknown_subjects_are_listened_to(subject: str) -> None:
-    assert any(matches(PREFIX + subject.encode(), PREFIX + s.encode()) for s in SUBJECTS)
+def test_nobody_answers_an_unknown_subject(subject: str) -> None:
+    assert is_silent(PREFIX + subject.encode())
+
+
+@pytest.mark.parametrize(
+    "subject", ["$JS.API.CONSUMER.MSG.NEXT.S", "$JS.API.DIRECT.GET", "$JS.API", "$JS.X.Y", "a"]
+)
+def test_nobody_listens_elsewhere(subject: str) -> None:
+    assert not is_silent(subject.encode())
 
 
 def test_stopping_ends_listening() -> None:
