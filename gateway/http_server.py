@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.runtime.tasks import spawn
+from gateway.http_protocol import HttpProtocol
 from gateway.problems import Problem, respond
 
 _DRAIN_S = 0.5
@@ -38,7 +39,7 @@ class HttpServer:
             uvicorn.Config(
                 self._dispatch,
                 interface="asgi3",
-                http="httptools",
+                http=HttpProtocol,
                 ws="none",
                 lifespan="off",
                 access_log=False,

@@ -9,6 +9,7 @@ import uvicorn
 
 from core.client import Client, Options, connect, dial
 from gateway.app import create_app
+from gateway.http_protocol import HttpProtocol
 from gateway.metrics import ConsumerNumbers, Histogram, Snapshot, StreamNumbers
 from gateway.observations import Observation, RequestFailed
 from gateway.settings import Settings
@@ -20,8 +21,14 @@ class GatewayServer:
     """`create_app` served by uvicorn on a free port; failures of ours are kept to be asserted."""
 
     def __init__(
-        self, nats: tuple[str, int], settings: Settings = SETTINGS, *, with_users: bool = False
+        self,
+        nats: tuple[str, int],
+        settings: Settings = SETTINGS,
+        *,
+        with_users: bool = False,
+        http_type: type[HttpProtocol] = HttpProtocol,
     ) -> None:
+        self.http_type = http_type
         self.nats = nats
         self.with_users = with_users
         self.settings = settings
@@ -53,7 +60,7 @@ class GatewayServer:
         listening.listen(128)
         self.http = listening.getsockname()
         config = uvicorn.Config(
-            app, log_level="error", access_log=False, ws="none", lifespan="off", http="httptools"
+            app, log_level="error", access_log=False, ws="none", lifespan="off", http=self.http_type
         )
         self._server = uvicorn.Server(config)
         self._ready.set()

@@ -2,12 +2,15 @@
 
 import contextlib
 import dataclasses
+import http.client
+import json
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from gateway.http_protocol import HttpProtocol
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Answer, Web
@@ -42,6 +45,108 @@ def test_a_body_that_stops_coming_is_408(impatient: Web, head: str, first: bytes
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b"urn:jetgate:problem:slow-body" in answer
     assert b"\r\nconnection: close\r\n" in answer.lower()
+
+
+class Impatient(HttpProtocol):
+    head_seconds = 0.3
+
+
+@pytest.fixture(scope="module")
+def brisk(nats_server: NatsServer) -> Iterator[Web]:
+    """A façade that waits a moment for the headers of a request."""
+    with GatewayServer(nats_server.address, http_type=Impatient) as server:
+        yield Web(server.http)
+        assert server.failures == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"G",
+        b"GET /healthz HTTP/1.1",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nA",
+        b"POST / HTTP/1.1\r\n",
+    ],
+)
+def test_headers_that_stop_coming_are_408(brisk: Web, head: bytes) -> None:
+    answer = brisk.raw(head)
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"urn:jetgate:problem:slow-headers" in answer
+    assert b"connection: close\r\n" in answer
+
+
+@pytest.mark.parametrize("said", [b"", b"\r\n", b"\r\n\r\n"])
+def test_a_connection_without_a_request_is_closed(brisk: Web, said: bytes) -> None:
+    with socket.create_connection(brisk.address, timeout=10) as sock:
+        sock.sendall(said)
+
+        assert sock.recv(100) == b""
+
+
+def test_a_byte_now_and_then_does_not_help(brisk: Web) -> None:
+    with socket.create_connection(brisk.address, timeout=0.05) as sock:
+        answer = b""
+        for byte in b"GET /healthz HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n":
+            try:
+                sock.sendall(bytes([byte]))
+                answer = sock.recv(4096)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                pass
+            break
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_second_request_has_its_own_time(brisk: Web) -> None:
+    connection = http.client.HTTPConnection(*brisk.address, timeout=10)
+    for _ in range(3):
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())) == (200, {"status": "ok"})
+    sock = connection.sock
+    sock.sendall(b"GET /healthz HTTP/1.1\r\nHo")
+
+    assert sock.recv(4096).startswith(b"HTTP/1.1 408 ")
+    connection.close()
+
+
+def test_what_takes_long_after_the_headers_is_waited_for(brisk: Web) -> None:
+    brisk.json("PUT", "/v1/streams/BRISK", {"subjects": ["brisk"]})
+    consumer = "/v1/streams/BRISK/consumers/C"
+    brisk.json("PUT", consumer, {"ack_policy": "explicit"})
+
+    answer = brisk.json("POST", consumer + ":fetch", {"expires": "700ms"})
+    brisk.delete("/v1/streams/BRISK")
+
+    assert answer.status == 204
+
+
+@pytest.mark.parametrize(
+    ("begin", "endless"),
+    [
+        (b"GET / HTTP/1.1\r\n", b"A: b\r\n" * 200),
+        (b"GET / HTTP/1.1\r\nA: ", b"a" * 1000),
+        (b"GET / HTTP/1.1\r\n", b"A" * 1000),
+        (b"GET /", b"a" * 1000),
+    ],
+    ids=["headers", "one value", "one name", "target"],
+)
+def test_headers_that_never_end_are_431(web: Web, begin: bytes, endless: bytes) -> None:
+    answer = b""
+    with (
+        socket.create_connection(web.address, timeout=10) as sock,
+        contextlib.suppress(ConnectionError),
+    ):
+        sock.sendall(begin)
+        for _ in range(140):
+            sock.sendall(endless)
+        answer = sock.recv(4096)
+
+    # What comes behind the limit may reset the connection before the answer is read.
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
 
 
 def test_slow_callers_do_not_hold_up_others(impatient: Web) -> None:

@@ -1,0 +1,96 @@
+"""One HTTP connection: what uvicorn reads, within limits of time and size.
+
+uvicorn waits for ever for the first byte of a connection and for the end of a request's headers,
+and keeps whatever comes until then. Here both have an end; bodies have limits of their own.
+"""
+
+import asyncio
+
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.problems import Problem, respond
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """Closes a connection whose request line and headers do not end.
+
+    Attributes:
+        head_seconds: how long they may take, from the first byte or the beginning of the
+            connection.
+        head_bytes: how many they may be. The exact limits are the façade's; this one bounds what
+            is kept before it can judge.
+    """
+
+    head_seconds = 20.0
+    head_bytes = 128 * 1024
+    _reads_head = False
+    _size = 0
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a read."""
+        super().data_received(data)
+        if self._reads_head:
+            self._size += len(data)
+            if self._size > self.head_bytes:
+                self._refuse(Problem(431, "headers-too-large", "the headers do not end"))
+                return
+        elif self._is_busy():
+            return
+        if self._late is None:  # a part of a head, or blank lines before one
+            self._arm()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._reads_head = True
+        self._size = 0
+
+    def on_headers_complete(self) -> None:
+        """The head has ended."""
+        self._reads_head = False
+        self._disarm()
+        super().on_headers_complete()
+
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _arm(self) -> None:
+        self._late = self.loop.call_later(self.head_seconds, self._too_late)
+
+    def _disarm(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _too_late(self) -> None:
+        self._late = None
+        if self._reads_head and not self._is_busy():
+            self._refuse(Problem(408, "slow-headers", "the headers do not end"))
+        elif not self._is_busy():
+            self.transport.close()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer in the middle of a head, and close."""
+        if self.transport.is_closing():
+            return
+        if not self._is_busy():  # else another answer is being written
+            self.transport.write(_bytes_of(respond(problem, "")))
+        self.transport.close()
+
+
+def _bytes_of(response: Response) -> bytes:
+    lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % response.status_code]
+    lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
+    return b"".join([*lines, b"\r\n", bytes(response.body)])
