@@ -71,6 +71,8 @@ class ConsumerMachine:
         self.delivered_sseq = max(next_seq - 1, 0)
         self.delivered_cseq = 0
         self.num_pending = 0
+        self.is_counted = True
+        """Whether `num_pending` is what is left to deliver, and not yet to be counted anew."""
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.chosen: list[int] = list(chosen)
         self.live_from = live_from
@@ -180,7 +182,7 @@ class ConsumerMachine:
         pending = self.pending
         miscounted = self.upcoming() < first_seq
         if miscounted:
-            self.num_pending = 0
+            self.num_pending, self.is_counted = 0, False
         self.next_seq = max(self.next_seq, first_seq)
         self.delivered_sseq = max(self.delivered_sseq, first_seq - 1)
         self.chosen = [seq for seq in self.chosen if seq >= first_seq]
@@ -201,7 +203,7 @@ class ConsumerMachine:
         self.next_seq = next_seq
         self.delivered_sseq = max(next_seq - 1, 0)
         self.delivered_cseq = 0
-        self.num_pending = 0
+        self.num_pending, self.is_counted = 0, False
         self.chosen, self.live_from = [], 0
 
     # pull requests
@@ -228,7 +230,7 @@ class ConsumerMachine:
             waiting.expire(now, self.delivered_cseq, self.delivered_sseq)
             if len(waiting) >= self.config.max_waiting:
                 return b"" if request.heartbeat else EXCEEDED_MAX_WAITING
-        if request.no_wait:
+        if request.no_wait and self.is_counted:
             available = self.num_pending + self.pending.queued()
             if not available and not request.expires:
                 return NO_MESSAGES

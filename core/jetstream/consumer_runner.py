@@ -213,7 +213,7 @@ class ConsumerRunner:
         machine, log = self.machine, self.stream.machine
         if machine.match is None and not machine.chosen and machine.upcoming() <= log.first_seq:
             self._miscounted = False
-            machine.num_pending = log.msgs
+            machine.num_pending, machine.is_counted = log.msgs, True
         else:
             spawn(self.recount(), name=f"count for consumer {self.name}")
 
@@ -350,9 +350,10 @@ class ConsumerRunner:
         return info
 
     async def recount(self) -> None:
-        """Set how much there is to deliver; again when messages were stored while counting."""
+        """Set how much there is to deliver; again when that changed while counting."""
         self._miscounted = False
         stream, machine = self.stream, self.machine
+        machine.is_counted = False
         if machine.chosen:
             machine.chosen = [seq for seq in machine.chosen if stream.is_live(seq)]
         for _ in range(_COUNT_TRIES):
@@ -360,8 +361,10 @@ class ConsumerRunner:
             start = machine.live_from if machine.chosen else machine.upcoming()
             count = await stream.count_from(start, machine.match, machine.filters)
             machine.num_pending = count + len(machine.chosen)
-            if stream.machine.last_seq == last:
+            now = machine.live_from if machine.chosen else machine.upcoming()
+            if stream.machine.last_seq == last and now == start:
                 break
+        machine.is_counted = not self._miscounted
         self.wake()
 
     # -- configuration and state -------------------------------------------------------------

@@ -196,7 +196,8 @@ class Pump:
         """Cut the next messages out of the log; an empty batch = a window without wanted ones."""
         machine, cursor, stream = self._machine, self._cursor, self._stream
         seq = machine.upcoming()
-        if machine.match is not None and machine.num_pending <= 0 and stream.tail_at(seq) is None:
+        nothing = machine.num_pending <= 0 and machine.is_counted
+        if machine.match is not None and nothing and stream.tail_at(seq) is None:
             # Nothing is wanted below the tail, so nothing has to be read to know it.
             machine.passed(stream.machine.last_seq + 1)
             return None

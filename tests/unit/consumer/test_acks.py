@@ -1,6 +1,9 @@
 """Acknowledgements, redelivery, the ack floor."""
 
+import asyncio
+
 import pytest
+from msgspec.structs import replace
 
 from core.consumer.acks import AckKind, nak_delay, parse
 from core.model.consumer import AckPolicy
@@ -387,6 +390,35 @@ async def test_purge_of_a_part_counts_what_is_left() -> None:
     await stream.settle()
     assert stream.consumers["c"].info().num_pending == 2
     assert [payload for payload, _ in await again(stream, frames)] == [b"3", b"4"]
+
+
+@pytest.mark.parametrize("how", ["purge", "filter", "reset"])
+@running
+async def test_nothing_is_skipped_before_it_is_counted_what_is_left(how: str) -> None:
+    stream = FakeStream()
+    frames = Frames(stream.client(b"in.*"))
+    consumer = await stream.create(filter_subject="s.a", max_ack_pending=2)
+    stream.pull(b"9")
+    for _ in range(3):
+        stream.publish((b"s.a", b"a"), (b"s.b", b"b"), (b"s.b", b"b"))
+        await stream.settle()
+    stream.forget_tail()
+    assert len(frames.take()) == 2
+    if how == "purge":
+        stream.purge(6)
+    elif how == "filter":
+        for seq in (1, 4, 7):
+            stream.remove(seq)
+        await stream.consumers.create(replace(consumer.config, filter_subject="s.b"))
+    else:
+        stream.purge(7)
+        waiting = asyncio.create_task(stream.consumers.reset("c", 7))
+        await stream.settle()
+        stream.states.commit()
+        await waiting
+    await stream.settle()
+    assert [f[3] for f in frames.take()] == ([b"b", b"b"] if how == "filter" else [b"a"])
+    assert consumer.info().num_pending == (2 if how == "filter" else 0)
 
 
 @running
