@@ -25,7 +25,9 @@ MAX_CONTROL_LINE = 4096
 _MAX_SIZE_DIGITS = 9
 _RUN_START = 8
 _RUN_MAX = 256
-_OFFER = 64  # reads after which a sink may gather again
+_OFFER = 64  # reads of which one is offered in columns to a sink that does not gather
+WORTH_GATHERING = 1024
+"""Bytes of a read from which on columns are less work than single messages."""
 _PUBLISH = (b"PUB ", b"HPUB ")
 
 _ARGUMENTS = re.compile(rb"[^ \t\r\n]+")
@@ -81,8 +83,8 @@ class Parser:
     __slots__ = (
         "_chunks",
         "_missing",
+        "_offers",
         "_publication",
-        "_reads",
         "_rest",
         "halt",
         "max_control_line",
@@ -105,7 +107,7 @@ class Parser:
         self._chunks: list[bytes] = []  # the beginning of a payload
         self._missing = 0  # bytes of it still to come, line end included
         self._publication: Publication = (b"", b"", -1, 0)
-        self._reads = 0
+        self._offers = 0
 
     def feed(self, data: bytes, sink: ServerSink) -> None:
         """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
@@ -120,15 +122,15 @@ class Parser:
             data = self._rest + data
             self._rest = b""
         if data:
-            pos = 0
-            if data.startswith(_PUBLISH):
-                if sink.gathers or not self._reads % _OFFER:
-                    pos = self._gather(data, 0, sink)
-                self._reads += 1
-            self._read(data, pos, sink)
+            self._read(data, self._gather(data, 0, sink), sink)
 
     def _gather(self, data: bytes, pos: int, sink: ServerSink) -> int:
         """Hand over the ordinary messages from `pos` on; return where something else begins."""
+        if len(data) - pos < WORTH_GATHERING or not data.startswith(_PUBLISH, pos):
+            return pos
+        self._offers += 1
+        if not sink.gathers and self._offers % _OFFER != 1:
+            return pos
         most = GATHERED if sink.gathers else TRIAL
         limits = (self.max_payload, self.max_control_line, most)
         batch, pos = gather(data, pos, limits, with_headers=sink.headers)
@@ -181,8 +183,7 @@ class Parser:
                         self.halt = False
                         self.unread = data[pos:]
                         break
-                    if sink.gathers and data.startswith(_PUBLISH, pos):
-                        pos = self._gather(data, pos, sink)
+                    pos = self._gather(data, pos, sink)
                     continue
                 subject, reply, header_size, total = publication
             if total > limit:

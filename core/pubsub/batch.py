@@ -27,10 +27,9 @@ def take_together(account: Account, batch: Batch) -> bool:
         if route is before:
             continue
         before = route
-        if route.batch is not found:
-            if found is not None or route.batch is None:
-                return False
-            found = route.batch
+        if route.batch is None or (found is not None and route.batch is not found):
+            return False
+        found = route.batch
     replies = b" " + b" ".join(batch.replies)
     if found is None or any(reserved in replies for reserved in _RESERVED):
         return False

@@ -1,18 +1,28 @@
 """The server's parser: tables, and a differential test against a naive one under any chunking."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import ProtocolError
+from core.protocol import parser as parser_module
 from core.protocol.gather import Batch
 from core.protocol.parser import Parser
 
 MAX_PAYLOAD = 40
 MAX_LINE = 64
 Event = tuple[object, ...]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def reads_are_worth_gathering() -> Iterator[None]:
+    """However small they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parser_module, "WORTH_GATHERING", 0)
+        yield
 
 
 class Recorder:
