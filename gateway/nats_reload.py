@@ -12,6 +12,7 @@ _FIXED = {
     "http_port": "HTTPPort",
     "ports_file_dir": "PortsFileDir",
     "websocket": "Websocket",
+    "no_header_support": "NoHeaderSupport",
     "doors": "Cluster",
 }
 _PLAIN = {
@@ -45,7 +46,7 @@ def changes(old: NatsOptions, new: NatsOptions) -> list[str]:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
             raise OperatorError(
-                f"config reload not supported for {shown}: old={before}, new={after}"
+                f"config reload not supported for {shown}: old={_text(before)}, new={_text(after)}"
             )
     was, wanted = old.jetstream, new.jetstream
     if was != wanted:

@@ -69,6 +69,7 @@ class NatsOptions:
     ports_file_dir: str = ""
     prof_port: int = 0
     max_control_line: int = 4096
+    no_header_support: bool = False
     max_payload: int = 1024 * 1024
     max_pending: int = 64 * 1024 * 1024
     max_connections: int = 65536

@@ -393,7 +393,7 @@ _TOP: dict[str, Setter] = {
     "connect_error_reports": _quiet,
     "reconnect_error_reports": _quiet,
     "disable_sublist_cache": _quiet,
-    "no_header_support": _noted("no_header_support"),
+    "no_header_support": _into("no_header_support", flag),
     "default_js_domain": _noted("default_js_domain"),
     "allow_non_tls": _quiet,
     "ocsp": _quiet,

@@ -20,7 +20,7 @@ class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
     go: str = ""
     host: str = ""
     port: int = 0
-    headers: bool = False
+    headers: bool | None = None
     auth_required: bool = False
     tls_required: bool = False
     tls_verify: bool = False
@@ -106,6 +106,19 @@ def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
         raise ProtocolError(reason=f"bad CONNECT: {error}") from error
     if connect.protocol not in (0, 1):
         raise LimitExceeded("invalid client protocol")
+    _check_answers(connect)
+    return connect
+
+
+def served(connect: Connect, *, headers: bool) -> Connect:
+    """What a CONNECT means to a server that serves headers, or none. Raises ProtocolError."""
+    if headers:
+        return connect
+    plain = msgspec.structs.replace(connect, headers=False)
+    _check_answers(plain)
+    return plain
+
+
+def _check_answers(connect: Connect) -> None:
     if connect.no_responders and not connect.headers:
         raise ProtocolError("no responders requires headers support")
-    return connect

@@ -20,3 +20,4 @@ class Limits:
     ping_interval: float = 120.0
     ping_max: int = 2
     first_ping: float = 2.0
+    no_header_support: bool = False

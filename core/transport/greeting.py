@@ -27,7 +27,7 @@ def info_of(hub: "Hub", session: "ClientSession") -> Info:
         go=GO_VERSION,
         host=host,
         port=port,
-        headers=True,
+        headers=not hub.limits.no_header_support,
         auth_required=gate is not None and (is_asked or not gate.users.no_auth_user),
         max_payload=hub.limits.max_payload,
         jetstream=hub.jetstream,

@@ -22,7 +22,7 @@ from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
-from core.protocol.connect import Connect, Info, decode_connect, encode_info
+from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
 from core.protocol.gather import Batch
 from core.protocol.parser import Parser
 from core.pubsub.account import ACK_PREFIX, Account, Subscription, message_tail
@@ -504,7 +504,8 @@ class ClientSession(asyncio.Protocol):
 
     def on_connect(self, body: bytes) -> None:
         """Take what the client says of itself; a later CONNECT starts without subscriptions."""
-        self.connect = self.read_connect(body, self.connect if self.is_connected else None)
+        said = self.read_connect(body, self.connect if self.is_connected else None)
+        self.connect = connect = served(said, headers=not self.hub.limits.no_header_support)
         try:
             identity = self.hub.authenticate(self.connect, self.connection_type)
         except AuthError:
@@ -513,7 +514,6 @@ class ClientSession(asyncio.Protocol):
         if self.is_connected or account is not self.account:
             self._drop_subscriptions()
         self._become(identity)
-        connect = self.connect
         self.headers = connect.headers
         self.echo = connect.echo
         self.no_responders = connect.no_responders

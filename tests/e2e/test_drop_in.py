@@ -231,6 +231,26 @@ async def test_flags_win_over_the_configuration(name: str, tmp_path: Path) -> No
         await client.close()
 
 
+def test_headers_are_not_served_where_they_are_not_wanted(name: str, tmp_path: Path) -> None:
+    path = config(tmp_path, "no_header_support: true")
+    with DropIn(name, "-c", path) as server:
+        server.ports()
+        assert b'"headers":false' in greeting(server)
+        wanted = answer(server, ',"headers":true,"no_responders":true')
+        assert b"-ERR 'no responders requires headers support'" in wanted
+        with socket.create_connection(server.address, timeout=5) as connection:
+            connection.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB a 1\r\n')
+            connection.sendall(
+                b"PUB a 2\r\nhi\r\nPING\r\nHPUB a 12 14\r\nNATS/1.0\r\n\r\nho\r\nPING\r\n"
+            )
+            said = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert said.partition(b"\r\n")[2] == b"MSG a 1 2\r\nhi\r\nPONG\r\n"
+
+        config(tmp_path, "no_header_support: false")
+        server.send(signal.SIGHUP)
+        server.until("config reload not supported for NoHeaderSupport: old=true, new=false")
+
+
 def test_hup_reads_the_configuration_again(name: str, tmp_path: Path) -> None:
     path = config(tmp_path, "max_payload: 1KB")
     with DropIn(name, "-c", path) as server:
