@@ -62,6 +62,6 @@ def test_over_tcp(script: str, addresses: list[str]) -> None:
 
 
 @pytest.mark.parametrize("addresses", ["websocket"], indirect=True)
-@pytest.mark.parametrize("script", ["core", "kv", "objects", "publish", "push", "reconnect"])
+@pytest.mark.parametrize("script", ["core", "kv", "push", "reconnect"])
 def test_over_websocket(script: str, addresses: list[str]) -> None:
     agree(f"{script}.mjs", addresses)
