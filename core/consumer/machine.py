@@ -426,12 +426,13 @@ class ConsumerMachine:
         pending.floor_cseq, pending.floor_sseq = state.floor_cseq, state.floor_sseq
         if state.chosen:
             self.chosen, self.live_from = list(state.chosen[:-1]), state.chosen[-1]
-        pending.first = {s: c for s, c in state.pending.items() if is_live(s)}
-        pending.counts = {s: n for s, n in state.counts.items() if is_live(s)}
+        pending.first, pending.counts = dict(state.pending), dict(state.counts)
+        pending.ack([s for s in {**pending.first, **pending.counts} if not is_live(s)])
         armed = {s: t and t * TIME_UNIT - shift for s, t in state.armed.items() if is_live(s)}
         marks = [(cseq, time * TIME_UNIT - shift) for cseq, time in state.marks]
         pending.marks.extend(marks)
         pending.restore(self._groups(marks), armed)
+        pending.settle(self.delivered_cseq, self.delivered_sseq)
         if self.settled is not None:
             self.settled += state.leaving
 

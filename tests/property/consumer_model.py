@@ -1,0 +1,105 @@
+"""A consumer as naive sets: what the real one must agree with.
+
+The model does not foretell every frame. It knows what may come, what must not, and what is due:
+when a receiver waits and something is due, the consumer should not have been silent.
+"""
+
+from dataclasses import dataclass, field
+
+SLACK = 110_000_000
+"""How exact times are, in nanoseconds: stored deadlines have a resolution of 0.1 s."""
+
+
+@dataclass
+class Open:
+    """A message that was delivered and not acknowledged."""
+
+    count: int
+    due: int
+
+
+@dataclass
+class ConsumerModel:
+    """One consumer of one stream. Times are monotonic nanoseconds."""
+
+    wants: bytes = b""
+    acks: str = "explicit"
+    ack_wait: int = 0
+    max_deliver: int = -1
+    max_pending: int = -1
+    live: dict[int, bytes] = field(default_factory=dict)
+    newest: int = 0
+    cseq: int = 0
+    open: dict[int, Open] = field(default_factory=dict)
+
+    # -- what happens ------------------------------------------------------------------------
+
+    def stored(self, seq: int, subject: bytes) -> None:
+        self.live[seq] = subject
+
+    def removed(self, seqs: list[int]) -> None:
+        for seq in seqs:
+            self.live.pop(seq, None)
+            self.open.pop(seq, None)
+
+    def delivered(self, seq: int, cseq: int, count: int, left: int, now: int) -> None:
+        """Check one delivery against everything known and note it."""
+        assert seq in self.live, "what was removed is not delivered"
+        assert not self.wants or self.live[seq] == self.wants, "nobody wanted it"
+        assert cseq == self.cseq + 1, "consumer sequences have no gaps"
+        self.cseq = cseq
+        if seq > self.newest:
+            assert seq == self.wanted()[0], "nothing is skipped"
+            assert count == 1
+            self.newest = seq
+            assert left == len(self.wanted()), "what is left is told"
+        else:
+            entry = self.open.get(seq)
+            assert entry is not None, "what was acknowledged does not come again"
+            assert count == entry.count + 1, "every attempt counts"
+            assert entry.due <= now + SLACK, "not before its time"
+            assert self.max_deliver < 0 or count <= self.max_deliver
+        if self.acks != "none":
+            self.open[seq] = Open(count, now + self.ack_wait)
+
+    def acked(self, seq: int) -> None:
+        if self.acks == "all":
+            self.open = {s: entry for s, entry in self.open.items() if s > seq}
+        self.open.pop(seq, None)
+
+    def refused(self, seq: int, now: int, delay: int = 0) -> None:
+        if seq in self.open:
+            self.open[seq].due = now + delay if delay else now - 2 * SLACK
+
+    def worked_on(self, seq: int, now: int) -> None:
+        if seq in self.open and self.open[seq].due > now:
+            self.open[seq].due = now + self.ack_wait
+
+    # -- what is ----------------------------------------------------------------------------
+
+    def wanted(self) -> list[int]:
+        """What was never delivered, oldest first."""
+        return [
+            seq
+            for seq, subject in sorted(self.live.items())
+            if seq > self.newest and (not self.wants or subject == self.wants)
+        ]
+
+    def is_over(self, entry: Open, now: int) -> bool:
+        """Whether the last attempt was in vain (perhaps: deadlines are not exact)."""
+        return 0 < self.max_deliver <= entry.count and entry.due <= now + SLACK
+
+    def pending(self, now: int) -> tuple[int, int]:
+        """The least and the most messages that may count as waiting for an acknowledgement."""
+        over = sum(self.is_over(entry, now) for entry in self.open.values())
+        return len(self.open) - over, len(self.open)
+
+    def due(self, now: int) -> list[int]:
+        """What should have been delivered to somebody who waits."""
+        again = [
+            seq
+            for seq, entry in self.open.items()
+            if entry.due <= now - SLACK and (self.max_deliver < 0 or entry.count < self.max_deliver)
+        ]
+        has_room = self.max_pending < 0 or len(self.open) < self.max_pending
+        return again + (self.wanted() if has_room or self.acks == "none" else [])
