@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from core.consumer.config import EPHEMERAL_THRESHOLD
 from core.consumer.events import GivenUp, Pinned, Removed, Unpinned
 from core.consumer.machine import ConsumerMachine
 from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 _FAILED_RETRY = 250_000_000
 # Added to the inactivity threshold, so that a client that comes back just in time is in time.
+# A push consumer that names its threshold has no such grace: the reference means it to the letter.
 _INACTIVE_GRACE = 100_000_000
 _COUNT_TRIES = 5
 _DURABLE_WITHIN = 10.0
@@ -250,9 +252,11 @@ class ConsumerRunner:
         threshold = self.config.inactive_threshold
         if self.expiring or threshold <= 0:
             return None
-        if self.machine.push is not None and self.machine.push.active:
+        push = self.machine.push
+        if push is not None and push.active:
             return None
-        return self.used + threshold + _INACTIVE_GRACE
+        is_exact = push is not None and threshold != EPHEMERAL_THRESHOLD
+        return self.used + threshold + (0 if is_exact else _INACTIVE_GRACE)
 
     def stays(self) -> None:
         """It could not be deleted; that is tried again when nobody has used it that long again."""

@@ -89,3 +89,20 @@ def test_what_could_not_be_deleted_is_deleted_later(
             return stream.consumers
 
     assert not asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("deliver", "threshold", "grace"),
+    [("", 1_000_000_000, 100_000_000), ("in", 1_000_000_000, 0), ("in", 0, 100_000_000)],
+)
+def test_a_push_consumer_goes_when_it_says(
+    postgres: PostgresServer, database: str, deliver: str, threshold: int, grace: int
+) -> None:
+    async def scenario() -> int:
+        async with running_node(database) as node:
+            await add_stream(node, StreamConfig(name="S", subjects=("s",)))
+            config = ConsumerConfig(deliver_subject=deliver, inactive_threshold=threshold)
+            runner = await node.registry.stream("S").consumers.create(config)
+            return (runner.deadline() or 0) - runner.used - runner.config.inactive_threshold
+
+    assert asyncio.run(scenario()) == grace
