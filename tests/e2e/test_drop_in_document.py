@@ -43,6 +43,7 @@ REFUSED = {
     "auth_callout": "authorization { auth_callout { issuer: X } }",
     "nkeys": "authorization { users: [{nkey: U}] }",
     "encryption keys": "jetstream { key: k }",
+    "jwt_cookie": "websocket { port: -1, no_tls: true, jwt_cookie: c }",
     "proxy_protocol": "proxy_protocol: true",
 }
 LISTENS = {
@@ -94,7 +95,7 @@ def test_what_is_refused_is_named(tmp_path: Path, what: str) -> None:
     checked = check("jetgate-nats-server", tmp_path, REFUSED[what])
 
     assert checked.returncode == 1
-    assert "not served" in checked.stderr
+    assert re.search(r"not served|trusted keys configuration is required", checked.stderr)
 
 
 def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> None:
