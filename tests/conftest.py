@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.compat import plugin as compatibility
 from tests.support.budget import (  # noqa: F401  (hooks of pytest)
     pytest_runtest_logreport,
     pytest_sessionfinish,
@@ -12,6 +13,21 @@ from tests.support.budget import (  # noqa: F401  (hooks of pytest)
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.pg import database, postgres  # noqa: F401  (fixtures)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--compatibility` writes the page of compatibility instead of comparing it."""
+    helped = (
+        "write docs/compatibility.md; with `again` the last run counts where this one is silent"
+    )
+    parser.addoption(
+        "--compatibility", nargs="?", const="new", choices=("new", "again"), help=helped
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compare the page of compatibility with what this run finds."""
+    config.pluginmanager.register(compatibility, "compatibility")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,1 @@
+"""What `docs/compatibility.md` says, and that it says what the tests found."""

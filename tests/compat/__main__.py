@@ -1,0 +1,26 @@
+"""Run the tests that the page of compatibility names and write it: `python -m tests.compat`
+
+With tests as arguments only these are run; for the others the last such run counts.
+"""
+
+import sys
+
+import pytest
+
+from tests.compat.page import load
+
+
+def main() -> int:
+    """Return the exit code of the run."""
+    files: dict[str, None] = {}
+    for section in load():
+        for feature in section.features:
+            for written in feature.tests:
+                place = written.split("::")[0] if written.startswith("tests/") else "tests/wire"
+                files[place] = None
+    chosen = sys.argv[1:]
+    return int(pytest.main([f"--compatibility={'again' if chosen else 'new'}", *(chosen or files)]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""The page of compatibility: features of `features.toml`, verdicts of a run of their tests."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.model.release import SERVER_VERSION
+from tests.support.jetgate import ROOT
+
+TABLE = Path(__file__).parent / "features.toml"
+PAGE = ROOT / "docs" / "compatibility.md"
+
+SAME = f"same as nats-server {SERVER_VERSION}"
+ALONE = "served; nothing to compare"
+FAILS = "**fails**"
+
+_TRANSCRIPT = "tests/wire/test_transcripts.py::test_transcript[*-{}]"
+_CONFIGURED = "tests/wire/test_configured.py::test_transcripts[{}-*]"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A row of the table.
+
+    Args:
+        name: what it is, in words.
+        tests: patterns of test ids; `pull/*` stands for transcripts, `configured/x` for those of
+            a server with a configuration.
+        adr: numbers of the founding documents.
+        since: the release of the reference that had it first.
+        document: what a founding document says where the server does something else.
+        server: what the server does instead.
+        differs: why jetgate does something else than the server.
+        refused: whether it is not served.
+    """
+
+    name: str
+    tests: tuple[str, ...]
+    adr: tuple[int, ...] = ()
+    since: str = ""
+    document: str = ""
+    server: str = ""
+    differs: str = ""
+    refused: bool = False
+
+    @property
+    def patterns(self) -> Iterator[tuple[str, re.Pattern[str]]]:
+        """Each pattern as written and as compiled."""
+        for written in self.tests:
+            full = written
+            if written.startswith("configured/"):
+                full = _CONFIGURED.format(written.removeprefix("configured/"))
+            elif not written.startswith("tests/"):
+                full = _TRANSCRIPT.format(written)
+            elif "::" not in written:
+                full = written + "*"
+            yield written, re.compile(re.escape(full).replace(r"\*", ".*"))
+
+
+@dataclass(slots=True)
+class Section:
+    """A heading with its rows."""
+
+    title: str
+    features: list[Feature] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Run:
+    """What a run of the tests found.
+
+    Args:
+        outcomes: `passed`, `failed` or `skipped` by test id.
+        compared: tests in which the reference took part.
+        refusals: what a test was refused with, by test id.
+    """
+
+    outcomes: dict[str, str] = field(default_factory=dict)
+    compared: set[str] = field(default_factory=set)
+    refusals: dict[str, str] = field(default_factory=dict)
+
+
+class NotRun(Exception):
+    """A feature whose tests were not run, or not all of them."""
+
+
+def load() -> list[Section]:
+    """The sections of the table, in order."""
+    document: dict[str, list[dict[str, Any]]] = tomllib.loads(TABLE.read_text())
+    return [Section(title, [_feature(row) for row in rows]) for title, rows in document.items()]
+
+
+def _feature(row: Mapping[str, Any]) -> Feature:
+    return Feature(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
+
+
+def verdict(feature: Feature, run: Run) -> str:
+    """What the tests of a feature say. Raises NotRun when it names some and none was run."""
+    ids = _tests_of(feature, run)
+    if any(run.outcomes[test] == "failed" for test in ids):
+        return FAILS
+    if feature.refused:
+        said = sorted({run.refusals[test] for test in ids if test in run.refusals})
+        if not said:
+            raise NotRun(f"{feature.name}: no test tells what it is refused with")
+        return "not served: " + "; ".join(said)
+    if feature.differs:
+        return f"differs: {feature.differs}"
+    return SAME if run.compared.intersection(ids) else ALONE
+
+
+def _tests_of(feature: Feature, run: Run) -> list[str]:
+    ids: list[str] = []
+    for written, pattern in feature.patterns:
+        found = [
+            t for t, said in run.outcomes.items() if said != "skipped" and pattern.fullmatch(t)
+        ]
+        if not found:
+            raise NotRun(f"{feature.name}: {written}")
+        ids += found
+    return ids
+
+
+def render(sections: Iterable[Section], run: Run) -> str:
+    """The page. Raises NotRun when the run did not cover it."""
+    lines = [*INTRODUCTION]
+    for section in sections:
+        lines += ["", f"## {section.title}", ""]
+        if any(feature.document for feature in section.features):
+            lines += ["| document | says | the server does | verdict | tests |"]
+        else:
+            lines += ["| feature | ADR | since | verdict | tests |"]
+        lines += ["|---|---|---|---|---|"]
+        lines += [row(feature, verdict(feature, run)) for feature in section.features]
+    return "\n".join(lines) + "\n"
+
+
+def row(feature: Feature, said: str) -> str:
+    """One line of the page."""
+    adr = ", ".join(map(str, feature.adr))
+    cells = [feature.name, adr, feature.since]
+    if feature.document:
+        cells = [f"ADR-{adr}" if adr else feature.name, feature.document, feature.server]
+    return "| " + " | ".join([*cells, said, links(feature)]) + " |"
+
+
+def links(feature: Feature) -> str:
+    """Where the tests of a feature are, each file once."""
+    found: dict[str, str] = {}
+    for written in feature.tests:
+        if written.startswith("tests/"):
+            place = written.split("::")[0]
+            found.setdefault(place, Path(place).stem.removeprefix("test_"))
+        elif written.startswith("configured/"):
+            found.setdefault(f"tests/wire/{written}", written)
+        else:
+            folder, name = written.split("/")
+            place = f"tests/wire/data/{folder}" + ("" if "*" in name else f"/{name}.txt")
+            found.setdefault(place, written)
+    return ", ".join(f"[`{label}`](../{place})" for place, label in found.items())
+
+
+INTRODUCTION = (
+    "# Compatibility",
+    "",
+    f"What jetgate serves, judged by nats-server {SERVER_VERSION}. The verdicts come from a run"
+    " of the tests that each",
+    "row names: `python -m tests.compat` runs them and writes this page, and a complete run of"
+    " `pytest` fails",
+    "when the page says anything else. *Same* means that the tests of the row passed with both"
+    " servers, byte by",
+    "byte where they are transcripts; [coverage.toml](../tests/wire/coverage.toml) lists which"
+    " subjects, errors,",
+    "statuses and headers the transcripts must show.",
+)

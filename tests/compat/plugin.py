@@ -1,0 +1,77 @@
+"""Hooks of pytest: remember what a run found, and compare the page of compatibility with it."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compat.page import PAGE, NotRun, Run, load, render
+from tests.support.natsserver import Asked
+
+FIXTURES = {"nats_server"}
+"""Fixtures that bring the reference server."""
+
+_KEPT = "compatibility/run"
+_PARAMETER = re.compile(r"\[nats-server[-\]]")
+_run = Run()
+_said: list[str] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Notice whether the reference server takes part."""
+    before = Asked.times
+    result = yield
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if Asked.times > before or fixtures & FIXTURES or _PARAMETER.search(item.nodeid):
+        _run.compared.add(item.nodeid)
+    return result
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep the worst of setup, call and teardown."""
+    if report.when == "call" or report.outcome != "passed":
+        kept = _run.outcomes.get(report.nodeid)
+        _run.outcomes[report.nodeid] = "failed" if kept == "failed" else report.outcome
+    for name, value in report.user_properties:
+        if name == "refusal":
+            _run.refusals[report.nodeid] = str(value)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run that covers the page and says something else fails."""
+    config = session.config
+    writes = config.getoption("--compatibility", default=None)
+    if writes:
+        _keep(config, writes == "again")
+    try:
+        page = render(load(), _run)
+    except NotRun as missing:
+        if writes:
+            _said.append(f"docs/compatibility.md is not written: {missing}")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return
+    if writes:
+        PAGE.write_text(page)
+        _said.append("docs/compatibility.md is written")
+    elif not PAGE.exists() or PAGE.read_text() != page:
+        _said.append("docs/compatibility.md is not what this run found: python -m tests.compat")
+        if exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _keep(config: pytest.Config, again: bool) -> None:
+    """Keep what was found for a run that looks at some tests again, or add what was kept."""
+    assert config.cache is not None
+    kept = config.cache.get(_KEPT, {}) if again else {}
+    _run.outcomes = kept.get("outcomes", {}) | _run.outcomes
+    _run.compared |= set(kept.get("compared", ()))
+    _run.refusals = kept.get("refusals", {}) | _run.refusals
+    found = {"outcomes": _run.outcomes, "refusals": _run.refusals}
+    config.cache.set(_KEPT, found | {"compared": sorted(_run.compared)})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what became of the page."""
+    for line in _said:
+        terminalreporter.write_line(line)
