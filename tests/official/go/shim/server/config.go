@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
+
+// A file may not say less, options may.
+const shortestLameDuck = 30 * time.Second
 
 // config writes the options as nats-server's configuration file has them.
 func (s *Server) config() string {
@@ -29,7 +33,7 @@ func (s *Server) config() string {
 	if o.PingInterval > 0 {
 		line("ping_interval: %q", o.PingInterval)
 	}
-	if o.LameDuckDuration > 0 {
+	if o.LameDuckDuration >= shortestLameDuck {
 		line("lame_duck_duration: %q", o.LameDuckDuration)
 		line("lame_duck_grace_period: %q", o.LameDuckGracePeriod)
 	}

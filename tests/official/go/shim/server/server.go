@@ -178,6 +178,9 @@ func (s *Server) Shutdown() {
 
 // LameDuckShutdown returns when the server has let its clients go.
 func (s *Server) LameDuckShutdown() {
+	if o := s.opts; o.LameDuckDuration > 0 && o.LameDuckDuration < shortestLameDuck {
+		leaveOut("a lame duck's time that no file may say")
+	}
 	s.process.Signal(syscall.SIGUSR2)
 	<-s.ended
 }
