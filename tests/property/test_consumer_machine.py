@@ -89,6 +89,11 @@ class ConsumerRules(RuleBasedStateMachine):
         self.pins: dict[bytes, bytes] = {}
         self.replies: dict[int, bytes] = {}
         self.saved = self._snapshot()
+        self.publish([b"s.a", b"s.b", b"s.a", b"s.a", b"s.a"], False)
+        if self.is_push:
+            self.listen_or_not()
+        else:
+            self.pull(b"a", 3, 0, False)
 
     def teardown(self) -> None:
         if hasattr(self, "loop"):
