@@ -67,6 +67,9 @@ def run(suite: Suite, test: str, server: str, *, apart: bool, data: Path | None)
         env = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
+            # Compiled once: a server starts in half the time, whatever the caller's environment.
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(suite.binary.parent / "pycache"),
             "TMPDIR": place,
             "OFFICIAL_SERVER": shlex.join(COMMANDS[server]),
             "OFFICIAL_LOG": str(log),
