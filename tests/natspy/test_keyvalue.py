@@ -52,10 +52,10 @@ async def test_a_bucket_of_every_option(place: Place) -> Any:
     again = await js.key_value("full")
     await again.put("k", b"v")
     shown = (status.values, status.history, status.ttl, status.marker_ttl, status.bucket)
+    await js.add_stream(name="KV_odd", subjects=["$KV.odd.>"])
     assert await js.delete_key_value("full")
     with pytest.raises(BucketNotFoundError):
         await js.key_value("full")
-    await js.add_stream(name="KV_odd", subjects=["$KV.odd.>"])
     with pytest.raises(BadBucketError):
         await js.key_value("odd")
     return shown, stable(status.stream_info)
