@@ -2,5 +2,6 @@
 
 KNOWN = {
     "TestOptions": "gives a server 100 ms to start again",
+    "TestJetStreamOrderedConsumerRecreateAfterReconnect": "consumers in memory survive a restart",
     "TestJetStreamSyncSubscribeWithMaxAckPending": "jetstream { limits } has no effect",
 }
