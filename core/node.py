@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from core.api.call import Counters, Server
 from core.api.dispatcher import Dispatcher
 from core.api.domain import serve_domain
@@ -26,7 +28,7 @@ from core.jetstream.shell import TAIL_BYTES, Shell
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.tail import TailBudget
 from core.jetstream.timers import Timers
-from core.model.account import AccountLimits
+from core.model.account import ServerLimits
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
 from core.pubsub.mappings import Mapping
@@ -69,7 +71,8 @@ class NodeOptions:
     """How a node presents itself. Port 0 means any free port; bytes and seconds as named.
 
     `ws_port` None: NATS is not served over WebSocket; `ws_host` empty: on `host`;
-    `websocket_users` None: who may come over WebSocket is who may come at all.
+    `websocket_users` None: who may come over WebSocket is who may come at all. `jetstream_limits`
+    are members of `ServerLimits`.
     """
 
     host: str = "127.0.0.1"
@@ -85,6 +88,7 @@ class NodeOptions:
     domain: str = ""
     max_memory: int = 0
     max_file: int = 0
+    jetstream_limits: dict[str, int] = field(default_factory=dict)
     mappings: tuple[Mapping, ...] = ()
     remotes: tuple[Remote, ...] = ()
 
@@ -148,12 +152,11 @@ class Node:
         for task in self._tasks:
             task.add_done_callback(self._ended)
         await self._expire_overdue()
-        resources = self.registry.shell.resources
         server = Server(
             self.registry,
             self.clock,
             domain=self.options.domain,
-            reservable=resources.reservable if resources is not None else AccountLimits(),
+            own=self._own_limits,
         )
         serve_domain(self.hub.accounts[_ACCOUNT], self.options.domain)
         self.api = server.counters
@@ -230,6 +233,13 @@ class Node:
         """Limits of the node, or nothing that would have to be asked."""
         memory, file = self.options.max_memory, self.options.max_file
         return Resources(self.turn, memory, file) if memory or file else None
+
+    def _own_limits(self) -> ServerLimits:
+        options = self.options
+        memory, file = options.max_memory or -1, options.max_file or -1
+        return replace(
+            ServerLimits(max_memory=memory, max_storage=file), **options.jetstream_limits
+        )
 
     async def _load(self) -> None:
         await self._take_catalog_epoch()

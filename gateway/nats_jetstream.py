@@ -69,6 +69,7 @@ class JetStreamServing:
             domain=self._options.jetstream.domain,
             max_memory=max(self._options.jetstream.max_memory, 0),
             max_file=max(self._options.jetstream.max_file, 0),
+            jetstream_limits=self._options.jetstream.limits,
             mappings=self._options.mappings or (),
             remotes=self._options.remotes,
             **self._websocket_options(),
@@ -142,6 +143,11 @@ class JetStreamServing:
         """Offer the JetStream of these systems, and of no others, from now on."""
         self._options.remotes = remotes
         self.node.remotes.configure(remotes)
+
+    def limit(self, limits: dict[str, int]) -> None:
+        """Hold the configurations of streams and consumers to these limits from now on."""
+        self._options.jetstream.limits = limits
+        self.node.options = replace(self.node.options, jetstream_limits=limits)
 
     async def retire(self) -> None:
         """Accept nobody any more, end JetStream."""

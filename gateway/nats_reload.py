@@ -1,5 +1,7 @@
 """A reload: what changed between two sets of options, and whether a running server can follow."""
 
+from dataclasses import replace
+
 from core.config.nats_options import NatsOptions
 from core.errors import OperatorError
 from core.model.gotime import format_duration
@@ -49,7 +51,7 @@ def changes(old: NatsOptions, new: NatsOptions) -> list[str]:
                 f"config reload not supported for {shown}: old={_text(before)}, new={_text(after)}"
             )
     was, wanted = old.jetstream, new.jetstream
-    if was != wanted:
+    if replace(was, limits=wanted.limits) != wanted:
         raise OperatorError(f"config reload not supported for jetstream: old={was}, new={wanted}")
     said = [
         f"{shown} = {_text(getattr(new, name))}"
@@ -62,14 +64,18 @@ def changes(old: NatsOptions, new: NatsOptions) -> list[str]:
         if getattr(old, name) != getattr(new, name)
     ]
     are_mapped_anew = old.mappings != new.mappings
+    are_limited_anew = was.limits != wanted.limits
     if (
         old.authorization != new.authorization
         or old.no_auth_user != new.no_auth_user
         or are_mapped_anew
+        or are_limited_anew
     ):
         said.append("authorization users")
-    if are_mapped_anew:
+    if are_mapped_anew or are_limited_anew:
         said.append("accounts")
+    if are_limited_anew:
+        said.append("JetStream limits")
     if old.remotes != new.remotes:
         said.append("remotes")
     return said

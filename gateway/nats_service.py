@@ -212,6 +212,7 @@ class NatsService:
                 map_subjects(hub, new.mappings)
             if new.remotes != self._options.remotes:
                 self._serving.attach(new.remotes)
+            self._serving.limit(new.jetstream.limits)
             for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
                 if new.max_connections > 0:
                     session.close("Maximum Connections Exceeded", "maximum connections exceeded")

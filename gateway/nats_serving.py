@@ -50,6 +50,9 @@ class CoreServing:
         """Let others in from now on, and those out that may no longer be here."""
         admit_only(self.hub, users, over_websocket)
 
+    def limit(self, limits: dict[str, int]) -> None:
+        """Nothing here has a configuration that limits could hold."""
+
     def attach(self, remotes: "tuple[Remote, ...]") -> None:
         """Offer the JetStream of these systems, and of no others, from now on."""
         if self._remotes is None and remotes:

@@ -7,10 +7,10 @@ from enum import Enum, auto
 from typing import Generic, ParamSpec, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from core.jetstream.registry import Registry
-from core.model.account import AccountLimits
+from core.model.account import AccountLimits, ServerLimits
 from core.runtime.clock import Clock
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -59,18 +59,18 @@ class Server:
     limits: AccountLimits = field(default_factory=AccountLimits)
     counters: Counters = field(default_factory=Counters)
     domain: str = ""
-    reservable: AccountLimits = field(default_factory=AccountLimits)
-    """What `max_bytes` of all streams may come to on this server; INFO does not tell it."""
+    own: Callable[[], ServerLimits] = ServerLimits
+    """The limits of this server, which INFO does not tell; a reload changes them."""
 
     @property
-    def stream_limits(self) -> AccountLimits:
-        """What a stream's configuration is held to."""
-        own, server = self.limits, self.reservable
-        memory = [n for n in (own.max_memory, server.max_memory) if n > 0]
-        storage = [n for n in (own.max_storage, server.max_storage) if n > 0]
-        return replace(
-            own, max_memory=min(memory, default=-1), max_storage=min(storage, default=-1)
-        )
+    def held_to(self) -> ServerLimits:
+        """What configurations are held to: in all the lower of the account's and the server's."""
+        account, server = self.limits, self.own()
+        lower = {}
+        for name in ("max_memory", "max_storage", "max_ack_pending"):
+            limits = getattr(account, name), getattr(server, name)
+            lower[name] = min((limit for limit in limits if limit > 0), default=-1)
+        return replace(server, **(asdict(account) | lower))
 
 
 @dataclass(frozen=True, slots=True)

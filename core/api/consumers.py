@@ -65,7 +65,7 @@ async def _create(
     if copies:
         _check_identity(runner, call.headers)
     consumer = await runner.consumers.create(
-        config, request.action, limits=server.limits, pedantic=request.pedantic
+        config, request.action, limits=server.held_to, pedantic=request.pedantic
     )
     identity = runner.identity if copies else ""
     return ConsumerCreateResponse(info=_shown(consumer.info()), identity=identity)

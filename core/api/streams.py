@@ -40,7 +40,7 @@ async def create(server: Server, call: Call[StreamConfigRequest]) -> StreamCreat
         call.request.config(),
         server.registry.configs(),
         name=name,
-        limits=server.stream_limits,
+        limits=server.held_to,
         pedantic=call.request.pedantic,
     )
     if is_new:
@@ -62,7 +62,7 @@ async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdat
         server.registry.configs(),
         {consumer: runner.config for consumer, runner in consumers.items()},
         name=name,
-        limits=server.stream_limits,
+        limits=server.held_to,
         pedantic=call.request.pedantic,
     )
     unsupported.refuse_stream(config)

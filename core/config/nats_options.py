@@ -34,6 +34,8 @@ class JetStreamOptions:
     strict: bool = True
     sync_interval: float = 120.0
     sync_always: bool = False
+    limits: dict[str, int] = field(default_factory=dict)
+    """Of streams and consumers, as `ServerLimits` names them."""
 
 
 @dataclass(frozen=True, slots=True)

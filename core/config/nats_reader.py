@@ -97,9 +97,9 @@ def _read_map(
 
                 into.mappings = mappings_of(item, mistakes)
             elif block is not None and isinstance(item.value, dict):
-                _read_map(block, item.value, into, mistakes, "")
+                _read_map(block, item.value, into, mistakes, f"{name}.")
                 into.jetstream.enabled = into.jetstream.enabled or block is _JETSTREAM
-            elif (setter := setters.get(name)) is not None:
+            elif (setter := setters.get(key.lower())) is not None:
                 setter(into, plain(item))
                 _check_members(name, item, mistakes)
             elif not item.is_variable:
@@ -295,6 +295,25 @@ def _sync_interval(options: NatsOptions, value: Any) -> None:
         _duration("sync_interval", "jetstream")(options, value)
 
 
+def _limits(options: NatsOptions, value: Any) -> None:
+    found = _GO_TYPES.get(type(value), "nil")
+    raise Wrong(f"Expected a map to define JetStreamLimits, got {found}")
+
+
+def _nanoseconds(value: Any) -> int:
+    try:
+        return round(duration(text(value)) * 1e9)
+    except ValueError as error:
+        raise Wrong(str(error)) from None
+
+
+def _limit(name: str, convert: Callable[[Any], int]) -> Setter:
+    def apply(options: NatsOptions, value: Any) -> None:
+        options.jetstream.limits[name] = convert(value)
+
+    return apply
+
+
 def _websocket(options: NatsOptions, value: Any) -> None:
     if not isinstance(value, dict):
         raise Wrong(f"Expected websocket to be a map, got {value!r}")
@@ -426,10 +445,20 @@ _JETSTREAM: dict[str, Setter] = {
     "meta_compact_size": _quiet,
     "request_queue_limit": _noted("jetstream.request_queue_limit"),
     "info_queue_limit": _noted("jetstream.info_queue_limit"),
-    "limits": _noted("jetstream.limits"),
+    "limits": _limits,
     "cipher": _quiet,
     **unserved.JETSTREAM_SETTERS,
 }
 
 _MAPPINGS = ("mappings", "maps")
-_BLOCKS: dict[str, dict[str, Setter]] = {"jetstream": _JETSTREAM}
+_JETSTREAM_LIMITS: dict[str, Setter] = {
+    "max_ack_pending": _limit("max_ack_pending", integer),
+    "max_request_batch": _limit("max_request_batch", integer),
+    "duplicate_window": _limit("duplicate_window", _nanoseconds),
+    "max_ha_assets": _quiet,
+    "batch": _noted("jetstream.limits.batch"),
+}
+_BLOCKS: dict[str, dict[str, Setter]] = {
+    "jetstream": _JETSTREAM,
+    "jetstream.limits": _JETSTREAM_LIMITS,
+}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from core.consumer.rules import FLOW_CONTROL_HEARTBEAT, check_rules
 from core.errors import ApiError
 from core.model import names
-from core.model.account import AccountLimits
+from core.model.account import ServerLimits
 from core.model.api_errors import api_error
 from core.model.consumer import (
     AckPolicy,
@@ -34,7 +34,7 @@ EPHEMERAL_THRESHOLD = 5 * SECOND
 PINNED_TIMEOUT = 120 * SECOND
 CONSUMERS_PER_STREAM = 1000
 
-NO_LIMITS = AccountLimits()
+NO_LIMITS = ServerLimits()
 
 
 # --- the request -----------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def check_create_or_update(
     *,
     action: Action = Action.CREATE_OR_UPDATE,
     has_interest: bool = False,
-    limits: AccountLimits = NO_LIMITS,
+    limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> tuple[ConsumerConfig, str]:
     """Answer whether and how a consumer of `stream` may be created or changed.
@@ -186,7 +186,7 @@ _ADJUSTED: tuple[tuple[str, int, int, str], ...] = (
 
 
 def _with_defaults(
-    config: ConsumerConfig, stream: StreamConfig, limits: AccountLimits, pedantic: bool
+    config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits, pedantic: bool
 ) -> ConsumerConfig:
     changes: dict[str, object] = {}
     if config.max_deliver < -1 and pedantic:
@@ -221,7 +221,7 @@ def _with_ack_wait(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig:
 
 
 def _with_stream_limits(
-    config: ConsumerConfig, stream: StreamConfig, limits: AccountLimits, pedantic: bool
+    config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits, pedantic: bool
 ) -> ConsumerConfig:
     for field in ("max_ack_pending", "inactive_threshold"):
         limit = getattr(stream.consumer_limits, field)
@@ -233,6 +233,10 @@ def _with_stream_limits(
         most = limits.max_ack_pending
         pending = min(most, MAX_ACK_PENDING) if most > 0 else MAX_ACK_PENDING
         config = replace(config, max_ack_pending=pending)
+    if not config.is_push and config.max_batch == 0 and limits.max_request_batch > 0:
+        if pedantic:
+            raise _pedantic("max_request_batch must be set if it's JetStream limits are set")
+        config = replace(config, max_batch=limits.max_request_batch)
     return config
 
 
@@ -247,7 +251,7 @@ def _check_count(
     config: ConsumerConfig,
     stream: StreamConfig,
     consumers: Mapping[str, ConsumerConfig],
-    limits: AccountLimits,
+    limits: ServerLimits,
 ) -> None:
     most = stream.max_consumers
     if most <= 0 or 0 < limits.max_consumers < most:

@@ -3,7 +3,7 @@
 import re
 
 from core.model import names
-from core.model.account import AccountLimits
+from core.model.account import ServerLimits
 from core.model.api_errors import api_error
 from core.model.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
 from core.model.gojson import quote
@@ -18,7 +18,7 @@ _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _SAMPLE = re.compile(r"[+-]?[0-9]+")
 
 
-def check_rules(config: ConsumerConfig, stream: StreamConfig, limits: AccountLimits) -> None:
+def check_rules(config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits) -> None:
     """Raise ApiError at the first rule that a configuration with its defaults breaks."""
     _check_names(config)
     _check_replicas(config, stream)
@@ -28,7 +28,7 @@ def check_rules(config: ConsumerConfig, stream: StreamConfig, limits: AccountLim
     if config.is_push:
         _check_push(config, stream)
     else:
-        _check_pull(config, stream)
+        _check_pull(config, stream, limits)
     _check_limits(config, stream, limits)
     if config.direct and not config.is_push:
         raise api_error("JSConsumerDirectRequiresPush")
@@ -105,7 +105,7 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise api_error("JSConsumerSmallHeartbeat")
 
 
-def _check_pull(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_pull(config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits) -> None:
     if config.ack_policy is AckPolicy.NONE and stream.retention is Retention.WORKQUEUE:
         raise api_error("JSConsumerPullRequiresAck")
     if config.rate_limit_bps > 0:
@@ -116,9 +116,11 @@ def _check_pull(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise api_error("JSConsumerFCRequiresPush")
     if 0 < config.max_expires < _EXPIRES_MIN:
         raise api_error("JSConsumerMaxRequestExpiresTooSmall")
+    if 0 < limits.max_request_batch < config.max_batch:
+        raise api_error("JSConsumerMaxRequestBatchExceeded", limit=limits.max_request_batch)
 
 
-def _check_limits(config: ConsumerConfig, stream: StreamConfig, limits: AccountLimits) -> None:
+def _check_limits(config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits) -> None:
     for limit in (limits.max_ack_pending, stream.consumer_limits.max_ack_pending):
         if 0 < limit < config.max_ack_pending:
             raise api_error("JSConsumerMaxPendingAckExcess", limit=limit)

@@ -21,7 +21,7 @@ from core.errors import CoreError
 from core.jetstream.consumer_push import make_push
 from core.jetstream.consumer_runner import ConsumerRunner
 from core.model import codec
-from core.model.account import AccountLimits
+from core.model.account import ServerLimits
 from core.model.api_errors import api_error
 from core.model.consumer import Action, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from core.model.versions import stamp_consumer
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.consumers")
 
 EPHEMERAL_NAME = 8
-_NO_LIMITS = AccountLimits()
+_NO_LIMITS = ServerLimits()
 
 
 class Consumers(dict[str, ConsumerRunner]):
@@ -55,7 +55,7 @@ class Consumers(dict[str, ConsumerRunner]):
         requested: ConsumerConfig,
         action: Action = Action.CREATE_OR_UPDATE,
         *,
-        limits: AccountLimits = _NO_LIMITS,
+        limits: ServerLimits = _NO_LIMITS,
         pedantic: bool = False,
     ) -> ConsumerRunner:
         """Create a consumer or change the one that has its name.
@@ -67,7 +67,7 @@ class Consumers(dict[str, ConsumerRunner]):
             return await self._create(requested, action, limits, pedantic)
 
     async def _create(
-        self, requested: ConsumerConfig, action: Action, limits: AccountLimits, pedantic: bool
+        self, requested: ConsumerConfig, action: Action, limits: ServerLimits, pedantic: bool
     ) -> ConsumerRunner:
         stream = self._stream
         others = {name: runner.config for name, runner in self.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from core.model.account import AccountLimits
 from core.model.stream import Storage
 
 if TYPE_CHECKING:
@@ -26,12 +25,6 @@ class Resources:
         self._used: dict[Storage, int] = {}
         self._counted = -1
         self.runners: Callable[[], Iterable[StreamRunner]] = tuple
-
-    @property
-    def reservable(self) -> AccountLimits:
-        """What streams may reserve with `max_bytes`, as limits of an account."""
-        memory, file = self._limits[Storage.MEMORY], self._limits[Storage.FILE]
-        return AccountLimits(max_memory=memory or -1, max_storage=file or -1)
 
     def left(self, storage: Storage) -> int | None:
         """Return how many bytes are left (below 0: more is used already; None: no limit)."""

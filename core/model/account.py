@@ -21,6 +21,16 @@ class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes_required: bool = False
 
 
+class ServerLimits(AccountLimits, frozen=True, kw_only=True):
+    """What configurations are held to: the account's limits and those of the server, untold.
+
+    The window is nanoseconds.
+    """
+
+    max_request_batch: Int = -1
+    duplicate_window: Int64 = -1
+
+
 class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
     level: Int = 0
     total: Uint64 = 0

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from core.errors import ApiError
 from core.model import names
-from core.model.account import AccountLimits
+from core.model.account import ServerLimits
 from core.model.api_errors import api_error
 from core.model.consumer import ConsumerConfig
+from core.model.gotime import format_duration
 from core.model.mapping import MappingError, check_mapping, check_transform
 from core.model.stream import (
     Discard,
@@ -41,7 +42,7 @@ SHORTEST_AGE = 100 * MILLISECOND
 REPLICAS_MAX = 5
 _LAST_SEQ = (1 << 63) - 1  # sequences are signed in storage
 
-NO_LIMITS = AccountLimits()
+NO_LIMITS = ServerLimits()
 _RESERVED_SPACES = ("$JS.>", "$JSC.>", "$NRG.>")
 _UNLIMITED = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
@@ -64,7 +65,7 @@ def check_create(
     streams: Mapping[str, StreamConfig],
     *,
     name: str,
-    limits: AccountLimits = NO_LIMITS,
+    limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> tuple[StreamConfig, bool]:
     """Answer whether and how the stream `name` may be created among `streams`.
@@ -108,7 +109,7 @@ def check_update(
     consumers: Mapping[str, ConsumerConfig],
     *,
     name: str,
-    limits: AccountLimits = NO_LIMITS,
+    limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> StreamConfig:
     """Answer whether the stream `name`, with these consumers, may be changed so.
@@ -143,7 +144,7 @@ def check_overlap(config: StreamConfig, others: Iterable[StreamConfig]) -> None:
 
 
 def check_reservation(
-    config: StreamConfig, others: Iterable[StreamConfig], limits: AccountLimits
+    config: StreamConfig, others: Iterable[StreamConfig], limits: ServerLimits
 ) -> None:
     """Refuse a `max_bytes` that the account has not left to reserve."""
     is_memory = config.storage is Storage.MEMORY
@@ -162,13 +163,13 @@ def check(
     config: StreamConfig,
     streams: Mapping[str, StreamConfig],
     *,
-    limits: AccountLimits = NO_LIMITS,
+    limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> StreamConfig:
     """Fill in defaults and validate. `streams` are those a mirror or source may refer to."""
     _check_texts(config)
     config = _with_counts(config, pedantic)
-    config = _with_window(config, pedantic)
+    config = _with_window(config, limits.duplicate_window, pedantic)
     if config.deny_purge and config.allow_rollup_hdrs:
         raise invalid("roll-ups require the purge permission")
     _check_counter(config)
@@ -215,7 +216,7 @@ def _with_counts(config: StreamConfig, pedantic: bool) -> StreamConfig:
     return replace(config, **changes)
 
 
-def _with_window(config: StreamConfig, pedantic: bool) -> StreamConfig:
+def _with_window(config: StreamConfig, most: int, pedantic: bool) -> StreamConfig:
     age, window = config.max_age, config.duplicate_window
     if age < 0:
         raise invalid("max age can not be negative")
@@ -223,6 +224,10 @@ def _with_window(config: StreamConfig, pedantic: bool) -> StreamConfig:
         raise invalid("max age needs to be >= 100ms")
     if window == 0 and config.mirror is None and not config.sources:
         window = DUPLICATE_WINDOW
+        if 0 < most < window:
+            if pedantic:
+                raise pedantic_error("duplicate window limits are higher than current limits")
+            window = most
         if 0 < age < window:
             if pedantic:
                 raise pedantic_error("duplicate window cannot be bigger than max age")
@@ -231,6 +236,9 @@ def _with_window(config: StreamConfig, pedantic: bool) -> StreamConfig:
         raise invalid("duplicates window can not be negative")
     if 0 < age < window:
         raise invalid("duplicates window can not be larger then max age")
+    if 0 < most < window:
+        limit = format_duration(most)
+        raise invalid(f"duplicates window can not be larger then server limit of {limit}")
     if 0 < window < SHORTEST_AGE:
         raise invalid("duplicates window needs to be >= 100ms")
     return replace(config, duplicate_window=window)

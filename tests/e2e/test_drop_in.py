@@ -1,6 +1,7 @@
 """A script that was written for nats-server, run with either: only the path differs."""
 
 import asyncio
+import json
 import signal
 import socket
 import time
@@ -271,6 +272,34 @@ def test_hup_reads_the_configuration_again(name: str, tmp_path: Path) -> None:
         server.send(signal.SIGHUP)
         server.until("[ERR] Failed to reload server configuration: ")
         assert b'"max_payload":4096' in greeting(server)
+
+
+@in_a_loop
+async def test_a_reload_takes_new_limits_of_jetstream(name: str, tmp_path: Path) -> None:
+    def block(*limits: str) -> str:
+        return config(tmp_path, f"jetstream {{ store_dir: '{tmp_path}/store'", *limits, "}")
+
+    path = block("limits { duplicate_window: '10s' }")
+    with DropIn(name, "-c", path) as server:
+        client = await nats.connect("nats://{}:{}".format(*server.address))
+        windows = []
+        for count, limits in enumerate(["", "limits { duplicate_window: '5s' }"], 1):
+            windows.append(await window(client, f"A{count}"))
+            block(limits)
+            server.send(signal.SIGHUP)
+            eventually(lambda n=count: server.log().count("Reloaded: JetStream limits") == n)
+            eventually(lambda n=count: server.log().count("Reloaded server conf") == n)
+        windows += [await window(client, "B"), await window(client, "A1", "INFO")]
+        await client.close()
+
+    assert windows == [10, 120, 5, 10]
+
+
+async def window(client: Any, stream: str, verb: str = "CREATE") -> float:
+    """Seconds of the window of duplicates of a stream that is made, or is there."""
+    body = json.dumps({"name": stream, "subjects": [stream]}).encode() if verb == "CREATE" else b""
+    answer = await client.request(f"$JS.API.STREAM.{verb}.{stream}", body, timeout=10)
+    return float(json.loads(answer.data)["config"]["duplicate_window"] / 1e9)
 
 
 def test_usr1_opens_the_log_file_anew(name: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ DOCUMENT = (ROOT / "docs" / "nats-server.md").read_text()
 
 SERVED = {
     "jetstream": "jetstream { store_dir: DIR, max_mem: 1G, max_file: 10G, domain: d }",
+    "jetstream limits": "jetstream { limits { max_ack_pending: 5, max_ha_assets: 5 } }",
     "authorization": "authorization { users: [{user: a, password: b, permissions: {publish: x}}] }",
     "authorization token": "authorization { token: t }",
     "no_auth_user": "authorization { users: [{user: a, password: b}] }\nno_auth_user: a",
@@ -53,7 +54,7 @@ LISTENS = {
     "cluster": "cluster { name: a, port: -1 }",
 }
 NOTED = {
-    "jetstream { limits }": "limits { max_request_batch: 10 }",
+    "jetstream { limits { batch } }": "limits { batch { max_msgs: 10 } }",
     "queue limits": "request_queue_limit: 10\n  info_queue_limit: 10",
 }
 

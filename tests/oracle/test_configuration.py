@@ -106,6 +106,10 @@ FILES = (
     "server_name: $X",
     'jetstream: {store_dir: "/x", max_file: 10G, sync_interval: always, domain: d,'
     " limits { max_ack_pending: 5 } }",
+    "jetstream { limits: 5 }",
+    "jetstream { limits { foo: 1 } }",
+    "jetstream { limits { batch { foo: 1 } } }",
+    "jetstream { limits { MAX_ACK_PENDING: -1, duplicate_window: '-5s' } }",
     "listen: 4222",
     'listen: ":4222"',
     'listen: "0.0.0.0"',

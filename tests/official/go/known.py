@@ -3,5 +3,4 @@
 KNOWN = {
     "TestOptions": "gives a server 100 ms to start again",
     "TestJetStreamOrderedConsumerRecreateAfterReconnect": "consumers in memory survive a restart",
-    "TestJetStreamSyncSubscribeWithMaxAckPending": "jetstream { limits } has no effect",
 }

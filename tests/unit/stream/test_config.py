@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from core.errors import ApiError
-from core.model.account import AccountLimits
+from core.model.account import ServerLimits
 from core.model.consumer import ConsumerConfig
 from core.model.stream import Discard, StreamConfig, StreamConsumerLimits
 from core.stream.config import check_create, check_update
@@ -74,14 +74,14 @@ def test_the_number_of_streams_is_limited() -> None:
 
     with pytest.raises(ApiError) as caught:
         check_create(
-            StreamConfig(name="S"), {"O": other}, name="S", limits=AccountLimits(max_streams=1)
+            StreamConfig(name="S"), {"O": other}, name="S", limits=ServerLimits(max_streams=1)
         )
 
     assert caught.value.err_code == 10027
 
 
 def test_more_bytes_than_the_account_has_cannot_be_reserved() -> None:
-    limits = AccountLimits(max_storage=100)
+    limits = ServerLimits(max_storage=100)
     other = _created(StreamConfig(name="O", max_bytes=60))
 
     with pytest.raises(ApiError) as caught:
@@ -91,7 +91,7 @@ def test_more_bytes_than_the_account_has_cannot_be_reserved() -> None:
 
 
 def test_an_update_may_reserve_what_the_stream_has_already() -> None:
-    limits = AccountLimits(max_storage=100)
+    limits = ServerLimits(max_storage=100)
     stored = _created(StreamConfig(name="S", max_bytes=60))
 
     changed = check_update(
