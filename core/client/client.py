@@ -38,6 +38,8 @@ OnBatch = Callable[[list[Msg]], None]
 _MUX_SID = b"1"
 _FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
 _RECONNECT_FIRST_S = 0.05
+# How long the end of a connection may take.
+_FAREWELL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class Client:
         self._up = asyncio.Event()
         self._connector = connector
         self._link: Link | None = None
+        self._ended = asyncio.Event()
         self._attempt = 0
         self._introduced = False
         self._parser = ClientParser(self)
@@ -275,9 +278,16 @@ class Client:
         await stop(self._reconnecting)
         self._flush_out()
         self._down()
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        link, self._link = self._link, None
+        if link is None:
+            return
+        link.close()
+        try:
+            # TLS takes leave of the peer first.
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._ended.wait()
+        except TimeoutError:
+            link.abort()
 
     # -- receiving: the sink of the parser ---------------------------------------------------
 
@@ -353,13 +363,14 @@ class Client:
                 self._attempt += 1
                 closed = partial(self._lost, self._attempt)
                 self._introduced = False
+                self._ended.clear()
                 self._link = await self._connector(self._received, closed)
                 self._introduce()
                 await self._handshake
         except BaseException:
             link, self._link = self._link, None
             if link is not None:
-                link.close()
+                link.abort()
             raise
         finally:
             self._handshake = None
@@ -395,6 +406,7 @@ class Client:
     def _lost(self, attempt: int, exc: Exception | None) -> None:
         if attempt != self._attempt:
             return  # news of a link that was given up before
+        self._ended.set()
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(ConnectionLost())
             return

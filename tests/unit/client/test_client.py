@@ -46,6 +46,38 @@ def test_connecting_says_what_the_client_can_do() -> None:
     run(scenario())
 
 
+def test_closing_ends_with_the_link() -> None:
+    async def scenario() -> None:
+        server = ScriptedServer()
+        client = await connect(server.connector)
+        link, heard = server.links[0], list[Exception | None]()
+        told = link.closed
+        link.closed = lambda exc: (heard.append(exc), told(exc))[1]
+
+        await client.close()
+
+        assert heard == [None]
+
+    run(scenario())
+
+
+def test_a_link_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.client.client._FAREWELL_S", 0)
+
+    async def scenario() -> None:
+        server = ScriptedServer()
+        client = await connect(server.connector)
+        link, cut = server.links[0], list[bool]()
+        monkeypatch.setattr(link, "close", lambda: None)
+        monkeypatch.setattr(link, "abort", lambda: cut.append(True))
+
+        await client.close()
+
+        assert cut == [True]
+
+    run(scenario())
+
+
 def test_a_server_may_speak_before_the_link_is_returned() -> None:
     async def scenario() -> None:
         server = ScriptedServer()
