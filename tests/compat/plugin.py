@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from difflib import unified_diff
+from itertools import islice
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.support.natsserver import Asked
 FIXTURES = {"nats_server"}
 """Fixtures that bring the reference server."""
 
+_SHOWN = 40  # lines of difference
 _KEPT = "compatibility/run"
 _PARAMETER = re.compile(r"\[nats-server[-\]]")
 _run = Run()
@@ -56,6 +59,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         _said.append("docs/compatibility.md is written")
     elif not PAGE.exists() or PAGE.read_text() != page:
         _said.append("docs/compatibility.md is not what this run found: python -m tests.compat")
+        written = PAGE.read_text() if PAGE.exists() else ""
+        changes = unified_diff(written.splitlines(), page.splitlines(), lineterm="", n=0)
+        _said.extend(islice(changes, 2, _SHOWN))
         if exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
