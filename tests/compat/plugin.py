@@ -10,8 +10,8 @@ import pytest
 from tests.compat.page import PAGE, NotRun, Run, load, render
 from tests.support.natsserver import Asked
 
-FIXTURES = {"nats_server"}
-"""Fixtures that bring the reference server."""
+FIXTURES = {"nats_server", "pair"}
+"""Fixtures that bring the reference server, whichever test started it."""
 
 _SHOWN = 40  # lines of difference
 _KEPT = "compatibility/run"
