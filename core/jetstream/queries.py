@@ -7,6 +7,7 @@ are filtered here, so that no reader ever sees them.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def cut(segment: Segment, places: list[int]) -> Segment | None:
     )
 
 
-class StreamQueries:
+class StreamQueries(ABC):
     """The reading side of a StreamRunner."""
 
     stream: int
@@ -332,9 +333,9 @@ class StreamQueries:
             consumer_count=self.consumer_count(),
         )
 
+    @abstractmethod
     def consumer_count(self) -> int:
         """Return how many consumers the stream has."""
-        raise NotImplementedError
 
     async def _gaps(self, first: int) -> list[int]:
         await self.shell.janitor.finish(self)

@@ -7,6 +7,7 @@ is looked for in the text of the run. New subjects wait unsorted until the next 
 that went stay in the runs and are recognized by their absence from the index.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Sized
 from itertools import chain
@@ -115,7 +116,7 @@ class SortedNames:
         return found
 
 
-class Searchable:
+class Searchable(ABC):
     """What the three forms of index have in common: their subjects can be searched."""
 
     __slots__ = ("names",)
@@ -123,9 +124,9 @@ class Searchable:
     def __init__(self) -> None:
         self.names: SortedNames | None = None
 
+    @abstractmethod
     def subjects(self) -> Known:
         """Return the subjects: a dict, not to be changed."""
-        raise NotImplementedError
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
         """Get ready for a search; yields so that others may have a turn."""

@@ -475,4 +475,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Refuse: revisions are forward only."""
-    raise NotImplementedError("jetgate's schema revisions are forward only")
+    raise RuntimeError("jetgate's schema revisions are forward only")

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ GONE = (Closed, Silence, ConnectionError, TimeoutError)
 Address = Callable[[], tuple[str, int]]
 
 
-class Client(threading.Thread):
+class Client(threading.Thread, ABC):
     """A thread that connects, works, and connects again when the server is gone."""
 
     def __init__(self, name: str, address: Address, ledger: Ledger) -> None:
@@ -39,9 +40,9 @@ class Client(threading.Thread):
                 self.failure = f"{type(error).__name__}: {error}"
                 raise
 
+    @abstractmethod
     def work(self, wire: Wire) -> None:
         """Use the connection until told to stop; raise one of GONE when it ends."""
-        raise NotImplementedError
 
     def stop(self) -> None:
         """End the work and wait for it."""
