@@ -20,7 +20,7 @@ from core.errors import OperatorError
 from core.storage.postgres.embedded import EmbeddedPostgres, directory, installation, template
 from core.storage.postgres.embedded.directory import postmaster_status, processes_in
 from core.storage.postgres.embedded.installation import find_installation
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, observed
 from tests.support.pg import TEST_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,8 +103,7 @@ def test_a_killed_postmaster_is_started_again(place: Path) -> None:
         await ask(postgres, "create table kept as select 7 as n")
         for pid in processes_in(postgres.data):
             os.kill(pid, signal.SIGKILL)
-        while postgres.restarts == 0:  # noqa: ASYNC110 (the watcher counts)
-            await asyncio.sleep(0.01)
+        await observed(lambda: postgres.restarts)
         assert await ask(postgres, "select n from kept") == 7
 
     running(server(place), kill)
@@ -117,12 +116,10 @@ def test_backends_that_outlive_their_postmaster_do_not_bar_the_next(place: Path)
             busy.execute("do $$ declare i int := 0; begin loop i := (i + 1) % 9; end loop; end $$")
         )
         is_busy = "select count(*) from pg_stat_activity where query like 'do %'"
-        while not await ask(postgres, is_busy):  # noqa: ASYNC110 (another session's doing)
-            await asyncio.sleep(0.01)
+        await observed(lambda: ask(postgres, is_busy))
         assert postgres.pid is not None
         os.kill(postgres.pid, signal.SIGKILL)
-        while postgres.restarts == 0:  # noqa: ASYNC110 (the watcher counts)
-            await asyncio.sleep(0.01)
+        await observed(lambda: postgres.restarts)
         assert await ask(postgres, "select 1") == 1
         with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
             await query

@@ -1,7 +1,6 @@
 """A consumer that nobody uses is deleted once, however long the commit of that takes."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -10,19 +9,12 @@ from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.consumers import Consumers
 from core.model.consumer import ConsumerConfig
 from core.model.stream import StreamConfig
+from tests.support.eventually import observed
 from tests.support.node import add_stream, running_node
 from tests.support.pg import PostgresServer
 
 CONFIG = ConsumerConfig(name="C", inactive_threshold=1_000_000)
 TURNS = 300
-
-
-async def _until(observe: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if observe():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("not observed")
 
 
 def test_it_is_deleted_once(
@@ -51,13 +43,13 @@ def test_it_is_deleted_once(
 
             stream.remove_consumer = slow  # type: ignore[method-assign]
             await stream.consumers.create(CONFIG)
-            await _until(lambda: len(asked) == 1)
+            await observed(lambda: len(asked) == 1)
             before = deadlines
             for _ in range(TURNS):
                 await asyncio.sleep(0)
             spun = deadlines - before
             gate.set()
-            await _until(lambda: not stream.consumers)
+            await observed(lambda: not stream.consumers)
             return len(asked), spun, len(stream.consumers)
 
     monkeypatch.setattr(ConsumerRunner, "on_deadline", counted)
@@ -84,8 +76,8 @@ def test_what_could_not_be_deleted_is_deleted_later(
 
             stream.remove_consumer = failing  # type: ignore[method-assign]
             await stream.consumers.create(CONFIG)
-            await _until(lambda: len(asked) == 2)
-            await _until(lambda: not stream.consumers)
+            await observed(lambda: len(asked) == 2)
+            await observed(lambda: not stream.consumers)
             return stream.consumers
 
     assert not asyncio.run(scenario())

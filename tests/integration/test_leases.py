@@ -15,6 +15,7 @@ from core.runtime.clock import SystemClock
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import GROUPS, PostgresLeases
+from tests.support.eventually import observed
 
 MS = 1_000_000
 QUICK = LeaseTimes(
@@ -68,11 +69,6 @@ def scenario(run: Callable[[Cluster], Awaitable[None]], dsn: str) -> None:
     asyncio.run(go())
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 (another process changes it)
-        await asyncio.sleep(0.005)
-
-
 def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first = cluster.node("a")
@@ -93,7 +89,7 @@ def test_a_standby_leads_as_soon_as_the_leader_lets_go(database: str) -> None:
         first, second = cluster.node("a"), cluster.node("b")
         await first.acquire()
         waiting = asyncio.ensure_future(second.acquire())
-        await until(lambda: cluster.stores["b"].is_open)
+        await observed(lambda: cluster.stores["b"].is_open)
 
         assert not second.trusted()
         await first.release()
@@ -148,10 +144,13 @@ def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str)
 
         pid = cluster.stores["a"].pid
         await cluster.value(f"select pg_terminate_backend({pid})")
-        await until(lambda: cluster.stores["a"].pid != pid and first.trusted())
+        await observed(lambda: cluster.stores["a"].pid != pid and first.trusted())
+
         # The first lock decides; the others follow in a moment.
-        while await cluster.value(LOCKS) != GROUPS:  # noqa: ASYNC110 (as in `until`)
-            await asyncio.sleep(0.005)
+        async def has_all() -> bool:
+            return bool(await cluster.value(LOCKS) == GROUPS)
+
+        await observed(has_all)
 
         assert not first.lost.is_set()
         assert first.epoch == 1
@@ -164,7 +163,7 @@ def test_a_leader_notices_that_another_node_led_meanwhile(database: str) -> None
         first, second = cluster.node("a"), cluster.node("b")
         await first.acquire()
         waiting = asyncio.ensure_future(second.acquire())
-        await until(lambda: cluster.stores["b"].is_open)
+        await observed(lambda: cluster.stores["b"].is_open)
 
         # The standby asks every 20 ms, the leader comes back after 50.
         await cluster.value(f"select pg_terminate_backend({cluster.stores['a'].pid})")
@@ -224,8 +223,7 @@ def test_a_new_leader_waits_for_what_the_last_one_has_in_flight(database: str) -
         first = cluster.node("a")
         leading = asyncio.ensure_future(first.acquire())
         waiting = "select count(*) from pg_locks where not granted"
-        while not await cluster.value(waiting):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await observed(lambda: cluster.value(waiting))
 
         assert not leading.done()
         await transaction.commit()

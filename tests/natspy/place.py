@@ -14,6 +14,7 @@ from typing import Any
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
+from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.wire.transcript import clean
@@ -99,12 +100,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 async def until(observe: Callable[[], Any], within: float = TIMEOUT) -> Any:
     """Wait until something is true, without a word to the server."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
-    while not (seen := observe()):
-        assert loop.time() < deadline, f"not observed within {within} s"
-        await asyncio.sleep(0.01)
-    return seen
+    return await observed(observe, within=within)
 
 
 async def through(nc: Client) -> None:

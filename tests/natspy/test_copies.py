@@ -1,21 +1,20 @@
 """Mirrors and sources as the official client makes and reads them."""
 
-import asyncio
 from typing import Any
 
 from nats.js import JetStreamContext
 from nats.js.api import StreamSource, SubjectTransform
 
 from tests.natspy.place import Place, on_both, stable
+from tests.support.eventually import observed
 
 
 async def _holds(js: JetStreamContext, name: str, count: int) -> Any:
-    for _ in range(500):
-        state = (await js.stream_info(name)).state
-        if state.messages == count:
-            return stable(state)
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{name} holds {state.messages}, not {count}")
+    async def state() -> Any:
+        found = (await js.stream_info(name)).state
+        return found if found.messages == count else None
+
+    return stable(await observed(state))
 
 
 @on_both

@@ -1,7 +1,7 @@
 """Another system's JetStream under a prefix of ours; the other system is nats-server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,17 +17,9 @@ from core.remote.settings import Remote
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.remotes import RemoteRow, RemoteState
+from tests.support.eventually import observed
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
-
-
-async def observed(look: Callable[[], Awaitable[Any]], within: float = 15.0) -> Any:
-    """Look until something true is seen."""
-    async with asyncio.timeout(within):
-        while not (seen := await look()):  # noqa: ASYNC110 (nothing here can tell)
-            await asyncio.sleep(0.02)
-        return seen
-
 
 # What docs/remotes.md says that it takes to read.
 READER = (

@@ -12,11 +12,11 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 
 _numbers = count()
-_TICK = 0.05
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,7 @@ class Copies:
 
     async def sees(self, look: Callable[[], Awaitable[Any]], within: float = 15) -> Any:
         """Return what `look` returns once that is true."""
-        async with asyncio.timeout(within):
-            while True:
-                seen = await look()
-                if seen:
-                    return seen
-                await asyncio.sleep(_TICK)
+        return await observed(look, within=within)
 
     async def reaches(self, short: str, seq: int, *, within: float = 15) -> None:
         """Return when a stream has its `seq`-th message or sequence."""

@@ -1,8 +1,10 @@
 """Waiting for an observation, with a deadline, instead of for an amount of time."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,3 +32,23 @@ def eventually(observe: Callable[[], T], *, within: float = 10.0, every: float =
         if time.monotonic() > deadline:
             raise AssertionError(f"not observed within {within} s: {observe}")
         _never.wait(every)
+
+
+async def observed(
+    observe: Callable[[], T | Awaitable[T]], *, within: float = 15.0, every: float = 0.01
+) -> T:
+    """Call `observe`, and await what it returns, until that is true; return it.
+
+    Raises AssertionError when that takes longer than `within` seconds; `every` seconds lie between
+    two looks.
+    """
+    try:
+        async with asyncio.timeout(within):
+            while True:
+                found = observe()
+                seen: T = await found if isawaitable(found) else found  # type: ignore[assignment]
+                if seen:
+                    return seen
+                await asyncio.sleep(every)
+    except TimeoutError:
+        raise AssertionError(f"not observed within {within} s: {observe}") from None
