@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 
 from core.client.lines import publish_run
-from core.client.link import Connector, Link
+from core.client.link import Connector, Link, farewell
 from core.client.msg import Msg, status_of
 from core.client.refusals import (
     ClientError,
@@ -38,8 +38,6 @@ OnBatch = Callable[[list[Msg]], None]
 _MUX_SID = b"1"
 _FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
 _RECONNECT_FIRST_S = 0.05
-# How long the end of a connection may take.
-_FAREWELL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,15 +277,8 @@ class Client:
         self._flush_out()
         self._down()
         link, self._link = self._link, None
-        if link is None:
-            return
-        link.close()
-        try:
-            # TLS takes leave of the peer first.
-            async with asyncio.timeout(_FAREWELL_S):
-                await self._ended.wait()
-        except TimeoutError:
-            link.abort()
+        if link is not None:
+            await farewell(link, self._ended)
 
     # -- receiving: the sink of the parser ---------------------------------------------------
 

@@ -1,7 +1,11 @@
 """What the client needs from a transport: bytes in, bytes out, and the news that it ended."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
+
+# How long the end of a connection may take.
+_FAREWELL_S = 1.0
 
 Receive = Callable[[bytes], None]
 """Called with whatever arrived; chunk borders mean nothing."""
@@ -41,3 +45,16 @@ class Link(Protocol):
 
 Connector = Callable[[Receive, Closed], Awaitable[Link]]
 """Opens a link. Raises OSError when nobody listens."""
+
+
+async def farewell(link: Link, ended: asyncio.Event) -> None:
+    """Send what was written and end a link; return when `ended`, which `closed` has to set.
+
+    TLS takes leave of its peer first; a peer that does not answer is cut off.
+    """
+    link.close()
+    try:
+        async with asyncio.timeout(_FAREWELL_S):
+            await ended.wait()
+    except TimeoutError:
+        link.abort()

@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from core.client.client import Client, Options, ServerInfo
-from core.client.link import Connector, Link
+from core.client.link import Connector, Link, farewell
 from core.client.refusals import ClientError, ConnectionLost, RequestTimeout, ServerRefused
 from core.errors import ProtocolError
 from core.remote.here import STALL_S, Call, Row
@@ -98,7 +98,7 @@ class Leaf:
         except BaseException:
             link, self._link = self._link, None
             if link is not None:
-                link.close()
+                link.abort()
             raise
         finally:
             self._ready = None
@@ -113,9 +113,9 @@ class Leaf:
         await stop(self._task)
         self._flush()
         self.connected = False
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        link, self._link = self._link, None
+        if link is not None:
+            await farewell(link, self._ended)
 
     async def flush(self, within: float = 5.0) -> None:
         """Return when the server has seen what was sent.
