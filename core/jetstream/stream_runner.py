@@ -37,10 +37,10 @@ from core.protocol.gather import Batch
 from core.pubsub.account import Account, ServiceSubscription, Session
 from core.storage.interface import ConsumerRow, StreamRow
 from core.stream.expiry import Expiry
-from core.stream.judge import refusal
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
 from core.stream.segment import Segment
+from core.stream.texts import refusal
 
 T = TypeVar("T")
 

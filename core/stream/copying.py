@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.stream import headers as h
-from core.stream.judge import Duplicate, Judge, Rollups, texts_of
+from core.stream.judge import Duplicate, Judge, Rollups
 from core.stream.plan import Columns, Position, StreamPlan
 from core.stream.room import Room
+from core.stream.texts import texts_of
 
 if TYPE_CHECKING:
     from core.stream.machine import StreamMachine

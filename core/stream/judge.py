@@ -14,6 +14,7 @@ from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.plan import Columns, StreamPlan
+from core.stream.texts import MAX_SUBJECT, check_text, refusal, texts_of
 from core.stream.ttl import parse_ttl, raised
 from core.subjects.subject import compile_filters
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from core.stream.machine import StreamMachine
     from core.stream.room import Room
 
-# A subject is a column of the log's unique index, whose entries are limited to 2704 bytes.
-MAX_SUBJECT = 2048
 LARGEST_RECORD = 32 << 20
 # What a record has beside its header block and payload, at most.
 LONGEST_FRAME = 34 + MAX_SUBJECT
@@ -184,7 +183,7 @@ class Judge:
             raise api_error(10174)
         if len(block) > _MAX_HEADERS:
             raise api_error(10097)
-        _check_text(subject)
+        check_text(subject)
         if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
             raise api_error(10077, err="message too large")
 
@@ -337,50 +336,6 @@ class Judge:
                         plan.erased.append(seq)
         place_of = rolled.get
         return {i for i, s in enumerate(self._subjects) if i < wiped or i < place_of(s, 0)}
-
-
-def refusal(error: ApiError, name: bytes) -> bytes:
-    """Return the publish ack that carries an error; `name` is escaped for JSON."""
-    return b'{"error":{"code":%d,"err_code":%d,"description":"%s"},"stream":"%s","seq":0}' % (
-        error.code,
-        error.err_code,
-        json_text(error.description),
-        name,
-    )
-
-
-def json_text(text: str) -> bytes:
-    """Return the inside of a JSON string, escaped as the reference server does it."""
-    out = text.replace("\\", "\\\\").replace('"', '\\"')
-    for char, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
-        out = out.replace(char, escape)
-    return "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in out).encode()
-
-
-def texts_of(subjects: list[bytes]) -> list[str] | None:
-    """Return subjects as text, or None if storage cannot keep one of them."""
-    if max(map(len, subjects), default=0) > MAX_SUBJECT:
-        return None
-    joined = b"\n".join(subjects)
-    if b"\0" in joined:
-        return None
-    try:
-        texts = joined.decode().split("\n")
-    except UnicodeDecodeError:
-        return None
-    return texts if len(texts) == len(subjects) else None
-
-
-def _check_text(subject: bytes) -> None:
-    """Refuse a subject that PostgreSQL cannot keep as text."""
-    if len(subject) > MAX_SUBJECT:
-        raise ApiError(400, 10003, f"bad request: subject longer than {MAX_SUBJECT} bytes")
-    try:
-        subject.decode()
-    except UnicodeDecodeError:
-        raise ApiError(400, 10003, "bad request: subject is not UTF-8 text") from None
-    if b"\0" in subject:
-        raise ApiError(400, 10003, "bad request: subject contains a NUL byte")
 
 
 def _number(value: bytes) -> int:

@@ -13,10 +13,11 @@ from core.stream.dedup import DedupWindow
 from core.stream.expiry import Expiry
 from core.stream.front import FRONT_MAX, FrontWindow
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
-from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge, json_text, texts_of
+from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge
 from core.stream.plan import Columns, StreamPlan
 from core.stream.room import Room
 from core.stream.segment import Segment
+from core.stream.texts import json_text, texts_of
 from core.stream.ttl import SECOND, marks_of
 
 _FILE_OVERHEAD = 30

@@ -1,0 +1,50 @@
+"""Subjects as the text that storage keeps, errors as the text that publishers get."""
+
+from core.errors import ApiError
+
+# A subject is a column of the log's unique index, whose entries are limited to 2704 bytes.
+MAX_SUBJECT = 2048
+
+
+def refusal(error: ApiError, name: bytes) -> bytes:
+    """Return the publish ack that carries an error; `name` is escaped for JSON."""
+    return b'{"error":{"code":%d,"err_code":%d,"description":"%s"},"stream":"%s","seq":0}' % (
+        error.code,
+        error.err_code,
+        json_text(error.description),
+        name,
+    )
+
+
+def json_text(text: str) -> bytes:
+    """Return the inside of a JSON string, escaped as the reference server does it."""
+    out = text.replace("\\", "\\\\").replace('"', '\\"')
+    for char, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        out = out.replace(char, escape)
+    return "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in out).encode()
+
+
+def texts_of(subjects: list[bytes]) -> list[str] | None:
+    """Return subjects as text, or None if storage cannot keep one of them."""
+    if max(map(len, subjects), default=0) > MAX_SUBJECT:
+        return None
+    joined = b"\n".join(subjects)
+    if b"\0" in joined:
+        return None
+    try:
+        texts = joined.decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+    return texts if len(texts) == len(subjects) else None
+
+
+def check_text(subject: bytes) -> None:
+    """Refuse a subject that PostgreSQL cannot keep as text. Raises ApiError 10003."""
+    if len(subject) > MAX_SUBJECT:
+        raise ApiError(400, 10003, f"bad request: subject longer than {MAX_SUBJECT} bytes")
+    try:
+        subject.decode()
+    except UnicodeDecodeError:
+        raise ApiError(400, 10003, "bad request: subject is not UTF-8 text") from None
+    if b"\0" in subject:
+        raise ApiError(400, 10003, "bad request: subject contains a NUL byte")
