@@ -50,7 +50,8 @@ class DirectGet:
         self._queue = queue
         self._skip = len(self._subject) + 1
         self._subscriptions: list[ServiceSubscription] = []
-        self._missed: list[tuple[int, bytes, bool]] = []
+        # What storage is asked for: sequence, reply, without headers, as the last of which subject.
+        self._missed: list[tuple[int, bytes, bool, bytes]] = []
         self._reading = False
         self._batches = DirectBatches(self, runner)
         # last answers by subject: (version seen, sequence, what follows the subscription id)
@@ -109,13 +110,13 @@ class DirectGet:
         self._cache[subject] = (self._machine.version, seq, tail)
         return True
 
-    def _last_of(self, wanted: bytes, reply: bytes) -> None:
+    def _last_of(self, wanted: bytes, reply: bytes, no_hdr: bool = False) -> None:
         """Answer with the last message of a subject, which may be a filter."""
         seq = self._machine.index.last(wanted)
         if seq:
-            self._by_seq(seq, reply, False, wanted)
+            self._by_seq(seq, reply, no_hdr, wanted)
         elif b"*" in wanted or b">" in wanted or self._runner.loading is not None:
-            self._spawn(reply, self._runner.last_by_subject(wanted))
+            self._spawn(reply, self._runner.last_by_subject(wanted), no_hdr)
         else:
             self._status(reply, b"404 Message Not Found")
 
@@ -127,7 +128,7 @@ class DirectGet:
         if request != DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes):
             self._status(reply, b"408 Bad Request")
             return
-        self._spawn(reply, self._runner.last_by_subject(wanted), request.no_hdr)
+        self._last_of(wanted, reply, request.no_hdr)
 
     def _on_request(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
@@ -147,12 +148,10 @@ class DirectGet:
         if refused:
             self._status(reply, refused)
             return
-        runner = self._runner
         if request.batch or request.multi_last:
             self._batches.ask(session, request, reply)
         elif request.last_by_subj:
-            wanted = request.last_by_subj.encode()
-            self._spawn(reply, runner.last_by_subject(wanted), request.no_hdr)
+            self._last_of(request.last_by_subj.encode(), reply, request.no_hdr)
         elif request.next_by_subj or request.start_time is not None:
             self._spawn(reply, self._next(request), request.no_hdr)
         else:
@@ -185,7 +184,7 @@ class DirectGet:
         if seq >= self._runner.tail.start or seq < machine.first_seq or seq in self._runner.dead:
             self._status(reply, b"404 Message Not Found")
             return
-        self._missed.append((seq, reply, no_hdr))
+        self._missed.append((seq, reply, no_hdr, subject))
         if not self._reading:
             self._reading = True
             spawn(self._read_missed(), name=f"direct get {self._runner.name}")
@@ -196,19 +195,22 @@ class DirectGet:
         try:
             while self._missed:
                 batch, self._missed = self._missed[:_BATCH], self._missed[_BATCH:]
-                seqs = sorted({seq for seq, _, _ in batch})
+                seqs = sorted({miss[0] for miss in batch})
                 try:
                     page = await runner.shell.reader.points(runner.stream, runner.shelf, seqs)
                 except Unavailable:
                     continue  # no answer: the requester times out and may ask again
                 live = runner.live(page) if page is not None else None
                 rows = {s: i for i, s in enumerate(live.seqs)} if live is not None else {}
-                for seq, reply, no_hdr in batch:
+                for seq, reply, no_hdr, subject in batch:
                     place = rows.get(seq)
-                    if place is None or live is None:
-                        self._status(reply, b"404 Message Not Found")
-                    else:
+                    if place is not None and live is not None:
                         self._answer(reply, message_at(live, place), no_hdr, b"")
+                    elif subject and runner.machine.index.last(subject) != seq:
+                        # A newer message took its place while storage was read.
+                        self._last_of(subject, reply, no_hdr)
+                    else:
+                        self._status(reply, b"404 Message Not Found")
                 runner.shell.turn.run()
         finally:
             self._reading = False

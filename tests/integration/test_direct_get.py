@@ -7,10 +7,12 @@ import time
 from typing import Any
 
 import nats
+import pytest
 from nats.aio.client import Client
 
 from core.model.stream import StreamConfig
 from core.node import Node
+from core.stream.segment import Segment
 from core.subjects.subject import matches
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -175,6 +177,46 @@ def test_answers_are_those_of_a_naive_model(postgres: PostgresServer, database: 
                 await _compare(node, limit, random.Random(limit))
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("subject", "body"),
+    [("LAST.k", b""), ("LAST.k", b'{"no_hdr":true}'), ("LAST", b'{"last_by_subj":"k"}')],
+)
+def test_the_last_message_is_found_while_it_is_replaced(
+    postgres: PostgresServer,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    subject: str,
+    body: bytes,
+) -> None:
+    """A reader of a cold key is never told that there is none because a newer value came."""
+
+    async def scenario() -> bytes:
+        async with running_node(database) as node:
+            config = StreamConfig(
+                name="LAST", subjects=["k"], max_msgs_per_subject=1, allow_direct=True
+            )
+            await add_stream(node, config)
+            nc = await nats.connect(f"nats://127.0.0.1:{node.hub.port}")
+            js, runner = nc.jetstream(), node.registry.streams["LAST"]
+            await js.publish("k", b"old")
+            runner.tail.clear(runner.machine.last_seq + 1)
+            read = runner.shell.reader.points
+            asked: list[list[int]] = []
+
+            async def slow(stream: int, shelf: int, seqs: list[int]) -> Segment | None:
+                asked.append(seqs)
+                await js.publish("k", b"new")
+                return await read(stream, shelf, seqs)
+
+            monkeypatch.setattr(runner.shell.reader, "points", slow)
+            answer = await nc.request(f"$JS.API.DIRECT.GET.{subject}", body, timeout=10)
+            await nc.close()
+            assert asked == [[1]], "storage was not asked for the older message"
+            return answer.data
+
+    assert asyncio.run(scenario()) == b"new"
 
 
 def test_a_large_batch_waits_for_a_receiver_that_does_not_read(
