@@ -203,7 +203,10 @@ class StreamQueries(ABC):
         if len(names) == 1:
             ((only, last),) = names.items()
             if last == seq or machine.index.count(only) == 1:
-                return await self.get(last)
+                found = await self.get(last)
+                if found is not None or self.is_live(last):
+                    return found
+                return await self.next_by_subject(pattern, seq)
         match = compile_filters([pattern])
         while seq <= machine.last_seq:
             if seq >= self.tail.start:

@@ -181,7 +181,12 @@ def test_answers_are_those_of_a_naive_model(postgres: PostgresServer, database: 
 
 @pytest.mark.parametrize(
     ("subject", "body"),
-    [("LAST.k", b""), ("LAST.k", b'{"no_hdr":true}'), ("LAST", b'{"last_by_subj":"k"}')],
+    [
+        ("LAST.k", b""),
+        ("LAST.k", b'{"no_hdr":true}'),
+        ("LAST", b'{"last_by_subj":"k"}'),
+        ("LAST", b'{"next_by_subj":"k"}'),
+    ],
 )
 def test_the_last_message_is_found_while_it_is_replaced(
     postgres: PostgresServer,
