@@ -1,22 +1,19 @@
-"""Fixtures that more than one suite needs, and the time budgets."""
+"""Fixtures that more than one suite needs, and what a whole run is held to."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.compat import plugin as compatibility
-from tests.support.budget import (  # noqa: F401  (hooks of pytest)
-    pytest_runtest_logreport,
-    pytest_sessionfinish,
-    pytest_terminal_summary,
-)
+from tests.support import budget, skips
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.pg import database, postgres  # noqa: F401  (fixtures)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--compatibility` writes the page of compatibility instead of comparing it."""
+    """`--no-skips`; `--compatibility` writes the page instead of comparing it."""
+    skips.add_option(parser)
     helped = (
         "write docs/compatibility.md; with `again` the last run counts where this one is silent"
     )
@@ -26,7 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compare the page of compatibility with what this run finds."""
+    """Hold the run to its budgets, to what it may skip and to the page of compatibility."""
+    config.pluginmanager.register(budget, "budget")
+    config.pluginmanager.register(skips, "skips")
     config.pluginmanager.register(compatibility, "compatibility")
 
 

@@ -9,6 +9,7 @@ from tests.support.chromium import Pages, bundled, chromium
 from tests.support.dropin import DropIn
 from tests.support.jetgate import ROOT
 from tests.support.node_packages import node_packages
+from tests.support.programs import node
 
 _HERE = Path(__file__).parent
 _TEXT = (ROOT / "docs" / "javascript.md").read_text()
@@ -20,7 +21,7 @@ def test_node(pair: list[DropIn], tmp_path: Path) -> None:
     script = tmp_path / "readings.mjs"
     script.write_text(_NODE.replace("nats://127.0.0.1:4222", pair[0].url))
     done = subprocess.run(
-        ["node", str(script)], capture_output=True, text=True, timeout=60, check=False
+        [node(), str(script)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stderr == ""
     after = _TEXT.split(_NODE)[1].removeprefix("```\n")

@@ -1,7 +1,6 @@
 """The JavaScript client at servers of its own: with users, and one that is killed under it."""
 
 import json
-import os
 import socket
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.support.dropin import NAMES, DropIn
 from tests.support.node_packages import node_packages, run_node
+from tests.support.programs import node, node_environment
 
 _SCRIPTS = Path(__file__).parent / "node"
 _HASH = "$2a$04$SPE7HLeKCak3LfnTawe7I.T6wTpr/gQjS.5NevzJwsQexVqm9K0WW"  # of "other"
@@ -60,9 +60,9 @@ def _kill_under_it(name: str, where: Path) -> list[dict[str, Any]]:
     text = f'jetstream {{ store_dir: "{where / name}" }}\n'
     config = _configured(where, name, text, _free_port())
     with DropIn(name, "-c", config) as server:
-        environment = {**os.environ, "NODE_PATH": str(node_packages() / "node_modules")}
+        environment = node_environment(str(node_packages() / "node_modules"))
         script = subprocess.Popen(
-            ["node", str(_SCRIPTS / "restart.mjs"), server.url],
+            [node(), str(_SCRIPTS / "restart.mjs"), server.url],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

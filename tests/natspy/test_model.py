@@ -358,7 +358,7 @@ async def test_retention_by_interest(place: Place) -> Any:
 # -- the same with the command line of NATS -------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="the `nats` command is not installed")
+@pytest.mark.skipif(shutil.which("nats") is None, reason="needs the `nats` command")
 def test_the_walk_through_with_the_nats_command(server: Server) -> None:
     def run(*words: str) -> str:
         url = "nats://{}:{}".format(*server.address)

