@@ -214,6 +214,7 @@ class Node:
             server_name=self.hub.server_name,
             press=self.hub.press,
             tails=TailBudget(self.options.tail_bytes),
+            max_payload=lambda: self.hub.limits.max_payload,
             domain=self.options.domain,
             resources=self._resources(),
         )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core.jetstream.queries import message_at
 from core.stream.headers import ROLLUP, publish_headers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from core.jetstream.stream_runner import StreamRunner
+    from core.stream.counting import Newest
     from core.stream.judge import Rollups
     from core.stream.plan import Columns
 
@@ -19,6 +23,9 @@ async def facts_for(runner: StreamRunner, columns: Columns, now: int) -> Rollups
     """
     machine = runner.machine
     rollups: Rollups | None = None
+    if machine.counts:
+        machine.newest = await newest_of(runner, set(columns.subjects))
+        machine.max_payload = runner.shell.max_payload()
     if columns.headered or machine.front_deficit(columns, now):
         while machine.front_deficit(columns, now):
             await runner.load_front()
@@ -26,6 +33,28 @@ async def facts_for(runner: StreamRunner, columns: Columns, now: int) -> Rollups
     if runner.shell.resources is not None:
         machine.allowance = runner.shell.resources.left(runner.config.storage)
     return rollups
+
+
+async def newest_of(runner: StreamRunner, subjects: Iterable[bytes]) -> Newest:
+    """Return the last message of each subject that has one: from memory, the rest in one query.
+
+    Raises Unavailable.
+    """
+    newest: Newest = {}
+    stored: list[int] = []
+    last = runner.machine.index.last
+    for subject in subjects:
+        seq = last(subject)
+        found = runner.in_tail(seq) if seq else None
+        if found is not None:
+            newest[subject] = found[3:]
+        elif seq:
+            stored.append(seq)
+    if stored:
+        page = await runner.shell.reader.points(runner.stream, runner.shelf, sorted(stored))
+        rows = [] if page is None else [message_at(page, place) for place in range(len(page))]
+        newest.update((subject, (block, payload)) for _, _, subject, block, payload in rows)
+    return newest
 
 
 async def _replaced(runner: StreamRunner, columns: Columns) -> Rollups | None:

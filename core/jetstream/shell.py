@@ -36,6 +36,7 @@ class Shell:
     timers: Timers
     server_name: str
     press: Callable[[], None]
+    max_payload: Callable[[], int] = lambda: 1 << 20
     domain: str = ""
     resources: Resources | None = None
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

@@ -299,6 +299,7 @@ def _read_map(inner: Reader, go: str) -> Reader:
 # --- writing ---------------------------------------------------------------------------------
 
 _encoder = msgspec.json.Encoder()
+_ordered = msgspec.json.Encoder(order="sorted")
 _ESCAPES = (
     (b"<", b"\\u003c"),
     (b">", b"\\u003e"),
@@ -310,7 +311,15 @@ _ESCAPES = (
 
 def encode(value: msgspec.Struct) -> bytes:
     """Write a struct as the reference server does."""
-    text = _encoder.encode(to_wire(value))
+    return _escape(_encoder.encode(to_wire(value)))
+
+
+def encode_plain(value: object) -> bytes:
+    """Write dicts, lists and strings as the reference server does: names in order."""
+    return _escape(_ordered.encode(value))
+
+
+def _escape(text: bytes) -> bytes:
     for char, escaped in _ESCAPES:
         if char in text:
             text = text.replace(char, escaped)

@@ -122,6 +122,7 @@ def check_update(
     old = streams.get(name)
     if old is None:
         raise api_error("JSStreamNotFound")
+    _check_counter(config)  # again: what was filled in may be what counters cannot have
     config = _check_changes(old, stamp_stream(config))
     others = [value for key, value in streams.items() if key != name]
     check_reservation(config, others, limits)
@@ -274,6 +275,8 @@ def _with_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
         marks = marks_of(config)
     except ValueError as error:
         raise invalid(str(error)) from None
+    if marks and config.allow_msg_counter:
+        raise invalid(f"{MARKS} cannot be used with message counters")
     if ttl == 0:
         if marks:
             raise invalid(f"{MARKS} needs a subject delete marker TTL")

@@ -160,6 +160,7 @@ def _fill(
         if machine.refuses and not machine.has_room(columns):
             room = Room(machine, rollups)
         judge = CopyJudge(machine, plan, room, rollups)
+        judge.counting = machine.counting()
         judge.stamps = stamps
         if machine.allowance is not None and machine.coming(columns) > machine.allowance:
             judge.allowance = machine.allowance
@@ -209,6 +210,7 @@ class CopyJudge(Judge):
             self._clean
             and self._room is None
             and self.allowance is None
+            and self.counting is None
             and not (self._dedups or config.allow_rollup_hdrs or config.allow_msg_ttl)
         )
 
@@ -217,8 +219,13 @@ class CopyJudge(Judge):
     ) -> None:
         super()._check_form(subject, block, payload, {})
 
-    def _check_found(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
+    def _check_found(
+        self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> None:
         """Nothing that the origin has accepted is refused here."""
+
+    def _check_ttl(self, found: dict[bytes, bytes]) -> None:
+        """A time that cannot be read is kept, without effect."""
 
     def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
         config = self.machine.config

@@ -62,8 +62,8 @@ def departing(machine: StreamMachine, now: int, limit: int) -> Departure | None:
         markers = due.markers
         marked = [s for s, n in left.items() if not n and newest[s] not in markers]
         departure.marked = sorted(marked, key=newest.__getitem__)
-    if departure.marked and machine.config.sealed:
-        # Nothing can be written into it, so what would have to be marked stays.
+    if departure.marked and (machine.config.sealed or machine.counts):
+        # No marker can be written into it, so what would have to be marked stays.
         staying = {newest[subject] for subject in departure.marked}
         departure.rows = [row for row in rows if row[0] not in staying]
         departure.marked = []

@@ -15,6 +15,7 @@ ROLLUP = b"Nats-Rollup"
 TTL = b"Nats-TTL"
 STREAM_SOURCE = b"Nats-Stream-Source"
 INCREMENT = b"Nats-Incr"
+COUNTER_SOURCES = b"Nats-Counter-Sources"
 BATCH_ID = b"Nats-Batch-Id"
 SCHEDULE = b"Nats-Schedule"
 SCHEDULER = b"Nats-Scheduler"
@@ -79,6 +80,17 @@ def find(block: bytes, name: bytes) -> bytes | None:
         return None
     start += len(name) + 3
     return block[start : block.find(b"\r\n", start)].lstrip(b" ")
+
+
+def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
+    """Return a block with its first header of that name changed, or with one more header."""
+    start = block.find(b"\r\n" + name + b":")
+    if start < 0:
+        return b"%b%b: %b\r\n\r\n" % (block[:-2], name, value)
+    start += len(name) + 3
+    if block[start : start + 1] == b" ":
+        start += 1
+    return block[:start] + value + block[block.find(b"\r", start) :]
 
 
 def is_increment(value: bytes) -> bool:

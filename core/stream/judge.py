@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.stream import headers as h
+from core.stream.counting import check_increment
 from core.stream.plan import Columns, StreamPlan
 from core.stream.texts import MAX_SUBJECT, check_text, refusal, texts_of
 from core.stream.ttl import parse_ttl, raised
@@ -21,6 +22,7 @@ from core.subjects.subject import compile_filters
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from core.stream.counting import Counting
     from core.stream.machine import StreamMachine
     from core.stream.room import Room
 
@@ -59,6 +61,8 @@ class Judge:
         self._room = room
         # Bytes that this stream may still take, where that could be less than the batch.
         self.allowance: int | None = None
+        # What the subjects amount to, in a stream of counters.
+        self.counting: Counting | None = None
         # Sequences and times of messages that bring their own.
         self.stamps: tuple[Sequence[int], Sequence[int]] | None = None
         self._dedups = config.duplicate_window > 0
@@ -85,7 +89,8 @@ class Judge:
         texts = texts_of(subjects)
         self._subjects = subjects
         self._clean = texts is not None and self._fits(columns)
-        simple = self._clean and self._room is None and self.allowance is None
+        unlimited = self._room is None and self.allowance is None
+        simple = self._clean and unlimited and self.counting is None
         lone_msg_id, dedups, ids = h.lone_msg_id, self._dedups, self._ids
         find_new, find_old = ids.get, self._find_id
         accept, refused, keep = self._accept, self._refused, self._headers.append
@@ -137,12 +142,16 @@ class Judge:
         msg_id = found.get(h.MSG_ID)
         more = len(found) > 1 or (msg_id is None and bool(found))
         if more:
-            self._check_found(place, subject, found)
+            self._check_found(place, subject, payload, found)
         if msg_id and self._dedups:
             self._check_id(msg_id, now)
         rollup = self._check_rest(found) if more else b""
         if block:
             block = h.stored_block(block)
+        if self.counting is not None:
+            block, payload = self.counting.add(subject, block, payload, found)
+        if more:
+            self._check_ttl(found)
             if self._least_ttl and h.TTL in found:
                 block = raised(block, self._least_ttl)
         if self.allowance is not None:
@@ -154,6 +163,8 @@ class Judge:
             self._check_room(self._room, subject, block, payload, rollup)
         if rollup:
             self._roll(place, subject, rollup)
+        if self.counting is not None:
+            self.counting.take(subject, block, payload)
         self._last_id = msg_id or b""
         if msg_id:
             self._ids[msg_id] = self.next_seq
@@ -187,13 +198,15 @@ class Judge:
         if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
             raise api_error(10077, err="message too large")
 
-    def _check_found(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
+    def _check_found(
+        self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> None:
         """Check what comes before deduplication; an empty value is no value."""
         if found.get(h.BATCH_ID):
             raise api_error(10174)
         increment = found.get(h.INCREMENT)
         if increment:
-            raise api_error(10168 if h.is_increment(increment) else 10171)
+            check_increment(increment, payload, found, counts=self.counting is not None)
         stream = found.get(h.EXPECTED_STREAM)
         if stream and stream != self.machine.config.name.encode():
             raise api_error(10060)
@@ -261,10 +274,12 @@ class Judge:
             if rollup not in (b"sub", b"all"):
                 text = rollup.decode(errors="replace")
                 raise api_error(10111, err=f'rollup value invalid: "{text}"')
+        return rollup
+
+    def _check_ttl(self, found: dict[bytes, bytes]) -> None:
         ttl = found.get(h.TTL)
         if ttl and parse_ttl(ttl) is None:
             raise api_error(10165)
-        return rollup
 
     def _check_room(
         self, room: Room, subject: bytes, block: bytes, payload: bytes, rollup: bytes
@@ -284,13 +299,15 @@ class Judge:
         else:
             self._wiped = len(self._headers)
             self._lasts.clear()
+            if self.counting is not None:
+                self.counting.wipe()
             self._scanned = place
 
     def _finish(self, columns: Columns, texts: list[str] | None, now: int) -> None:
         plan, refused, headers = self.plan, self._refused, self._headers
         payloads = columns.payloads
         first = self.machine.last_seq + 1
-        if refused:
+        if refused or self.counting is not None:
             self._answer(columns.replies, first)
             self._subjects = [s for i, s in enumerate(columns.subjects) if i not in refused]
             payloads = [p for i, p in enumerate(payloads) if i not in refused]
@@ -299,6 +316,8 @@ class Judge:
             plan.acks, plan.ack_first = columns.replies, first
         if not headers:
             return
+        if self.counting is not None:
+            payloads = self.counting.payloads
         if self._dedups:
             plan.ids = list(self._ids.items())
         plan.last_msg_id = self._last_id
@@ -310,10 +329,12 @@ class Judge:
     def _answer(self, replies: list[bytes], seq: int) -> None:
         """Say something to everybody, in order, because not all are accepted."""
         name, refused, answers = self.machine.ack_name, self._refused, self.plan.answers
+        values = iter(self.counting.values()) if self.counting is not None else None
         for place, reply in enumerate(replies):
             body = refused.get(place)
             if body is None:
-                body = b'{"stream":"%s","seq":%d}' % (name, seq)
+                value = b"" if values is None else b',"val":"%s"' % next(values)
+                body = b'{"stream":"%s","seq":%d%s}' % (name, seq, value)
                 seq += 1
             if reply:
                 answers.append((reply, body))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from core.model.stream import Discard, Storage, StreamConfig
+from core.stream.counting import Counting, Newest, growth
 from core.stream.dedup import DedupWindow
 from core.stream.expiry import Expiry
 from core.stream.front import FRONT_MAX, FrontWindow
@@ -53,6 +54,10 @@ class StreamMachine:
         self.wanted: Callable[[bytes], bool] | None = None
         # When messages leave, where each may say so.
         self.expiry: Expiry | None = None
+        # The last messages of the next batch's subjects, in a stream of counters.
+        self.newest: Newest = {}
+        # What the server takes in one message, headers and payload together.
+        self.max_payload = LARGEST_RECORD
         # Off in tests, which hold the column form of `decide` to the one by message.
         self.shortcut = True
         self.configure(config)
@@ -65,6 +70,7 @@ class StreamMachine:
         self.max_msgs = max(config.max_msgs, 0)
         self.max_bytes = max(config.max_bytes, 0)
         self._configure_expiry(config)
+        self.counts = config.allow_msg_counter
         self.on_file = config.storage is Storage.FILE
         self.overhead = _FILE_OVERHEAD if self.on_file else _MEMORY_OVERHEAD
         self.evicts = config.discard is Discard.OLD and bool(self.max_msgs or self.max_bytes)
@@ -136,7 +142,8 @@ class StreamMachine:
         plan = self.begin_plan(len(columns) > 0)
         roomy = not self.refuses or self.has_room(columns)
         scarce = self.allowance is not None and self.coming(columns) > self.allowance
-        simple = roomy and not scarce and not columns.headered and not self.config.sealed
+        checks = columns.headered or self.config.sealed or self.counts
+        simple = roomy and not scarce and not checks
         texts = self._texts(columns) if simple and self.shortcut else None
         if texts:
             plan.texts = texts
@@ -147,6 +154,7 @@ class StreamMachine:
         elif len(columns):
             judge = Judge(self, plan, None if roomy else Room(self, rollups or {}), rollups or {})
             judge.allowance = self.allowance if scarce else None
+            judge.counting = self.counting()
             judge.judge(columns, now)
         self.evict(plan, now)
         return plan
@@ -174,7 +182,15 @@ class StreamMachine:
     def coming(self, columns: Columns) -> int:
         """Return at least what a batch adds to `bytes`."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + _MOST_OVERHEAD * len(columns)
+        if self.counts:
+            coming += len(columns) * growth(self.newest, columns.headers)
         return coming + sum(map(len, columns.headers)) if columns.headered else coming
+
+    def counting(self) -> Counting | None:
+        """Return what counts the next batch, if the stream is one of counters."""
+        if not self.counts:
+            return None
+        return Counting(self.index.last, self.newest, self.config.max_msg_size, self.max_payload)
 
     def _texts(self, columns: Columns) -> list[str] | None:
         """Return the subjects as text if no message of a batch without headers can be refused."""

@@ -1,0 +1,64 @@
+"""What counters keep in messages (ADR-49): a total as payload, those of origins as a header."""
+
+from __future__ import annotations
+
+import msgspec
+
+from core.model import codec, gojson
+from core.model.gojson import JsonError, Node
+
+Sources = dict[str, dict[str, str] | None]
+"""Stream -> subject there -> the total that a copy brought last."""
+
+_sources = msgspec.json.Decoder(dict[str, dict[str, str]])
+
+
+def read_value(payload: bytes) -> str:
+    """Return the member `val` of a payload, "" when it has none. Raises JsonError."""
+    node = _only(payload)
+    value = ""
+    for name, member in _members(node):
+        if name.lower() == "val" and member.kind != "null":
+            value = _string(member)
+    return value
+
+
+def read_sources(text: bytes) -> Sources:
+    """Read a `Nats-Counter-Sources` header. Raises JsonError."""
+    try:
+        return {**_sources.decode(text)}
+    except msgspec.MsgspecError:
+        pass  # null in place of members counts as none, which the common form does not know
+    streams: Sources = {}
+    for stream, subjects in _members(_only(text)):
+        streams[stream] = None
+        if subjects.kind != "null":
+            streams[stream] = {
+                name: "" if total.kind == "null" else _string(total)
+                for name, total in _members(subjects)
+            }
+    return streams
+
+
+def write_sources(sources: Sources) -> bytes:
+    """Write a `Nats-Counter-Sources` header, names in order."""
+    return codec.encode_plain(sources)
+
+
+def _only(text: bytes) -> Node:
+    nodes = list(gojson.parse_all(text))
+    if len(nodes) != 1:
+        raise JsonError("one value was expected")
+    return nodes[0]
+
+
+def _members(node: Node) -> list[tuple[str, Node]]:
+    if node.kind not in ("object", "null"):
+        raise JsonError(f"{node.kind} in place of an object")
+    return node.members
+
+
+def _string(node: Node) -> str:
+    if node.kind != "string":
+        raise JsonError(f"{node.kind} in place of a string")
+    return node.text
