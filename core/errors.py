@@ -39,6 +39,16 @@ class ConfigError(CoreError):
         return f"{self.key}: {self.reason}"
 
 
+class Contradiction(ConfigError):
+    """Settings that do not go together; the text is the reference server's and names them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", text)
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 class ProtocolError(CoreError):
     """The peer broke the wire protocol.
 

@@ -38,7 +38,7 @@ from core.runtime.clock import SystemClock
 from core.runtime.descriptors import use_all_descriptors
 from core.runtime.nuid import nuid
 from core.runtime.stalls import StallWatch
-from core.runtime.tasks import spawn, stop
+from core.runtime.tasks import outcome, spawn, stop
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector, without_password
 from core.storage.postgres.leases import PostgresLeases
@@ -112,7 +112,7 @@ class Service:
 
     async def _unless_asked(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do some work, but not longer than until we are asked to stop; whether it was done."""
-        task = spawn(_outcome(work), name="start")
+        task = spawn(outcome(work), name="start")
         asked = spawn(self._asked.wait(), name="asked to stop")
         await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
         await stop(asked)
@@ -303,15 +303,6 @@ def _may_publish(session: Connection, subject: bytes) -> bool:
     mappings = session.account.mappings
     to = subject if mappings is None else mappings.of(subject)
     return session.guard is None or session.guard.grant.may_publish(to)
-
-
-async def _outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
-    """The error that some work ends with: somebody waits for it, so it need not be logged."""
-    try:
-        await work
-    except Exception as error:
-        return error
-    return None
 
 
 def _psql() -> str:

@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import logging
 import os
 import socket
 from pathlib import Path
 
 from core.errors import OperatorError
+
+log = logging.getLogger("jetgate.server")
 
 _WILDCARDS = ("", "0.0.0.0", "::")
 
@@ -16,12 +19,12 @@ class NatsPortsFile:
 
     def __init__(self, directory: str, executable: str) -> None:
         self._path = Path(directory) / f"{executable}_{os.getpid()}.ports" if directory else None
+        self._is_written = False
 
     def write(self, addresses: dict[str, tuple[str, int]]) -> None:
         """Write host and port by scheme-and-name, as `nats`, `monitoring`, `websocket`.
 
-        Raises:
-            OperatorError: the directory cannot be written.
+        A directory that cannot be written is told, and no reason not to serve.
         """
         if self._path is None:
             return
@@ -30,12 +33,14 @@ class NatsPortsFile:
         try:
             unfinished.write_text(json.dumps(content, separators=(",", ":")))
             os.replace(unfinished, self._path)
+            self._is_written = True
         except OSError as error:
-            raise OperatorError(f"error writing ports file {self._path}: {error}") from error
+            reason = reason_of(error)
+            log.error("Error writing ports file (%s): open %s: %s", self._path, self._path, reason)
 
     def remove(self) -> None:
         """Nothing is served any more."""
-        if self._path is not None:
+        if self._path is not None and self._is_written:
             with contextlib.suppress(OSError):
                 self._path.unlink()
 
@@ -70,4 +75,10 @@ def write_pid(path: str) -> None:
     try:
         Path(path).write_text(str(os.getpid()))
     except OSError as error:
-        raise OperatorError(f"could not write pidfile: {error}") from error
+        reason = reason_of(error)
+        raise OperatorError(f"Could not write pidfile: open {path}: {reason}") from error
+
+
+def reason_of(error: OSError) -> str:
+    """Why something failed, as the lines of the log say it."""
+    return (error.strerror or str(error)).lower()

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from core.config.contradictions import refuse_contradictions
 from core.config.grammar import GrammarError
 from core.config.nats_flags import USAGE, Flags, WrongFlag, apply, parse_flags
 from core.config.nats_options import NatsOptions
 from core.config.nats_reader import Mistakes, read
-from core.errors import ConfigError, OperatorError
+from core.errors import ConfigError, Contradiction, OperatorError
 from core.model.release import SERVER_VERSION
 from core.runtime.descriptors import use_all_descriptors
 from gateway import server_log
@@ -79,12 +80,16 @@ def executable() -> str:
 def _serve(flags: Flags) -> int:
     try:
         if flags.get("test"):
-            return _check(flags)
+            return check(flags)
         options = load(flags)
         for line in options.oddities:
             print(line, file=sys.stderr)
+        refuse_contradictions(options)
         server_log.configure(options)
-    except (GrammarError, Mistakes, OperatorError) as error:
+    except server_log.NoLog as error:
+        print(error, file=sys.stderr)
+        return 1
+    except (Contradiction, GrammarError, Mistakes, OperatorError) as error:
         return _fail(str(error))
     from gateway.nats_service import NatsService  # what it takes to serve
 
@@ -100,8 +105,8 @@ def _serve(flags: Flags) -> int:
     return 0
 
 
-def _check(flags: Flags) -> int:
-    """`-t`: say whether the configuration can be served."""
+def check(flags: Flags) -> int:
+    """`-t`: say whether the configuration can be served; the exit code."""
     path = flags.get("config")
     if not path:
         return _fail("must specify [-c, --config] option to check configuration file syntax")
@@ -114,6 +119,8 @@ def _check(flags: Flags) -> int:
     try:
         users_of(options.authorization, options.no_auth_user)
         websocket_users(options)
+    except Contradiction:
+        pass  # a start says so, a check does not
     except ConfigError as error:
         options.refusals.append(str(error))
     if options.refusals:

@@ -9,13 +9,15 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import core
 from core.config.addresses import listen
-from core.config.authorization import users_of
+from core.config.authorization import has_plain_passwords, users_of
+from core.config.contradictions import refuse_contradictions
 from core.config.grammar import GrammarError
 from core.config.nats_options import NatsOptions
 from core.config.nats_reader import Mistakes
@@ -23,7 +25,7 @@ from core.config.websocket import websocket_of, websocket_users
 from core.errors import ConfigError, OperatorError
 from core.model.release import SERVER_VERSION
 from core.runtime.clock import SystemClock
-from core.runtime.tasks import spawn, stop
+from core.runtime.tasks import outcome, spawn, stop
 from gateway import server_log
 from gateway.nats_doors import Doors
 from gateway.nats_monitor import Monitor
@@ -33,6 +35,8 @@ from gateway.nats_serving import map_subjects
 
 log = logging.getLogger("jetgate.server")
 
+_PAYLOAD_TO_WARN_OF = 8 * 1024 * 1024
+_PORT_MAX = 65535
 _TRAPPED = {
     signal.SIGINT: "interrupt",
     signal.SIGTERM: "terminated",
@@ -70,11 +74,11 @@ class NatsService:
         try:
             self._introduce()
             self._refuse()
-            start = spawn(self._start(), name="start")
+            start = spawn(outcome(self._start()), name="start")
             asked = spawn(self._asked.wait(), name="asked to stop")
             await asyncio.wait([start, asked], return_when=asyncio.FIRST_COMPLETED)
-            if start.done():
-                start.result()
+            if start.done() and (error := start.result()) is not None:
+                raise error
             await stop(start)
             await asked
             log.info("Initiating Shutdown...")
@@ -108,6 +112,13 @@ class NatsService:
         log.info("  Git:      [jetgate %s]", core.__version__)
         if options.config_file:
             log.info("Using configuration file: %s (%s)", options.config_file, options.digest)
+        if has_plain_passwords(options.authorization):
+            log.warning("Plaintext passwords detected, use nkeys or bcrypt")
+        if options.max_payload > _PAYLOAD_TO_WARN_OF:
+            log.warning(
+                "Maximum payloads over 8.00 MB are generally discouraged and could lead to"
+                " poor performance"
+            )
         for warning in options.warnings:
             log.warning("%s", warning)
 
@@ -152,24 +163,25 @@ class NatsService:
         """Fail on a port that is taken before anything else is begun."""
         if port <= 0:
             return
+        if port > _PORT_MAX:
+            raise self._unbindable(OverflowError())
         try:
             listen(self._options.host, port, "NATS").close()
-        except (OperatorError, OverflowError) as error:
+        except OperatorError as error:
             cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
             raise self._unbindable(cause) from error
 
     def _unbindable(self, error: BaseException) -> OperatorError:
-        options = self._options
-        place = join(options.host, options.port)
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        if options.port > 65535:
-            return OperatorError(
-                f'Error listening on port: {place}, "listen tcp: address {options.port}:'
-                ' invalid port"'
-            )
-        return OperatorError(
-            f'Error listening on port: {place}, "listen tcp {place}: bind: {reason}"'
-        )
+        port = max(self._options.port, 0)
+        place = join(self._options.host, port)
+        if port > _PORT_MAX:
+            reason = f"listen tcp: address {port}: invalid port"
+        elif isinstance(error, socket.gaierror):
+            reason = f"listen tcp: lookup {self._options.host}: no such host"
+        else:
+            said = (getattr(error, "strerror", None) or str(error)).lower()
+            reason = f"listen tcp {place}: bind: {said}"
+        return OperatorError(f'Error listening on port: {place}, "{reason}"')
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
         found = {"nats": (self._options.host, self._serving.hub.port)}
@@ -189,6 +201,7 @@ class NatsService:
                     "can only reload config when a file is provided using -c or --config"
                 )
             new = self._load()
+            refuse_contradictions(new)
             if new.refusals:
                 raise OperatorError(new.refusals[0])
             said = changes(self._options, new)

@@ -21,7 +21,15 @@ _LABELS = {
     logging.ERROR: "ERR",
     FATAL: "FTL",
 }
+_SYSLOG = "/dev/log"
 _QUIET = ("alembic", "asyncio", "asyncpg")
+
+
+class NoLog(OperatorError):
+    """There is no place for the log; the line that tells it has the time in front."""
+
+    def __str__(self) -> str:
+        return time.strftime("%Y/%m/%d %H:%M:%S ") + super().__str__()
 
 
 class _Lines(logging.Formatter):
@@ -76,7 +84,7 @@ def configure(options: NatsOptions) -> None:
     """Send the log where the options say.
 
     Raises:
-        OperatorError: the file cannot be opened.
+        NoLog: the file cannot be opened, or nobody takes the lines.
     """
     root = logging.getLogger()
     handler = _handler(options)
@@ -104,13 +112,15 @@ def reopen() -> bool:
 
 
 def _handler(options: NatsOptions) -> logging.Handler:
-    try:
-        if options.log_file:
+    if options.log_file:
+        try:
             return _File(options.log_file, options.log_size_limit)
-        if options.syslog or options.remote_syslog:
-            return _syslog(options.remote_syslog)
-    except OSError as error:
-        raise OperatorError(f"error opening log: {error}") from error
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            path = options.log_file
+            raise NoLog(f"error opening file: open {path}: {reason}") from error
+    if options.syslog or options.remote_syslog:
+        return _syslog(options.remote_syslog)
     return logging.StreamHandler(sys.stderr)
 
 
@@ -118,6 +128,12 @@ def _syslog(remote: str) -> logging.Handler:
     from logging.handlers import SysLogHandler  # rarely needed
 
     if not remote:
-        return SysLogHandler("/dev/log")
+        # The handler itself would find out with the first line, and tell it line by line.
+        if not os.path.exists(_SYSLOG):
+            raise NoLog('error connecting to syslog: "Unix syslog delivery error"')
+        return SysLogHandler(_SYSLOG)
     host, _, port = remote.partition("://")[2].partition(":")
-    return SysLogHandler((host or "localhost", int(port or 514)))
+    try:
+        return SysLogHandler((host or "localhost", int(port or 514)))
+    except (OSError, ValueError) as error:
+        raise NoLog(f'error connecting to syslog: "{error}"') from error

@@ -6,18 +6,16 @@ check would have to compute one; then `admit` belongs into a thread.
 """
 
 import hmac
-import re
 import secrets
 from dataclasses import dataclass
 
 import bcrypt
 
 from core.auth.grant import Grant
-from core.auth.users import User, Users
+from core.auth.users import User, Users, is_hash
 from core.errors import AuthError
 from core.protocol.connect import Connect
 
-_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$")
 _VERIFIED_MAX = 4096
 HIDDEN = "[REDACTED]"
 
@@ -59,7 +57,7 @@ class Gate:
     def is_slow(self, connect: Connect) -> bool:
         """Say whether `admit` would take a noticeable fraction of a second."""
         stored, given = self._secret(connect)
-        return bool(_BCRYPT.match(stored)) and self._digest(stored, given) not in self._verified
+        return is_hash(stored) and self._digest(stored, given) not in self._verified
 
     def admit(self, connect: Connect, connection_type: str) -> Identity:
         """Return who it is. Raises AuthError."""
@@ -88,7 +86,7 @@ class Gate:
         return (user.password, connect.password) if user else ("", "")
 
     def _is_right(self, stored: str, given: str) -> bool:
-        if not _BCRYPT.match(stored):
+        if not is_hash(stored):
             return hmac.compare_digest(_raw(stored), _raw(given))
         digest = self._digest(stored, given)
         if digest in self._verified:

@@ -3,14 +3,21 @@
 A hub gets one `Users`, or None: then everybody may do everything, and nothing is checked.
 """
 
+import re
 from dataclasses import dataclass, field
 
 from core.errors import ConfigError
 from core.subjects.subject import is_valid_filter
 
+_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$")
 AUTH_TIMEOUT = 2.0
 RESPONSES_MAX = 1
 RESPONSES_TTL = 120.0
+
+
+def is_hash(password: str) -> bool:
+    """Whether a password is stored as its bcrypt hash."""
+    return _BCRYPT.match(password) is not None
 
 
 @dataclass(frozen=True, slots=True)

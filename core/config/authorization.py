@@ -2,22 +2,41 @@
 
 from typing import Any
 
-from core.auth.users import AUTH_TIMEOUT, Permissions, Responses, Rule, User, Users
+from core.auth.users import (
+    AUTH_TIMEOUT,
+    Permissions,
+    Responses,
+    Rule,
+    User,
+    Users,
+    is_hash,
+)
 from core.config.durations import duration
-from core.errors import ConfigError
+from core.errors import ConfigError, Contradiction
 
 _PUBLISH = ("publish", "pub", "import")
 _SUBSCRIBE = ("subscribe", "sub", "export")
 _RESPONSES = ("allow_responses", "allow_response", "publish_allow_responses")
+_GUARDS = (
+    *("user", "username", "pass", "password", "token", "users"),
+    *("auth_callout", "proxy_required"),
+)
+NO_SUCH_STRANGER = (
+    'no_auth_user: "{}" not present as user or nkey in authorization block or account configuration'
+)
 
 
 def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | None:
-    """Who may connect; None when there is no block: everybody.
+    """Who may connect; None when there is no block, or one without a guard: everybody.
 
     Raises:
+        Contradiction: there is no such `no_auth_user`.
         ConfigError: the block cannot be used, or guards by means that are not served.
     """
-    if block is None:
+    if no_auth_user and not (block or {}).get("users"):
+        text = f'no_auth_user: "{no_auth_user}" present, but users/nkeys are not defined'
+        raise Contradiction(text)
+    if block is None or not any(block.get(name) for name in _GUARDS):
         return None
     for name in ("auth_callout", "proxy_required"):
         if block.get(name):
@@ -31,12 +50,24 @@ def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | No
     if name:
         password = str(_get(block, "pass", "password") or "")
         found.append(User(str(name), password, defaults))
+    if no_auth_user and not any(user.name == no_auth_user for user in found):
+        raise Contradiction(NO_SUCH_STRANGER.format(no_auth_user))
     return Users(
         users=tuple(found),
         token=str(block.get("token") or ""),
         no_auth_user=no_auth_user,
         timeout=_seconds(block.get("timeout"), AUTH_TIMEOUT),
     )
+
+
+def has_plain_passwords(block: dict[str, Any] | None) -> bool:
+    """Whether the file keeps a password as it is, not its hash."""
+    fields = block or {}
+    listed = fields.get("users")
+    people = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    stored = [_get({key.lower(): it[key] for key in it}, "pass", "password") for it in people]
+    own = _get(fields, "pass", "password")
+    return any(not is_hash(str(each or "")) for each in (*stored, *((own,) if own else ())))
 
 
 def _user(item: Any, defaults: Permissions | None) -> User:
@@ -47,10 +78,11 @@ def _user(item: Any, defaults: Permissions | None) -> User:
         raise ConfigError("authorization", "nkey users are not served")
     if fields.get("proxy_required"):
         raise ConfigError("authorization", "proxy_required is not served")
-    if not isinstance(fields.get("allowed_connection_types", []), list):
-        raise ConfigError("authorization", "expected allowed_connection_types to be an array")
     own = _permissions(_get(fields, "permissions", "permission", "authorization"))
     kinds = _get(fields, "allowed_connection_types", "connection_types", "clients") or ()
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    if not isinstance(kinds, list | tuple):
+        raise ConfigError("authorization", "expected allowed_connection_types to be an array")
     return User(
         str(_get(fields, "user", "username") or ""),
         str(_get(fields, "pass", "password") or ""),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # most servers start without them
 
 __all__ = ["Door", "JetStreamOptions", "NatsOptions"]
 
+DEFAULT_HOST = "0.0.0.0"
 PORT = 4222
 RANDOM_PORT = -1
 
@@ -51,7 +52,7 @@ class Door:
 class NatsOptions:
     """Everything the command can be told."""
 
-    host: str = "0.0.0.0"
+    host: str = DEFAULT_HOST
     port: int = PORT
     server_name: str = ""
     client_advertise: str = ""
@@ -115,12 +116,4 @@ class NatsOptions:
             self.warnings.append("protocol traces are not written")
         if self.prof_port:
             self.warnings.append("profiles are not served")
-        if self.max_payload > self.max_pending:
-            self.refusals.append(
-                f"max_payload ({self.max_payload}) cannot be higher than"
-                f" max_pending ({self.max_pending})"
-            )
-        if self.no_auth_user and self.authorization is None:
-            self.refusals.append(
-                f'no_auth_user: "{self.no_auth_user}" not present as user or account'
-            )
+        self.host = self.host or DEFAULT_HOST

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.auth.users import AUTH_TIMEOUT, User, Users
-from core.config.authorization import users_of
+from core.config.authorization import NO_SUCH_STRANGER, users_of
 from core.config.durations import duration
 from core.config.nats_options import NatsOptions
-from core.errors import ConfigError
-from core.protocol.upgrade import WebSocketOptions
+from core.errors import ConfigError, Contradiction
+from core.protocol.upgrade import WebSocketOptions, is_origin
 
 _AUTHORIZATION = ("authorization", "authentication")
 _CREDENTIALS = ("user", "username", "pass", "password", "token", "timeout")
@@ -29,6 +29,7 @@ def websocket_of(block: dict[str, Any] | None) -> WebSocketDoor | None:
     """The listener that a block asks for; None without one.
 
     Raises:
+        Contradiction: the reference server would not serve it.
         ConfigError: it cannot be served.
     """
     if block is None:
@@ -48,7 +49,7 @@ def websocket_of(block: dict[str, Any] | None) -> WebSocketDoor | None:
         if not isinstance(block.get(name, ""), str):
             raise ConfigError("websocket", f"expected {name} to be text, got {block[name]!r}")
     if block.get("no_tls") is not True:
-        raise ConfigError("websocket", "websocket requires TLS configuration, or no_tls: true")
+        raise Contradiction("websocket requires TLS configuration")
     origins = next(
         (
             block[n]
@@ -60,6 +61,9 @@ def websocket_of(block: dict[str, Any] | None) -> WebSocketDoor | None:
     headers = block.get("headers") or {}
     if not isinstance(headers, dict) or not isinstance(origins, str | list | tuple):
         raise ConfigError("websocket", "expected headers to be a map, origins to be an array")
+    for origin in (origins,) if isinstance(origins, str) else origins:
+        if not is_origin(origin):
+            raise Contradiction(f"unable to parse allowed origin{_why_not(str(origin))}")
     options = WebSocketOptions(
         compression=bool(block.get("compression", block.get("compress", False))),
         same_origin=bool(block.get("same_origin", False)),
@@ -70,6 +74,12 @@ def websocket_of(block: dict[str, Any] | None) -> WebSocketDoor | None:
         **{name: block.get(name, "") for name in _COOKIES},
     )
     return WebSocketDoor(host, max(port, 0), options)
+
+
+def _why_not(origin: str) -> str:
+    if ":" not in origin:
+        return f': parse "{origin}": invalid URI for request'
+    return f' "{origin}": allowed origins must be absolute URLs with http or https scheme'
 
 
 def websocket_users(options: NatsOptions) -> Users | None:
@@ -89,12 +99,11 @@ def websocket_users(options: NatsOptions) -> Users | None:
     for kind, value in (("username", name), ("token", token)):
         if value and listed:
             reason = f"authentication {kind} not compatible with presence of users/nkeys"
-            raise ConfigError("websocket", reason)
+            raise Contradiction(f"websocket {reason}")
     if stranger and not listed:
-        raise ConfigError("no_auth_user", f'"{stranger}" present, but users/nkeys are not defined')
+        raise Contradiction(f'no_auth_user: "{stranger}" present, but users/nkeys are not defined')
     if stranger and everywhere is not None and everywhere.named(stranger) is None:
-        reason = f'"{stranger}" not present as user or nkey in authorization block'
-        raise ConfigError("no_auth_user", reason)
+        raise Contradiction(NO_SUCH_STRANGER.format(stranger))
     timeout = _seconds(own["timeout"]) if "timeout" in own else 0.0
     plain = everywhere.timeout if everywhere is not None else AUTH_TIMEOUT
     if token:

@@ -188,6 +188,11 @@ def _check_origin(headers: _Headers, host: str, options: WebSocketOptions) -> No
         raise Refusal(403, "origin not allowed: not in the allowed list")
 
 
+def is_origin(text: str) -> bool:
+    """Whether a text can be one of `allowed_origins`."""
+    return _origin(text) is not None
+
+
 def _origin(text: str) -> tuple[str, str, int] | None:
     """Return scheme, host and port of an address; None if it is none."""
     try:

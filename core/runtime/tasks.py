@@ -26,6 +26,15 @@ def _finished(task: asyncio.Task[Any]) -> None:
         log.error("task %s failed: %s", task.get_name(), error, exc_info=error)
 
 
+async def outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
+    """The error that some work ends with, for a task whose end somebody awaits: it is told once."""
+    try:
+        await work
+    except Exception as error:
+        return error
+    return None
+
+
 async def stop(*tasks: asyncio.Task[Any] | None) -> None:
     """Cancel tasks and wait until they are finished."""
     live = [task for task in tasks if task is not None and not task.done()]

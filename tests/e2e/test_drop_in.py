@@ -140,7 +140,59 @@ def test_a_port_that_is_taken_is_fatal(name: str) -> None:
 
     assert ended.returncode == 1
     reason = f'"listen tcp {place}: bind: address already in use"'
-    assert f"[FTL] Error listening on port: {place}, {reason}" in ended.stderr
+    assert ended.stderr.endswith(f"[FTL] Error listening on port: {place}, {reason}\n")
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["-p", "99999"],
+            'FTL] Error listening on port: 127.0.0.1:99999, "listen tcp: address 99999:'
+            ' invalid port"\n',
+        ),
+        (
+            ["-p", "-1", "-P", "/nonexistent/pid"],
+            "FTL] Could not write pidfile: open /nonexistent/pid: no such file or directory\n",
+        ),
+        (
+            ["-p", "-1", "-l", "/nonexistent/log"],
+            " error opening file: open /nonexistent/log: no such file or directory\n",
+        ),
+        (["-p", "-1", "-n", "a b"], "nats-server: server name cannot contain spaces\n"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_line(
+    name: str, arguments: list[str], said: str
+) -> None:
+    ended = run(name, "-a", "127.0.0.1", *arguments)
+
+    assert ended.returncode == 1
+    assert ended.stderr.endswith(said)
+    assert [line for line in ended.stderr.splitlines() if "[INF]" not in line] == [
+        ended.stderr.splitlines()[-1]
+    ]
+
+
+def test_a_ports_file_that_cannot_be_written_keeps_nobody_from_serving(name: str) -> None:
+    with DropIn(name, *PLAIN, "--ports_file_dir", "/nonexistent") as server:
+        server.until("no such file or directory")
+        server.until("Server is ready")
+        server.send(signal.SIGINT)
+
+        assert server.end() == 0
+        place = f"/nonexistent/{name}_{server.process.pid}.ports"
+        assert (
+            f"[ERR] Error writing ports file ({place}): open {place}: no such file or directory"
+        ) in server.texts()
+
+
+def test_a_password_in_clear_is_warned_of(name: str) -> None:
+    with DropIn(name, *PLAIN, "--user", "a", "--pass", "b") as server:
+        server.ports()
+
+        assert "[WRN] Plaintext passwords detected, use nkeys or bcrypt" in server.texts()
 
 
 def test_a_monitoring_port_that_is_taken_is_fatal(name: str) -> None:
@@ -351,7 +403,6 @@ def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
         ('cluster { port: -1, routes: ["nats://x:1"] }', "cluster routes are not served"),
         ("authorization { auth_callout { issuer: X } }", "auth_callout is not served"),
         ('jetstream { key: "secret" }', "jetstream.encryption_key is not served"),
-        ("no_auth_user: nobody", 'no_auth_user: "nobody" not present'),
     ],
 )
 def test_what_would_guard_or_connect_out_is_refused(tmp_path: Path, line: str, said: str) -> None:

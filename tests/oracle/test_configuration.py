@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from core.config.contradictions import refuse_contradictions
 from core.config.grammar import GrammarError
+from core.config.nats_flags import parse_flags
 from core.config.nats_options import NatsOptions
 from core.config.nats_reader import Mistakes, read
+from core.errors import Contradiction
+from gateway.nats_server import check
 from tests.support.natsserver import binary
 
 FILES = (
@@ -167,3 +171,56 @@ def test_both_say_the_same_of_a_configuration_file(
     )
 
     assert said_by_us(text) == said.stderr
+
+
+CONTRADICTIONS = (
+    "max_payload: 100MB",
+    "no_auth_user: a",
+    "authorization { user: a, pass: b }; no_auth_user: a",
+    "authorization { users: [{user: a, password: b}] }; no_auth_user: c",
+    'lame_duck_duration: "30s"; lame_duck_grace_period: "1m"',
+    'jetstream { domain: "a.b" }',
+    'jetstream { domain: "a b" }',
+    "websocket { port: -1 }",
+    'websocket { port: -1, no_tls: true, allowed_origins: ["x.com"] }',
+    'websocket { port: -1, no_tls: true, allowed_origins: "ftp://x.com" }',
+    "websocket { port: -1, no_tls: true, no_auth_user: a }",
+    "authorization { users: [{user: a, password: b}] }\n"
+    "websocket { port: -1, no_tls: true, no_auth_user: c }",
+    "authorization { users: [{user: a, password: b}] }\n"
+    "websocket { port: -1, no_tls: true, authorization { user: c, pass: d } }",
+    "authorization { users: [{user: a, password: b}] }\n"
+    "websocket { port: -1, no_tls: true, authorization { token: c } }",
+)
+
+
+@pytest.mark.parametrize("text", CONTRADICTIONS)
+def test_both_refuse_the_same_contradictions(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.conf"
+    path.write_text(text)
+    options = NatsOptions()
+    read(text, "c.conf", options, include, os.environ)
+    options.complete()
+
+    with pytest.raises(Contradiction) as ours:
+        refuse_contradictions(options)
+
+    started = subprocess.run(
+        [binary(), "-p", "-1", "-c", str(path)], capture_output=True, text=True, check=False
+    )
+    assert started.stderr == f"nats-server: {ours.value}\n"
+
+
+@pytest.mark.parametrize("text", CONTRADICTIONS)
+def test_a_check_of_the_file_does_not_speak_of_them(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.conf").write_text(text)
+
+    said = subprocess.run(
+        [binary(), "-t", "-c", "c.conf"], capture_output=True, text=True, check=False
+    )
+    code = check(parse_flags(["-t", "-c", "c.conf"]))
+
+    assert (code, capsys.readouterr().err) == (0, said.stderr)

@@ -49,7 +49,7 @@ class DropIn:
         self.dir = tempfile.TemporaryDirectory(prefix="dropin-", ignore_cleanup_errors=True)
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
-            [*command(name), *arguments, "--ports_file_dir", self.dir.name],
+            [*command(name), "--ports_file_dir", self.dir.name, *arguments],
             stderr=self._log,
             stdout=subprocess.DEVNULL,
             env=environment(),

@@ -6,8 +6,9 @@ from core.config.authorization import users_of
 from core.errors import ConfigError
 
 
-def test_no_block_lets_everybody_in() -> None:
-    assert users_of(None) is None
+@pytest.mark.parametrize("block", [None, {}, {"timeout": 5}, {"users": []}])
+def test_no_block_lets_everybody_in(block: dict[str, object] | None) -> None:
+    assert users_of(block) is None
 
 
 def test_users_get_their_permissions_or_the_default_ones() -> None:
@@ -53,7 +54,6 @@ def test_users_get_their_permissions_or_the_default_ones() -> None:
         {"users": [5]},
         {"users": 5},
         {"users": [{"user": "x", "permissions": {"allow_responses": {"max": "many"}}}]},
-        {},
     ],
 )
 def test_a_guard_that_cannot_be_served_is_refused(block: dict[str, object]) -> None:
