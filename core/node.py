@@ -44,6 +44,7 @@ from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
+from core.stream.batching import Quota, batch_limits
 from core.stream.plan import StreamPlan
 from core.transport.listener import Listener
 from core.transport.loopback import connect_trusted
@@ -217,6 +218,7 @@ class Node:
             max_payload=lambda: self.hub.limits.max_payload,
             domain=self.options.domain,
             resources=self._resources(),
+            batches=Quota(lambda: batch_limits(self._own_limits())),
         )
         self.lane.release = self._release
         self.janitor.attach(shell)

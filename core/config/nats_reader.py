@@ -300,6 +300,11 @@ def _limits(options: NatsOptions, value: Any) -> None:
     raise Wrong(f"Expected a map to define JetStreamLimits, got {found}")
 
 
+def _batch_limits(options: NatsOptions, value: Any) -> None:
+    found = _GO_TYPES.get(type(value), "nil")
+    raise Wrong(f"Expected a map to define batch limits, got {found}")
+
+
 def _nanoseconds(value: Any) -> int:
     try:
         return round(duration(text(value)) * 1e9)
@@ -456,9 +461,16 @@ _JETSTREAM_LIMITS: dict[str, Setter] = {
     "max_request_batch": _limit("max_request_batch", integer),
     "duplicate_window": _limit("duplicate_window", _nanoseconds),
     "max_ha_assets": _quiet,
-    "batch": _noted("jetstream.limits.batch"),
+    "batch": _batch_limits,
+}
+_BATCH_LIMITS: dict[str, Setter] = {
+    "max_inflight_per_stream": _limit("batch_inflight_per_stream", integer),
+    "max_inflight_total": _limit("batch_inflight_total", integer),
+    "max_msgs": _limit("batch_messages", integer),
+    "timeout": _limit("batch_timeout", _nanoseconds),
 }
 _BLOCKS: dict[str, dict[str, Setter]] = {
     "jetstream": _JETSTREAM,
     "jetstream.limits": _JETSTREAM_LIMITS,
+    "jetstream.limits.batch": _BATCH_LIMITS,
 }

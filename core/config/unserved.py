@@ -161,9 +161,6 @@ MEMBERS: dict[str, frozenset[str]] = {
     ),
 }
 """The keys of blocks that are kept as plain values."""
-MEMBERS["jetstream.limits.batch"] = frozenset(
-    ["max_inflight_per_stream", "max_inflight_total", "max_msgs", "timeout"]
-)
 MEMBERS["ws"] = MEMBERS["websocket"]
 
 USER_MEMBERS = frozenset(

@@ -1,6 +1,6 @@
 """Publish acknowledgements on their way out: one line per accepted message, no object each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from core.pubsub.account import Account, Subscription
@@ -18,6 +18,11 @@ class AckEmitter:
         self._account = account
         self._turn = turn
         self._body = b'{"stream":"%s","seq":' % stream
+
+    def answer(self, answers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write ready answers: (reply subject, body)."""
+        for reply, body in answers:
+            self._account.publish(reply, b"", b"", body)
 
     def emit(self, replies: Sequence[bytes], first: int) -> None:
         """Ack contiguous sequences from `first` on; an empty reply wants no ack."""

@@ -17,6 +17,7 @@ from core.model.advisory import (
     AckMetric,
     ApiAudit,
     ApiLimitReached,
+    BatchAbandoned,
     ClientInfo,
     ConsumerAction,
     ConsumerPause,
@@ -108,6 +109,17 @@ class Advisories:
     def stream_deleted(self, stream: str) -> None:
         """A stream is gone; its consumers' events come before."""
         self.emit(f"ADVISORY.STREAM.DELETED.{stream}", StreamAction, stream=stream, action="delete")
+
+    def batch_abandoned(self, stream: str, batch: bytes, reason: str) -> None:
+        """A batch was dropped (`reason`: incomplete, large, timeout, unsupported)."""
+        name = batch.decode(errors="replace")
+        self.emit(
+            f"ADVISORY.STREAM.BATCH_ABANDONED.{stream}",
+            BatchAbandoned,
+            stream=stream,
+            batch=name,
+            reason=reason,
+        )
 
     # -- consumers -------------------------------------------------------------------------------
 

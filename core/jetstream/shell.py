@@ -10,6 +10,7 @@ from core.jetstream.tail import TailBudget
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.interface import Catalog, LogReader, Sweeper
+from core.stream.batching import Quota
 
 if TYPE_CHECKING:
     from core.jetstream.janitor import Janitor
@@ -39,4 +40,5 @@ class Shell:
     max_payload: Callable[[], int] = lambda: 1 << 20
     domain: str = ""
     resources: Resources | None = None
+    batches: Quota = field(default_factory=Quota)
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

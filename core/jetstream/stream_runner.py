@@ -17,6 +17,7 @@ from core.errors import ApiError, StorageError
 from core.jetstream import commands, lifetimes
 from core.jetstream.acks import AckEmitter
 from core.jetstream.advisories import Advisories
+from core.jetstream.batches import Batches, batches_for
 from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.consumers import Consumers
 from core.jetstream.copying.copier import Copier
@@ -92,6 +93,7 @@ class StreamRunner(StreamQueries):
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self._configure_subjects()
+        self.batches: Batches | None = batches_for(self, None)
         self.copier = Copier(self)
         self.retention: Keeper | None = None
         self._configure_retention()
@@ -116,6 +118,8 @@ class StreamRunner(StreamQueries):
         self.copier.close(forget=not shutdown)
         self.consumers.close(shutdown=shutdown)
         self.shell.janitor.forget(self)
+        if self.batches is not None:
+            self.batches.close()
         self.tail.clear(self.machine.last_seq + 1)
         self.refuse_gathered(api_error(10059))
         command, self.current = self.current, None
@@ -136,6 +140,7 @@ class StreamRunner(StreamQueries):
             self.machine.configure(config)
         self.config = config
         self._configure_subjects()
+        self.batches = batches_for(self, self.batches)
         if old.subjects != config.subjects:
             self.listen()
         self.direct.configure(config.allow_direct)
@@ -300,16 +305,23 @@ class StreamRunner(StreamQueries):
             columns = columns.split(limit)
         else:
             self.columns = Columns()
+        batches = self.batches if columns.headered else None
+        if batches is not None:
+            rest, columns = columns, columns.split(batches.cut(columns))
+            self._give_back(rest)
         published = columns.subjects
         if self.transform is not None:
             columns.subjects = self.transform.apply_all(published)
         try:
-            rollups = await facts_for(self, columns, now)
+            if batches is not None:
+                plan = await batches.decide(columns, now)
+            else:
+                rollups = await facts_for(self, columns, now)
+                plan = self.machine.decide(columns, now, rollups)
         except BaseException:
             columns.subjects = published
             self._give_back(columns)
             raise
-        plan = self.machine.decide(columns, now, rollups)
         if self.config.no_ack:
             plan.acks, plan.answers = [], []
         self._erase_superseded(plan)
@@ -356,8 +368,8 @@ class StreamRunner(StreamQueries):
             self._apply(plan)
         if plan.acks:
             self.shell.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
-        for reply, body in plan.answers:
-            self.account.publish(reply, b"", b"", body)
+        if plan.answers:
+            self.shell.lane.tell(partial(self.acks.answer, plan.answers))
         command, self.current = self.current, None
         if command is not None and not command.done.done():
             command.done.set_result(plan)
@@ -420,12 +432,11 @@ class StreamRunner(StreamQueries):
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""
         body = refusal(error, self.machine.json_name)
-        for reply in plan.acks:
-            if reply:
-                self.account.publish(reply, b"", b"", body)
+        self.acks.answer((reply, body) for reply in plan.acks if reply)
         for reply, answer in plan.answers:
             # A duplicate of a message of this very plan is a duplicate of nothing.
-            written = answer.startswith(b'{"error') or _sequence(answer) <= plan.before
+            told = not answer or answer.startswith(b'{"error')
+            written = told or _sequence(answer) <= plan.before
             self.account.publish(reply, b"", b"", answer if written else body)
         command, self.current = self.current, None
         if command is not None and not command.done.done():
@@ -436,9 +447,7 @@ class StreamRunner(StreamQueries):
         columns, self.columns = self.columns, Columns()
         if not self.config.no_ack:
             body = refusal(error, self.machine.json_name)
-            for reply in columns.replies:
-                if reply:
-                    self.account.publish(reply, b"", b"", body)
+            self.acks.answer((reply, body) for reply in columns.replies if reply)
         commands, self.commands = self.commands, deque()
         for command in commands:
             if not command.done.done():

@@ -24,11 +24,15 @@ class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
 class ServerLimits(AccountLimits, frozen=True, kw_only=True):
     """What configurations are held to: the account's limits and those of the server, untold.
 
-    The window is nanoseconds.
+    The window and the time of batches are nanoseconds.
     """
 
     max_request_batch: Int = -1
     duplicate_window: Int64 = -1
+    batch_inflight_per_stream: Int64 = -1
+    batch_inflight_total: Int64 = -1
+    batch_messages: Int64 = -1
+    batch_timeout: Int64 = -1
 
 
 class ApiStats(msgspec.Struct, frozen=True, kw_only=True):

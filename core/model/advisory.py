@@ -64,6 +64,16 @@ class StreamAction(Event, frozen=True, kw_only=True):
     domain: Annotated[str, OMIT] = ""
 
 
+class BatchAbandoned(Event, frozen=True, kw_only=True):
+    """An atomic batch was dropped (`reason`: incomplete, large, timeout, unsupported)."""
+
+    type: str = _ADVISORY + "stream_batch_abandoned"
+    stream: str
+    domain: Annotated[str, OMIT] = ""
+    batch: str
+    reason: str
+
+
 class ConsumerAction(Event, frozen=True, kw_only=True):
     """A consumer was created or deleted (`action`: create, delete)."""
 

@@ -17,10 +17,20 @@ STREAM_SOURCE = b"Nats-Stream-Source"
 INCREMENT = b"Nats-Incr"
 COUNTER_SOURCES = b"Nats-Counter-Sources"
 BATCH_ID = b"Nats-Batch-Id"
+BATCH_SEQ = b"Nats-Batch-Sequence"
+BATCH_COMMIT = b"Nats-Batch-Commit"
+REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 SCHEDULE = b"Nats-Schedule"
+SCHEDULE_TARGET = b"Nats-Schedule-Target"
+SCHEDULE_SOURCE = b"Nats-Schedule-Source"
+SCHEDULE_TTL = b"Nats-Schedule-TTL"
+SCHEDULE_TIME_ZONE = b"Nats-Schedule-Time-Zone"
+SCHEDULE_ROLLUP = b"Nats-Schedule-Rollup"
 SCHEDULER = b"Nats-Scheduler"
 SCHEDULE_NEXT = b"Nats-Schedule-Next"
 
+# A longer block cannot be stored.
+MAX_BLOCK = 65535
 REQUEST_INFO = b"Nats-Request-Info"
 # How a block begins that has no status and at least one header.
 BARE_BLOCK = b"NATS/1.0\r\n"
@@ -96,3 +106,8 @@ def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
 def is_increment(value: bytes) -> bool:
     """Whether a `Nats-Incr` value is an integer (ADR-49)."""
     return _INCREMENT.fullmatch(value) is not None
+
+
+def number(value: bytes) -> int:
+    """Return the value of a sequence header; anything but digits is no sequence (-1)."""
+    return int(value) if value.isdigit() and len(value) <= 20 else -1

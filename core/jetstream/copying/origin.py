@@ -23,8 +23,9 @@ _API = "$JS.API"
 # What stands between the filters, and between the destinations, of a source with several.
 _BETWEEN = "\f"
 _SOURCE = b"Nats-Stream-Source: "
-_EXPECTED = (b"Nats-Expected-",)
-_DROPPED = (b"Nats-Stream-Source:", *_EXPECTED)
+# What was said to the origin alone.
+_SAID = (b"Nats-Expected-", b"Nats-Batch-")
+_DROPPED = (b"Nats-Stream-Source:", *_SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +199,10 @@ class Origin:
 
 
 def cleaned(headers: list[bytes], *, mirrors: bool) -> list[bytes]:
-    """Return header blocks without expectations and, but for a mirror, without a former origin."""
-    dropped = _EXPECTED if mirrors else _DROPPED
+    """Return header blocks without expectations, without the batch that the message came in, and,
+    but for a mirror, without a former origin.
+    """
+    dropped = _SAID if mirrors else _DROPPED
     return [
         _without(block, dropped)
         if any(block.find(b"\r\n" + name) >= 0 for name in dropped)

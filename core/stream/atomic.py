@@ -1,0 +1,230 @@
+"""Publish preconditions of an atomic batch: all its messages are accepted, or none (ADR-50).
+
+The checks are those of single publishes, in another order and with rules of their own where a
+message would depend on another of its batch: an expected sequence may not be asked of a subject
+that the batch writes itself, a roll-up may not take out what the batch adds. Limits that refuse
+new messages count every message of the batch, also what it replaces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError
+from core.model.api_errors import api_error
+from core.stream import headers as h
+from core.stream.batching import quoted
+from core.stream.counting import check_increment
+from core.stream.judge import LARGEST_RECORD, Duplicate, Judge
+from core.stream.room import Room
+from core.stream.texts import check_text, refusal, texts_of
+from core.stream.ttl import parse_ttl, raised
+
+if TYPE_CHECKING:
+    from core.stream.judge import Rollups
+    from core.stream.machine import StreamMachine
+    from core.stream.plan import Columns, StreamPlan
+
+
+def decide_batch(
+    machine: StreamMachine, name: bytes, batch: Columns, reply: bytes, now: int, rollups: Rollups
+) -> StreamPlan:
+    """Return the plan that stores a complete batch, or the one that refuses it.
+
+    Args:
+        machine: of the stream.
+        name: the batch's id.
+        batch: its messages.
+        reply: where the answer to the last message goes (b"": nowhere).
+        now: wall-clock time in nanoseconds.
+        rollups: as for `StreamMachine.decide`.
+    """
+    plan = machine.begin_plan(True)
+    judge = AtomicJudge(machine, plan, None, rollups)
+    judge.counting = machine.counting()
+    error = judge.judge_all(batch, now)
+    if error is not None:
+        answer = refusal(error, machine.json_name)
+    else:
+        machine.evict(plan, now)
+        answer = judge.answer(name)
+    plan.acks, plan.answers = [], [(reply, answer)] if reply else []
+    return plan
+
+
+def decide_others(
+    machine: StreamMachine, columns: Columns, answers: dict[int, bytes], now: int, rollups: Rollups
+) -> StreamPlan:
+    """Return the plan for publishes of which some, by place, have their answer already."""
+    plan = machine.begin_plan(True)
+    room = None
+    if machine.refuses and not machine.has_room(columns):
+        room = Room(machine, rollups)
+    judge = OthersJudge(machine, plan, room, rollups)
+    if machine.allowance is not None and machine.coming(columns) > machine.allowance:
+        judge.allowance = machine.allowance
+    judge.counting = machine.counting()
+    judge.judge_others(columns, answers, now)
+    machine.evict(plan, now)
+    return plan
+
+
+class OthersJudge(Judge):
+    """Judges what is between the messages of batches."""
+
+    def judge_others(self, columns: Columns, answers: dict[int, bytes], now: int) -> None:
+        """Fill the plan; every message is answered, in order."""
+        subjects = columns.subjects
+        texts = texts_of(subjects)
+        self._subjects = subjects
+        self._clean = texts is not None and self._fits(columns)
+        self._refused.update(answers)
+        for place, (subject, block, payload) in enumerate(
+            zip(subjects, columns.headers, columns.payloads, strict=True)
+        ):
+            if place in answers:
+                continue
+            try:
+                self._accept(place, subject, block, payload, now)
+            except ApiError as error:
+                self._refused[place] = refusal(error, self.machine.json_name)
+            except Duplicate as duplicate:
+                self._refused[place] = self._duplicate(duplicate.seq)
+        self._finish(columns, texts, now)
+
+
+class AtomicJudge(Judge):
+    """Judges one atomic batch; used once."""
+
+    def judge_all(self, columns: Columns, now: int) -> ApiError | None:
+        """Fill the plan, or return why the batch is refused."""
+        self._written: set[bytes] = set()
+        self._added: Counter[bytes] = Counter()
+        self._grown = 0
+        self._subjects = columns.subjects
+        wiped = -1
+        rows = zip(columns.subjects, columns.headers, columns.payloads, strict=True)
+        try:
+            for place, (subject, block, payload) in enumerate(rows):
+                if self._take(place, subject, block, payload, now) == b"all":
+                    wiped = place
+        except ApiError as error:
+            return error
+        # Only now: the batch is judged by what is stored before it.
+        self._wiped = wiped
+        self._finish(columns, texts_of(columns.subjects), now)
+        return None
+
+    def answer(self, name: bytes) -> bytes:
+        """Return the acknowledgement of the whole batch; what counters come to is not told."""
+        return b'{"stream":"%s","seq":%d,"batch":"%s","count":%d}' % (
+            self.machine.ack_name,
+            self.next_seq - 1,
+            quoted(name),
+            len(self._headers),
+        )
+
+    def _take(self, place: int, subject: bytes, block: bytes, payload: bytes, now: int) -> bytes:
+        """Check one message and add it; return the kind of its roll-up (b"": none)."""
+        found = h.publish_headers(block)
+        self._check_whole(subject, block, payload, found)
+        self._check_found(place, subject, payload, found)
+        msg_id = found.get(h.MSG_ID)
+        if msg_id and (msg_id in self._ids or (self._dedups and self._find_id(msg_id, now))):
+            raise api_error(10201)
+        if found.get(h.STREAM_SOURCE):
+            raise api_error(10227)
+        self._check_expected(place, subject, found)
+        self._check_schedule(found)
+        rollup = self._check_rest(found)
+        if rollup == b"sub" and subject in self._written:
+            raise api_error(10111, err="batch rollup sub invalid")
+        if rollup == b"all" and place:
+            raise api_error(10111, err="batch rollup all invalid")
+        block = h.stored_block(block)
+        if self.counting is not None:
+            block, payload = self.counting.add(subject, block, payload, found)
+            self.counting.take(subject, block, payload)
+        if self._least_ttl and h.TTL in found:
+            block = raised(block, self._least_ttl)
+        if self.machine.refuses:
+            self._check_limits(subject, self.machine.size_of(subject, block, len(payload)), rollup)
+        if rollup == b"sub":
+            self._rolled[subject] = place
+        self._written.add(subject)
+        if msg_id:
+            self._ids[msg_id] = self.next_seq
+        self._last_id = msg_id or b""
+        self.next_seq += 1
+        self._headers.append(block or None)
+        return rollup
+
+    def _check_whole(
+        self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> None:
+        if found.get(h.EXPECTED_LAST_MSG_ID):
+            raise api_error(10177, header=h.EXPECTED_LAST_MSG_ID.decode())
+        if len(block) > h.MAX_BLOCK:
+            raise api_error(10097)
+        check_text(subject)
+        if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
+            raise api_error(10077, err="message too large")
+
+    def _check_found(
+        self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> None:
+        """Check what comes before deduplication; an empty value is no value."""
+        config = self.machine.config
+        increment = found.get(h.INCREMENT)
+        if increment:
+            check_increment(increment, payload, found, counts=self.counting is not None)
+        stream = found.get(h.EXPECTED_STREAM)
+        if stream and stream != config.name.encode():
+            raise api_error(10060)
+        ttl = found.get(h.TTL)
+        if ttl and not config.allow_msg_ttl:
+            raise api_error(10166)
+        if ttl and parse_ttl(ttl) is None:
+            raise api_error(10165)
+
+    def _check_expected(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
+        wanted = found.get(h.EXPECTED_LAST_SEQ)
+        if wanted:
+            if h.number(wanted) != self.next_seq - 1:
+                raise api_error(10071, seq=self.next_seq - 1)
+            if place:
+                raise api_error(10164)
+        wanted = found.get(h.EXPECTED_LAST_SUBJECT_SEQ)
+        other = found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
+        if not wanted:
+            if other:
+                raise api_error(10193)
+            return
+        named = other or subject
+        if named in self._written:
+            raise api_error(10164)
+        last = self._last_of(named, 0)
+        if h.number(wanted) != last:
+            raise api_error(10071, seq=last)
+
+    def _check_schedule(self, found: dict[bytes, bytes]) -> None:
+        if found.get(h.SCHEDULE):
+            raise api_error(10188)
+        if found.get(h.SCHEDULER) or found.get(h.SCHEDULE_NEXT):
+            is_end = found.get(h.SCHEDULER) and found.get(h.SCHEDULE_NEXT) == b"purge"
+            raise api_error(10188 if is_end else 10212)
+
+    def _check_limits(self, subject: bytes, size: int, rollup: bytes) -> None:
+        """Refuse what a stream that discards new messages has no room for."""
+        machine, added = self.machine, self._added
+        added[subject] += 1
+        self._grown += size
+        count = self.next_seq - machine.last_seq
+        if machine.max_msgs and machine.msgs + count > machine.max_msgs:
+            raise api_error(10077, err="maximum messages exceeded")
+        if machine.max_bytes and machine.bytes + self._grown > machine.max_bytes:
+            raise api_error(10077, err="maximum bytes exceeded")
+        limited = machine.limit > 0 and machine.config.discard_new_per_subject
+        if limited and not rollup and machine.index.count(subject) + added[subject] > machine.limit:
+            raise api_error(10077, err="maximum messages per subject exceeded")
