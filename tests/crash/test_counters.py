@@ -1,0 +1,81 @@
+"""kill -9 while increments are on their way: each counts once, here and where it is copied."""
+
+import asyncio
+import json
+from contextlib import suppress
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error
+
+from tests.support.copies import Copies
+from tests.support.jetgate import JetgateServer
+
+ROUNDS = 2
+BATCH = 900
+TAILS = ("a", "b", "c")
+
+
+async def _open(server: JetgateServer) -> Client:
+    host, port = server.address
+    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False)
+
+
+async def _count(at: Copies, numbers: range, awaited: int) -> None:
+    """Add each number once, under an id of its own; wait for some of the acknowledgements."""
+    js = at.client.jetstream()
+    pending = []
+    for n in numbers:
+        headers = {"Nats-Incr": str(n), "Nats-Msg-Id": str(n)}
+        subject = at.subject("C", TAILS[n % len(TAILS)])
+        pending.append(await js.publish_async(subject, b"", headers=headers))
+    async with asyncio.timeout(60):
+        await asyncio.gather(*pending[:awaited])
+
+
+async def _answers(at: Copies) -> bool:
+    with suppress(Error):
+        return "error" not in await at.ask(f"STREAM.INFO.{at.name('C')}")
+    return False
+
+
+def _chain(messages: list[Msg]) -> dict[str, int]:
+    """What each subject amounts to, when each message adds what it says to the one before it."""
+    totals: dict[str, int] = {}
+    for message in messages:
+        total = totals.get(message.subject, 0) + int((message.headers or {})["Nats-Incr"])
+        assert json.loads(message.data) == {"val": str(total)}, message
+        totals[message.subject] = total
+    return totals
+
+
+def test_every_increment_counts_once() -> None:
+    with JetgateServer() as server:
+        asyncio.run(_survive(server))
+
+
+async def _survive(server: JetgateServer) -> None:
+    at = Copies(await _open(server))
+    await at.stream("C", allow_msg_counter=True, duplicate_window=600_000_000_000)
+    await at.stream("A", allow_msg_counter=True, sources=[{"name": at.name("C")}])
+    for round_ in range(ROUNDS):
+        numbers = range(round_ * BATCH, (round_ + 1) * BATCH)
+        await _count(at, numbers, BATCH // 3)
+        if round_ == 1:
+            server.kill_postgres()
+        server.restart()
+        with suppress(Error):
+            await at.client.close()
+        at.client = await _open(server)
+        await at.sees(lambda: _answers(at), within=60)
+        await _count(at, numbers, BATCH)  # What is known already is not counted again.
+    wanted = {
+        at.subject("C", tail): sum(range(place, ROUNDS * BATCH, len(TAILS)))
+        for place, tail in enumerate(TAILS)
+    }
+
+    await at.reaches("A", ROUNDS * BATCH, within=60)
+    assert _chain(await at.read("C")) == wanted
+    assert _chain(await at.read("A")) == wanted
+    await at.client.close()
