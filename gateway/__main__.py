@@ -58,12 +58,13 @@ from gateway.settings import Settings
 log = logging.getLogger("jetgate")
 
 _RETRY_S = 0.5
-# What libraries say while PostgreSQL is away, the lane and the leadership say better.
+# What libraries say while PostgreSQL is away, the lane and the leadership say better. That somebody
+# sends other things than HTTP is told to him, not to the operator.
 _QUIET = {
     "alembic": logging.WARNING,
     "asyncio": logging.CRITICAL,
     "asyncpg": logging.ERROR,
-    "uvicorn": logging.WARNING,
+    "uvicorn": logging.ERROR,
 }
 DSN_VARIABLE = "JETGATE_DSN"
 

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from core.client import Client, ClientError, JetStream
 from core.runtime.clock import Clock, SystemClock
-from gateway.call import Call, Disconnected, Gateway
+from gateway.call import Call, Disconnected, Gateway, read_query
 from gateway.identities import Identities, Login
 from gateway.metrics import Metrics, Snapshot
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
@@ -115,7 +115,8 @@ class TableRoute(BaseRoute):
             gateway = self._gateway
             if self._identities is not None and name not in _OPEN:
                 gateway = await self._identities.of(Headers(scope=scope))
-            return name, await operation.handler(Call(gateway, scope, receive, params))
+            query = read_query(scope["query_string"], operation.query)
+            return name, await operation.handler(Call(gateway, scope, receive, params, query))
         except Disconnected:
             return name, None
         except Exception as error:

@@ -123,10 +123,13 @@ def _headers(line: PublishLine, settings: Settings) -> bytes:
         for value in [values] if isinstance(values, str) else values:
             items.append((key, _header_value(value, name)))
     if line.msg_id is not None:
+        if not line.msg_id:
+            raise bad_request("bad-header", "msg_id: empty")
         items.append((b"Nats-Msg-Id", _header_value(line.msg_id, "msg_id")))
     if line.expect is not None:
         items += _expectations(line.expect)
     headers_of.check(items, settings)
+    headers_of.refuse_repeated(items)
     return headers_of.block(items)
 
 

@@ -43,31 +43,22 @@ class Gateway:
 class Call:
     """A request: parameters checked for form, the body under a limit."""
 
-    __slots__ = ("gateway", "headers", "params", "receive", "scope")
+    __slots__ = ("gateway", "headers", "params", "query", "receive", "scope")
 
     def __init__(
-        self, gateway: Gateway, scope: Scope, receive: Receive, params: Mapping[str, str]
+        self,
+        gateway: Gateway,
+        scope: Scope,
+        receive: Receive,
+        params: Mapping[str, str],
+        query: Mapping[str, str],
     ) -> None:
         self.gateway = gateway
         self.scope = scope
         self.receive = receive
         self.params = params
+        self.query = query
         self.headers = Headers(scope=scope)
-
-    def query(self, *known: str) -> dict[str, str]:
-        """The query parameters. Raises Problem for unknown and repeated ones."""
-        raw: bytes = self.scope["query_string"]
-        values: dict[str, str] = {}
-        for pair in raw.split(b"&") if raw else ():
-            key, _, value = pair.partition(b"=")
-            name = percent_decoded(key, "query")
-            if name not in known:
-                allowed = ", ".join(known) or "none"
-                raise bad_request("unknown-parameter", f"query: {name!r} (known: {allowed})")
-            if name in values:
-                raise bad_request("repeated-parameter", f"query: {name!r} is there twice")
-            values[name] = percent_decoded(value.replace(b"+", b"%20"), name)
-        return values
 
     async def body(self, limit: int) -> bytes:
         """The whole body. Raises Problem 413 when it is larger than `limit` bytes."""
@@ -135,6 +126,21 @@ class Call:
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
             raise Problem(415, "unsupported-encoding", "Content-Encoding: only identity")
+
+
+def read_query(raw: bytes, known: tuple[str, ...]) -> dict[str, str]:
+    """The query parameters. Raises Problem for unknown and repeated ones."""
+    values: dict[str, str] = {}
+    for pair in raw.split(b"&") if raw else ():
+        key, _, value = pair.partition(b"=")
+        name = percent_decoded(key, "query")
+        if name not in known:
+            allowed = ", ".join(known) or "none"
+            raise bad_request("unknown-parameter", f"query: {name!r} (known: {allowed})")
+        if name in values:
+            raise bad_request("repeated-parameter", f"query: {name!r} is there twice")
+        values[name] = percent_decoded(value.replace(b"+", b"%20"), name)
+    return values
 
 
 def _too_large(limit: int) -> Problem:

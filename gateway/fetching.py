@@ -19,6 +19,7 @@ from core.runtime.tasks import spawn, stop
 from gateway import rendering
 from gateway.answers import JSON, NDJSON, no_content
 from gateway.call import Call, Disconnected
+from gateway.handover import Handover
 from gateway.models import FetchRequest
 from gateway.problems import Problem, bad_request
 from gateway.tokens import read_delivery
@@ -58,7 +59,7 @@ async def fetch_answer(call: Call, stream: str, consumer: str, request: FetchReq
         parts.append(b",")
     parts[-1] = b"]}"
     headers = {"Js-Pending": str(read_delivery(messages[-1].reply).pending)}
-    return Response(b"".join(parts), headers=headers, media_type=JSON)
+    return _Document(call, messages, b"".join(parts), headers)
 
 
 def _wanted(call: Call, stream: str, consumer: str, request: FetchRequest) -> Wanted:
@@ -214,6 +215,32 @@ async def _streamed(poll: Poll) -> Response:
     return _Lines(poll, first, batches)
 
 
+class _Document(Response):
+    """A JSON response; a caller who does not take all of it can use nothing of it."""
+
+    media_type = JSON
+
+    def __init__(
+        self, call: Call, messages: list[Msg], body: bytes, headers: dict[str, str]
+    ) -> None:
+        super().__init__(body, headers=headers)
+        self._call = call
+        self._messages = messages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = bytes(self.body)
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            async with Handover(self._call, send) as handover:
+                for begin in range(0, len(body), _SLICE_BYTES):
+                    await handover.piece(body[begin : begin + _SLICE_BYTES])
+                await handover.piece(b"")
+        except BaseException:
+            _give_back(self._call, self._messages)
+            raise
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
 class _Lines(Response):
     """An NDJSON response whose lines are sent as messages arrive."""
 
@@ -229,13 +256,22 @@ class _Lines(Response):
         self._batches = batches
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         some: list[Msg] | None = self._first
-        async with aclosing(self._batches):
+        async with aclosing(self._batches), Handover(self._poll.call, send) as handover:
             while some is not None:
-                async for piece in _pieces(self._poll.call, some):
-                    body = b"\n".join(piece) + b"\n"
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                await self._hand_over(handover, some)
                 some = await anext(self._batches, None)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _hand_over(self, handover: Handover, messages: list[Msg]) -> None:
+        """Send lines; those that are not on their way when the caller goes are given back."""
+        on_their_way = sent = 0
+        try:
+            async for piece in _pieces(self._poll.call, messages):
+                await handover.piece(b"\n".join(piece) + b"\n")
+                on_their_way, sent = sent, sent + len(piece)
+            await handover.piece(b"")
+        except BaseException:
+            _give_back(self._poll.call, messages[on_their_way:])
+            raise

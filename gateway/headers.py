@@ -87,6 +87,13 @@ def check(items: Items, settings: Settings) -> None:
         raise Problem(431, "headers-too-large", f"message headers: more than {limits}")
 
 
+def refuse_repeated(items: Items) -> None:
+    """Raise Problem when one of JetStream's own headers is there twice: it reads the first only."""
+    names = [name for name, _ in items if name.startswith(b"Nats-")]
+    if len(names) != len(set(names)):
+        raise bad_request("bad-header", "a JetStream header is there twice")
+
+
 def _value(name: bytes, value: bytes) -> bytes:
     if _UNPRINTABLE.search(value):
         raise bad_request("bad-header", f"{name.decode(errors='replace')}: a control character")

@@ -63,6 +63,15 @@ class HttpProtocol(HttpToolsProtocol):
         self._disarm()
         super().on_headers_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request; nothing fits into an answer that has begun."""
+        if self._is_busy() and self.cycle.response_started:
+            self.transport.close()
+            return
+        detail = "what came is no HTTP/1.1 request"
+        self.transport.write(_bytes_of(respond(Problem(400, "not-http", detail), "")))
+        self.transport.close()
+
     def _is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 

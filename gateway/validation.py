@@ -138,6 +138,8 @@ def duration(value: int | str, what: str) -> int:
 
 def json_object(body: bytes) -> dict[str, Any]:
     """Read a free-form JSON object."""
+    if not body.strip():
+        raise bad_request("bad-json", "body: empty, a JSON object is needed")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

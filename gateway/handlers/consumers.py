@@ -20,7 +20,7 @@ from gateway.validation import duration, header_text, json_object, name, sequenc
 async def list_consumers(call: Call) -> Response:
     """List the consumers of a stream with configuration and state, a page at a time."""
     stream = name(call.params["stream"], "stream")
-    offset = sequence(call.query("offset").get("offset", "0"), "offset")
+    offset = sequence(call.query.get("offset", "0"), "offset")
     reply = await call.gateway.js.call(f"CONSUMER.LIST.{stream}", {"offset": offset})
     return json_answer(reply)
 

@@ -1,5 +1,7 @@
 """Messages of a stream: reading and deleting."""
 
+from collections.abc import Mapping
+
 from starlette.responses import Response
 
 from core.client import header_items
@@ -15,6 +17,7 @@ from gateway.validation import filter_subject, flag, name, sequence
 
 _FOREVER = "private, max-age=86400, immutable"
 _ALWAYS_ASK = "private, no-cache"
+_NO_TIME = "start_time: not an RFC 3339 time (in a query its + is written %2B)"
 # A payload is data: never a page, a script or a frame of this origin.
 _INERT = {
     "X-Content-Type-Options": "nosniff",
@@ -24,7 +27,6 @@ _INERT = {
 
 async def read_message(call: Call) -> Response:
     """Read the message with a sequence."""
-    call.query()
     stream = name(call.params["stream"], "stream")
     seq = sequence(call.params["seq"], "sequence")
     if not seq:
@@ -35,13 +37,12 @@ async def read_message(call: Call) -> Response:
 
 async def find_message(call: Call) -> Response:
     """Read the last message of a subject, the next one, or the first one since a time."""
-    query = call.query("last_by", "next_by", "seq", "start_time")
     stream = name(call.params["stream"], "stream")
-    msg = await call.gateway.js.message(stream, _request(call, query))
+    msg = await call.gateway.js.message(stream, _request(call, call.query))
     return _answer(call, stream, msg, _ALWAYS_ASK)
 
 
-def _request(call: Call, query: dict[str, str]) -> MsgGetRequest:
+def _request(call: Call, query: Mapping[str, str]) -> MsgGetRequest:
     settings = call.gateway.settings
     if "last_by" in query:
         if len(query) > 1:
@@ -62,7 +63,7 @@ def _time(text: str) -> int:
     try:
         return parse_time(text)
     except ValueError:
-        raise bad_request("bad-parameter", "start_time: not an RFC 3339 time") from None
+        raise bad_request("bad-parameter", _NO_TIME) from None
 
 
 def _answer(call: Call, stream: str, msg: StoredMsg, caching: str) -> Response:
@@ -89,7 +90,7 @@ def _answer(call: Call, stream: str, msg: StoredMsg, caching: str) -> Response:
 
 async def delete_message(call: Call) -> Response:
     """Delete a message; its payload is overwritten unless `erase=false`."""
-    erase = flag(call.query("erase").get("erase", "true"), "erase")
+    erase = flag(call.query.get("erase", "true"), "erase")
     stream = name(call.params["stream"], "stream")
     seq = sequence(call.params["seq"], "sequence")
     await call.no_body()

@@ -11,7 +11,7 @@ from gateway.answers import JSON, NDJSON, json_answer
 from gateway.batch_lines import Lines, Run, Tally, receipt_problem
 from gateway.batching import PublishStream
 from gateway.call import Call
-from gateway.headers import block, message_headers, preconditions
+from gateway.headers import block, message_headers, preconditions, refuse_repeated
 from gateway.problems import Problem, bad_request
 from gateway.validation import publish_subject
 
@@ -20,14 +20,11 @@ _LINES = (NDJSON, "application/ndjson", "application/jsonl")
 
 async def publish_one(call: Call) -> Response:
     """Publish the body as one message."""
-    call.query()
     gateway = call.gateway
     subject = publish_subject(call.params["subject"], gateway.settings)
     items = message_headers(call.scope["headers"], gateway.settings)
     items += preconditions(call.headers)
-    names = [name for name, _ in items if name.startswith(b"Nats-")]
-    if len(names) != len(set(names)):
-        raise bad_request("bad-header", "a JetStream header is there twice")
+    refuse_repeated(items)
     body = await call.body(gateway.client.info.max_payload)
     if len(body) + len(headers := block(items)) > gateway.client.info.max_payload:
         raise Problem(413, "body-too-large", "headers and body: larger than the server takes")
@@ -49,7 +46,6 @@ async def publish_one(call: Call) -> Response:
 
 async def publish_batch(call: Call) -> Response:
     """Publish many messages: lines of JSON streamed both ways, or one JSON array."""
-    call.query()
     media_type = call.media_type()
     if media_type in _LINES:
         call.refuse_encoding()

@@ -16,17 +16,16 @@ from gateway.validation import filter_subject, flag, json_object, name, sequence
 
 async def list_streams(call: Call) -> Response:
     """List streams with configuration and state, a page at a time."""
-    query = call.query("subject", "offset")
-    return await _page(call, "STREAM.LIST", query)
+    return await _page(call, "STREAM.LIST")
 
 
 async def list_stream_names(call: Call) -> Response:
     """List the names of streams, a page at a time."""
-    query = call.query("subject", "offset")
-    return await _page(call, "STREAM.NAMES", query)
+    return await _page(call, "STREAM.NAMES")
 
 
-async def _page(call: Call, verb: str, query: dict[str, str]) -> Response:
+async def _page(call: Call, verb: str) -> Response:
+    query = call.query
     body: dict[str, Any] = {"offset": sequence(query.get("offset", "0"), "offset")}
     if "subject" in query:
         body["subject"] = filter_subject(query["subject"], call.gateway.settings)
@@ -49,7 +48,7 @@ async def create_stream(call: Call) -> Response:
 
 async def read_stream(call: Call) -> Response:
     """Read configuration and state of a stream."""
-    query = call.query("subjects", "deleted", "offset")
+    query = call.query
     body: dict[str, Any] = {}
     if "subjects" in query:
         body["subjects_filter"] = filter_subject(query["subjects"] or ">", call.gateway.settings)
@@ -113,6 +112,8 @@ async def purge_stream(call: Call) -> Response:
     """Remove messages: all, of a subject, below a sequence, or all but the newest."""
     stream = name(call.params["stream"], "stream")
     request = struct(PurgeRequest, await call.json_body())
+    if request.seq and request.keep:
+        raise bad_request("bad-parameter", "seq and keep exclude each other")
     if request.filter:
         filter_subject(request.filter, call.gateway.settings)
     body = msgspec.json.encode(request)

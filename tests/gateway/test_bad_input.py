@@ -1,9 +1,11 @@
 """Bad input, as a table: what is sent, and the answer. Nothing is ever a 5xx."""
 
 import json
+import socket
 
 import pytest
 
+from gateway.routes import ROUTES
 from tests.gateway.conftest import Stream
 from tests.gateway.web import Web
 
@@ -147,6 +149,8 @@ CASES: dict[str, tuple[bytes, int]] = {
         request("POST /v1/streams", f"{JSON}Content-Length: 99999999999\r\n"),
         413,
     ),
+    "no body": (post("/v1/streams", JSON), 400),
+    "purge by two measures": (post("/v1/streams/S:purge", JSON, b'{"seq":1,"keep":1}'), 400),
     "body where none belongs": (request("DELETE /v1/streams/NONE", JSON, b"{}"), 400),
     "array of scalars": (post("/v1/publish", JSON, b'{"subject":"a"}'), 400),
     "batch of nothing": (post("/v1/publish", JSON, b""), 400),
@@ -238,8 +242,39 @@ def test_bad_input_is_the_callers_mistake(web: Web, case: str) -> None:
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 "), received
     assert int(head.split()[1]) == expected, received
-    if expected >= 400 and b"problem+json" in head:
+    if expected >= 400:
+        assert b"content-type: application/problem+json" in head
         assert json.loads(body)["status"] == expected
+
+
+def test_no_route_ignores_a_parameter(stream: Stream) -> None:
+    for operation in ROUTES:
+        if not operation.path.startswith("/v1"):
+            continue
+        path = operation.path.format(stream=stream.name, consumer="C", subject="a", seq="1")
+
+        for query, kind in (("?x=1", "unknown"), ("?subject=a&subject=b", "")):
+            answer = stream.web.send(operation.method, path + query)
+
+            assert answer.status == 400, operation.id
+            assert answer.kind in (f"{kind}-parameter", "unknown-parameter", "repeated-parameter")
+
+
+def test_nothing_is_written_into_an_answer_that_has_begun(stream: Stream) -> None:
+    line = b'{"subject":"%s.a"}\n' % stream.prefix.encode()
+    head = b"POST /v1/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(stream.web.address, timeout=10) as caller:
+        caller.sendall(head + b"%x\r\n%s\r\n" % (len(line), line))
+        received = b""
+        while b'"seq":1' not in received:
+            received += caller.recv(4096)
+
+        caller.sendall(b"no chunk\r\n")
+        while more := caller.recv(4096):
+            received += more
+
+    assert received.count(b"HTTP/1.1") == 1
 
 
 def test_the_server_lives_on(stream: Stream) -> None:

@@ -5,6 +5,8 @@ import socket
 import threading
 from typing import Any
 
+import pytest
+
 from tests.gateway.conftest import Stream
 from tests.gateway.web import Answer
 from tests.support.eventually import eventually
@@ -115,6 +117,33 @@ def test_a_caller_that_goes_away_leaves_no_request_behind(stream: Stream) -> Non
     messages = fetch(stream, consumer, expires="10s")
     assert [(m["seq"], m["delivered"]) for m in messages] == [(1, 2)]
     assert stream.web.get(consumer).json()["num_waiting"] == 0
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+def test_what_a_caller_did_not_take_is_given_back(stream: Stream, accept: str) -> None:
+    path = stream.consumer("C", ack_wait=600_000_000_000)
+    for _ in range(6):
+        stream.publish("a", b"x" * 1_000_000)
+    body = b'{"fill": true, "batch": 6, "expires": "10s"}'
+    head = f"POST {path}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += f"Accept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n"
+
+    with socket.socket() as caller:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        caller.settimeout(20)
+        caller.connect(stream.web.address)
+        caller.sendall(head.encode() + body)
+        assert b" 200 OK" in caller.recv(100)  # the answer has begun, and most of it is still there
+
+    again: dict[int, int] = {}
+
+    def last_is_there() -> bool:
+        for message in fetch(stream, path, batch=6, no_wait=True):
+            again[message["seq"]] = message["delivered"]
+        return 6 in again
+
+    eventually(last_is_there)
+    assert set(again.values()) == {2}
 
 
 def test_nak_delivers_again(stream: Stream) -> None:

@@ -35,7 +35,7 @@ def _basic(user: str, password: str) -> str:
 def guarded(request: pytest.FixtureRequest) -> Iterator[Web]:
     """Both beds, with a user `me` whose password is `secret`."""
     if request.param == "jetgate":
-        with JetgateServer("--user", "me", "--pass", _HASH) as server:
+        with JetgateServer("--user", "me", "--pass", _HASH, in_memory=True) as server:
             with Wire(server.address) as wire:
                 assert b'"auth_required":true' in wire.frame().line
                 wire.send(b"PING\r\n")

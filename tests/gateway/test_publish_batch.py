@@ -54,6 +54,8 @@ def test_a_bad_line_is_an_error_line_and_stops_nothing(stream: Stream) -> None:
         (b'{"subject":"a","headers":{"A\\n":"b"}}\n', "bad-header"),
         (b'{"subject":"a","headers":{"nats-trace-dest":"b"}}\n', "header-not-allowed"),
         (b'{"subject":"a","msg_id":"a\\nb"}\n', "bad-header"),
+        (b'{"subject":"a","msg_id":""}\n', "bad-header"),
+        (b'{"subject":"a","msg_id":"1","headers":{"nats-msg-id":"2"}}\n', "bad-header"),
         (b'{"subject":"a","expect":{"last_seq":-1}}\n', "bad-json"),
         (b'{"subject":"nobody.has.this"}\n', "no-stream"),
     ]
