@@ -112,7 +112,10 @@ def check_create_or_update(
         if stream.retention is Retention.WORKQUEUE and not config.sourcing:
             _check_partition(config, {k: v for k, v in consumers.items() if k != name})
         check_changes(existing, config, has_interest=has_interest)
-        return _with_threshold(config), name
+        if config.inactive_threshold != existing.inactive_threshold:
+            # Whether it is ephemeral is asked of what it was before.
+            config = _with_threshold(config, existing.durable_name)
+        return config, name
     if action is Action.UPDATE:
         raise api_error("JSConsumerDoesNotExist")
     _check_count(config, stream, consumers, limits)
@@ -122,12 +125,12 @@ def check_create_or_update(
         raise api_error("JSConsumerNameTooLong", max=names.NAME_MAX)
     if "\0" in name or len(name.encode()) > names.NAME_MAX:  # nobody can make a file of it
         raise _refused("error creating store for consumer")
-    return _with_threshold(config), ""
+    return _with_threshold(config, config.durable_name), ""
 
 
-def _with_threshold(config: ConsumerConfig) -> ConsumerConfig:
+def _with_threshold(config: ConsumerConfig, durable: str) -> ConsumerConfig:
     """An ephemeral consumer is deleted when unused, by default soon."""
-    if config.durable_name or config.inactive_threshold > 0:
+    if durable or config.inactive_threshold > 0:
         return config
     return replace(config, inactive_threshold=EPHEMERAL_THRESHOLD)
 

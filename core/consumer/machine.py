@@ -141,11 +141,19 @@ class ConsumerMachine:
         """Wanted messages were added to the stream."""
         self.num_pending += count
 
-    def removed(self, gone: Sequence[tuple[int, bytes]]) -> None:
-        """Messages left the stream: undelivered ones are not pending, pending ones are done."""
+    def removed(self, gone: Sequence[tuple[int, bytes]], *, tells: bool = True) -> bool:
+        """Messages left the stream: undelivered ones are not pending, pending ones are done.
+
+        Args:
+            gone: (sequence, subject) of each.
+            tells: Whether those that waited for their acknowledgement make events.
+
+        Returns:
+            Whether there are some.
+        """
         nothing_open = not (self.pending.first or self.pending.counts or self.chosen)
         if nothing_open and max(gone)[0] < self.next_seq:
-            return  # A consumer that is done with old messages does not look at each of them.
+            return False  # A consumer that is done with old ones does not look at each of them.
         done: list[int] = []
         for seq, subject in gone:
             if seq in self.pending.first or seq in self.pending.counts:
@@ -155,9 +163,15 @@ class ConsumerMachine:
                 if self.chosen and seq < self.live_from:
                     self.chosen.remove(seq)
         if done:
-            self._tell_removed(done)
+            if tells:
+                self._tell_removed(done)
+                waiting = [seq for seq in done if seq in self.pending.first]
+                if self.acks_all and waiting:
+                    # As if it had been acknowledged, with all before it.
+                    self.ack_upto(waiting[-1], self.pending.first[waiting[-1]])
             self.pending.ack(done)
             self.pending.settle(self.delivered_cseq, self.delivered_sseq)
+        return bool(done)
 
     def _tell_removed(self, done: list[int]) -> None:
         pending = self.pending
@@ -179,22 +193,36 @@ class ConsumerMachine:
             Whether undelivered messages went, so that `num_pending` has to be counted anew (it
             is 0 until then).
         """
-        pending = self.pending
         miscounted = self.upcoming() < first_seq
         if miscounted:
             self.num_pending, self.is_counted = 0, False
-        self.next_seq = max(self.next_seq, first_seq)
-        self.delivered_sseq = max(self.delivered_sseq, first_seq - 1)
         self.chosen = [seq for seq in self.chosen if seq >= first_seq]
-        gone = [seq for seq in pending.first if seq < first_seq]
+        self.follow(first_seq)
+        return miscounted
+
+    def has_open_below(self, seq: int) -> bool:
+        """Whether a message below a sequence waits for its acknowledgement."""
+        return next(iter(self.pending.first), seq) < seq
+
+    def follow(self, start: int) -> bool:
+        """Go on at a sequence that a purge left as the first; what was passed over is done.
+
+        Returns:
+            Whether messages before it waited for their acknowledgement.
+        """
+        pending = self.pending
+        pending.floor()  # Where it was before the purge.
+        self.next_seq = max(self.next_seq, start)
+        self.delivered_sseq = max(self.delivered_sseq, self.next_seq - 1)
+        gone = [seq for seq in pending.first if seq < start]
         if gone:
             pending.floor_cseq = max(pending.floor_cseq, pending.first[gone[-1]])
-        pending.ack([*gone, *(seq for seq in pending.counts if seq < first_seq)])
-        pending.floor_sseq = max(pending.floor_sseq, first_seq - 1)
+        pending.ack([*gone, *(seq for seq in pending.counts if seq < start)])
+        pending.floor_sseq = max(pending.floor_sseq, start - 1)
         if not pending.first:
             pending.floor_cseq = self.delivered_cseq
             pending.floor_sseq = self.delivered_sseq
-        return miscounted
+        return bool(gone)
 
     def reset(self, next_seq: int) -> None:
         """Start over at a sequence: nothing is pending, counts and positions begin anew."""
@@ -205,6 +233,15 @@ class ConsumerMachine:
         self.delivered_cseq = 0
         self.num_pending, self.is_counted = 0, False
         self.chosen, self.live_from = [], 0
+
+    def bound(self, last: int, msgs: int) -> None:
+        """Correct what is left to deliver by the stream's last sequence and its messages.
+
+        What is stored before a start that lies ahead is counted until somebody asks, as the
+        reference server does.
+        """
+        ahead = last - self.upcoming() + 1
+        self.num_pending = min(self.num_pending, msgs, ahead) if ahead > 0 else 0
 
     # pull requests
 
@@ -283,6 +320,12 @@ class ConsumerMachine:
         """Nothing wanted lies before `next_seq`; what counts as delivered does not move."""
         if not self.chosen:
             self.next_seq = max(self.next_seq, next_seq)
+
+    def ended(self, last: int) -> None:
+        """Everything up to the stream's last sequence was delivered or passed."""
+        self.passed(last + 1)
+        if self.is_counted and self.upcoming() > last:
+            self.num_pending = 0
 
     def next_redelivery(self) -> int | None:
         """The message that is delivered before any new one, if any."""

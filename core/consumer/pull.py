@@ -125,9 +125,9 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
     """
     body = body.strip()
     asked = NextRequest(batch=1)
-    if body[:1] == b"{":
+    is_object = body[:1] == b"{"
+    if is_object:
         asked = _read_object(body)
-        _check_group(asked, config)
     elif body:
         asked = NextRequest(batch=_read_number(body))
     if asked.idle_heartbeat > 0 and asked.idle_heartbeat * 2 > asked.expires:
@@ -139,6 +139,8 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
         raise BadRequest(f"409 Exceeded MaxRequestExpires of {limit}")
     if 0 < config.max_bytes < asked.max_bytes:
         raise BadRequest(f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}")
+    if is_object:
+        _check_group(asked, config)
     return PullRequest(
         reply,
         asked.batch,
@@ -159,16 +161,16 @@ def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
     """Refuse what does not go with the priority policy. Plain bodies name no group at all."""
     policy = config.priority_policy
     problem = ""
-    if not 0 <= asked.priority <= PRIORITY_MAX:
+    if policy is not PriorityPolicy.OVERFLOW and (asked.min_pending or asked.min_ack_pending):
+        problem = "Not a Overflow Priority consumer"
+    elif policy is not PriorityPolicy.PINNED_CLIENT and asked.id:
+        problem = "Not a Pinned Client Priority consumer"
+    elif not 0 <= asked.priority <= PRIORITY_MAX:
         problem = f"Priority must be between 0 and {PRIORITY_MAX}"
     elif policy is not PriorityPolicy.NONE and not asked.group:
         problem = "Priority Group missing"
     elif policy is not PriorityPolicy.NONE and asked.group not in config.priority_groups:
         problem = "Invalid Priority Group"
-    elif policy is not PriorityPolicy.OVERFLOW and (asked.min_pending or asked.min_ack_pending):
-        problem = "Not a Overflow Priority consumer"
-    elif policy is not PriorityPolicy.PINNED_CLIENT and asked.id:
-        problem = "Not a Pinned Client Priority consumer"
     if problem:
         raise BadRequest(f"400 Bad Request - {problem}")
 

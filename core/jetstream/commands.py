@@ -131,16 +131,16 @@ def _indexed_rows(
 async def plan_delete(runner: StreamRunner, seq: int, now: int) -> StreamPlan:
     """Plan the removal of one message; its row goes in the same transaction.
 
-    Raises ApiError 10057 or, for a sequence between others that is gone, 10043, as the reference
-    server does.
+    Raises ApiError 10057 or, for a sequence between others that is gone and for any of memory
+    storage, 10043, as the reference server does.
     """
     machine = runner.machine
-    if seq > machine.last_seq:
+    if seq > machine.last_seq and machine.on_file:
         raise api_error(10057, err="stream store EOF")
     found = await runner.get(seq)
     if found is None:
         first = await runner.first_message()
-        if first is None or seq < machine.first_seq:
+        if machine.on_file and (first is None or seq < machine.first_seq):
             raise api_error(10057, err="no message found")
         raise api_error(10043, seq=seq)
     _, _, subject, headers, payload = found

@@ -16,6 +16,7 @@ from core.consumer.config import EPHEMERAL_THRESHOLD
 from core.consumer.events import GivenUp, Pinned, Removed, Unpinned
 from core.consumer.machine import ConsumerMachine
 from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
+from core.consumer.purging import start_after
 from core.consumer.state import ConsumerState, decode
 from core.jetstream.consumer_acks import AckIntake
 from core.jetstream.consumer_info import consumer_info, state_write
@@ -204,7 +205,6 @@ class ConsumerRunner:
                 case GivenUp():
                     tell.max_deliveries(*names, event.sseq, event.deliveries)
                 case Removed():
-                    self.acks.last = self._clock.now()
                     tell.terminated(*names, event.cseq, event.sseq, event.deliveries, _REMOVED)
                 case Pinned():
                     tell.group_pinned(*names, event.group, event.pin)
@@ -308,9 +308,10 @@ class ConsumerRunner:
             machine.stored(count)
             self._wake_if_served()
 
-    def on_removed(self, removed: Sequence[tuple[int, bytes]], floor: int) -> None:
-        """Messages left the stream."""
-        self.machine.removed(removed)
+    def on_removed(self, removed: Sequence[tuple[int, bytes]], *, tells: bool = True) -> None:
+        """Messages left the stream; `tells` as `ConsumerMachine.removed` has it."""
+        if self.machine.removed(removed, tells=tells):
+            self.acks.last = self._clock.now()
         self.cursor.hide(removed)
         if self.machine.events:
             self.wake()
@@ -333,11 +334,23 @@ class ConsumerRunner:
     def on_purged(self, first_seq: int) -> None:
         """Everything below `first_seq` is gone."""
         self.cursor.reset()
+        if self.machine.has_open_below(first_seq):
+            self.acks.last = self._clock.now()
         if self.machine.purged(first_seq):
             # What the stream adds in the same commit is reported after this call.
             self._miscounted = True
         self._states.mark(self)
         self.wake()
+
+    def follow(self, pattern: bytes, left: int, first: int) -> None:
+        """Go on where a purge or roll-up leaves it, see `start_after`."""
+        machine, last = self.machine, self.stream.machine.last_seq
+        start = start_after(machine.filters, pattern, left, first, last)
+        if start is None:
+            return
+        if machine.follow(start):
+            self.acks.last = self._clock.now()
+        self._states.mark(self)
 
     async def reset(self, seq: int) -> ConsumerInfo:
         """Start over at a sequence; returns how that looked when it is durable."""
@@ -420,4 +433,7 @@ class ConsumerRunner:
         self.acks.apply()
         if self._miscounted:
             self._count_again()
+        if self.machine.waiting.queue:
+            self.pump.forget_gone()
+        self.machine.bound(self.stream.machine.last_seq, self.stream.machine.msgs)
         return consumer_info(self)

@@ -253,34 +253,45 @@ class Consumers(dict[str, ConsumerRunner]):
         """Where a new consumer starts: next sequence, chosen ones, where the rest begins."""
         stream = self._stream
         machine = stream.machine
-        end = machine.last_seq + 1
+        first, end = await self._first(), machine.last_seq + 1
         match config.deliver_policy:
             case DeliverPolicy.NEW:
                 return end, [], 0
             case DeliverPolicy.LAST:
                 if not config.filters:
-                    return max(machine.last_seq, machine.first_seq), [], 0
+                    return max(machine.last_seq, first), [], 0
                 rows = await stream.subjects_matching([f.encode() for f in config.filters])
-                return max((last for _, _, last in rows), default=end), [], 0
-            case DeliverPolicy.LAST_PER_SUBJECT:
+                return max((last for _, _, last in rows), default=first), [], 0
+            case DeliverPolicy.LAST_PER_SUBJECT if stream.config.max_msgs_per_subject != 1:
                 rows = await stream.subjects_matching([f.encode() for f in config.filters])
                 chosen = sorted(last for _, _, last in rows if last)
                 if not chosen:
                     # The reference starts with the last message, which is not wanted.
-                    return max(machine.last_seq, 1), [], 0
+                    return max(machine.last_seq, first, 1), [], 0
                 return chosen[0], chosen, end
             case DeliverPolicy.BY_START_SEQUENCE:
-                return max(config.opt_start_seq, machine.first_seq), [], 0
+                return max(config.opt_start_seq, first), [], 0
             case DeliverPolicy.BY_START_TIME:
                 return await self._first_since(config), [], 0
-        return machine.first_seq, [], 0
+        return first, [], 0
+
+    async def _first(self) -> int:
+        """The stream's first sequence, past what was removed from its beginning."""
+        stream, machine = self._stream, self._stream.machine
+        if not machine.msgs:
+            return machine.last_seq + 1 if machine.last_seq else machine.first_seq
+        if machine.msgs != machine.last_seq - machine.first_seq + 1:
+            await stream.first_message()
+        return machine.first_seq
 
     async def _first_since(self, config: ConsumerConfig) -> int:
-        """Where the start time leads; by this policy alone, to the first that is wanted."""
+        """Where the start time leads; if nothing that is wanted comes before, to the first."""
         stream = self._stream
-        seq = await stream.first_at_time(config.opt_start_time or 0)
-        found = [await stream.next_by_subject(name.encode(), seq) for name in config.filters]
-        return min((message[0] for message in found if message is not None), default=seq)
+        seq, last = await stream.first_at_time(config.opt_start_time or 0), stream.machine.last_seq
+        found = [await stream.next_by_subject(name.encode(), 0) for name in config.filters]
+        firsts = [message[0] for message in found if message is not None and message[0] >= seq]
+        first = min(firsts, default=last)
+        return first if seq < first < last else seq
 
     def _enter(self, runner: ConsumerRunner) -> None:
         """From here on the stream tells the consumer what happens."""

@@ -103,7 +103,7 @@ class Pump:
                     return False
                 if machine.chosen:
                     continue
-                machine.passed(self._stream.machine.last_seq + 1)
+                machine.ended(self._stream.machine.last_seq)
                 machine.waiting.end_of_stream()
                 self.replay = None
                 self.send_statuses()
@@ -172,6 +172,13 @@ class Pump:
             if not dropped:
                 return
             front = len(waiting)
+
+    def forget_gone(self) -> None:
+        """Forget all requests nobody listens for any more."""
+        waiting = self._machine.waiting
+        for request in list(waiting.queue):
+            if not self._route(request).interest:
+                waiting.drop(request)
 
     def _route(self, request: PullRequest) -> Route:
         route: Route | None = request.route  # type: ignore[assignment]

@@ -156,6 +156,18 @@ class StreamQueries(ABC):
             limit = _PAGE
         return None
 
+    def first_known(self) -> int:
+        """Return the first sequence as memory knows it (`first_message` makes it exact)."""
+        machine = self.machine
+        if not machine.msgs:
+            return machine.last_seq + 1
+        if machine.first_seq >= self.tail.start:
+            for segment, start in self.tail.since(machine.first_seq):
+                for seq in segment.seqs[start:]:
+                    if self.is_live(seq):
+                        return seq
+        return machine.first_seq
+
     async def first_at_time(self, ns: int) -> int:
         """Return the first sequence stored at or after a time (last + 1: none)."""
         machine = self.machine
@@ -322,6 +334,8 @@ class StreamQueries(ABC):
         if empty and not machine.first_seq:
             first_seq = 0
         gaps = 0 if empty else machine.last_seq - first_seq + 1 - machine.msgs
+        # A file store of the reference server that never held anything counts sequence 0 as lost.
+        gaps += deleted and not first_seq and machine.on_file
         return StreamState(
             messages=machine.msgs,
             bytes=machine.bytes,

@@ -24,6 +24,7 @@ from core.jetstream.copying.copier import Copier
 from core.jetstream.direct_get import DirectGet
 from core.jetstream.facts import facts_for
 from core.jetstream.opening import build_index
+from core.jetstream.purging import follow_purge, follow_rollups
 from core.jetstream.queries import Message, StreamQueries
 from core.jetstream.republish import Republisher
 from core.jetstream.retention import Keeper, make_retention
@@ -397,6 +398,8 @@ class StreamRunner(StreamQueries):
                     consumer.on_stored(segment, counts)
         elif self.tail.start == plan.before + 1:
             self.tail.start = plan.last_seq + 1
+        if plan.purges:
+            follow_rollups(self, plan)
         if machine.max_age or machine.expiry is not None:
             self.shell.janitor.watch_age(self)
 
@@ -411,8 +414,8 @@ class StreamRunner(StreamQueries):
 
     def _removed(self, plan: StreamPlan) -> None:
         """Hide removed messages from every reader; leave their rows to the janitor."""
-        floor = self.machine.first_seq
-        hidden = [seq for seq, _, _ in plan.removed if seq >= floor]
+        first = self.machine.first_seq
+        hidden = [seq for seq, _, _ in plan.removed if seq >= first]
         if hidden:
             self.dead.update(hidden)
             if not plan.purge_filters:
@@ -420,8 +423,10 @@ class StreamRunner(StreamQueries):
                 self.backlog.update(dict.fromkeys(hidden))
         if self.consumers:
             pairs = [(seq, subject) for seq, subject, _ in plan.removed]
+            # As on the reference server nobody is told of what goes by the dozen.
+            tells = not plan.purges or len(pairs) == len(plan.purges)
             for consumer in self.consumers.values():
-                consumer.on_removed(pairs, floor)
+                consumer.on_removed(pairs, tells=tells)
         self.shell.janitor.sweep(self)
 
     def _tail_dropped(self, segment: Segment) -> None:
@@ -466,9 +471,12 @@ class StreamRunner(StreamQueries):
         async def plan_it(now: int) -> StreamPlan:
             nonlocal before
             before = self.machine.msgs
-            return await self._stored(commands.plan_purge(self, wanted, seq or 0, keep or 0, now))
+            plan = await self._stored(commands.plan_purge(self, wanted, seq or 0, keep or 0, now))
+            plan.purges.append((wanted or b"", 0))
+            return plan
 
         plan = await self.command(plan_it)
+        await self._stored(follow_purge(self, wanted))
         if plan.purge_filters:
             self.shell.janitor.finish_purge(self, plan)
         marks = 0 if plan.segment is None else len(plan.segment)

@@ -346,7 +346,8 @@ class Judge:
             plan.purged_below = machine.last_seq + 1
             plan.msgs = plan.nbytes = 0
         else:
-            for subject in rolled:
+            for subject, place in rolled.items():
+                plan.purges.append((subject, machine.last_seq + 1 + place))
                 stored = machine.index.of_subject(subject)
                 if stored is None:
                     stored = self.rollups.get(subject, [])

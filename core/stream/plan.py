@@ -102,6 +102,9 @@ class StreamPlan:
     config: StreamConfig | None = None
     # The new last sequence of subjects that lose theirs and have others.
     lasts: list[tuple[bytes, int]] = field(default_factory=list)
+    # What was purged or rolled up: a subject or filter (empty: all), and the first sequence that
+    # still has it (0: none).
+    purges: list[tuple[bytes, int]] = field(default_factory=list)
     purge_filters: tuple[str, ...] = ()
     purge_up_to: int = 0
     # Where the sources of the stream stand with this plan.

@@ -191,11 +191,20 @@ class ConsumerRules(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
-        if self.model.live:
-            seq = data.draw(st.sampled_from(sorted(self.model.live)))
-            self.model.removed([seq])
+        model = self.model
+        # Where one removal acknowledges others, it must be known which still wait.
+        seqs = [s for s in sorted(model.live) if model.acks != "all" or not self._may_be_over(s)]
+        if seqs:
+            seq = data.draw(st.sampled_from(seqs))
+            if model.acks == "all" and seq in model.open:
+                model.acked(seq)
+            model.removed([seq])
             self.do(self.stream.remove, seq)
             self.observe()
+
+    def _may_be_over(self, seq: int) -> bool:
+        entry = self.model.open.get(seq)
+        return entry is not None and self.model.is_over(entry, self.now)
 
     @precondition(lambda self: self.model.live)
     @rule(data=st.data())

@@ -146,7 +146,7 @@ class FakeStream:
         self.machine.msgs -= len(seqs)
         self.machine.first_seq = min(self.rows, default=self.machine.last_seq + 1)
         for consumer in self.consumers.values():
-            consumer.on_removed(pairs, self.machine.first_seq)
+            consumer.on_removed(pairs)
 
     def purge(self, below: int | None = None) -> None:
         """Remove everything, or everything below a sequence."""
@@ -199,6 +199,9 @@ class FakeStream:
             [row[3] for row in rows],
             0,
         )
+
+    async def first_message(self) -> None:
+        """What makes `first_seq` exact; here it always is."""
 
     async def count_from(
         self, seq: int, match: Callable[[bytes], bool] | None, filters: Sequence[bytes]

@@ -231,8 +231,8 @@ class ConsumerHistory(RuleBasedStateMachine):
         seq = data.draw(st.sampled_from(sorted(self.model.log)))
         subject = self.model.log.pop(seq)
         self.real.removed([(seq, subject)])
-        if self.model.pending.pop(seq, None) is not None:
-            self.model.settled.add(seq)
+        if seq in self.model.pending:
+            self.settle(seq)
         self.model.given_up.discard(seq)
 
     @rule()

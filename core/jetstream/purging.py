@@ -1,0 +1,34 @@
+"""Consumers go on behind what was purged or rolled up, as far as their filters say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.stream.plan import StreamPlan
+
+if TYPE_CHECKING:
+    from core.jetstream.stream_runner import StreamRunner
+
+
+def follow_rollups(runner: StreamRunner, plan: StreamPlan) -> None:
+    """Let consumers take note of the roll-ups of a plan that was committed."""
+    first = runner.first_known()
+    for consumer in runner.consumers.values():
+        for subject, left in plan.purges:
+            if left:
+                consumer.follow(subject, left, first)
+
+
+async def follow_purge(runner: StreamRunner, pattern: bytes | None) -> None:
+    """Let consumers take note of a purge that was committed, also of one that found nothing.
+
+    Raises Unavailable.
+    """
+    if not runner.consumers:
+        return
+    wanted = pattern or b""
+    left = await runner.next_by_subject(wanted, 0) if wanted else None
+    await runner.first_message()
+    first = runner.first_known()
+    for consumer in list(runner.consumers.values()):
+        consumer.follow(wanted, left[0] if left is not None else 0, first)
