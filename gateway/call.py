@@ -128,9 +128,12 @@ class Call:
             raise Problem(415, "unsupported-encoding", "Content-Encoding: only identity")
 
 
-def read_query(raw: bytes, known: tuple[str, ...]) -> dict[str, str]:
-    """The query parameters. Raises Problem for unknown and repeated ones."""
+def read_query(raw: bytes, known: tuple[str, ...] | None) -> dict[str, str]:
+    """The query parameters; `known` None: none are read. Raises Problem for unknown and repeated
+    ones."""
     values: dict[str, str] = {}
+    if known is None:
+        return values
     for pair in raw.split(b"&") if raw else ():
         key, _, value = pair.partition(b"=")
         name = percent_decoded(key, "query")

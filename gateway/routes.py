@@ -23,7 +23,10 @@ RAW = bytes
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One row. `takes` and `gives` are the types of the bodies; `statuses` those of success."""
+    """One row. `takes` and `gives` are the types of the bodies; `statuses` those of success.
+
+    `query`: the parameters it knows; None: any, for probes and scrapers bring their own.
+    """
 
     id: str
     method: str
@@ -32,7 +35,7 @@ class Operation:
     takes: object = None
     gives: object = None
     statuses: tuple[int, ...] = (200,)
-    query: tuple[str, ...] = field(default=())
+    query: tuple[str, ...] | None = field(default=())
 
 
 _STREAM = "/v1/streams/{stream}"
@@ -209,7 +212,7 @@ ROUTES: tuple[Operation, ...] = (
         (204,),
         query=("erase",),
     ),
-    Operation("healthz", "GET", "/healthz", system.healthz, None, models.Health),
-    Operation("readyz", "GET", "/readyz", system.readyz, None, models.Health),
-    Operation("metrics", "GET", "/metrics", system.metrics, None, RAW),
+    Operation("healthz", "GET", "/healthz", system.healthz, None, models.Health, query=None),
+    Operation("readyz", "GET", "/readyz", system.readyz, None, models.Health, query=None),
+    Operation("metrics", "GET", "/metrics", system.metrics, None, RAW, query=None),
 )

@@ -10,6 +10,11 @@ def test_health_and_readiness(web: Web) -> None:
     assert web.get("/readyz").json() == {"status": "ok"}
 
 
+def test_probes_may_bring_parameters_of_their_own(web: Web) -> None:
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert web.get(f"{path}?probe=1&probe=2").status == 200
+
+
 def test_requests_are_counted(stream: Stream) -> None:
     stream.publish("a")
 
