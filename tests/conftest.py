@@ -39,7 +39,7 @@ def nats_server() -> Iterator[NatsServer]:
 @pytest.fixture(scope="session")
 def jetgate_server() -> Iterator[JetgateServer]:
     """jetgate over its own PostgreSQL, one for the session."""
-    with JetgateServer() as server:
+    with JetgateServer(in_memory=True) as server:
         yield server
 
 

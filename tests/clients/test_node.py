@@ -5,12 +5,12 @@ must be equal, so a step that fails on both servers fails in the same way.
 """
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.at_once import at_once
 from tests.support.node_packages import node_packages, run_node
 
 _SCRIPTS = Path(__file__).parent / "node"
@@ -19,9 +19,8 @@ _SCRIPTS = Path(__file__).parent / "node"
 def transcripts(script: str, addresses: list[str]) -> list[list[dict[str, Any]]]:
     """Run a script against each address at the same time; its steps."""
     node_packages()
-    with ThreadPoolExecutor() as pool:
-        printed = pool.map(lambda address: run_node(_SCRIPTS / script, address), addresses)
-        return [[json.loads(line) for line in text.splitlines()] for text in printed]
+    printed = at_once(lambda address: run_node(_SCRIPTS / script, address), addresses)
+    return [[json.loads(line) for line in text.splitlines()] for text in printed]
 
 
 def agree(script: str, addresses: list[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from core.auth.users import User, Users
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
+from tests.support.at_once import at_once
 from tests.support.core_server import CoreServer
 from tests.support.natsserver import NatsServer
 from tests.support.websocket import WebSocket, deflate, frame, request
@@ -262,7 +263,7 @@ def test_frames(bed: str, name: str, request: pytest.FixtureRequest) -> None:
     more: dict[str, str | None] = {}
     if bed == "deflating":
         more = {"Sec-WebSocket-Extensions": "permessage-deflate"}
-    ours, theirs = (_conversation(address, more, _FRAMES[name]) for address in pair.websocket)
+    ours, theirs = at_once(lambda at: _conversation(at, more, _FRAMES[name]), pair.websocket)
     if theirs[1:] == ["closed"]:
         # The reference drops what it has yet to write, its close frame with it; here it is sent.
         first, payload = ours[-2]

@@ -47,7 +47,7 @@ class Restarted:
 
 @pytest.fixture(scope="module", params=["jetgate", "nats-server"])
 def restarted(request: pytest.FixtureRequest) -> Iterator[Restarted]:
-    started: Server = JetgateServer() if request.param == "jetgate" else NatsServer()
+    started: Server = JetgateServer(in_memory=True) if request.param == "jetgate" else NatsServer()
     with started as server:
         found = Restarted(server)
         yield found
@@ -291,7 +291,7 @@ def test_a_deleted_stream_does_not_come_back(desk: Desk) -> Generator[None]:
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[JetgateServer]:
-    with JetgateServer() as server:
+    with JetgateServer(in_memory=True) as server:
         yield server
 
 

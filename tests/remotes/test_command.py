@@ -31,7 +31,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, hub: NatsServer) -> Iterator[
     path.write_text(
         f'mappings {{ "orders.new": "orders.v1" }}\nremotes {{ fixed {{ url: "{login}" }} }}\n'
     )
-    with JetgateServer("--config", str(path)) as server:
+    with JetgateServer("--config", str(path), in_memory=True) as server:
         yield server
 
 

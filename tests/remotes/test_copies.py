@@ -37,7 +37,7 @@ def node(hub: NatsServer, tmp_path: Path) -> Iterator[JetgateServer]:
     path = tmp_path / "jetgate.conf"
     url = f"nats://{hub.address[0]}:{hub.address[1]}"
     path.write_text(f'remotes {{ name: hub, url: "{url}" }}\n')
-    with JetgateServer("--config", str(path)) as server:
+    with JetgateServer("--config", str(path), in_memory=True) as server:
         yield server
 
 

@@ -42,7 +42,7 @@ def hub() -> Iterator[NatsServer]:
 def node(hub: NatsServer, tmp_path: Path) -> Iterator[JetgateServer]:
     path = tmp_path / "jetgate.conf"
     path.write_text(f'remotes {{ name: gate, url: "{leaf_url(hub)}" }}\n')
-    with JetgateServer("--config", str(path)) as server:
+    with JetgateServer("--config", str(path), in_memory=True) as server:
         yield server
 
 

@@ -6,11 +6,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Self
 
 from tests.support.eventually import eventually
+from tests.support.scratch import scratch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,6 +24,7 @@ class JetgateServer:
         module: What `python -m` runs; tests of faults pass a module that wraps the command.
         env: Additional environment of the process.
         dsn: Serve from this PostgreSQL (`jetgate serve`) instead of an own one (`jetgate dev`).
+        in_memory: Keep the data in memory where there is room; nothing is asked of a disk.
     """
 
     def __init__(
@@ -31,8 +33,9 @@ class JetgateServer:
         module: str = "gateway",
         env: dict[str, str] | None = None,
         dsn: str = "",
+        in_memory: bool = False,
     ) -> None:
-        self.dir = Path(tempfile.mkdtemp(prefix="jetgate-"))
+        self.dir = scratch("jetgate-") if in_memory else Path(mkdtemp(prefix="jetgate-"))
         self.data = self.dir / "data"
         self.flags = flags
         self.module = module

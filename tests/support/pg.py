@@ -6,12 +6,10 @@ copy of a migrated one.
 
 import asyncio
 import shutil
-import tempfile
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from itertools import count
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import asyncpg
@@ -21,6 +19,7 @@ from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.embedded.installation import DEFAULT_MAJOR, Installation
 from core.storage.postgres.migrate import migrate
+from tests.support.scratch import scratch
 
 T = TypeVar("T")
 
@@ -68,7 +67,7 @@ class PostgresServer:
         installation: Installation | None = None,
         settings: dict[str, str] | None = None,
     ) -> None:
-        self.dir = Path(tempfile.mkdtemp(prefix="jetgate-pg-"))
+        self.dir = scratch("jetgate-pg-")
         if installation is not None:
             # PostgreSQL 15 cannot come back to a working directory whose parent is closed to it.
             self.dir.chmod(0o755)
