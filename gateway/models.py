@@ -41,12 +41,13 @@ class PublishLine(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PublishResult(Struct, omit_defaults=True):
-    """The receipt of one message."""
+    """The receipt of one message; `val` is the total of a counter."""
 
     stream: str
     seq: int
     duplicate: bool = False
     domain: str = ""
+    val: str = ""
 
 
 class Message(Struct, omit_defaults=True):

@@ -38,6 +38,8 @@ async def publish_one(call: Call) -> Response:
     answer = {"Location": f"/v1/streams/{ack.stream}/messages/{ack.seq}", "ETag": f'"{ack.seq}"'}
     if ack.domain:
         receipt["domain"] = ack.domain
+    if ack.val:
+        receipt["val"] = ack.val
     if ack.duplicate:
         receipt["duplicate"] = True
         return json_answer(receipt, 200, answer | {"Idempotency-Replayed": "true"})

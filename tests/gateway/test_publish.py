@@ -117,3 +117,18 @@ def test_a_chunked_body_is_one_message(stream: Stream) -> None:
 
     assert stream.web.raw((head + chunks).encode()).startswith(b"HTTP/1.1 201 ")
     assert stream.web.get(f"{stream.path}/messages/1").body == b"abcde"
+
+
+def test_a_counter_tells_its_total(web: Web) -> None:
+    made = web.json(
+        "PUT", "/v1/streams/HTTPC", {"subjects": ["httpc.*"], "allow_msg_counter": True}
+    )
+    try:
+        answers = [web.publish("httpc.a", b"", Nats_Incr=value) for value in ("5", "-7")]
+        refused = web.publish("httpc.a", b"x", Nats_Incr="1")
+    finally:
+        web.delete("/v1/streams/HTTPC")
+
+    assert made.status == 201
+    assert [answer.json()["val"] for answer in answers] == ["5", "-2"]
+    assert (refused.status, refused.json()["err_code"]) == (400, 10170)
