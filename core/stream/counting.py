@@ -23,6 +23,8 @@ from core.stream import headers as h
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from core.stream.evicting import Evictions
+
 Newest = dict[bytes, tuple[bytes, bytes]]
 """Header block and payload of the last message of each subject."""
 
@@ -68,7 +70,7 @@ def check_increment(
         raise api_error(10168)
     if payload:
         raise api_error(10170)
-    if any(found.get(name) for name in _CONDITIONS):
+    if len(found) > 1 and any(found.get(name) for name in _CONDITIONS):
         raise api_error(10171)
 
 
@@ -86,18 +88,27 @@ class Counting:
         newest: the last message of every subject of the batch that has one.
         max_msg_size: of the stream (-1: no limit).
         max_payload: of the server, for headers and payload together.
+        evictions: what the batch makes leave, in a stream that discards old messages.
     """
 
     def __init__(
-        self, last: Callable[[bytes], int], newest: Newest, max_msg_size: int, max_payload: int
+        self,
+        last: Callable[[bytes], int],
+        newest: Newest,
+        max_msg_size: int,
+        max_payload: int,
+        evictions: Evictions | None = None,
     ) -> None:
         self._last = last
         self._newest = newest
+        self._evictions = evictions
         self._most = max_payload if max_msg_size < 0 else min(max_msg_size, max_payload)
         self._totals: dict[bytes, Total] = {}
         # Accepted messages with a header of their own that no total has read yet.
         self._unread: Newest = {}
         self._next = Total()
+        # Whether a client claims what origins said; it is believed, and read when it is needed.
+        self._claims = False
         # Payloads of the accepted messages.
         self.payloads: list[bytes] = []
 
@@ -131,16 +142,18 @@ class Counting:
         if len(block) > _MAX_HEADERS:
             raise api_error(10097)
         self._next = Total(value, sources)
+        self._claims = not sources and h.COUNTER_SOURCES in found
         return block, payload
 
     def take(self, subject: bytes, block: bytes, payload: bytes) -> None:
         """Take it that the message that was added last is accepted."""
         self.payloads.append(payload)
         self._totals[subject] = self._next
-        if not self._next.sources and h.find(block, h.COUNTER_SOURCES):
-            # What a client claims there is believed, and read when it is needed.
+        if self._claims:
             del self._totals[subject]
             self._unread[subject] = block, payload
+        for lost in self._evictions.take(subject, block, payload) if self._evictions else ():
+            self._totals[lost] = Total()
 
     def values(self) -> list[bytes]:
         """Return the totals that the acknowledgements of the accepted messages tell."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.counting import Counting, Newest, growth
 from core.stream.dedup import DedupWindow
+from core.stream.evicting import Evictions
 from core.stream.expiry import Expiry
 from core.stream.front import FRONT_MAX, FrontWindow
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
@@ -190,7 +191,9 @@ class StreamMachine:
         """Return what counts the next batch, if the stream is one of counters."""
         if not self.counts:
             return None
-        return Counting(self.index.last, self.newest, self.config.max_msg_size, self.max_payload)
+        evictions = Evictions(self) if self.evicts else None
+        limits = self.config.max_msg_size, self.max_payload
+        return Counting(self.index.last, self.newest, *limits, evictions)
 
     def _texts(self, columns: Columns) -> list[str] | None:
         """Return the subjects as text if no message of a batch without headers can be refused."""

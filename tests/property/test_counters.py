@@ -59,12 +59,16 @@ increments = st.builds(
 class CounterRules(RuleBasedStateMachine):
     """Both sides, driven by the same steps."""
 
-    @initialize(limit=st.sampled_from([-1, 1, 2]), tail_bytes=st.sampled_from([1, 1 << 20]))
-    def create(self, limit: int, tail_bytes: int) -> None:
+    @initialize(
+        limit=st.sampled_from([-1, 1, 2]),
+        most=st.sampled_from([-1, -1, 1, 2, 4]),
+        tail_bytes=st.sampled_from([1, 1 << 20]),
+    )
+    def create(self, limit: int, most: int, tail_bytes: int) -> None:
         config = StreamConfig(
             name="S",
             subjects=(">",),
-            max_msgs=-1,
+            max_msgs=most,
             max_bytes=-1,
             max_msg_size=-1,
             max_msgs_per_subject=limit,
@@ -94,6 +98,8 @@ class CounterRules(RuleBasedStateMachine):
         there = [m for m in self.messages if m.subject == subject]
         if 0 < limit < len(there):
             self.messages.remove(there[0])
+        if 0 < self.bench.config.max_msgs < len(self.messages):
+            del self.messages[0]
 
     def _expect(self, sent: Increment) -> tuple[object, ...]:
         if sent.msg_id in self.ids:
