@@ -5,6 +5,8 @@ nats-server accepts leaf nodes; jetgate is one there, and offers what it takes t
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import nats
@@ -17,13 +19,11 @@ from nats.js.errors import ServiceUnavailableError
 from core.auth.users import User, Users
 from core.node import NodeOptions
 from core.remote.settings import Remote
-from tests.remotes.test_copies import Publisher, api, content, create, free_port, state
+from tests.remotes.copying import Pair, free_port
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
-
-EXTERNAL = {"api": "$JS.gate.API", "deliver": ""}
 
 
 def leaf_url(hub: NatsServer) -> str:
@@ -31,18 +31,24 @@ def leaf_url(hub: NatsServer) -> str:
     return f"nats-leaf://127.0.0.1:{line.rpartition(' port: ')[2].strip(' }')}"
 
 
+@contextmanager
+def linked(where: Path) -> Iterator[tuple[NatsServer, JetgateServer]]:
+    """nats-server, and jetgate as a leaf node of it."""
+    with started_hub() as hub:
+        path = where / "jetgate.conf"
+        path.write_text(f'remotes {{ name: gate, url: "{leaf_url(hub)}" }}\n')
+        with JetgateServer("--config", str(path), in_memory=True) as node:
+            yield hub, node
+
+
+def started_hub() -> NatsServer:
+    leafnodes = f"{{ host: 127.0.0.1, port: {free_port()} }}"
+    return NatsServer({"port": free_port(), "leafnodes": leafnodes})
+
+
 @pytest.fixture
 def hub() -> Iterator[NatsServer]:
-    leafnodes = f"{{ host: 127.0.0.1, port: {free_port()} }}"
-    with NatsServer({"port": free_port(), "leafnodes": leafnodes}) as server:
-        yield server
-
-
-@pytest.fixture
-def node(hub: NatsServer, tmp_path: Path) -> Iterator[JetgateServer]:
-    path = tmp_path / "jetgate.conf"
-    path.write_text(f'remotes {{ name: gate, url: "{leaf_url(hub)}" }}\n')
-    with JetgateServer("--config", str(path), in_memory=True) as server:
+    with started_hub() as server:
         yield server
 
 
@@ -91,53 +97,41 @@ async def once_served(there: JetStreamContext) -> StreamInfo:
                 await asyncio.sleep(0.02)
 
 
-def copied(hub: NatsServer, count: int) -> bool:
-    states = [state(hub, name) for name in ("MIRROR", "SOURCED")]
-    return all(each["messages"] >= count and each["last_seq"] >= count for each in states)
+def through_its_outage(where: Path) -> None:
+    with linked(where) as (hub, node):
+        pair = Pair(origin=node, copier=hub, domain="gate")
+        publisher = pair.begin()
+
+        hub.kill()
+        before = publisher.acked
+        eventually(lambda: publisher.acked > before + 200, within=30)
+        hub.start()
+
+        pair.check(publisher)
 
 
-def begin(hub: NatsServer, node: JetgateServer) -> Publisher:
-    create(node, "ORDERS", subjects=["orders.>"], allow_direct=True)
-    create(hub, "MIRROR", mirror={"name": "ORDERS", "external": EXTERNAL}, allow_direct=True)
-    create(hub, "SOURCED", sources=[{"name": "ORDERS", "external": EXTERNAL}], allow_direct=True)
-    publisher = Publisher(node)
-    publisher.start()
-    eventually(lambda: copied(hub, 100), within=40)
-    return publisher
+def through_ours(where: Path) -> None:
+    with linked(where) as (hub, node):
+        pair = Pair(origin=node, copier=hub, domain="gate")
+        publisher = pair.begin()
+
+        node.restart()
+        before = publisher.acked
+        eventually(lambda: publisher.acked > before + 200, within=30)
+
+        pair.check(publisher)
 
 
-def check(hub: NatsServer, node: JetgateServer, publisher: Publisher) -> None:
-    count = publisher.stop()
-    last = state(node, "ORDERS")["last_seq"]
-    eventually(lambda: copied(hub, last), within=60)
-    origin = content(node, "ORDERS")
-
-    assert len(origin) >= count, "the origin has what it acknowledged"
-    assert content(hub, "MIRROR") == origin, "a mirror has the sequences of its origin"
-    assert content(hub, "SOURCED") == origin, "everything once, in order"
-    assert "error" not in api(hub, "STREAM.INFO.MIRROR").get("mirror", {})
+@pytest.fixture(scope="module")
+def outages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[None]]]:
+    """Both at the same time: what takes long is how long nats-server waits to ask again."""
+    work = {"its": through_its_outage, "ours": through_ours}
+    with ThreadPoolExecutor() as pool:
+        yield {who: pool.submit(go, tmp_path_factory.mktemp(who)) for who, go in work.items()}
 
 
-def test_a_server_that_copies_from_us_catches_up_after_it_was_killed(
-    hub: NatsServer, node: JetgateServer
+@pytest.mark.parametrize("whose", ["its", "ours"])
+def test_a_server_that_copies_from_us_catches_up_after_an_outage(
+    outages: dict[str, Future[None]], whose: str
 ) -> None:
-    publisher = begin(hub, node)
-
-    hub.kill()
-    before = publisher.acked
-    eventually(lambda: publisher.acked > before + 200, within=30)
-    hub.start()
-
-    check(hub, node, publisher)
-
-
-def test_a_server_that_copies_from_us_catches_up_after_we_were_killed(
-    hub: NatsServer, node: JetgateServer
-) -> None:
-    publisher = begin(hub, node)
-
-    node.restart()
-    before = publisher.acked
-    eventually(lambda: publisher.acked > before + 200, within=30)
-
-    check(hub, node, publisher)
+    outages[whose].result()
