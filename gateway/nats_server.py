@@ -23,6 +23,7 @@ from core.errors import ConfigError, Contradiction, OperatorError
 from core.model.release import SERVER_VERSION
 from core.runtime.descriptors import use_all_descriptors
 from gateway import server_log
+from gateway.nats_ports import reason_of
 
 NAME = "jetgate-nats-server"
 _COMMANDS = {"version": "version", "help": "help"}
@@ -139,8 +140,8 @@ def load(flags: Flags) -> NatsOptions:
     options = NatsOptions()
     if path := flags.get("config"):
         try:
-            text = Path(path).read_text()
-        except (OSError, UnicodeDecodeError) as error:
+            text = _text(Path(path))
+        except OSError as error:
             raise OperatorError(_cannot_open(path, error)) from error
         read(text, path, options, _include, os.environ)
     apply(flags, options)
@@ -151,16 +152,20 @@ def load(flags: Flags) -> NatsOptions:
 def _include(path: str, including: str) -> tuple[str, str]:
     place = Path(including).parent / path
     try:
-        return str(place), place.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        return str(place), _text(place)
+    except OSError as error:
         raise GrammarError(
             f"error parsing include file '{path}', {_cannot_open(str(place), error)}"
         ) from error
 
 
-def _cannot_open(path: str, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or str(error)
-    return f"open {path}: {reason.lower()}"
+def _text(path: Path) -> str:
+    """What a file says; bytes that are no UTF-8 keep nobody from reading the rest."""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _cannot_open(path: str, error: OSError) -> str:
+    return f"open {path}: {reason_of(error)}"
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -95,7 +95,7 @@ class _Parser:
         top: dict[str, Item] = {}
         self._maps.append(top)
         while not self._scan.at_end():
-            self._scan.skip_blank("{};,")
+            self._scan.skip_blank("{}")
             if self._scan.at_end():
                 break
             self._member(top, "Expected a top-level value to end with a new line, comment or EOF")
@@ -120,6 +120,9 @@ class _Parser:
         scan.skip_spaces()
         if not scan.ends_value():
             raise scan.error(f"{unended}, but got '{scan.shown()}' instead.")
+        if into is not self._maps[0] and scan.ends_text():
+            raise scan.error(f"{unended}, but got '\0' instead.")
+        scan.skip_terminator()
 
     def _value_of(self, key: str, line: int, column: int) -> Any:
         scan = self._scan
@@ -142,8 +145,12 @@ class _Parser:
         scan.skip_spaces()
         path = scan.quoted() if scan.peek() in "\"'" else scan.bare()
         name, text = self._read(path, self._name)
-        parser = _Parser(text, name, self._read, self._environment, self._maps)
-        into.update(parser.parse())
+        # Variables of the including file are not seen in the included one.
+        parser = _Parser(text, name, self._read, self._environment, [])
+        try:
+            into.update(parser.parse())
+        except GrammarError as error:
+            raise GrammarError(f"error parsing include file '{path}', {error}") from error
 
     # -- values
 
@@ -169,9 +176,9 @@ class _Parser:
         found: dict[str, Item] = {}
         self._maps.append(found)
         while True:
-            scan.skip_blank(";,")
+            scan.skip_blank("")
             if scan.at_end():
-                raise scan.error(f"{unended}, but got '{scan.shown()}' instead.")
+                raise scan.error("Unexpected EOF processing map.")
             if scan.peek() == "}":
                 scan.advance()
                 self._maps.pop()
@@ -194,7 +201,10 @@ class _Parser:
                 return found
             line, column = scan.position()
             column += scan.peek() in "\"'"
-            found.append(Item(self._value(), self._name, line, column))
+            value = self._value()
+            if isinstance(value, dict):  # is shown where it ends
+                line, column = scan.position()
+            found.append(Item(value, self._name, line, column))
             scan.skip_spaces()
             if scan.at_end() or not (scan.peek() in ",]\r\n" or scan.at_comment()):
                 raise scan.error(f"{unended}'{scan.shown()}' instead.")

@@ -87,7 +87,7 @@ def _entry(part: Item, item: Item, mistakes: list[str]) -> tuple[str, Destinatio
             mistakes.append(f'{member.place}: Unknown field "{key}" for mapping destination')
             return None
     if weight < 0:
-        mistakes.append(f'{item.place}: Missing weight for mapping destination "{dest}"')
+        mistakes.append(f'{part.place}: Missing weight for mapping destination "{dest}"')
         return None
     return cluster, Destination(dest, weight)
 

@@ -8,34 +8,24 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
 from core.config import unserved
+from core.config.authorization_check import check_authorization
 from core.config.durations import duration, size
 from core.config.grammar import GrammarError, Item, Reader, parse, plain
+from core.config.kinds import GO_TYPES, Wrong, WrongKind, flag, integer, is_not, text
 from core.config.nats_options import NatsOptions
+from core.config.websocket_check import check_websocket
 from core.errors import ConfigError
 from core.model.release import FEATURE_FLAGS
 
 _INT_32_MAX = (1 << 31) - 1
 _LAME_DUCK_MIN_S = 30.0
-_GO_TYPES = {
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    str: "string",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-    datetime: "time.Time",
-}
 
 
 class Mistakes(Exception):
     """The configuration cannot be used; one line per mistake."""
-
-
-class Wrong(Exception):
-    """One value is wrong; the text says how."""
 
 
 class Odd(Wrong):
@@ -58,6 +48,9 @@ def read(
     into.digest = digest(top)
     mistakes: list[str] = []
     _read_map(_TOP, top, into, mistakes, "")
+    if into.store_dir and into.jetstream.store_dir:
+        place = next(item.place for key, item in top.items() if key.lower() in _STORE_DIR)
+        mistakes.append(f"{place}: Duplicate 'store_dir' configuration")
     if mistakes:
         raise Mistakes("\n".join([*into.oddities, *mistakes]) + "\n")
 
@@ -96,61 +89,30 @@ def _read_map(
                 from core.config.mappings import mappings_of  # a start without does not wait for it
 
                 into.mappings = mappings_of(item, mistakes)
+            elif name == "authorization" and isinstance(item.value, dict):
+                check_authorization(item, mistakes)
+                setters[name](into, plain(item))
+            elif name in ("websocket", "ws") and isinstance(item.value, dict):
+                check_websocket(item, mistakes, into.oddities)
+                setters[name](into, plain(item))
             elif block is not None and isinstance(item.value, dict):
                 _read_map(block, item.value, into, mistakes, f"{name}.")
                 into.jetstream.enabled = into.jetstream.enabled or block is _JETSTREAM
             elif (setter := setters.get(key.lower())) is not None:
                 setter(into, plain(item))
-                _check_members(name, item, mistakes)
             elif not item.is_variable:
                 mistakes.append(f'{item.place}: unknown field "{key}"')
+        except WrongKind as wrong:
+            if prefix.startswith("jetstream"):
+                raise  # the reference server gives up on the whole block there
+            mistakes.append(f"{item.place}: {wrong}")
         except Odd as odd:
             into.oddities.append(f"{item.place}: {odd}")
         except Wrong as wrong:
             mistakes.append(f"{item.place}: {wrong}")
 
 
-def _check_members(name: str, item: Item, mistakes: list[str]) -> None:
-    """Unknown keys of blocks that are kept as they are."""
-    known = unserved.MEMBERS.get(name)
-    if known is None or not isinstance(item.value, dict):
-        return
-    for key, member in item.value.items():
-        if key.lower() not in known and not member.is_variable:
-            mistakes.append(f'{member.place}: unknown field "{key}"')
-    users = item.value.get("users") if name == "authorization" else None
-    for user in users.value if users is not None and isinstance(users.value, list) else ():
-        for key, member in user.value.items() if isinstance(user.value, dict) else ():
-            if key.lower() not in unserved.USER_MEMBERS and not member.is_variable:
-                mistakes.append(f'{member.place}: unknown field "{key}"')
-
-
 # -- kinds of values
-
-
-def _not(value: Any, wanted: str) -> NoReturn:
-    found = _GO_TYPES.get(type(value), "nil")
-    raise Wrong(f"interface conversion: interface {{}} is {found}, not {wanted}")
-
-
-def integer(value: Any) -> int:
-    """An integer. Raises Wrong."""
-    return value if type(value) is int else _not(value, "int64")
-
-
-def text(value: Any) -> str:
-    """A string. Raises Wrong."""
-    return value if isinstance(value, str) else _not(value, "string")
-
-
-def flag(value: Any) -> bool:
-    """A boolean. Raises Wrong."""
-    return value if isinstance(value, bool) else _not(value, "bool")
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """A map. Raises Wrong."""
-    return value if isinstance(value, dict) else _not(value, _GO_TYPES[dict])
 
 
 def small(name: str, most: int = _INT_32_MAX) -> Callable[[Any], int]:
@@ -194,8 +156,10 @@ def address(value: Any) -> tuple[str, int]:
     """A host (may be empty) and a port from `host:port` or a port. Raises Wrong."""
     if type(value) is int:
         return "", value
-    host, colon, port = text(value).rpartition(":")
-    if not colon:
+    if not isinstance(value, str):
+        raise Wrong(f"expected port or host:port, got {GO_TYPES.get(type(value), 'nil')}")
+    host, colon, port = value.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
         raise Wrong(f'could not parse address string "{value}"')
     try:
         return host.strip("[]"), int(port)
@@ -223,13 +187,21 @@ def _http(options: NatsOptions, value: Any) -> None:
 
 
 def _server_name(options: NatsOptions, value: Any) -> None:
-    if any(letter.isspace() for letter in text(value)):
+    if " " in text(value):
         raise Wrong("server name cannot contain spaces")
     options.server_name = value
 
 
 def _tags(options: NatsOptions, value: Any) -> None:
-    options.tags = [text(tag) for tag in value] if isinstance(value, list) else [text(value)]
+    if not isinstance(value, list | str):
+        raise Wrong(f"error parsing tags: unsupported type {GO_TYPES[type(value)]}")
+    options.tags = [text(tag) for tag in value] if isinstance(value, list) else [value]
+
+
+def _metadata(options: NatsOptions, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise Wrong(f"error parsing metadata: unsupported type {GO_TYPES[type(value)]}")
+    options.metadata = {name: text(member) for name, member in value.items()}
 
 
 def _lame_duck(options: NatsOptions, value: Any) -> None:
@@ -247,7 +219,7 @@ def _grace(options: NatsOptions, value: Any) -> None:
 
 
 def _write_timeout(options: NatsOptions, value: Any) -> None:
-    if value not in ("default", "close", "retry"):
+    if text(value) not in ("default", "close", "retry"):
         raise Wrong("write_timeout must be 'default', 'close' or 'retry'")
     if value == "retry":
         options.warnings.append("write_timeout retry is not served: a slow client is closed")
@@ -255,11 +227,8 @@ def _write_timeout(options: NatsOptions, value: Any) -> None:
 
 def _authorization(options: NatsOptions, value: Any) -> None:
     if not isinstance(value, dict):
-        raise Wrong(f"Expected authorization to be a map, got {value!r}")
-    found = {key.lower(): member for key, member in value.items()}
-    if found.get("token") and (found.get("user") or found.get("username")):
-        raise Wrong("Cannot have a user/pass and token")
-    options.authorization = found
+        is_not(value, GO_TYPES[dict])
+    options.authorization = {key.lower(): member for key, member in value.items()}
 
 
 def _jetstream(options: NatsOptions, value: Any) -> None:
@@ -268,7 +237,7 @@ def _jetstream(options: NatsOptions, value: Any) -> None:
     elif not isinstance(value, str):
         raise Wrong(
             "Expected map, bool or string to define JetStream, got"
-            f" {_GO_TYPES.get(type(value), 'nil')}"
+            f" {GO_TYPES.get(type(value), 'nil')}"
         )
     elif value.lower() not in ("enabled", "enable", "disabled", "disable"):
         raise Wrong(f"Expected 'enabled' or 'disabled' for string value, got '{value}'")
@@ -282,7 +251,9 @@ def _bytes(name: str) -> Callable[[Any], int]:
             if (found := size(value)) is None:
                 raise Wrong(f"{name} sizes defined as strings must end in K, M, G, T")
             return found
-        return integer(value)
+        if type(value) is not int:
+            raise Wrong(f"{name} must be int64 or string")
+        return value
 
     return convert
 
@@ -296,12 +267,12 @@ def _sync_interval(options: NatsOptions, value: Any) -> None:
 
 
 def _limits(options: NatsOptions, value: Any) -> None:
-    found = _GO_TYPES.get(type(value), "nil")
+    found = GO_TYPES.get(type(value), "nil")
     raise Wrong(f"Expected a map to define JetStreamLimits, got {found}")
 
 
 def _batch_limits(options: NatsOptions, value: Any) -> None:
-    found = _GO_TYPES.get(type(value), "nil")
+    found = GO_TYPES.get(type(value), "nil")
     raise Wrong(f"Expected a map to define batch limits, got {found}")
 
 
@@ -321,7 +292,7 @@ def _limit(name: str, convert: Callable[[Any], int]) -> Setter:
 
 def _websocket(options: NatsOptions, value: Any) -> None:
     if not isinstance(value, dict):
-        raise Wrong(f"Expected websocket to be a map, got {value!r}")
+        raise Wrong(f"Expected websocket to be a map, got {GO_TYPES.get(type(value), 'nil')}")
     options.websocket = {key.lower(): member for key, member in value.items()}
 
 
@@ -338,8 +309,19 @@ def _quiet(options: NatsOptions, value: Any) -> None:
     """A key that changes nothing here."""
 
 
+def _unheeded(convert: Callable[[Any], Any]) -> Setter:
+    """A key that changes nothing here, of a kind nevertheless."""
+    return lambda options, value: convert(value) and None
+
+
 def _feature_flags(options: NatsOptions, value: Any) -> None:
-    asked = {name: wanted for name, wanted in mapping(value).items() if name in FEATURE_FLAGS}
+    if not isinstance(value, dict):
+        raise Wrong(f"error parsing feature flags: unsupported type {GO_TYPES[type(value)]}")
+    for name, wanted in value.items():
+        if not isinstance(wanted, bool):
+            found = GO_TYPES[type(wanted)]
+            raise Wrong(f'error parsing feature flag "{name}": expected bool, got {found}')
+    asked = {name: wanted for name, wanted in value.items() if name in FEATURE_FLAGS}
     for name, wanted in asked.items():
         if wanted != FEATURE_FLAGS[name]:
             options.warnings.append(f"feature_flags {name} has no effect")
@@ -367,7 +349,7 @@ _TOP: dict[str, Setter] = {
     "debug": _into("debug", flag),
     "trace": _into("trace", flag),
     "trace_verbose": _into("trace", flag),
-    "trace_headers": _quiet,
+    "trace_headers": _unheeded(flag),
     "logtime": _into("logtime", flag),
     "logtime_utc": _into("logtime_utc", flag),
     "logfile": _into("log_file", text),
@@ -378,12 +360,12 @@ _TOP: dict[str, Setter] = {
     "log_max_num": _into("log_max_num", integer),
     "syslog": _into("syslog", flag),
     "remote_syslog": _into("remote_syslog", text),
-    "max_traced_msg_len": _quiet,
+    "max_traced_msg_len": _unheeded(integer),
     "pidfile": _into("pid_file", text),
     "pid_file": _into("pid_file", text),
     "ports_file_dir": _into("ports_file_dir", text),
     "prof_port": _into("prof_port", integer),
-    "prof_block_rate": _quiet,
+    "prof_block_rate": _unheeded(integer),
     "max_control_line": _into("max_control_line", small("max_control_line")),
     "max_payload": _into("max_payload", small("max_payload")),
     "max_pending": _into("max_pending", integer),
@@ -411,15 +393,15 @@ _TOP: dict[str, Setter] = {
     "ws": _websocket,
     "remotes": _remotes,
     "server_tags": _tags,
-    "server_metadata": _into("metadata", mapping),
+    "server_metadata": _metadata,
     "feature_flags": _feature_flags,
-    "no_fast_producer_stall": _quiet,
-    "connect_error_reports": _quiet,
-    "reconnect_error_reports": _quiet,
-    "disable_sublist_cache": _quiet,
+    "no_fast_producer_stall": _unheeded(flag),
+    "connect_error_reports": _unheeded(integer),
+    "reconnect_error_reports": _unheeded(integer),
+    "disable_sublist_cache": _unheeded(flag),
     "no_header_support": _into("no_header_support", flag),
     "default_js_domain": _noted("default_js_domain"),
-    "allow_non_tls": _quiet,
+    "allow_non_tls": _unheeded(flag),
     "ocsp": _quiet,
     "ocsp_cache": _quiet,
     **unserved.SETTERS,
@@ -440,7 +422,7 @@ _JETSTREAM: dict[str, Setter] = {
     "strict": _into("strict", flag, "jetstream"),
     "sync": _sync_interval,
     "sync_interval": _sync_interval,
-    "unique_tag": _quiet,
+    "unique_tag": _unheeded(text),
     "extension_hint": _quiet,
     "max_outstanding_catchup": _quiet,
     "max_concurrent_io": _quiet,
@@ -455,12 +437,13 @@ _JETSTREAM: dict[str, Setter] = {
     **unserved.JETSTREAM_SETTERS,
 }
 
+_STORE_DIR = ("store_dir", "storedir")
 _MAPPINGS = ("mappings", "maps")
 _JETSTREAM_LIMITS: dict[str, Setter] = {
     "max_ack_pending": _limit("max_ack_pending", integer),
     "max_request_batch": _limit("max_request_batch", integer),
     "duplicate_window": _limit("duplicate_window", _nanoseconds),
-    "max_ha_assets": _quiet,
+    "max_ha_assets": _unheeded(integer),
     "batch": _batch_limits,
 }
 _BATCH_LIMITS: dict[str, Setter] = {

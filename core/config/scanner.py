@@ -43,6 +43,10 @@ class Scanner:
         """Whether a value may end before the next character."""
         return self.at_end() or self.peek() in "\r\n;,}" or self.at_comment()
 
+    def ends_text(self) -> bool:
+        """Whether the text ends here, but for a comment on the same line."""
+        return self.at_end() or (self.at_comment() and "\n" not in self._text[self._at :])
+
     def position(self) -> tuple[int, int]:
         """Line and column: characters since the last line end, that one included."""
         return self.line, self._at - max(self._text.rfind("\n", 0, self._at), 0)
@@ -63,6 +67,11 @@ class Scanner:
     def skip_spaces(self) -> None:
         """Skip what separates on one line."""
         while self.peek() in _SPACES:
+            self._at += 1
+
+    def skip_terminator(self) -> None:
+        """Skip what may end a value besides the end of its line; twice it begins a key."""
+        if self.peek() in ";,":
             self._at += 1
 
     def skip_line_end(self) -> None:
@@ -111,10 +120,9 @@ class Scanner:
     def quoted(self) -> str:
         """A string in quotes; single quotes know no escapes."""
         quote = self.advance()
-        line, parts = self.line, []
+        parts = []
         while True:
             if self.at_end():
-                self.line = line
                 raise self.error("Unexpected EOF.")
             if self.peek() == "\\" and quote == '"':
                 parts.append(self._escape())

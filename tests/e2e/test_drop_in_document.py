@@ -16,7 +16,7 @@ DOCUMENT = (ROOT / "docs" / "nats-server.md").read_text()
 
 SERVED = {
     "jetstream": "jetstream { store_dir: DIR, max_mem: 1G, max_file: 10G, domain: d }",
-    "jetstream limits": "jetstream { limits { max_ack_pending: 5, max_ha_assets: 5 } }",
+    "jetstream limits": "jetstream { limits { max_ack_pending: 5, batch { max_msgs: 9 } } }",
     "authorization": "authorization { users: [{user: a, password: b, permissions: {publish: x}}] }",
     "authorization token": "authorization { token: t }",
     "no_auth_user": "authorization { users: [{user: a, password: b}] }\nno_auth_user: a",
@@ -54,7 +54,6 @@ LISTENS = {
     "cluster": "cluster { name: a, port: -1 }",
 }
 NOTED = {
-    "jetstream { limits { batch } }": "limits { batch { max_msgs: 10 } }",
     "queue limits": "request_queue_limit: 10\n  info_queue_limit: 10",
 }
 
@@ -124,7 +123,7 @@ def test_what_has_no_effect_is_warned_of(tmp_path: Path, name: str) -> None:
         server.ports()
         warned = [text for text in server.texts() if text.endswith("has no effect")]
 
-    assert len(warned) == (4 if name == "jetgate-nats-server" else 0)
+    assert len(warned) == (3 if name == "jetgate-nats-server" else 0)
 
 
 def test_every_word_of_the_document_is_tried() -> None:

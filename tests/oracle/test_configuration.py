@@ -138,6 +138,146 @@ FILES = (
     " users = [ {user: a, password: b, permissions: $ADMIN} ] }",
 )
 
+KINDS = (
+    "authorization { user: a, timeout: x }",
+    'authorization { user: a, timeout: "5s" }',
+    "authorization { user: a, timeout: true }",
+    "authorization { user: a, pass: b, users: [{user: c, pass: d}] }",
+    "authorization { pass: b, token: t }",
+    "authorization { pass: b }",
+    "authorization { user: a }",
+    "authorization { users: 5 }",
+    "authorization { users: [] }",
+    "authorization { users: [{}] }",
+    "authorization { users: [{pass: b}] }",
+    "authorization { users: [{user: 5}] }",
+    "authorization { users: [{user: a, pass: 5}] }",
+    "authorization { users: [{user: a, bogus: 5}] }",
+    "authorization { users: [{user: a, nkey: 5}] }",
+    "authorization { users: [{user: a, permissions: 5}] }",
+    "authorization { users: [{user: a, permissions: {bogus: 5}}] }",
+    "authorization { users: [{user: a, permissions: {pub: 5}}] }",
+    'authorization { users: [{user: a, permissions: {pub: "a b"}}] }',
+    'authorization { users: [{user: a, permissions: {pub: "a..b"}}] }',
+    'authorization { users: [{user: a, permissions: {pub: ["a..b", "c"]}}] }',
+    'authorization { users: [{user: a, permissions: {sub: "a b c"}}] }',
+    'authorization { users: [{user: a, permissions: {sub: "a b"}}] }',
+    'authorization { users: [{user: a, permissions: {sub: "a *.b"}}] }',
+    "authorization { users: [{user: a, permissions: {pub: {allow: 5}}}] }",
+    "authorization { users: [{user: a, permissions: {pub: {bogus: 5}}}] }",
+    'authorization { users: [{user: a, permissions: {pub: {allow: "a..b"}}}] }',
+    'authorization { users: [{user: a, permissions: {pub: {deny: ["b", "a..b"]}}}] }',
+    'authorization { users: [{user: a, permissions: {pub: ""}}] }',
+    "authorization { users: [{user: a, permissions: {pub: []}}] }",
+    "authorization { users: [{user: a, permissions: {allow_responses: 5}}] }",
+    'authorization { users: [{user: a, permissions: {allow_responses: "yes"}}] }',
+    'authorization { users: [{user: a, permissions: {allow_responses: {max: "x"}}}] }',
+    'authorization { users: [{user: a, permissions: {allow_responses: {expires: "x"}}}] }',
+    "authorization { users: [{user: a, permissions: {allow_responses: {expires: 5}}}] }",
+    "authorization { users: [{user: a, permissions: {allow_responses: {bogus: 5}}}] }",
+    "authorization { default_permissions: 5 }",
+    'authorization { default_permissions: {pub: "a..b"} }',
+    'authorization { default_permission: {pub: "a"} }',
+    "authorization { users: [{user: a, allowed_connection_types: 5}] }",
+    'authorization { users: [{user: a, allowed_connection_types: "STANDARD"}] }',
+    'authorization { users: [{user: a, allowed_connection_types: ["x", "STANDARD", "y"]}] }',
+    "authorization { users: [{user: a, pass: b}, {user: a, pass: c}] }",
+    "authorization { users: [{user: a, pass: b}, {user: b, pass: c}, {user: b, pass: c}] }",
+    "authorization { bogus: 1 }",
+    'authorization { token: "" }',
+    'authorization { user: "", pass: "" }',
+    "authorization { users: [{user: a, proxy_required: 5}] }",
+    "authorization { proxy_required: true }",
+    'authorization { users: [{user: "a b", pass: b}] }',
+    'authorization { users: [{user: a, permissions: {pub: "$foo"}}] }',
+    'authorization { users: [{user: a, permission: {publish: "a", subscribe: "b"}}] }',
+    'authorization { users: [{user: a, permissions: {pub: {allow: "a", deny: "b"}}}] }',
+    'authorization { users: [{user: a, permissions: {sub: {deny: "x y"}}}] }',
+    "websocket: 5",
+    "websocket { bogus: 1 }",
+    'websocket { port: "x" }',
+    'websocket { listen: "x" }',
+    "websocket { no_tls: 5 }",
+    "websocket { compression: 5 }",
+    "websocket { same_origin: 5 }",
+    "websocket { handshake_timeout: 5 }",
+    'websocket { handshake_timeout: "x" }',
+    "websocket { allowed_origins: 5 }",
+    "websocket { authorization {users: []} }",
+    "websocket { authorization {bogus: 5} }",
+    "websocket { no_auth_user: 5 }",
+    "websocket { headers: 5 }",
+    "websocket { headers: {a: 5} }",
+    "websocket { ping_interval: 5 }",
+    'websocket { ping_interval: "x" }',
+    "websocket { user_cookie: 5 }",
+    'websocket { jwt_cookie: "x" }',
+    "websocket { host: 5 }",
+    "websocket { advertise: 5 }",
+    "websocket { tls: 5 }",
+    "connect_error_reports: x",
+    "trace_headers: 5",
+    "write_timeout: 5",
+    "server_tags: 5",
+    "server_metadata: 5",
+    "feature_flags: 5",
+    "jetstream { max_mem: true }",
+    "jetstream { domain: 5 }",
+    'jetstream { enabled: "yes" }',
+    "jetstream { unique_tag: 5 }",
+    'jetstream { limits { max_ack_pending: "x" } }',
+    "jetstream { limits { duplicate_window: 5 } }",
+    "listen: true",
+    'listen: "a:b:c"',
+    'listen: "[::1]:4222"',
+    'server_name: "a\\tb"',
+)
+
+TERMINATORS = (
+    "a {b: 1",
+    "a {b: 1\n",
+    "a {b: 1,",
+    "a {b: 1 ",
+    "a {",
+    "a {\n",
+    "a {\n\n",
+    "a { b: 1 # x",
+    "a { b: 1 # x\n",
+    "a {b: {c: 1}",
+    "a {b: {c: 1}\n",
+    "a {b: x",
+    "a {b: x\n",
+    'a {b: "x"',
+    'a {b: "x"\n',
+    "a: [1, 2\n",
+    "a: [1,",
+    "a: [",
+    "a: [\n",
+    "a: [x\n",
+    "a: [x",
+    'a: ["x"',
+    'a: ["x"\n',
+    "a: [[x]\n",
+    'a: "x\n\n\n',
+    'a: "x\n',
+    "a: 'x\n\n",
+    'port: 1\na: "x\n\n',
+    "port: -1\n; server_name: x\n",
+    "port: -1; server_name: x\n",
+    "port: -1;\nserver_name: x\n",
+    ";port: -1\n",
+    ",port: -1\n",
+    "{port: -1}\n",
+    "{port: -1}; a",
+    "a { ; b: 1 }\nport: $a",
+    "port: -1\n  ; server_name: x\n",
+    'X: 5\ninclude "port_of_x.conf"',
+    'X: 5\na { include "port_of_x.conf" }',
+    'include "port_of_x.conf"\nX: 5',
+    'mappings { "a.*": [ {destination: b} ] }',
+    "include deep.conf",
+)
+
 
 def include(path: str, including: str) -> tuple[str, str]:
     try:
@@ -158,12 +298,14 @@ def said_by_us(text: str) -> str:
     return f"nats-server: configuration file c.conf is valid ({options.digest})\n"
 
 
-@pytest.mark.parametrize("text", FILES)
+@pytest.mark.parametrize("text", [*FILES, *KINDS, *TERMINATORS])
 def test_both_say_the_same_of_a_configuration_file(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("inc.conf").write_text("port: 4223\n")
+    Path("port_of_x.conf").write_text("port: $X\n")
+    Path("deep.conf").write_text("include port_of_x.conf\n")
     Path("c.conf").write_text(text)
 
     said = subprocess.run(
@@ -171,6 +313,11 @@ def test_both_say_the_same_of_a_configuration_file(
     )
 
     assert said_by_us(text) == said.stderr
+
+
+def test_two_directories_of_the_store_are_one_too_many() -> None:
+    for text in ("store_dir: a; jetstream { store_dir: b }", "jetstream { store: a }; storedir: a"):
+        assert said_by_us(text).endswith(": Duplicate 'store_dir' configuration\n\n")
 
 
 CONTRADICTIONS = (

@@ -11,9 +11,11 @@ from core.remote.settings import Remote
 
 
 def test_mappings_and_remotes_are_read(tmp_path: Path) -> None:
-    (tmp_path / "more.conf").write_text("remotes: [ { name: hub, url: $HUB } ]")
+    (tmp_path / "more.conf").write_text(
+        'HUB: "nats://h:4222"\nremotes: [ { name: hub, url: $HUB } ]'
+    )
     path = tmp_path / "jetgate.conf"
-    path.write_text('HUB: "nats://h:4222"\nmappings { a: b }\ninclude more.conf\n')
+    path.write_text("mappings { a: b }\ninclude more.conf\n")
 
     blocks = read_blocks(str(path))
 
