@@ -1,0 +1,233 @@
+"""Cron patterns of six fields: second, minute, hour, day of month, month, day of week (ADR-51).
+
+Around changes of summer time the search walks as the reference server's does, so that both find
+the same instant: months and days by the calendar, hours and less by what passes.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Protocol
+
+HORIZON_YEARS = 5
+"""A pattern that fits no time within so many years has no next time."""
+
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAY = 86_400
+# White space as the reference cuts fields: what `str.split` takes beside it belongs to a field.
+_BLANKS = re.compile("[\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+_INTEGER = re.compile(r"\+?[0-9]{1,18}")
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+_WEEKDAYS = "sun mon tue wed thu fri sat"
+
+
+class Zone(Protocol):
+    """How far local time is ahead of UTC."""
+
+    def offset(self, instant: int) -> int:
+        """Return the seconds to add to an instant, given in seconds since the epoch."""
+        ...
+
+
+class Utc:
+    """The zone of patterns that name none."""
+
+    def offset(self, instant: int) -> int:
+        return 0
+
+
+UTC = Utc()
+
+
+@dataclass(slots=True, frozen=True)
+class _Bounds:
+    low: int
+    high: int
+    names: Mapping[str, int]
+
+
+def _names(text: str, first: int) -> dict[str, int]:
+    return {name: number for number, name in enumerate(text.split(), first)}
+
+
+_FIELDS = (
+    _Bounds(0, 59, {}),
+    _Bounds(0, 59, {}),
+    _Bounds(0, 23, {}),
+    _Bounds(1, 31, {}),
+    _Bounds(1, 12, _names(_MONTHS, 1)),
+    _Bounds(0, 6, _names(_WEEKDAYS, 0)),
+)
+
+
+def _number(text: str, names: Mapping[str, int]) -> int:
+    """Read a number or a name. Raises ValueError."""
+    named = names.get(text.lower())
+    if named is not None:
+        return named
+    if _INTEGER.fullmatch(text) is None:
+        raise ValueError(f"neither number nor name: {text!r}")
+    return int(text)
+
+
+def _part(text: str, bounds: _Bounds) -> tuple[range, bool]:
+    """Read one part of a list: what it allows, and whether that is everything by a star."""
+    span, slash, step_text = text.partition("/")
+    low, *more = span.split("-")
+    if low in ("*", "?"):
+        start, end, star = bounds.low, bounds.high, True
+    else:
+        star = False
+        start = end = _number(low, bounds.names)
+        if len(more) > 1:
+            raise ValueError(f"more than one hyphen: {text!r}")
+        if more:
+            end = _number(more[0], bounds.names)
+    step = 1
+    if slash:
+        step = _number(step_text, {})
+        end = end if more else bounds.high
+        star = star and step == 1
+    if not (bounds.low <= start <= end <= bounds.high and step > 0):
+        raise ValueError(f"out of range: {text!r}")
+    return range(start, end + 1, step), star
+
+
+def _field(text: str, bounds: _Bounds) -> tuple[frozenset[int], bool]:
+    """Read a list of parts; empty ones say nothing."""
+    allowed: set[int] = set()
+    star = False
+    for part in filter(None, text.split(",")):
+        numbers, is_star = _part(part, bounds)
+        allowed.update(numbers)
+        star = star or is_star
+    return frozenset(allowed), star
+
+
+class Cron:
+    """A pattern, read.
+
+    Raises ValueError for a text that is none, or that no time can fit.
+    """
+
+    def __init__(self, text: str) -> None:
+        fields = [field for field in _BLANKS.split(text) if field]
+        if len(fields) != len(_FIELDS):
+            raise ValueError(f"not six fields: {text!r}")
+        read = [_field(field, bounds) for field, bounds in zip(fields, _FIELDS, strict=True)]
+        sets = [allowed for allowed, _ in read]
+        self._seconds, self._minutes, self._hours, self._days, self._months, self._weekdays = sets
+        if not (self._seconds and self._minutes and self._hours and self._months):
+            raise ValueError(f"never: {text!r}")
+        # Two restricted fields of days are alternatives; with a star the other one decides.
+        self._needs_both = read[3][1] or read[5][1]
+
+    def next(self, after: int, zone: Zone = UTC) -> int | None:
+        """Return the first second behind an instant that fits, both since the epoch.
+
+        None: there is none within five years.
+        """
+        walk = _Walk(after + 1, zone)
+        limit = walk.local.year + HORIZON_YEARS
+        while walk.local.year <= limit:
+            if (
+                walk.seek(lambda t: t.month in self._months, _MONTH)
+                and walk.seek(self._fits_day, _DATE)
+                and walk.seek(lambda t: t.hour in self._hours, _HOUR)
+                and walk.seek(lambda t: t.minute in self._minutes, _MINUTE)
+                and walk.seek(lambda t: t.second in self._seconds, _SECOND)
+            ):
+                return walk.instant
+        return None
+
+    def _fits_day(self, local: datetime) -> bool:
+        by_date = local.day in self._days
+        by_weekday = local.isoweekday() % 7 in self._weekdays
+        return by_date and by_weekday if self._needs_both else by_date or by_weekday
+
+
+class _Walk:
+    """An instant that moves forward, and what the clocks of a zone show then."""
+
+    def __init__(self, instant: int, zone: Zone) -> None:
+        self._zone = zone
+        # Whether all units below the one that moved first are at their beginning.
+        self._cut = False
+        self.go(instant)
+
+    def go(self, instant: int) -> None:
+        self.instant = instant
+        self.local = _EPOCH + timedelta(seconds=instant + self._zone.offset(instant))
+
+    def seek(self, fits: Callable[[datetime], bool], unit: "_Unit") -> bool:
+        """Move by a unit until it fits; False when a unit above has begun meanwhile."""
+        while not fits(self.local):
+            if not self._cut:
+                self._cut = True
+                unit.begin(self)
+            before = self.instant
+            unit.step(self)
+            if self.instant <= before:
+                # A zone that leaves out a whole day: no step by the calendar leads across.
+                self.go(before + 3600)
+            if unit.is_first(self.local):
+                return False
+        return True
+
+    def at(self, year: int, month: int, day: int, second: int) -> None:
+        """Go to a local time, whose month and day may be beyond the last.
+
+        What the clocks never show becomes the instant by the offset on the other side.
+        """
+        year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
+        days = date(year, month, 1).toordinal() + day - 1 - _EPOCH_DAY
+        shown = days * _DAY + second
+        guess = shown - self._zone.offset(shown)
+        self.go(shown - self._zone.offset(guess))
+
+
+def _second_of_day(local: datetime) -> int:
+    return local.hour * 3600 + local.minute * 60 + local.second
+
+
+@dataclass(slots=True, frozen=True)
+class _Unit:
+    """How to go to the beginning of a unit, to the next one, and whether it is the first."""
+
+    begin: Callable[[_Walk], None]
+    step: Callable[[_Walk], None]
+    is_first: Callable[[datetime], bool]
+
+
+def _to(walk: _Walk, months: int, days: int) -> None:
+    local = walk.local
+    walk.at(local.year, local.month + months, local.day + days, _second_of_day(local))
+
+
+_MONTH = _Unit(
+    lambda walk: walk.at(walk.local.year, walk.local.month, 1, 0),
+    lambda walk: _to(walk, 1, 0),
+    lambda local: local.month == 1,
+)
+_DATE = _Unit(
+    lambda walk: walk.at(walk.local.year, walk.local.month, walk.local.day, 0),
+    lambda walk: _to(walk, 0, 1),
+    lambda local: local.day == 1,
+)
+_HOUR = _Unit(
+    lambda walk: walk.at(walk.local.year, walk.local.month, walk.local.day, walk.local.hour * 3600),
+    lambda walk: walk.go(walk.instant + 3600),
+    lambda local: local.hour == 0,
+)
+_MINUTE = _Unit(
+    lambda walk: walk.go(walk.instant - walk.instant % 60),
+    lambda walk: walk.go(walk.instant + 60),
+    lambda local: local.minute == 0,
+)
+_SECOND = _Unit(
+    lambda walk: None,
+    lambda walk: walk.go(walk.instant + 1),
+    lambda local: local.second == 0,
+)
