@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from core.jetstream.queries import message_at
 from core.stream.headers import ROLLUP, publish_headers
+from core.stream.scheduling import replaced_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +30,10 @@ async def facts_for(runner: StreamRunner, columns: Columns, now: int) -> Rollups
     if columns.headered or machine.front_deficit(columns, now):
         while machine.front_deficit(columns, now):
             await runner.load_front()
-        rollups = await _replaced(runner, columns) if columns.headered else None
+        if columns.headered and machine.ends_schedules:
+            rollups = await _ended(runner, columns)
+        elif columns.headered:
+            rollups = await _replaced(runner, columns)
     if runner.shell.resources is not None:
         machine.allowance = runner.shell.resources.left(runner.config.storage)
     return rollups
@@ -55,6 +59,17 @@ async def newest_of(runner: StreamRunner, subjects: Iterable[bytes]) -> Newest:
         rows = [] if page is None else [message_at(page, place) for place in range(len(page))]
         newest.update((subject, (block, payload)) for _, _, subject, block, payload in rows)
     return newest
+
+
+async def _ended(runner: StreamRunner, columns: Columns) -> Rollups:
+    """Return the same where messages are schedules and end those of other subjects, too."""
+    index = runner.machine.index
+    rollups: Rollups = {}
+    for subject, block in zip(columns.subjects, columns.headers, strict=True):
+        for name in replaced_by(subject, block) if block else ():
+            if index.of_subject(name) is None and name not in rollups:
+                rollups[name] = await runner.rows_of(name)
+    return rollups
 
 
 async def _replaced(runner: StreamRunner, columns: Columns) -> Rollups | None:

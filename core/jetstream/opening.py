@@ -46,7 +46,7 @@ async def restore(runner: StreamRunner, head: Head) -> None:
     runner.tail.clear(head.last_seq + 1)
     await runner.copier.restore(runner.config)
     removes = machine.limit or machine.evicts or machine.max_age or machine.expiry is not None
-    if head.msgs > _LONG and not removes:
+    if head.msgs > _LONG and not removes and machine.schedules is None:
         runner.loading = spawn(_load_behind(runner, head), name=f"load {runner.name}")
         return
     expiry = machine.expiry
@@ -60,6 +60,7 @@ async def restore(runner: StreamRunner, head: Head) -> None:
     if machine.msgs != head.msgs:
         machine.bytes = await _counted_bytes(runner)
     await _restore_ids(runner, head)
+    await runner.scheduler.restore()
     runner.shell.janitor.sweep(runner)
     runner.shell.janitor.watch_age(runner)
 

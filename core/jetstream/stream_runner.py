@@ -28,6 +28,7 @@ from core.jetstream.purging import follow_purge, follow_rollups
 from core.jetstream.queries import Message, StreamQueries
 from core.jetstream.republish import Republisher
 from core.jetstream.retention import Keeper, make_retention
+from core.jetstream.scheduler import Scheduler
 from core.jetstream.shell import Shell
 from core.jetstream.tail import Tail
 from core.model.api_errors import api_error
@@ -95,6 +96,7 @@ class StreamRunner(StreamQueries):
         self.republisher: Republisher | None = None
         self._configure_subjects()
         self.batches: Batches | None = batches_for(self, None)
+        self.scheduler = Scheduler(self)
         self.copier = Copier(self)
         self.retention: Keeper | None = None
         self._configure_retention()
@@ -110,6 +112,7 @@ class StreamRunner(StreamQueries):
         if self.retention is not None:
             self.retention.sweep()
         self.copier.start()
+        self.scheduler.watch()
 
     def close(self, *, shutdown: bool = False) -> None:
         """Take nothing any more; waiting pulls are told why."""
@@ -119,6 +122,7 @@ class StreamRunner(StreamQueries):
         self.copier.close(forget=not shutdown)
         self.consumers.close(shutdown=shutdown)
         self.shell.janitor.forget(self)
+        self.scheduler.close()
         if self.batches is not None:
             self.batches.close()
         self.tail.clear(self.machine.last_seq + 1)
@@ -146,6 +150,7 @@ class StreamRunner(StreamQueries):
             self.listen()
         self.direct.configure(config.allow_direct)
         await self.trim()
+        await self._stored(self.scheduler.reconfigure(old))
         if old.retention is not config.retention:
             self._configure_retention()
             if self.retention is not None:
@@ -402,6 +407,8 @@ class StreamRunner(StreamQueries):
             follow_rollups(self, plan)
         if machine.max_age or machine.expiry is not None:
             self.shell.janitor.watch_age(self)
+        if machine.schedules is not None:
+            self.scheduler.watch()
 
     def _purged(self, plan: StreamPlan) -> None:
         if plan.index is None:

@@ -15,6 +15,8 @@ from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.counting import check_increment
 from core.stream.plan import Columns, StreamPlan
+from core.stream.scheduling import HEADERS as SCHEDULING
+from core.stream.scheduling import check_end, check_schedule, ended_by, stored_schedule
 from core.stream.texts import MAX_SUBJECT, check_text, refusal, texts_of
 from core.stream.ttl import parse_ttl, raised
 from core.subjects.subject import compile_filters
@@ -67,6 +69,7 @@ class Judge:
         self.stamps: tuple[Sequence[int], Sequence[int]] | None = None
         self._dedups = config.duplicate_window > 0
         self._least_ttl = machine.least_ttl
+        self._ends = machine.ends_schedules
         self._find_id = machine.dedup.find
         self._clean = False
         self._subjects: list[bytes] = []
@@ -82,9 +85,15 @@ class Judge:
         # Where the newest roll-up of each subject, and of everything, stands among the accepted.
         self._rolled: dict[bytes, int] = {}
         self._wiped = -1
+        # Schedules of the batch by subject, the place of the newest, and subjects whose are over.
+        self._begun: dict[bytes, int] = {}
+        self._begun_at = -1
+        self._ended: set[bytes] = set()
+        self.now = 0
 
     def judge(self, columns: Columns, now: int) -> None:
         """Fill the plan with the accepted messages and with an answer for every message."""
+        self.now = now
         subjects, payloads = columns.subjects, columns.payloads
         texts = texts_of(subjects)
         self._subjects = subjects
@@ -151,18 +160,16 @@ class Judge:
         if self.counting is not None:
             block, payload = self.counting.add(subject, block, payload, found)
         if more:
-            self._check_ttl(found)
-            if self._least_ttl and h.TTL in found:
-                block = raised(block, self._least_ttl)
+            block = self._complete(place, subject, block, payload, found)
         if self.allowance is not None:
             # The message that goes beyond the limit is the last that is taken.
             if self.allowance < 0:
                 raise api_error(10023)
             self.allowance -= self.machine.size_of(subject, block, len(payload))
-        if self._room is not None:
+        if self._room is not None and self._is_stored(subject):
             self._check_room(self._room, subject, block, payload, rollup)
-        if rollup:
-            self._roll(place, subject, rollup)
+        if rollup or self._ends:
+            self._roll(place, subject, rollup, found)
         if self.counting is not None:
             self.counting.take(subject, block, payload)
         self._last_id = msg_id or b""
@@ -214,11 +221,8 @@ class Judge:
         if ttl and not self.machine.config.allow_msg_ttl and parse_ttl(ttl):
             raise api_error(10166)
         self._check_expected(place, subject, found)
-        if found.get(h.SCHEDULE):
-            raise api_error(10188)
-        if found.get(h.SCHEDULER) or found.get(h.SCHEDULE_NEXT):
-            is_end = found.get(h.SCHEDULER) and found.get(h.SCHEDULE_NEXT) == b"purge"
-            raise api_error(10188 if is_end else 10212)
+        if not SCHEDULING.isdisjoint(found):
+            self._check_scheduling(place, subject, found)
         if found.get(h.STREAM_SOURCE):
             raise api_error(10227)
 
@@ -261,6 +265,17 @@ class Judge:
         seqs = range(self.next_seq - len(places), self.next_seq)
         self._lasts.update(zip([self._subjects[i] for i in places], seqs, strict=True))
 
+    def _check_scheduling(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
+        """Check what schedules or ends schedules; a schedule replaces those before it."""
+        config, schedules = self.machine.config, self.machine.schedules
+        if check_schedule(config, subject, found, self.now):
+            self._begun_at = place
+        ended = check_end(config, subject, found)
+        if ended and schedules is not None:
+            last = self._last_of(ended, place)
+            if last and last != (self._begun.get(ended) or schedules.seq_of(ended)):
+                raise api_error(10212)
+
     def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
         """Check what comes after deduplication; return the kind of roll-up (b"": none)."""
         wanted = found.get(h.EXPECTED_LAST_MSG_ID)
@@ -281,6 +296,10 @@ class Judge:
         if ttl and parse_ttl(ttl) is None:
             raise api_error(10165)
 
+    def _is_stored(self, subject: bytes) -> bool:
+        """Whether somebody is interested, where that decides: what is not stored takes no room."""
+        return self.machine.wanted is None or self.machine.wanted(subject)
+
     def _check_room(
         self, room: Room, subject: bytes, block: bytes, payload: bytes, rollup: bytes
     ) -> None:
@@ -292,16 +311,44 @@ class Judge:
 
     # -- acceptance --------------------------------------------------------------------------
 
-    def _roll(self, place: int, subject: bytes, rollup: bytes) -> None:
-        """Note that a message of the batch replaces what is before it."""
+    def _complete(
+        self, place: int, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> bytes:
+        """Return the header block as it is stored; what it says of time is checked last."""
+        if place == self._begun_at:
+            block = self._begin(subject, block, payload)
+        self._check_ttl(found)
+        return raised(block, self._least_ttl) if self._least_ttl and h.TTL in found else block
+
+    def _begin(self, subject: bytes, block: bytes, payload: bytes) -> bytes:
+        """Return the header block of a schedule as it is stored, which may be too large."""
+        block = stored_schedule(block)
+        if 0 <= self.machine.config.max_msg_size < len(block) + len(payload):
+            raise api_error(10054)
+        if len(block) > _MAX_HEADERS:
+            raise api_error(10097)
+        self._begun[subject] = self.next_seq
+        return block
+
+    def _end(self, place: int, subject: bytes) -> None:
+        """Note that a message of the batch purges a subject, whose schedule is over."""
+        self._scan(place)
+        self._lasts[subject] = 0
+        self._rolled[subject] = len(self._headers) + 1
+        self._ended.add(subject)
+
+    def _roll(self, place: int, subject: bytes, rollup: bytes, found: dict[bytes, bytes]) -> None:
+        """Note that a message of the batch replaces what is before it, or ends a schedule."""
         if rollup == b"sub":
             self._rolled[subject] = len(self._headers)
-        else:
+        elif rollup:
             self._wiped = len(self._headers)
             self._lasts.clear()
             if self.counting is not None:
                 self.counting.wipe()
             self._scanned = place
+        if self._ends and (ended := ended_by(found)):
+            self._end(place, ended)
 
     def _finish(self, columns: Columns, texts: list[str] | None, now: int) -> None:
         plan, refused, headers = self.plan, self._refused, self._headers
@@ -354,7 +401,7 @@ class Judge:
                 for seq, size in stored:
                     machine.remove(plan, seq, subject, size)
                     # With one message per subject the next leader derives it from the rows.
-                    if machine.limit != 1:
+                    if machine.limit != 1 or subject in self._ended:
                         plan.erased.append(seq)
         place_of = rolled.get
         return {i for i, s in enumerate(self._subjects) if i < wiped or i < place_of(s, 0)}

@@ -18,6 +18,7 @@ from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge
 from core.stream.plan import Columns, StreamPlan
 from core.stream.room import Room
+from core.stream.schedules import Schedules
 from core.stream.segment import Segment
 from core.stream.texts import json_text, texts_of
 from core.stream.ttl import SECOND, marks_of
@@ -59,6 +60,8 @@ class StreamMachine:
         self.newest: Newest = {}
         # What the server takes in one message, headers and payload together.
         self.max_payload = LARGEST_RECORD
+        # What is to be sent later, where the stream allows schedules.
+        self.schedules: Schedules | None = None
         # Off in tests, which hold the column form of `decide` to the one by message.
         self.shortcut = True
         self.configure(config)
@@ -71,6 +74,7 @@ class StreamMachine:
         self.max_msgs = max(config.max_msgs, 0)
         self.max_bytes = max(config.max_bytes, 0)
         self._configure_expiry(config)
+        self._configure_schedules(config)
         self.counts = config.allow_msg_counter
         self.on_file = config.storage is Storage.FILE
         self.overhead = _FILE_OVERHEAD if self.on_file else _MEMORY_OVERHEAD
@@ -98,6 +102,14 @@ class StreamMachine:
         # Which removals leave markers, beside those by age.
         self.marks = marks_of(config) if self.marker_ttl else frozenset[bytes]()
         self.least_ttl = self.marker_ttl // SECOND if self.limit != 1 else 0
+
+    def _configure_schedules(self, config: StreamConfig) -> None:
+        """Keep schedules, or purge those of an origin as their outputs say, where that may be."""
+        if config.allow_msg_schedules and self.schedules is None:
+            self.schedules = Schedules()
+        copies = config.mirror is not None or bool(config.sources)
+        rolls = config.allow_rollup_hdrs and not config.deny_purge
+        self.ends_schedules = rolls and (copies or config.allow_msg_schedules)
 
     def size_of(self, subject: bytes, headers: bytes | None, payload_len: int) -> int:
         """Return what a message counts towards `bytes`."""
@@ -406,6 +418,8 @@ class StreamMachine:
             self.index.set_last(subject, seq)
         if self.expiry is not None:
             self._apply_expiry(self.expiry, plan)
+        if self.schedules is not None:
+            self._apply_schedules(self.schedules, plan)
         if plan.ids:
             self.dedup.add(plan.ids, plan.last_ts)
         if plan.last_msg_id is not None:
@@ -421,6 +435,16 @@ class StreamMachine:
         segment = plan.segment
         if segment is not None and len(segment):
             expiry.add(segment, plan.sizes or self._sizes_of(segment))
+
+    def _apply_schedules(self, schedules: Schedules, plan: StreamPlan) -> None:
+        """Note what a plan schedules, what it ends, and when the rest comes due next."""
+        if plan.purged_below:
+            schedules.purged(plan.purged_below)
+        for pending in plan.firings:
+            schedules.move(pending)
+        if plan.segment is not None:
+            schedules.stored(plan.segment)
+        schedules.forget(plan.removed)
 
     def _replace(self, plan: StreamPlan) -> None:
         """Take what a purge leaves, or an index of another form."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from core.model.stream import StreamConfig
 from core.stream.expiry import Due, Expiry
 from core.stream.index import HistoryIndex, LastIndex, LogIndex
+from core.stream.schedules import Pending
 from core.stream.segment import Segment
 
 
@@ -109,6 +110,8 @@ class StreamPlan:
     purge_up_to: int = 0
     # Where the sources of the stream stand with this plan.
     positions: list[Position] = field(default_factory=list)
+    # Schedules whose outputs are in the plan, and when they come due next.
+    firings: list[Pending] = field(default_factory=list)
     ids: list[tuple[bytes, int]] = field(default_factory=list)
     last_msg_id: bytes | None = None
     # One of the two: replies of accepted messages with contiguous sequences, or ready answers.
@@ -125,4 +128,5 @@ class StreamPlan:
             or self.purged_below > 0
             or self.config is not None
             or bool(self.positions)
+            or bool(self.firings)
         )

@@ -135,6 +135,16 @@ _CONSUMERS = (
       primary key (stream, key)
     ) with (fillfactor = 50, {_HOT})
     """,
+    # When schedules that came due come due next, written with what they sent.
+    f"""
+    create table jetgate_store.schedule (
+      stream  integer not null,
+      subject text collate "C" not null,
+      seq     bigint not null,
+      due     bigint not null,
+      primary key (stream, subject)
+    ) with (fillfactor = 50, {_HOT})
+    """,
     # Keys that all nodes share; 32 bytes of which the generator fixes 12 bits.
     """
     create table jetgate_store.secret (
@@ -459,6 +469,7 @@ STATEMENTS = (
             "consumer",
             "purge",
             "source",
+            "schedule",
             "node",
         )
     ),

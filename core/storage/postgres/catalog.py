@@ -112,6 +112,7 @@ class PostgresCatalog:
             ("delete from jetgate_store.consumer where stream = $1", stream),
             ("delete from jetgate_store.purge where stream = $1", stream),
             ("delete from jetgate_store.source where stream = $1", stream),
+            ("delete from jetgate_store.schedule where stream = $1", stream),
             ("delete from jetgate_store.head where stream = $1", stream),
             (
                 "update jetgate_store.stream set dropped = true, name = '' || stream || ' dropped' "

@@ -13,8 +13,9 @@ import asyncpg
 from core.errors import Unavailable
 from core.storage.postgres.connect import LOST
 from core.storage.postgres.pages import joined, page_of, segment_of
-from core.stream.headers import MSG_ID, STREAM_SOURCE, TTL, find
+from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
 from core.stream.plan import Position
+from core.stream.schedules import Pending
 from core.stream.segment import Segment
 from core.stream.ttl import KV_OPERATION, MARKER_REASON
 
@@ -133,6 +134,55 @@ class PostgresReader:
             below,
         )
         return [(r[0], r[1].encode(), r[2], r[3], r[4], r[5]) for r in rows]
+
+    async def schedules(
+        self, stream: int, shelf: int, first: int, below: int
+    ) -> list[tuple[int, bytes, int, bytes]]:
+        """Return (sequence, subject, time, header block) of schedules in [first, below)."""
+        rows = await self._fetch(
+            f"select seq, subject, ts, hdr from jetgate_store.message_{shelf} where stream = $1 "
+            "and seq >= $2 and seq < $3 and hdr is not null and position($4::bytea in hdr) > 0 "
+            "order by seq",
+            stream,
+            first,
+            below,
+            b"\r\n" + SCHEDULE + b":",
+        )
+        return [(r[0], r[1].encode(), r[2], r[3]) for r in rows]
+
+    async def replaced(
+        self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
+    ) -> set[bytes]:
+        """Return which subjects have a message behind a sequence that no schedule has sent."""
+        rows = await self._fetch(
+            "select s.subject from unnest($2::text[], $3::bigint[]) s(subject, seq) where exists "
+            f"(select 1 from jetgate_store.message_{shelf} m where m.stream = $1 "
+            "and m.seq > s.seq and m.subject = s.subject "
+            "and coalesce(position($4::bytea in m.hdr), 0) = 0)",
+            stream,
+            [subject.decode() for subject, _ in schedules],
+            [seq for _, seq in schedules],
+            b"\r\n" + SCHEDULER + b":",
+        )
+        return {row[0].encode() for row in rows}
+
+    async def dues(self, stream: int) -> list[Pending]:
+        """Return when schedules that came due once come due next, former ones included."""
+        rows = await self._fetch(
+            "select subject, seq, due from jetgate_store.schedule where stream = $1", stream
+        )
+        return [Pending(row[0].encode(), row[1], row[2]) for row in rows]
+
+    async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
+        """Forget about schedules that are over."""
+        await self._fetch(
+            "delete from jetgate_store.schedule d "
+            "using unnest($2::text[], $3::bigint[]) g(subject, seq) "
+            "where d.stream = $1 and d.subject = g.subject and d.seq = g.seq",
+            stream,
+            [pending.subject.decode() for pending in gone],
+            [pending.seq for pending in gone],
+        )
 
     async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
         """Return the last sequence of a subject below `seq` (0: none)."""

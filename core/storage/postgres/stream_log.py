@@ -25,6 +25,7 @@ from core.storage.interface import Head, StreamCommit
 from core.storage.postgres.connect import LOST
 from core.storage.postgres.pages import checksum
 from core.stream.plan import Position
+from core.stream.schedules import Pending
 
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
 FENCED = "JG001"
@@ -44,6 +45,7 @@ _LONE = f"""
     from fence
 """
 _INSERTED = "INSERT 0 1"
+_LATEST = (1 << 63) - 1
 
 # COPY holds a slot for each of up to a thousand rows, and the more it holds the longer PostgreSQL
 # looks for the place of the next in its list of resources: at a thousand rows that is a third of
@@ -193,6 +195,7 @@ class PostgresLog:
         text = fence_text(commits) + "".join(map(_erase_text, commits))
         text += "".join(_purge_text(c) for c in commits if c.plan.purge_filters)
         text += "".join(_position_text(c) for c in commits if c.plan.positions)
+        text += "".join(_firing_text(c) for c in commits if c.plan.firings)
         if not written:
             await connection.execute(text)
             return
@@ -252,7 +255,7 @@ class PostgresLog:
 def _says_more(commit: StreamCommit) -> bool:
     """Whether a plan writes more than messages and the head."""
     plan = commit.plan
-    return bool(plan.erased or plan.purge_filters or plan.positions)
+    return bool(plan.erased or plan.purge_filters or plan.positions or plan.firings)
 
 
 def _purge_text(commit: StreamCommit) -> str:
@@ -274,6 +277,18 @@ def _position_text(commit: StreamCommit) -> str:
         "insert into jetgate_store.source (stream, key, seq, identity) "
         f"values {','.join(map(row, commit.plan.positions))} "
         "on conflict (stream, key) do update set seq = excluded.seq, identity = excluded.identity;"
+    )
+
+
+def _firing_text(commit: StreamCommit) -> str:
+    def row(pending: Pending) -> str:
+        subject = _text(pending.subject.decode())
+        return f"({commit.stream},{subject},{pending.seq},{min(pending.due, _LATEST)})"
+
+    return (
+        "insert into jetgate_store.schedule (stream, subject, seq, due) "
+        f"values {','.join(map(row, commit.plan.firings))} "
+        "on conflict (stream, subject) do update set seq = excluded.seq, due = excluded.due;"
     )
 
 
