@@ -257,3 +257,23 @@ def test_markers_are_no_increments() -> None:
 
     with pytest.raises(ApiError, match="cannot be used with message counters"):
         check_create(wanted, {}, name="S")
+
+
+@pytest.mark.parametrize(
+    ("limits", "values"),
+    [
+        ({"max_msgs": 2}, ["5", "5", "5", "5", "10", "5"]),
+        ({"max_msgs": 3, "max_msgs_per_subject": 1}, ["5", "5", "5", "10", "15", "10"]),
+        ({"max_bytes": 50}, ["5"] * 6),
+        ({"max_bytes": 1000}, ["5", "5", "5", "10", "15", "10"]),
+    ],
+)
+def test_what_a_batch_pushes_out_does_not_count_within_it(
+    limits: dict[str, int], values: list[str]
+) -> None:
+    together, apart = Counters(**limits), Counters(**limits)
+    messages = [incr(subject, "5") for subject in "abcaab"]
+
+    assert together.values(*messages) == values
+    assert [value for each in messages for value in apart.values(each)] == values
+    assert together.machine.msgs == apart.machine.msgs
