@@ -18,6 +18,7 @@ from core.consumer.machine import ConsumerMachine
 from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
 from core.consumer.purging import start_after
 from core.consumer.state import ConsumerState, decode
+from core.errors import CoreError
 from core.jetstream.consumer_acks import AckIntake
 from core.jetstream.consumer_info import consumer_info, state_write
 from core.jetstream.consumer_push import Listeners
@@ -100,6 +101,10 @@ class ConsumerRunner:
         self.listeners = Listeners(self)
         self._queued = False
         self._miscounted = False
+        self._counting = 0
+        """How many counts of what is left are under way."""
+        self._owed = False
+        """Whether something is delivered before it is known how much is left, for once."""
         self._subscriptions: list[ServiceSubscription] = []
         self.watch_retention()
         self._take_pause()
@@ -164,11 +169,14 @@ class ConsumerRunner:
             self.acks.apply()
         if self.acks.answers:
             self.acks.answer_later()
-        if self._miscounted:
+        if self._miscounted and not self._counting:
             self._count_again()
         machine, pump = self.machine, self.pump
         if self.paused_until:
             machine.waiting.end_of_stream()
+            pump.send_statuses()
+        elif self._counting and not self._owed:
+            # Messages tell how many are left; whoever purges in a loop cannot hold them for ever.
             pump.send_statuses()
         elif machine.waiting.queue or machine.outbox or machine.push is not None:
             before = pump.delivered
@@ -178,6 +186,7 @@ class ConsumerRunner:
             if pump.delivered != before:
                 self.last_delivered = self._clock.now()
                 self._states.mark(self)
+                self._owed = False
         if machine.settled:
             self._report_settled()
         if machine.events:
@@ -212,12 +221,28 @@ class ConsumerRunner:
                     tell.group_unpinned(*names, event.group, event.reason)
 
     def _count_again(self) -> None:
-        machine, log = self.machine, self.stream.machine
-        if machine.match is None and not machine.chosen and machine.upcoming() <= log.first_seq:
-            self._miscounted = False
-            machine.num_pending, machine.is_counted = log.msgs, True
+        """Count what is left after a purge: at once where memory knows, or behind."""
+        machine, stream = self.machine, self.stream
+        count = None
+        if not machine.chosen and machine.upcoming() <= stream.machine.first_seq:
+            count = stream.count_at_once(machine.match, machine.filters)
+        if count is None:
+            # Until it is known, rather too many than too few.
+            machine.num_pending = stream.machine.msgs
+            self._counting += 1
+            spawn(self._count_behind(), name=f"count for consumer {self.name}")
         else:
-            spawn(self.recount(), name=f"count for consumer {self.name}")
+            self._miscounted = False
+            machine.num_pending, machine.is_counted = count, True
+
+    async def _count_behind(self) -> None:
+        try:
+            await self.recount()
+        except CoreError:
+            self._miscounted = self._owed = True  # storage is away: with the next turn
+        finally:
+            self._counting -= 1
+            self.wake()
 
     def deadline(self) -> int | None:
         """When something is due next."""
@@ -368,6 +393,14 @@ class ConsumerRunner:
 
     async def recount(self) -> None:
         """Set how much there is to deliver; again when that changed while counting."""
+        self._counting += 1
+        try:
+            await self._recount()
+        finally:
+            self._counting -= 1
+            self.wake()
+
+    async def _recount(self) -> None:
         self._miscounted = False
         stream, machine = self.stream, self.machine
         machine.is_counted = False
@@ -382,7 +415,7 @@ class ConsumerRunner:
             if stream.machine.last_seq == last and now == start:
                 break
         machine.is_counted = not self._miscounted
-        self.wake()
+        self._owed = self._miscounted
 
     # -- configuration and state -------------------------------------------------------------
 
@@ -431,7 +464,7 @@ class ConsumerRunner:
     def info(self) -> ConsumerInfo:
         """The consumer as the API shows it."""
         self.acks.apply()
-        if self._miscounted:
+        if self._miscounted and not self._counting:
             self._count_again()
         if self.machine.waiting.queue:
             self.pump.forget_gone()

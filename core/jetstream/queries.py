@@ -27,6 +27,7 @@ Message = tuple[int, int, bytes, bytes, bytes]  # sequence, time, subject, heade
 _PAGE = 2000
 _PAGE_BYTES = 32 << 20
 _FRONT_PAGE = 5000
+_COUNT_AT_ONCE = 5000
 _WINDOW = 10_000
 _WINDOW_MAX = 200_000
 
@@ -274,6 +275,17 @@ class StreamQueries(ABC):
         rows = await self.shell.reader.subjects(self.stream, self.shelf, seq, last)
         count = sum(n for subject, n, _ in rows if match is None or match(subject))
         return count + (self._count_tail(last + 1, match) if machine.last_seq > last else 0)
+
+    def count_at_once(self, match: Match | None, filters: Sequence[bytes]) -> int | None:
+        """Return how many messages match, or None where that would hold up others."""
+        index = self.machine.index
+        if match is None:
+            return self.machine.msgs
+        if self.loading is not None or len(index) > _COUNT_AT_ONCE:
+            return None
+        for _ in index.prepare(filters):
+            pass
+        return sum(index.count(subject) for part in index.search(filters) for subject in part)
 
     def _count_tail(self, seq: int, match: Match | None) -> int:
         count = 0

@@ -31,7 +31,6 @@ class ConsumerModel:
     max_pending: int = -1
     live: dict[int, bytes] = field(default_factory=dict)
     newest: int = 0
-    is_counted: bool = True
     cseq: int = 0
     open: dict[int, Open] = field(default_factory=dict)
 
@@ -55,7 +54,7 @@ class ConsumerModel:
             assert seq == self.wanted()[0], "nothing is skipped"
             assert count == 1
             self.newest = seq
-            assert left == len(self.wanted()) or not self.is_counted, "what is left is told"
+            assert left == len(self.wanted()), "what is left is told"
         else:
             entry = self.open.get(seq)
             assert entry is not None, "what was acknowledged does not come again"

@@ -212,9 +212,7 @@ class ConsumerRules(RuleBasedStateMachine):
         below = data.draw(st.sampled_from(sorted(self.model.live)))
         self.model.removed([seq for seq in self.model.live if seq < below])
         self.do(self.stream.purge, below)
-        self.model.is_counted = False  # until it is counted anew, messages tell no good number
         self.observe()
-        self.model.is_counted = True
 
     @rule(seconds=st.sampled_from([0.05, 0.4, 1.3, 3.0]))
     def let_time_pass(self, seconds: float) -> None:

@@ -200,6 +200,9 @@ class FakeStream:
             0,
         )
 
+    def count_at_once(self, match: object, filters: object) -> None:
+        """Have everything counted behind."""
+
     async def first_message(self) -> None:
         """What makes `first_seq` exact; here it always is."""
 

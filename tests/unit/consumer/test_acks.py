@@ -1,6 +1,7 @@
 """Acknowledgements, redelivery, the ack floor."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -419,6 +420,43 @@ async def test_nothing_is_skipped_before_it_is_counted_what_is_left(how: str) ->
     await stream.settle()
     assert [f[3] for f in frames.take()] == ([b"b", b"b"] if how == "filter" else [b"a"])
     assert consumer.info().num_pending == (2 if how == "filter" else 0)
+
+
+@running
+async def test_messages_after_a_purge_tell_how_many_are_left() -> None:
+    stream = FakeStream()
+    frames = Frames(stream.client(b"in.*"))
+    await stream.create(filter_subject="s.a", ack_policy=AckPolicy.NONE)
+    stream.publish(*((subject, b"") for subject in [b"s.a", b"s.b"] * 5))
+    stream.purge(below=4)
+    stream.pull(b"9")
+    await stream.settle()
+    assert [int(reply.split(b".")[8]) for _, reply, _, _ in frames.take()] == [2, 1, 0]
+
+
+@running
+async def test_who_purges_in_a_loop_does_not_hold_deliveries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = FakeStream()
+    frames = Frames(stream.client(b"in.*"))
+    await stream.create(filter_subject="s.a", ack_policy=AckPolicy.NONE)
+    stream.publish(*((subject, b"") for subject in [b"s.a", b"s.b"] * 1000))
+    count_from = stream.count_from
+
+    async def purge_again(*args: Any) -> int:
+        stream.purge(stream.machine.first_seq + 1)
+        return await count_from(*args)
+
+    monkeypatch.setattr(stream, "count_from", purge_again)
+    stream.purge(2)
+    stream.pull(b"1")
+    while not (found := frames.take()):
+        await stream.settle()
+        assert stream.machine.first_seq < 1900, "there is something to deliver"
+    ((_, reply, _, _),) = found
+    seq, left = int(reply.split(b".")[5]), int(reply.split(b".")[8])
+    assert left >= sum(1 for s, row in stream.rows.items() if s > seq and row[1] == b"s.a")
 
 
 @running
