@@ -214,6 +214,8 @@ class Judge:
         increment = found.get(h.INCREMENT)
         if increment:
             check_increment(increment, payload, found, counts=self.counting is not None)
+            if len(found) == 1:
+                return
         stream = found.get(h.EXPECTED_STREAM)
         if stream and stream != self.machine.config.name.encode():
             raise api_error(10060)
