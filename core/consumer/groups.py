@@ -82,10 +82,9 @@ class GroupWaiting(Waiting):
         return True
 
     def unpin(self, group: str, reason: str) -> None:
-        """Take the pin away, if there is one."""
-        if self.pin:
-            self.pin, self.pinned_at, self.pin_ends = "", 0, 0
-            self._events.append(Unpinned(group, reason))
+        """Take the pin away, if there is one; as on the reference server that is told anyway."""
+        self.pin, self.pinned_at, self.pin_ends = "", 0, 0
+        self._events.append(Unpinned(group, reason))
 
     def _give_pin(self, request: PullRequest, now: int) -> None:
         self.pin = request.pin = self._new_pin()

@@ -168,7 +168,7 @@ class ConsumerMachine:
                 waiting = [seq for seq in done if seq in self.pending.first]
                 if self.acks_all and waiting:
                     # As if it had been acknowledged, with all before it.
-                    self.ack_upto(waiting[-1], self.pending.first[waiting[-1]])
+                    self.ack_upto(max(waiting), self.pending.first[max(waiting)])
             self.pending.ack(done)
             self.pending.settle(self.delivered_cseq, self.delivered_sseq)
         return bool(done)
@@ -177,7 +177,9 @@ class ConsumerMachine:
         pending = self.pending
         for seq in done:
             if seq in pending.first:
-                self.events.append(Removed(pending.first[seq], seq, pending.deliveries(seq)))
+                # The reference server counts all but the first delivery here.
+                count = max(pending.deliveries(seq) - 1, 1)
+                self.events.append(Removed(pending.first[seq], seq, count))
 
     def expects(self, seq: int) -> bool:
         """Whether this position is still to be delivered (its subject apart)."""

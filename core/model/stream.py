@@ -73,8 +73,10 @@ class PersistMode(WireEnum):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a stream should live. An empty list of tags is not the same as none."""
+
     cluster: Annotated[str, OMIT] = ""
-    tags: Annotated[tuple[str, ...], OMIT] = ()
+    tags: Annotated[tuple[str, ...] | None, OMIT] = None
     preferred: Annotated[str, OMIT] = ""
 
 
