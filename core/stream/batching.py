@@ -109,9 +109,9 @@ class Staging:
         if ends is not None and ends not in _COMMITS:
             self.drop(batch)
             raise api_error(10200)
-        if h.REQUIRED_LEVEL in found:
-            level = found[h.REQUIRED_LEVEL]
-            if level and not is_level_supported(level):
+        level = found.get(h.REQUIRED_LEVEL)
+        if level:
+            if not is_level_supported(level):
                 self._give_up(batch, "unsupported")
                 raise api_error(10185)
             block = without(block, h.REQUIRED_LEVEL + b":")

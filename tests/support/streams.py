@@ -16,6 +16,7 @@ from core.jetstream.opening import restore
 from core.jetstream.shell import Shell
 from core.jetstream.stream_runner import StreamRunner
 from core.jetstream.tail import TailBudget
+from core.jetstream.timers import Timers
 from core.model.stream import StreamConfig
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
@@ -247,7 +248,7 @@ class StreamBench:
             lane=cast(Any, _StandInLane()),
             states=cast(Any, None),
             janitor=self.janitor,
-            timers=cast(Any, None),
+            timers=Timers(self.clock),
             server_name="test",
             press=lambda: None,
             tails=TailBudget(self.tail_bytes),
