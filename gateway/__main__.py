@@ -30,7 +30,7 @@ import migrations
 from core.client import Client, Options, attach, connect
 from core.cluster.leadership import Leadership
 from core.config.addresses import PortsFile, listen, refusal, url
-from core.config.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, users_of
+from core.config.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, checked_dsn, users_of
 from core.errors import ConfigError, Fenced, OperatorError, Unavailable
 from core.node import Node, NodeOptions
 from core.pubsub.server import Connection, Hub
@@ -379,14 +379,16 @@ def dev(
 ) -> None:
     """Start everything on this machine: PostgreSQL, NATS on 4222, HTTP on 8080.
 
-    Data stay in ./.jetgate; only this machine can connect. Ctrl-C stops. Messages survive that,
-    and kill -9.
+    Data stay in ./.jetgate; only this machine can connect.
+    Ctrl-C stops. Messages survive that, and kill -9.
 
     [bold]Examples[/bold]
 
       jetgate dev
 
-      jetgate dev --nats-port 0 --http-port 0 --data /tmp/try   (addresses: /tmp/try/ports.json)
+      jetgate dev --nats-port 0 --http-port 0 --data /tmp/try
+
+    The second takes any free ports; /tmp/try/ports.json says which.
     """
     _main(
         verbose,
@@ -420,9 +422,11 @@ def serve(
 ) -> None:
     """Serve from a PostgreSQL of yours.
 
-    The database must be durable (fsync, full_page_writes, synchronous_commit) and reached
-    directly, not through a transaction pooler. Start the command twice for a hot standby: the
-    second waits, answers /healthz with 503, and takes over within seconds.
+    The database must be durable (fsync, full_page_writes, synchronous_commit)
+    and reached directly, not through a transaction pooler.
+
+    Start the command twice for a hot standby: the second waits, answers
+    /healthz with 503, and takes over within seconds.
 
     [bold]Examples[/bold]
 
@@ -438,7 +442,7 @@ def serve(
             http_port=http_port,
             ws_port=ws_port,
             data=data,
-            dsn=dsn,
+            dsn=checked_dsn(dsn),
             users=users_of(auth, user, password),
             **blocks_of(config),
         ),
@@ -455,7 +459,7 @@ def migrate_command(dsn: Dsn, verbose: Verbose = False) -> None:
     """
 
     async def work() -> None:
-        connector = Connector(dsn)
+        connector = Connector(checked_dsn(dsn))
         await preflight(connector)
         done = "is now at" if await migrate(connector) else "was already at"
         print(f"the schema in {connector.address} {done} revision {migrations.HEAD}")

@@ -16,7 +16,7 @@ import typer
 
 from core.client.client import Client
 from core.client.refusals import ClientError, NoResponders, RequestTimeout
-from core.config.config import DATA_DIRECTORY
+from core.config.config import DATA_DIRECTORY, checked_dsn
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
@@ -33,28 +33,33 @@ remotes = typer.Typer(
     no_args_is_help=True,
     help="""Other NATS systems whose streams are read here, or who read ours.
 
-    [bold]nats://...[/bold]: one ordinary client connection of the leading node. While it stands,
-    the JetStream of the other system is [bold]$JS.NAME.API[/bold] here: mirrors and sources name
-    that as external API, clients give NAME as domain.
+    [bold]nats://...[/bold]: one ordinary client connection of the leading node.
+    While it stands, the JetStream of the other system is [bold]$JS.NAME.API[/bold]
+    here: mirrors and sources name that as external API, clients give NAME as
+    domain.
 
-    [bold]nats-leaf://...[/bold]: a leaf node connection. While it stands, our JetStream is
-    [bold]$JS.NAME.API[/bold] there, for reading: streams there can mirror and source ours.
+    [bold]nats-leaf://...[/bold]: a leaf node connection. While it stands, our
+    JetStream is [bold]$JS.NAME.API[/bold] there, for reading: streams there can
+    mirror and source ours.
 
     [bold]Examples[/bold]
 
-      jetgate remote add hub nats://hub.example:4222 --creds /etc/jetgate/hub.creds
+      jetgate remote add hub nats://hub.example:4222 --creds /etc/hub.creds
 
       jetgate remote add gate nats-leaf://hub.example:7422
 
       jetgate remote list
 
-    A mirror: {"name": "COPY", "mirror": {"name": "ORDERS", "external": {"api": "$JS.hub.API"}}}""",
+    A mirror:
+
+      {"name": "COPY",
+       "mirror": {"name": "ORDERS", "external": {"api": "$JS.hub.API"}}}""",
 )
 
 Name = Annotated[str, typer.Argument(help="One token: letters, digits, - and _.")]
 Url = Annotated[
     str,
-    typer.Argument(help="nats:// or nats-leaf://[user:password@ or token@]host[:port]."),
+    typer.Argument(help=r"nats:// or nats-leaf://\[user:password@ or token@]host\[:port]."),
 ]
 Creds = Annotated[
     str,
@@ -79,12 +84,12 @@ def add_command(
 ) -> None:
     """Add a remote, or change the one of this name.
 
-    It is looked at once from here; when that fails it is kept all the same, because a node tries
-    for as long as it takes.
+    It is looked at once from here; when that fails it is kept all the same,
+    because a node tries for as long as it takes.
 
     [bold]Examples[/bold]
 
-      jetgate remote add hub nats://hub.example:4222 --creds /etc/jetgate/hub.creds
+      jetgate remote add hub nats://hub.example:4222 --creds /etc/hub.creds
 
       jetgate remote add lab nats://reader:secret@10.0.0.7 --dsn postgresql://...
     """
@@ -175,7 +180,7 @@ async def _open(dsn: str, data: Path) -> PostgresRemotes:
         from core.storage.postgres.embedded.running import running_dsn
 
         dsn = running_dsn(data)
-    connector = Connector(dsn)
+    connector = Connector(checked_dsn(dsn))
     probe = await connector.open_plain()
     found = await probe.fetchval("select to_regclass('jetgate_store.remote') is not null")
     await probe.close()

@@ -1,6 +1,7 @@
 """Listening sockets, and the file that tells where they are."""
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -44,10 +45,10 @@ def listen(host: str, port: int, what: str) -> socket.socket:
 def refusal(host: str, port: int, what: str, error: OSError) -> OperatorError:
     """The error for an address that cannot be had."""
     reason = (error.strerror or str(error)).lower()
-    flag = f"--{what.lower()}-port"
-    return OperatorError(
-        f"cannot listen for {what} on {host}:{port}: {reason} (another port: {flag}; any: 0)"
-    )
+    hint = "another address: --host"
+    if error.errno in (errno.EADDRINUSE, errno.EACCES):
+        hint = f"another port: --{what.lower()}-port; any: 0"
+    return OperatorError(f"cannot listen for {what} on {host}:{port}: {reason} ({hint})")
 
 
 def url(scheme: str, host: str, port: int) -> str:

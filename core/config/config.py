@@ -3,6 +3,7 @@
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from core.auth.users import User, Users
 from core.errors import ConfigError
@@ -66,6 +67,18 @@ class Config:
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host != "localhost"
+
+
+def checked_dsn(dsn: str) -> str:
+    """Return the address of a database. Raises ConfigError unless it has the form of one."""
+    try:
+        parts = urlsplit(dsn)
+        is_one = parts.scheme in ("postgresql", "postgres") and (parts.port or 1) > 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ConfigError("--dsn", "expected postgresql://user:password@host:port/name")
+    return dsn
 
 
 def users_of(token: str, user: str, password: str) -> Users | None:

@@ -195,7 +195,8 @@ def test_a_port_that_is_taken_is_one_line_and_exit_code_1(data: Path, which: str
             assert line.startswith(
                 f"jetgate: cannot listen for {which.upper()} on 127.0.0.1:{port}"
             )
-            assert "address already in use" in line
+            flag = f"--{which}-port"
+            assert line.endswith(f"address already in use (another port: {flag}; any: 0)")
 
 
 @pytest.mark.parametrize(
@@ -204,12 +205,17 @@ def test_a_port_that_is_taken_is_one_line_and_exit_code_1(data: Path, which: str
         (["serve", "--dsn", "postgresql://u:secret@127.0.0.1:1/db"], "connection refused"),
         (["migrate", "--dsn", "postgresql://u:secret@127.0.0.1:1/db"], "connection refused"),
         (["dev", "--data", "/dev/null/x"], "cannot use data directory /dev/null/x"),
-        (["dev", "--host", "192.0.2.1"], "cannot listen for NATS on 192.0.2.1:4222"),
+        (["dev", "--host", "192.0.2.1"], "on 192.0.2.1:4222: cannot assign requested address ("),
+        (["dev", "--host", "192.0.2.1"], "(another address: --host)"),
+        (["serve", "--dsn", ""], "--dsn: expected postgresql://user:password@host:port/name"),
+        (["serve", "--dsn", "mysql://h/d"], "--dsn: expected postgresql://"),
+        (["migrate", "--dsn", "postgresql://h:port/d"], "--dsn: expected postgresql://"),
         (["dev", "--http-port", "4222"], "--http-port: 4222 is the NATS port already"),
     ],
 )
 def test_failure_to_start_is_one_line_and_exit_code_1(arguments: list[str], words: str) -> None:
-    ports = ["--nats-port", "0"] if arguments[1:3] == ["--data", "/dev/null/x"] else []
+    has_ports = arguments[1:3] == ["--data", "/dev/null/x"] or arguments[0] == "serve"
+    ports = ["--nats-port", "0"] if has_ports else []
     ports += ["--http-port", "0"] if ports else []
 
     ended = run(*arguments, *ports)
