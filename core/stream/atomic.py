@@ -18,8 +18,10 @@ from core.stream.batching import quoted
 from core.stream.counting import check_increment
 from core.stream.judge import LARGEST_RECORD, Duplicate, Judge
 from core.stream.room import Room
+from core.stream.scheduling import HEADERS as SCHEDULING
+from core.stream.scheduling import ended_by
 from core.stream.texts import check_text, refusal, texts_of
-from core.stream.ttl import parse_ttl, raised
+from core.stream.ttl import parse_ttl
 
 if TYPE_CHECKING:
     from core.stream.judge import Rollups
@@ -80,6 +82,7 @@ class OthersJudge(Judge):
         self._subjects = subjects
         self._clean = texts is not None and self._fits(columns)
         self._refused.update(answers)
+        self.now = now
         for place, (subject, block, payload) in enumerate(
             zip(subjects, columns.headers, columns.payloads, strict=True)
         ):
@@ -102,6 +105,7 @@ class AtomicJudge(Judge):
         self._written: set[bytes] = set()
         self._added: Counter[bytes] = Counter()
         self._grown = 0
+        self.now = now
         self._subjects = columns.subjects
         wiped = -1
         rows = zip(columns.subjects, columns.headers, columns.payloads, strict=True)
@@ -136,7 +140,8 @@ class AtomicJudge(Judge):
         if found.get(h.STREAM_SOURCE):
             raise api_error(10227)
         self._check_expected(place, subject, found)
-        self._check_schedule(found)
+        if not SCHEDULING.isdisjoint(found):
+            self._check_scheduling(place, subject, found)
         rollup = self._check_rest(found)
         if rollup == b"sub" and subject in self._written:
             raise api_error(10111, err="batch rollup sub invalid")
@@ -146,12 +151,13 @@ class AtomicJudge(Judge):
         if self.counting is not None:
             block, payload = self.counting.add(subject, block, payload, found)
             self.counting.take(subject, block, payload)
-        if self._least_ttl and h.TTL in found:
-            block = raised(block, self._least_ttl)
+        block = self._complete(place, subject, block, payload, found)
         if self.machine.refuses:
             self._check_limits(subject, self.machine.size_of(subject, block, len(payload)), rollup)
         if rollup == b"sub":
             self._rolled[subject] = place
+        if self._ends and (ended := ended_by(found)):
+            self._end(place, ended)
         self._written.add(subject)
         if msg_id:
             self._ids[msg_id] = self.next_seq
@@ -204,16 +210,11 @@ class AtomicJudge(Judge):
         named = other or subject
         if named in self._written:
             raise api_error(10164)
+        known, self._lasts = self._lasts, {}  # the batch does not count
         last = self._last_of(named, 0)
+        self._lasts = known
         if h.number(wanted) != last:
             raise api_error(10071, seq=last)
-
-    def _check_schedule(self, found: dict[bytes, bytes]) -> None:
-        if found.get(h.SCHEDULE):
-            raise api_error(10188)
-        if found.get(h.SCHEDULER) or found.get(h.SCHEDULE_NEXT):
-            is_end = found.get(h.SCHEDULER) and found.get(h.SCHEDULE_NEXT) == b"purge"
-            raise api_error(10188 if is_end else 10212)
 
     def _check_limits(self, subject: bytes, size: int, rollup: bytes) -> None:
         """Refuse what a stream that discards new messages has no room for."""
