@@ -22,6 +22,7 @@ from core.storage.postgres.embedded.directory import postmaster_status, processe
 from core.storage.postgres.embedded.installation import find_installation
 from tests.support.eventually import eventually, observed
 from tests.support.pg import TEST_SETTINGS
+from tests.support.scratch import scratch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def place() -> Iterator[Path]:
     """An empty directory, closed to everybody else as temporary directories are."""
-    path = Path(tempfile.mkdtemp(prefix="jetgate-test-"))
+    path = scratch("jetgate-test-")
     yield path
     for pid in processes_in(path / "data" / "pg"):
         with contextlib.suppress(ProcessLookupError):
@@ -282,7 +283,7 @@ def test_binaries_that_its_user_cannot_reach_are_copied(
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache without a template."""
-    path = Path(tempfile.mkdtemp(prefix="jetgate-cache-"))
+    path = scratch("jetgate-cache-")
     path.chmod(0o755)
     monkeypatch.setattr(template, "cache_directory", lambda: path)
     yield path

@@ -1,6 +1,7 @@
 """Streams in memory: over a restart the reference has forgotten them, jetgate has not."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,9 @@ STREAM = {"name": "M", "subjects": ["m.>"], "storage": "memory"}
 PULL = {"stream_name": "M", "config": {"durable_name": "C", "ack_policy": "explicit"}}
 
 
-@pytest.fixture(params=[JetgateServer, NatsServer])
+@pytest.fixture(
+    params=[partial(JetgateServer, in_memory=True), NatsServer], ids=["jetgate", "nats-server"]
+)
 def own(request: pytest.FixtureRequest) -> Iterator[JetgateServer | NatsServer]:
     """A server of its own, which may be restarted."""
     with request.param() as server:

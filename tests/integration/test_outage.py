@@ -15,7 +15,7 @@ from tests.support.wire import Wire
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[JetgateServer]:
-    with JetgateServer() as server:
+    with JetgateServer(in_memory=True) as server:
         yield server
 
 
