@@ -195,6 +195,8 @@ class Judge:
         config = self.machine.config
         if config.sealed:
             raise api_error(10109)
+        if block.find(h.REQUEST_INFO) >= 0:
+            block = h.stored_block(block)
         if 0 <= config.max_msg_size < len(block) + len(payload):
             raise api_error(10054)
         if found.get(h.BATCH_ID):
