@@ -175,6 +175,7 @@ def _jetstream(options: NatsOptions, serving: Any) -> dict[str, Any]:
         "sync_interval": round(told.sync_interval * 1e9),
         **({"sync_always": True} if told.sync_always else {}),
         **({"domain": told.domain} if told.domain else {}),
+        **({"compress_ok": True} if told.is_block else {}),
         **({"strict": True} if told.strict else {}),
     }
 

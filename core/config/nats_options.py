@@ -33,6 +33,8 @@ class JetStreamOptions:
     max_file: int = 0
     domain: str = ""
     strict: bool = True
+    is_block: bool = False
+    """Whether it was a block of the file, and not a flag."""
     sync_interval: float = 120.0
     sync_always: bool = False
     limits: dict[str, int] = field(default_factory=dict)

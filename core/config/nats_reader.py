@@ -96,8 +96,9 @@ def _read_map(
                 check_websocket(item, mistakes, into.oddities)
                 setters[name](into, plain(item))
             elif block is not None and isinstance(item.value, dict):
+                if block is _JETSTREAM:  # a member may say that it is not enabled
+                    into.jetstream.enabled = into.jetstream.is_block = True
                 _read_map(block, item.value, into, mistakes, f"{name}.")
-                into.jetstream.enabled = into.jetstream.enabled or block is _JETSTREAM
             elif (setter := setters.get(key.lower())) is not None:
                 setter(into, plain(item))
             elif not item.is_variable:

@@ -5,8 +5,9 @@ from typing import Any
 
 from core.model.gotime import format_duration
 from core.monitor.query import BadQuery, Query
-from core.monitor.source import Source, age, moment
+from core.monitor.source import Closed, Source, age, moment
 from core.pubsub.route import Subscription
+from core.pubsub.server import Connection
 from core.subjects.subject import overlap
 from core.transport.session import ClientSession
 
@@ -24,7 +25,7 @@ _SORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], bool]] = {
     "bytes_from": (lambda c: c["in_bytes"], True),
     "last": (lambda c: c["last_activity"], True),
     "idle": (lambda c: c["last_activity"], False),
-    "uptime": (lambda c: c["start"], False),
+    "uptime": (lambda c: c["cid"], True),
     "stop": (lambda c: c.get("stop", ""), False),
     "reason": (lambda c: c.get("reason", ""), False),
     "rtt": (lambda c: c.get("rtt", ""), False),
@@ -36,7 +37,7 @@ _KINDS = {"WEBSOCKET": "websocket"}
 def connz(source: Source, query: Query) -> dict[str, Any]:
     """The page. Raises BadQuery."""
     sort, state = query.text("sort") or "cid", query.text("state").lower()
-    limit, offset, cid = query.number("limit"), query.number("offset"), query.number("cid")
+    limit, offset, cid = query.number("limit"), query.number("offset"), query.unsigned("cid")
     auth = query.flag("auth")
     details = query.text("subs").lower() == "detail"
     subs = details or query.flag("subs")
@@ -46,49 +47,64 @@ def connz(source: Source, query: Query) -> dict[str, Any]:
         raise BadQuery(f"invalid sorting option: {sort}")
     if sort in ("stop", "reason") and _STATES[state] == "open":
         raise BadQuery(f"sort by {sort} only valid on closed connections")
+    account = query.text("acc")
+    if account and account not in source.hub.accounts:
+        return _page({"server_id": "", "now": source.head["now"]}, None, 0, offset, limit or PAGE)
     found: list[dict[str, Any]] = []
-    now = source.clock.now()
+    total, now = 0, source.clock.now()
     if _STATES[state] != "closed":
+        living = [each for each in source.hub.sessions.values() if _is_of(each, account)]
+        total += len(living)
         found += [
             _detailed(session, describe(session, now), auth, subs, details)
-            for session in source.hub.sessions.values()
+            for session in living
             if isinstance(session, ClientSession) and _is_wanted(session, query)
         ]
     if _STATES[state] != "open":
-        found += _closed(source, query, auth)
-    total = len(found)
+        dead = [each for each in source.closed if not account or each.account == account]
+        total += len(dead)
+        found += _closed(dead, query, auth)
     if cid:
         found, limit = [shown for shown in found if shown["cid"] == cid], 1
         offset = 0
     key, descending = _SORTS[sort]
     found.sort(key=key, reverse=descending)
     limit = limit or PAGE
-    page = found[offset : offset + limit]
+    return _page(source.head, found[offset : offset + limit], total, offset, limit)
+
+
+def _page(
+    head: dict[str, Any], shown: list[dict[str, Any]] | None, total: int, offset: int, limit: int
+) -> dict[str, Any]:
     return {
-        **source.head,
-        "num_connections": len(page),
+        **head,
+        "num_connections": len(shown or ()),
         "total": total,
         "offset": offset,
         "limit": limit,
-        "connections": page,
+        "connections": shown,
     }
 
 
+def _is_of(session: Connection, account: str) -> bool:
+    is_client = isinstance(session, ClientSession)
+    return is_client and (not account or session.account.name == account)
+
+
 def _is_wanted(session: ClientSession, query: Query) -> bool:
-    user, account = query.text("user"), query.text("acc")
-    subject = query.text("filter_subject")
-    if (user and session.user != user) or (account and session.account.name != account):
+    user, subject = query.text("user"), query.text("filter_subject")
+    if user and session.user != user:
         return False
     return not subject or any(
         overlap(subject.encode(), each.subject) for each in session.subscriptions.values()
     )
 
 
-def _closed(source: Source, query: Query, auth: bool) -> list[dict[str, Any]]:
-    user, account = query.text("user"), query.text("acc")
+def _closed(dead: list[Closed], query: Query, auth: bool) -> list[dict[str, Any]]:
+    user = query.text("user")
     found = []
-    for closed in source.closed:
-        if (user and closed.user != user) or (account and closed.account != account):
+    for closed in dead:
+        if user and closed.user != user:
             continue
         shown = dict(closed.shown)
         if auth:

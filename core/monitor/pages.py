@@ -166,31 +166,42 @@ def _flow(msgs: int, nbytes: int) -> dict[str, Any]:
 async def _healthz(source: Source, query: Query) -> Page:
     for name in ("js-enabled-only", "js-enabled", "js-server-only", "js-meta-only", "details"):
         query.flag(name)
-    account, stream, consumer = (query.text(name) for name in ("account", "stream", "consumer"))
-    if (stream or consumer) and not account:
-        return _sick(400, '"account" must not be empty when checking stream health', "error")
-    if consumer and not stream:
-        return _sick(400, '"stream" must not be empty when checking consumer health', "error")
-    if source.jetstream is None:
+    ailment = _ailment(source, query)
+    if ailment is None:
         return Page(b'{"status":"ok"}')
+    status, kind, error = ailment
+    body: dict[str, Any]
+    if query.flag("details"):
+        named = {} if status == 400 else {n: v for n in _HEALTH_OF if (v := query.text(n))}
+        body = {"status": "error", "errors": [{"type": kind, **named, "error": error}]}
+    else:
+        body = {"status": "error" if status == 400 else "unavailable", "error": error}
+    return Page(_escaped(json.dumps(body, separators=(",", ":"))), status)
+
+
+_HEALTH_OF = ("account", "stream", "consumer")
+
+
+def _ailment(source: Source, query: Query) -> tuple[int, str, str] | None:
+    """Status, kind and text of what is wrong; None when nothing is."""
+    account, stream, consumer = (query.text(name) for name in _HEALTH_OF)
+    if (stream or consumer) and not account:
+        return 400, "BAD_REQUEST", '"account" must not be empty when checking stream health'
+    if consumer and not stream:
+        return 400, "BAD_REQUEST", '"stream" must not be empty when checking consumer health'
+    if source.jetstream is None:
+        return None
     registry = source.jetstream.registry
     if account and account != registry.account.name:
-        return _sick(404, f'JetStream account "{account}" not found')
+        return 404, "ACCOUNT", f'JetStream account "{account}" not found'
     runner = registry.streams.get(stream)
+    where = f'on account "{account}"'
     if stream and runner is None:
-        return _sick(404, f'JetStream stream "{stream}" not found on account "{account}"')
+        return 404, "STREAM", f'JetStream stream "{stream}" not found {where}'
     if consumer and runner.consumers.get(consumer) is None:
-        return _sick(
-            404,
-            f'JetStream consumer "{consumer}" not found for stream "{stream}"'
-            f' on account "{account}"',
-        )
-    return Page(b'{"status":"ok"}')
-
-
-def _sick(status: int, error: str, word: str = "unavailable") -> Page:
-    body = {"status": word, "error": error}
-    return Page(_escaped(json.dumps(body, separators=(",", ":"))), status)
+        lost = f'JetStream consumer "{consumer}" not found for stream "{stream}" {where}'
+        return 404, "CONSUMER", lost
+    return None
 
 
 def _nothing(**fields: Any) -> Callable[[Source, Query], Awaitable[Page]]:

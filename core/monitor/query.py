@@ -42,3 +42,13 @@ class Query:
                 f"Error decoding int for '{name}': strconv.Atoi: parsing \"{value}\":"
                 " invalid syntax"
             ) from None
+
+    def unsigned(self, name: str) -> int:
+        """An integer of no sign. Raises BadQuery."""
+        value = self.text(name)
+        if value and not (value.isascii() and value.isdigit()):
+            raise BadQuery(
+                f"Error decoding uint64 for '{name}': strconv.ParseUint: parsing \"{value}\":"
+                " invalid syntax"
+            )
+        return int(value or 0)

@@ -92,7 +92,7 @@ class ClientSession(asyncio.Protocol):
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
         self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
-        self._ping_sent = 0
+        self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
         self._slack = 0
         self._changes = 0
         self._delivered_before = 0
@@ -265,8 +265,8 @@ class ClientSession(asyncio.Protocol):
         self.out.clear()
         if self.door is not None:
             self.door.close()
+        self.hub.leave(self)  # which sees what it had
         self._drop_subscriptions()
-        self.hub.leave(self)
         waiting, self.on_writable = self.on_writable, []
         for call in waiting:
             call()
@@ -554,14 +554,14 @@ class ClientSession(asyncio.Protocol):
         self._say(encoder.PONG)
         if self.is_connected and self.connect.protocol >= 1 and not self._is_info_sent:
             self._is_info_sent = True
+            self.on_pong()
             self.send_info(is_connect_info=True)
 
     def on_pong(self) -> None:
         """The client is alive."""
         self.pings_out = 0
-        if self._ping_sent:
-            self.rtt = max(self.hub.clock.monotonic() - self._ping_sent, 1)
-            self._ping_sent = 0
+        if sent := self._ping_sent:
+            self.rtt, self._ping_sent = max(self.hub.clock.monotonic() - sent, 1), 0
 
     def ping(self) -> None:
         """Ask whether the client is alive."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import nats
 import pytest
 
 from tests.support.dropin import NAMES, DropIn
+from tests.support.eventually import eventually
 
 PAGES = (
     "/varz",
@@ -19,6 +21,8 @@ PAGES = (
     "/connz?state=any&sort=bytes_to",
     "/connz?cid=999999",
     "/connz?filter_subject=foo&acc=$G",
+    "/connz?user=nobody",
+    "/connz?acc=nope",
     "/jsz",
     "/jsz?accounts=1",
     "/jsz?streams=1",
@@ -40,9 +44,14 @@ TEXTS = (
     "/healthz?account=$G&stream=T",
     "/healthz?account=$G&stream=S&consumer=z",
     "/healthz?account=x",
+    "/healthz?account=x&details=1",
+    "/healthz?account=$G&stream=T&details=1",
+    "/healthz?account=$G&stream=S&consumer=z&details=1",
+    "/healthz?stream=x&details=1",
     "/healthz?stream=x",
     "/connz?sort=x",
     "/connz?limit=abc",
+    "/connz?cid=abc",
     "/connz?state=bogus",
     "/connz?sort=stop",
     "/accountz?acc=x",
@@ -51,7 +60,7 @@ TEXTS = (
     "/nosuch",
 )
 # What a server may have or not: limits of this machine, fields that are left out when empty.
-OPTIONAL = frozenset(("rtt", "subscriptions_list", "last_active", "gomemlimit"))
+OPTIONAL = frozenset(("subscriptions_list", "last_active", "gomemlimit"))
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +139,33 @@ def test_the_numbers_of_a_client_are_the_same(both: dict[str, DropIn]) -> None:
         seen.append(([client[field] for field in counted], subscriptions))
 
     assert seen[0] == seen[1]
+
+
+def test_connections_are_in_the_same_order(both: dict[str, DropIn]) -> None:
+    for sort in ("cid", "start", "uptime", "subs", "msgs_from", "bytes_from"):
+        pages = [both[name].page(f"/connz?state=any&sort={sort}") for name in NAMES]
+        ours, theirs = ([c.get("name", "") for c in page["connections"]] for page in pages)
+
+        assert ours == theirs, sort
+        assert pages[0]["total"] == pages[1]["total"] == 2
+
+
+def test_a_connection_that_was_closed_shows_what_it_had() -> None:
+    for name in NAMES:
+        with DropIn(name, "-a", "127.0.0.1", "-p", "-1", "-m", "-1") as server:
+            with socket.create_connection(server.address, timeout=5) as client:
+                client.sendall(b'CONNECT {"protocol":1}\r\nSUB foo 1\r\nPING\r\n')
+                seen = b""
+                while b"PONG" not in seen:
+                    seen += client.recv(4096)
+
+            def closed(server: DropIn = server) -> dict[str, Any]:
+                connections = server.page("/connz?state=closed")["connections"]
+                return dict(connections[0]) if connections else {}
+
+            shown = eventually(closed)
+            assert shown["subscriptions"] == 1
+            assert shown["rtt"].endswith("s")
 
 
 def test_the_numbers_of_streams_are_the_same(both: dict[str, DropIn]) -> None:
