@@ -11,7 +11,6 @@ from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
-    ("atomic publish", lambda c: c.allow_atomic),
     ("batch publish", lambda c: c.allow_batched),
     ("message schedules", lambda c: c.allow_msg_schedules),
 )

@@ -15,7 +15,7 @@ from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.batching import quoted
-from core.stream.counting import check_increment
+from core.stream.counting import Counting, check_increment
 from core.stream.judge import LARGEST_RECORD, Duplicate, Judge
 from core.stream.room import Room
 from core.stream.scheduling import HEADERS as SCHEDULING
@@ -44,7 +44,10 @@ def decide_batch(
     """
     plan = machine.begin_plan(True)
     judge = AtomicJudge(machine, plan, None, rollups)
-    judge.counting = machine.counting()
+    if machine.counts:
+        # The batch counts on from what is stored before it, whatever it evicts itself.
+        limits = machine.config.max_msg_size, machine.max_payload
+        judge.counting = Counting(machine.index.last, machine.newest, *limits)
     error = judge.judge_all(batch, now)
     if error is not None:
         answer = refusal(error, machine.json_name)

@@ -13,7 +13,6 @@ from core.model.versions import is_level_supported, stamp_stream
     ("config", "feature"),
     [
         (StreamConfig(allow_batched=True), "batch publish"),
-        (StreamConfig(allow_atomic=True), "atomic publish"),
     ],
 )
 def test_a_stream_with_a_missing_feature_is_refused_by_name(

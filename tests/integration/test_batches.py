@@ -1,0 +1,224 @@
+"""Atomic batches where it could go wrong: kill -9, other publishers, readers, faults of storage."""
+
+import asyncio
+import json
+from typing import Any
+
+import asyncpg
+import pytest
+
+from core.model.stream import StreamConfig
+from core.node import Node, NodeOptions
+from tests.support.jetgate import JetgateServer
+from tests.support.node import Wire, add_stream, running_node
+from tests.support.wire import Wire as BlockingWire
+
+FAULT = """
+    create function public.fault() returns trigger language plpgsql as $$
+    begin
+      if new.subject = 'S.bad' then
+        raise exception 'a fault made for a test' using errcode = '57014';
+      end if;
+      return new;
+    end $$;
+    create trigger fault before insert on jetgate_store.message_1
+      for each row execute function public.fault();
+    create trigger fault before insert on jetgate_store.message_0
+      for each row execute function public.fault();
+"""
+ROUNDS = 40
+LENGTH = 25
+# More than the lane takes of ordinary publishes of one stream at once.
+MANY = 5000
+
+
+def message(batch: str, seq: int, subject: str, reply: str = "", *, ends: bool = False) -> bytes:
+    """One message of a batch, as it goes over the wire; its id is unique."""
+    lines = [
+        f"Nats-Batch-Id: {batch}",
+        f"Nats-Batch-Sequence: {seq}",
+        f"Nats-Msg-Id: {batch}.{seq}",
+    ]
+    if ends:
+        lines.append("Nats-Batch-Commit: 1")
+    block = "\r\n".join(["NATS/1.0", *lines, "", ""])
+    return f"HPUB {subject} {reply} {len(block)} {len(block) + 1}\r\n{block}x\r\n".encode()
+
+
+def whole(batch: str, length: int, subject: str = "S.batch", inbox: str = "r") -> bytes:
+    """A batch whose last message alone asks for an answer."""
+    return b"".join(
+        message(
+            batch, seq, subject, f"{inbox}.{batch}" if seq == length else "", ends=seq == length
+        )
+        for seq in range(1, length + 1)
+    )
+
+
+async def answer(wire: Wire) -> dict[str, Any]:
+    """The next acknowledgement."""
+    line = await wire.until(b"\r\n")
+    assert line.startswith(b"MSG "), line
+    return dict(json.loads(await wire.reader.readexactly(int(line.split()[-1]) + 2)))
+
+
+async def connected(node: Node, inbox: str = "r") -> Wire:
+    wire = await Wire.connect(node)
+    wire.writer.write(f"SUB {inbox}.> 1\r\n".encode())
+    await wire.flush()
+    return wire
+
+
+async def add(node: Node, **more: Any) -> None:
+    await add_stream(node, StreamConfig(name="S", subjects=("S.>",), allow_atomic=True, **more))
+
+
+def info(wire: BlockingWire) -> Any:
+    return wire.api("STREAM.INFO.S")["state"]
+
+
+def test_a_kill_loses_what_is_open_and_nothing_that_is_acknowledged() -> None:
+    with JetgateServer() as server:
+        with BlockingWire(server.address) as wire:
+            wire.hello()
+            wire.send(b"SUB r.> 1\r\n")
+            wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "allow_atomic": True})
+            wire.send(message("lost", 1, "S.a", "r.1") + message("lost", 2, "S.a", "r.2"))
+            assert [wire.frame().payload for _ in range(2)] == [b"", b""]
+            wire.send(whole("kept", 3))
+            kept = {"stream": "S", "seq": 3, "batch": "kept", "count": 3}
+            assert wire.frame().json() == kept
+        server.restart()
+        with BlockingWire(server.address) as wire:
+            wire.hello()
+            wire.send(b"SUB r.> 1\r\n")
+            assert info(wire)["messages"] == 3
+
+            wire.send(message("lost", 3, "S.a", "r.3", ends=True))
+            assert wire.frame().json()["error"]["err_code"] == 10176
+            wire.send(whole("kept", 3))
+            assert wire.frame().json()["error"]["err_code"] == 10201
+            wire.send(whole("lost", 2))
+            assert wire.frame().json()["seq"] == 5
+            assert info(wire)["messages"] == 5
+
+
+def test_batches_and_other_publishes_at_the_same_time(database: str) -> None:
+    """Each batch is in one piece, every other message once, and no reader sees a part."""
+
+    async def batches(node: Node, name: str) -> list[tuple[int, int]]:
+        wire = await connected(node, name)
+        said = []
+        for round_ in range(ROUNDS):
+            wire.writer.write(whole(f"{name}{round_}", LENGTH, f"S.batch.{name}", name))
+            ack = await answer(wire)
+            said.append((ack["seq"] - LENGTH + 1, ack["seq"]))
+        wire.close()
+        return said
+
+    async def others(node: Node) -> None:
+        wire = await connected(node, "o")
+        wire.writer.write(b"PUB S.other o.o 1\r\nx\r\n" * ROUNDS * LENGTH)
+        assert await wire.count(b'"seq":', ROUNDS * LENGTH) == ROUNDS * LENGTH
+        wire.close()
+
+    async def watch(node: Node, done: asyncio.Event) -> int:
+        wire = await connected(node, "i")
+        body = b'{"subjects_filter":"S.batch.>"}'
+        looks = 0
+        while not done.is_set():
+            wire.writer.write(b"PUB $JS.API.STREAM.INFO.S i.i %d\r\n%b\r\n" % (len(body), body))
+            state = (await answer(wire))["state"]
+            for count in (state.get("subjects") or {}).values():
+                assert count % LENGTH == 0
+            looks += 1
+        wire.close()
+        return looks
+
+    async def run() -> None:
+        async with running_node(database) as node:
+            await add(node)
+            done = asyncio.Event()
+            watching = asyncio.ensure_future(watch(node, done))
+            one, two, _ = await asyncio.gather(batches(node, "a"), batches(node, "b"), others(node))
+            done.set()
+            assert await watching > 0
+            found = await node.registry.stream("S").info(subjects={})
+            assert found.state.messages == 3 * ROUNDS * LENGTH
+        connection = await asyncpg.connect(database)
+        try:
+            for name, places in (("a", one), ("b", two)):
+                rows = await connection.fetch(
+                    "select seq from jetgate.messages where subject = $1 order by 1",
+                    f"S.batch.{name}",
+                )
+                wanted = [seq for first, last in places for seq in range(first, last + 1)]
+                assert [row["seq"] for row in rows] == wanted
+        finally:
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_batch_is_one_commit_however_many_messages_it_has(database: str) -> None:
+    async def run() -> None:
+        options = NodeOptions(port=0, jetstream_limits={"batch_messages": MANY})
+        async with running_node(database, options=options) as node:
+            await add(node)
+            wire = await connected(node)
+            commits = node.lane.commits
+            wire.writer.write(whole("large", MANY))
+
+            assert await answer(wire) == {
+                "stream": "S", "seq": MANY, "batch": "large", "count": MANY,
+            }  # fmt: skip
+
+            assert node.lane.commits == commits + 1
+            wire.close()
+
+    asyncio.run(run())
+
+
+def test_what_postgresql_refuses_is_refused_whole(database: str) -> None:
+    async def run() -> None:
+        admin = await asyncpg.connect(database)
+        async with running_node(database) as node:
+            await add(node)
+            wire = await connected(node)
+            await admin.execute(FAULT)
+            wire.writer.write(message("b", 1, "S.good") + message("b", 2, "S.bad"))
+            wire.writer.write(message("b", 3, "S.good", "r.b", ends=True) + whole("c", 2))
+
+            assert (await answer(wire))["error"]["err_code"] == 10077
+            assert await answer(wire) == {"stream": "S", "seq": 2, "batch": "c", "count": 2}
+
+            rows = await admin.fetch("select subject from jetgate.messages")
+            assert [row["subject"] for row in rows] == ["S.batch", "S.batch"]
+            wire.close()
+        await admin.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_is_open_is_forgotten_with_its_stream(database: str, deleted: bool) -> None:
+    async def run() -> None:
+        async with running_node(database) as node:
+            await add(node)
+            wire = await connected(node)
+            wire.writer.write(message("b", 1, "S.a"))
+            await wire.flush()
+            runner = node.registry.stream("S")
+            quota = runner.shell.batches
+            await node.lane.drain()
+            assert quota.batches == 1
+
+            if deleted:
+                await node.registry.delete_stream("S")
+            else:
+                await node.registry.update_stream(StreamConfig(name="S", subjects=("S.>",)))
+
+            assert (quota.batches, quota.nbytes) == (0, 0)
+            wire.close()
+
+    asyncio.run(run())
