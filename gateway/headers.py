@@ -35,6 +35,8 @@ PUBLISH_HEADERS = (
     "Nats-Schedule-TTL",
     "Nats-Schedule-Time-Zone",
     "Nats-Schedule-Rollup",
+    "Nats-Schedule-Next",
+    "Nats-Scheduler",
     "Nats-Required-Api-Level",
 )
 _ALLOWED = {name.lower().encode(): name.encode() for name in PUBLISH_HEADERS}

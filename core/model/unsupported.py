@@ -12,7 +12,6 @@ from core.model.stream import StreamConfig
 
 STREAM_FEATURES: tuple[tuple[str, Callable[[StreamConfig], bool]], ...] = (
     ("batch publish", lambda c: c.allow_batched),
-    ("message schedules", lambda c: c.allow_msg_schedules),
 )
 
 REQUESTS = {

@@ -12,7 +12,7 @@ from tests.support.wire import Wire
 
 Tell = Callable[[str, object], None]
 
-FEATURES = ("allow_batched", "allow_msg_schedules")
+FEATURES = ("allow_batched",)
 KEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 ISSUER = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
 USERS = "users: [{user: a, password: b}]"
