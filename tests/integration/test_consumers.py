@@ -65,7 +65,7 @@ def test_floor_of_a_filtered_consumer(bench: Bench) -> None:
 def test_redelivery_keeps_the_first_consumer_sequence(bench: Bench) -> None:
     bench.consumer(ack_wait=200_000_000)
     bench.pull(b"2")
-    assert bench.pull(b"2", within=0.6) == [(b"2.1.3.3", b"m0"), (b"2.2.4.3", b"m1")]
+    assert bench.pull(b"2", count=2) == [(b"2.1.3.3", b"m0"), (b"2.2.4.3", b"m1")]
     bench.ack(b"2.1.3")
     bench.wire.flush()
     state = bench.state()
@@ -77,9 +77,9 @@ def test_nak_with_delay_and_without(bench: Bench) -> None:
     bench.pull(b"2")
     for numbers, payload in ((b"1.1.1", b"-NAK 600ms"), (b"1.2.2", b"-NAK")):
         bench.ack(numbers, payload, b"in.done")
-        assert bench.arrived() == [(b"in.done", b"")]
+        assert bench.arrived(count=1) == [(b"in.done", b"")]
     assert bench.pull(b'{"batch":1,"no_wait":true}') == [(b"2.2.3.3", b"m1")]
-    got = bench.pull(b'{"batch":4,"expires":2000000000}', within=1.0)
+    got = bench.pull(b'{"batch":4,"expires":2000000000}', count=4)
     assert sorted(payload for _, payload in got) == [b"m0", b"m2", b"m3", b"m4"]
 
 
@@ -87,11 +87,11 @@ def test_next_in_all_forms(bench: Bench) -> None:
     bench.consumer()
     bench.pull(b"1")
     bench.ack(b"1.1.1", b"+NXT", b"in.next")
-    assert bench.arrived() == [(b"1.2.2.3", b"m1")]
+    assert bench.arrived(count=1) == [(b"1.2.2.3", b"m1")]
     bench.ack(b"1.2.2", b"+NXT 2", b"in.next")
-    assert bench.arrived() == [(b"1.3.3.2", b"m2"), (b"1.4.4.1", b"m3")]
+    assert bench.arrived(count=2) == [(b"1.3.3.2", b"m2"), (b"1.4.4.1", b"m3")]
     bench.ack(b"1.4.4", b'+NXT {"batch":5,"no_wait":true}', b"in.next")
-    assert bench.arrived() == [
+    assert bench.arrived(count=2) == [
         (b"1.5.5.0", b"m4"),
         (b"in.next", b"NATS/1.0 404 No Messages\r\n\r\n"),
     ]
@@ -100,9 +100,9 @@ def test_next_in_all_forms(bench: Bench) -> None:
 @pytest.mark.parametrize("payload", [b"+ACK", b"", b"-NAK", b"+WPI", b"+TERM done", b"nonsense"])
 def test_acknowledgement_with_a_reply_is_answered(bench: Bench, payload: bytes) -> None:
     bench.consumer()
-    bench.pull(b"1")
+    bench.pull(b"1", count=1)
     bench.ack(b"1.1.1", payload, b"in.answer")
-    assert bench.arrived() == [(b"in.answer", b"")]
+    assert bench.arrived(count=1) == [(b"in.answer", b"")]
 
 
 def test_repeated_double_ack_is_answered_and_a_foolish_one_is_not(bench: Bench) -> None:
@@ -110,7 +110,7 @@ def test_repeated_double_ack_is_answered_and_a_foolish_one_is_not(bench: Bench) 
     bench.pull(b"1")
     for _ in range(2):
         bench.ack(b"1.1.1", b"+ACK", b"in.answer")
-        assert bench.arrived() == [(b"in.answer", b"")]
+        assert bench.arrived(count=1) == [(b"in.answer", b"")]
     bench.ack(b"1.4.4", b"+ACK", b"in.answer")
     assert bench.arrived() == []
 
@@ -147,7 +147,7 @@ def test_max_bytes(bench: Bench) -> None:
 
 def test_timeout_echoes_what_was_asked(bench: Bench) -> None:
     bench.consumer(filter_subject="s.none")
-    got = bench.pull(b'{"batch":4,"max_bytes":99,"expires":100000000}', within=0.8)
+    got = bench.pull(b'{"batch":4,"max_bytes":99,"expires":100000000}', count=1)
     assert got == [
         (
             b"in.1",
@@ -270,7 +270,7 @@ def test_restart_keeps_what_was_acknowledged(jetgate_server: JetgateServer) -> N
         bench.consumer(ack_wait=1_000_000_000)
         bench.pull(b"3")
         bench.ack(b"1.2.2", b"+ACK", b"in.done")
-        assert bench.arrived() == [(b"in.done", b"")]
+        assert bench.arrived(count=1) == [(b"in.done", b"")]
     jetgate_server.restart()
     with Wire(jetgate_server.address) as wire:
         wire.hello()
@@ -278,7 +278,7 @@ def test_restart_keeps_what_was_acknowledged(jetgate_server: JetgateServer) -> N
         bench.wire = wire
         state = bench.state()
         assert (state["delivered"], state["pending"], state["ack_pending"]) == ((3, 3), 2, 2)
-        got = bench.pull(b'{"batch":4,"expires":3000000000}', within=2.0)
+        got = bench.pull(b'{"batch":4,"expires":3000000000}', count=4)
         assert sorted(payload for _, payload in got) == [b"m0", b"m2", b"m3", b"m4"]
 
 

@@ -34,20 +34,32 @@ class Bench:
         assert "error" not in reply, reply
         return dict(reply)
 
-    def pull(self, body: bytes, *, within: float = 0.25) -> list[tuple[bytes, bytes]]:
+    def pull(
+        self, body: bytes, *, within: float = 0.25, count: int = 0
+    ) -> list[tuple[bytes, bytes]]:
         """(control line without subject and sid, status block or payload) of what arrives."""
         self.pulls += 1
         self.wire.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.c", body, reply=b"in.%d" % self.pulls
         )
-        return self.arrived(within=within)
+        return self.arrived(within=within, count=count)
 
-    def arrived(self, *, within: float = 0.25) -> list[tuple[bytes, bytes]]:
-        return [(shape(frame), frame.headers + frame.payload) for frame in self.frames(within)]
+    def arrived(self, *, within: float = 0.25, count: int = 0) -> list[tuple[bytes, bytes]]:
+        found = self.frames(within, count)
+        return [(shape(frame), frame.headers + frame.payload) for frame in found]
 
-    def frames(self, within: float = 0.25) -> list[Frame]:
-        """Everything that arrives until nothing comes for a while."""
-        found = []
+    def frames(self, within: float = 0.25, count: int = 0) -> list[Frame]:
+        """Everything that arrives until nothing comes for a while.
+
+        Args:
+            within: Seconds of silence that end it.
+            count: How many come at least: that many are waited for, however long they take, and
+                what is there by then beyond them is shown too.
+        """
+        found: list[Frame] = []
+        if count:
+            found = [self.wire.frame() for _ in range(count)]
+            return found + self.wire.flush()
         try:
             while True:
                 found.append(self.wire.frame(within))

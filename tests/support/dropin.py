@@ -63,13 +63,14 @@ class DropIn:
         """The addresses, once it is ready."""
 
         def look() -> dict[str, list[str]] | None:
-            assert self.process.poll() is None, self.log()
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} ended: {self.log()}")
             try:
                 return dict(json.loads(self.ports_file.read_text()))
             except (FileNotFoundError, ValueError):
                 return None
 
-        found = eventually(look, within=30)
+        found = eventually(look, within=120)
         assert found is not None
         return found
 
