@@ -96,9 +96,10 @@ class Scheduler:
         known = {(p.subject, p.seq): p.due for p in await reader.dues(runner.stream)}
         for subject, (seq, stored, block) in found.items():
             schedule = schedule_of(block)
-            if schedule is None or subject in over or not runner.is_live(seq):
+            if schedule is None or not runner.is_live(seq) or schedules.seq_of(subject) >= seq:
                 continue
-            if schedules.seq_of(subject) >= seq:
+            if subject in over:
+                schedules.add(subject, seq, None)
                 continue
             due = known.pop((subject, seq), None)
             if due is None:

@@ -1,7 +1,7 @@
 """The schedules of one stream that are to come due (ADR-51).
 
-A subject has one schedule at most: its newest message, unless something else was stored there
-since. What is here follows from what plans store and remove, and from the times they note.
+A subject has one schedule at most. It never comes due any more once something else was stored
+there. What is here follows from what plans store and remove, and from the times they note.
 """
 
 from collections.abc import Iterable
@@ -48,10 +48,11 @@ class Schedules:
         self._heap: list[tuple[int, int, bytes]] = []
 
     def __len__(self) -> int:
-        return len(self._known)
+        """How many will come due."""
+        return sum(pending.due < NEVER for pending in self._known.values())
 
     def seq_of(self, subject: bytes) -> int:
-        """Return the sequence of the schedule of a subject (0: it has none)."""
+        """Return the sequence of the schedule of a subject, even if it is over (0: none)."""
         pending = self._known.get(subject)
         return 0 if pending is None else pending.seq
 
@@ -67,7 +68,7 @@ class Schedules:
         if blocks is None:
             if self._known:
                 for subject in self._known.keys() & set(segment.subjects):
-                    del self._known[subject]
+                    self._stop(subject)
             return
         rows = zip(segment.seqs, segment.times, segment.subjects, blocks, strict=True)
         for seq, stored, subject, block in rows:
@@ -75,7 +76,11 @@ class Schedules:
             if schedule is not None:
                 self.add(subject, seq, schedule.first(stored))
             elif subject in self._known and not (block and find(block, SCHEDULER)):
-                del self._known[subject]
+                self._stop(subject)
+
+    def _stop(self, subject: bytes) -> None:
+        """Have a schedule never come due; its message may still be there."""
+        self._known[subject] = Pending(subject, self._known[subject].seq, NEVER)
 
     def add(self, subject: bytes, seq: int, due: int | None) -> None:
         """Take a schedule, in place of that of its subject (None: it never comes due)."""

@@ -51,6 +51,18 @@ def test_something_else_on_its_subject_ends_a_schedule() -> None:
     assert len(known(made)) == 1
 
 
+def test_a_schedule_that_is_over_may_still_be_cancelled() -> None:
+    """The newest message of its subject is one again, once what ended it is deleted."""
+    made = stream(max_msgs_per_subject=2)
+    made.publish(scheduled("a"), message("a"))
+    plan = made.machine.begin_plan(False)
+    made.machine.remove(plan, 2, b"a", dict(made.machine.index.of_subject(b"a") or ())[2])
+    made.machine.apply(plan)
+
+    assert made.publish(ends("a")) == [3]
+    assert made.removed == [1]
+
+
 def test_cancelling_within_one_batch() -> None:
     made = stream(max_msgs_per_subject=1)
 
@@ -152,7 +164,7 @@ def test_pending_schedules() -> None:
     assert schedules.next_due() == 40
     schedules.move(Pending(b"b", 2, NEVER))
     assert schedules.next_due() is None
-    assert len(schedules) == 2
+    assert len(schedules) == 0
     schedules.purged(3)
     assert (schedules.seq_of(b"b"), schedules.seq_of(b"c")) == (0, 3)
 
