@@ -221,7 +221,9 @@ stream_configs = st.builds(
     discard=st.sampled_from(Discard),
     compression=st.sampled_from(Compression),
     first_seq=st.integers(0, 2**64 - 1),
-    placement=st.none() | st.builds(Placement, cluster=texts, tags=st.lists(texts).map(tuple)),
+    # As in what the reference server writes, an empty list of tags is none once it is read back.
+    placement=st.none()
+    | st.builds(Placement, cluster=texts, tags=st.none() | st.lists(texts, min_size=1).map(tuple)),
     mirror=st.none()
     | st.builds(StreamSource, name=texts, opt_start_time=st.none() | st.integers(-(10**18), 2**62)),
     metadata=st.dictionaries(texts, texts),
