@@ -10,6 +10,7 @@ from typing import Any
 
 from core.auth.users import Users
 from core.cluster.leadership import Leadership
+from core.config.addresses import advertised
 from core.config.nats_options import NatsOptions
 from core.config.websocket import websocket_of, websocket_users
 from core.errors import Fenced, OperatorError, Unavailable
@@ -74,7 +75,9 @@ class JetStreamServing:
             remotes=self._options.remotes,
             **self._websocket_options(),
         )
-        return Node(options, self._connector, leadership, self._clock)
+        node = Node(options, self._connector, leadership, self._clock)
+        node.hub.advertised = advertised(self._options.client_advertise)
+        return node
 
     def _websocket_options(self) -> dict[str, Any]:
         door = self._websocket
@@ -143,6 +146,11 @@ class JetStreamServing:
         """Offer the JetStream of these systems, and of no others, from now on."""
         self._options.remotes = remotes
         self.node.remotes.configure(remotes)
+
+    def advertise(self, text: str) -> None:
+        """Tell clients another address from now on. Raises OperatorError."""
+        self.hub.advertised = advertised(text)
+        self._options.client_advertise = text
 
     def limit(self, limits: dict[str, int]) -> None:
         """Hold the configurations of streams and consumers to these limits from now on."""

@@ -12,30 +12,35 @@ _FIXED = {
     "server_name": "ServerName",
     "http_host": "HTTPHost",
     "http_port": "HTTPPort",
-    "ports_file_dir": "PortsFileDir",
-    "websocket": "Websocket",
     "no_header_support": "NoHeaderSupport",
-    "doors": "Cluster",
+    "max_pending": "MaxPending",
+    "max_subscriptions": "MaxSubs",
+    "max_subscription_tokens": "MaxSubTokens",
+    "max_closed_clients": "MaxClosedClients",
+    "log_size_limit": "LogSizeLimit",
+    "lame_duck_duration": "LameDuckDuration",
+    "lame_duck_grace_period": "LameDuckGracePeriod",
 }
+# Their values are maps, and may hold passwords.
+_FIXED_BLOCKS = {"websocket": "Websocket", "doors": "Cluster"}
 _PLAIN = {
     "debug": "debug",
     "trace": "trace",
     "logtime": "logtime",
     "logtime_utc": "logtime_utc",
     "log_file": "log_file",
-    "log_size_limit": "log_size_limit",
     "syslog": "syslog",
     "remote_syslog": "remote_syslog",
     "max_connections": "max_connections",
     "pid_file": "pid_file",
     "max_control_line": "max_control_line",
     "max_payload": "max_payload",
-    "max_pending": "max_pending",
-    "max_subscriptions": "max_subscriptions",
     "ping_max": "ping_max",
-    "tags": "server_tags",
+    "ports_file_dir": "ports_file_dir",
 }
-_DURATIONS = ("ping_interval", "write_deadline", "lame_duck_duration", "lame_duck_grace_period")
+_DURATIONS = ("ping_interval", "write_deadline")
+_LAME_DUCK = ("lame_duck_duration", "lame_duck_grace_period")
+_UNTOLD = {"tags": "tags", "metadata": "metadata"}
 
 
 def changes(old: NatsOptions, new: NatsOptions) -> list[str]:
@@ -47,38 +52,42 @@ def changes(old: NatsOptions, new: NatsOptions) -> list[str]:
     for name, shown in _FIXED.items():
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
+            if name in _LAME_DUCK:
+                before, after = _duration(before), _duration(after)
             raise OperatorError(
                 f"config reload not supported for {shown}: old={_text(before)}, new={_text(after)}"
             )
     was, wanted = old.jetstream, new.jetstream
-    if replace(was, limits=wanted.limits) != wanted:
-        raise OperatorError(f"config reload not supported for jetstream: old={was}, new={wanted}")
+    blocks = [
+        shown for name, shown in _FIXED_BLOCKS.items() if getattr(old, name) != getattr(new, name)
+    ]
+    is_needed = was.enabled or wanted.enabled
+    if is_needed and replace(was, limits=wanted.limits) != wanted:
+        blocks.append("JetStream")
+    if blocks:
+        raise OperatorError(f"config reload not supported for {blocks[0]}: restart the server")
     said = [
         f"{shown} = {_text(getattr(new, name))}"
         for name, shown in _PLAIN.items()
-        if getattr(old, name) != getattr(new, name)
+        if getattr(old, name) != getattr(new, name) and (name != "pid_file" or new.pid_file)
     ]
+    said += [shown for name, shown in _UNTOLD.items() if getattr(old, name) != getattr(new, name)]
     said += [
-        f"{name} = {format_duration(round(getattr(new, name) * 1e9))}"
+        f"{name} = {_duration(getattr(new, name))}"
         for name in _DURATIONS
         if getattr(old, name) != getattr(new, name)
     ]
-    are_mapped_anew = old.mappings != new.mappings
-    are_limited_anew = was.limits != wanted.limits
-    if (
-        old.authorization != new.authorization
-        or old.no_auth_user != new.no_auth_user
-        or are_mapped_anew
-        or are_limited_anew
-    ):
-        said.append("authorization users")
-    if are_mapped_anew or are_limited_anew:
-        said.append("accounts")
-    if are_limited_anew:
+    # The reference server says these two of every reload.
+    said += ["authorization users", "accounts"]
+    if was.limits != wanted.limits:
         said.append("JetStream limits")
     if old.remotes != new.remotes:
         said.append("remotes")
     return said
+
+
+def _duration(seconds: float) -> str:
+    return format_duration(round(seconds * 1e9))
 
 
 def _text(value: object) -> str:

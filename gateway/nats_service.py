@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import core
-from core.config.addresses import listen
+from core.config.addresses import advertised, listen
 from core.config.authorization import has_plain_passwords, users_of
 from core.config.contradictions import refuse_contradictions
 from core.config.grammar import GrammarError
@@ -56,6 +56,7 @@ class NatsService:
         self._load = load
         self._clock = SystemClock()
         self._asked = asyncio.Event()
+        self._executable = executable
         self._ports = NatsPortsFile(options.ports_file_dir, executable)
         self._doors = Doors()
         self._monitor: Monitor | None = None
@@ -205,6 +206,7 @@ class NatsService:
             if new.refusals:
                 raise OperatorError(new.refusals[0])
             said = changes(self._options, new)
+            advertised(new.client_advertise)
             users = users_of(new.authorization, new.no_auth_user)
             over_websocket = websocket_users(new)
             server_log.configure(new)
@@ -212,29 +214,50 @@ class NatsService:
             log.error("Failed to reload server configuration: %s", str(error).rstrip("\n"))
             return
         if self._serving is not None:
-            hub = self._serving.hub
-            hub.limits = new.limits()
-            for session in hub.sessions.values():
-                session.use_limits()
+            self._follow(new)
             before = (self._options.authorization, self._options.no_auth_user)
             if (new.authorization, new.no_auth_user) != before:
                 self._serving.admit_only(users, over_websocket)
-            if new.mappings is None:
-                new.mappings = self._options.mappings
-            elif new.mappings != self._options.mappings:
-                map_subjects(hub, new.mappings)
-            if new.remotes != self._options.remotes:
-                self._serving.attach(new.remotes)
-            self._serving.limit(new.jetstream.limits)
-            for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
-                if new.max_connections > 0:
-                    session.close("Maximum Connections Exceeded", "maximum connections exceeded")
+        self._write_files(new)
         for line in said:
             log.info("Reloaded: %s", line)
         self._options = new
         if self._monitor is not None:
             self._monitor.reloaded(new)
         log.info("Reloaded server configuration (%s)", new.digest)
+
+    def _follow(self, new: NatsOptions) -> None:
+        """Let what serves have new limits, mappings and places."""
+        hub = self._serving.hub
+        hub.limits = new.limits()
+        for session in hub.sessions.values():
+            session.use_limits()
+        if new.mappings is None:
+            new.mappings = self._options.mappings
+        elif new.mappings != self._options.mappings:
+            map_subjects(hub, new.mappings)
+        if new.remotes != self._options.remotes:
+            self._serving.attach(new.remotes)
+        self._serving.limit(new.jetstream.limits)
+        if new.client_advertise != self._options.client_advertise:
+            log.info("Reload: client_advertise = %s", new.client_advertise)
+            self._serving.advertise(new.client_advertise)
+        for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
+            if new.max_connections > 0:
+                session.close("Maximum Connections Exceeded", "maximum connections exceeded")
+
+    def _write_files(self, new: NatsOptions) -> None:
+        """Say in other files than before who and where we are, if the options want that."""
+        try:
+            if new.pid_file != self._options.pid_file:
+                write_pid(new.pid_file)
+        except OperatorError as error:
+            log.error("%s", error)
+        if new.ports_file_dir != self._options.ports_file_dir:
+            self._ports.remove()
+            self._ports = NatsPortsFile(new.ports_file_dir, self._executable)
+            if self._serving is not None:
+                self._ports.write(self._addresses())
 
     async def _leave_clients(self) -> None:
         options, hub = self._options, self._serving.hub

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.auth.gate import Gate
 from core.auth.users import Users
+from core.config.addresses import advertised
 from core.config.nats_options import NatsOptions
 from core.config.websocket import websocket_of, websocket_users
 from core.errors import AuthError
@@ -29,6 +30,7 @@ class CoreServing:
             clock, limits=options.limits(), server_name=options.server_name, users=users
         )
         self.hub = self._front.hub
+        self.hub.advertised = advertised(options.client_advertise)
         self.hub.default_account().use_mappings(options.mappings or ())
         self._clock = clock
         self._remotes: Any = None
@@ -49,6 +51,10 @@ class CoreServing:
     def admit_only(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let others in from now on, and those out that may no longer be here."""
         admit_only(self.hub, users, over_websocket)
+
+    def advertise(self, text: str) -> None:
+        """Tell clients another address from now on. Raises OperatorError."""
+        self.hub.advertised = advertised(text)
 
     def limit(self, limits: dict[str, int]) -> None:
         """Nothing here has a configuration that limits could hold."""

@@ -51,6 +51,26 @@ def refusal(host: str, port: int, what: str, error: OSError) -> OperatorError:
     return OperatorError(f"cannot listen for {what} on {host}:{port}: {reason} ({hint})")
 
 
+def advertised(text: str) -> tuple[str, int] | None:
+    """The host and port that clients are told instead of ours; port 0 is the real one.
+
+    Raises:
+        OperatorError: it is no address; the text is the reference server's.
+    """
+    if not text:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        return text.strip("[]"), 0
+    try:
+        return host.strip("[]"), max(int(port), 0)
+    except ValueError:
+        reason = f'strconv.Atoi: parsing "{port}": invalid syntax'
+        raise OperatorError(
+            f"Error setting server INFO with ClientAdvertise value of {text}, err={reason}"
+        ) from None
+
+
 def url(scheme: str, host: str, port: int) -> str:
     """An address as one copies it; a wildcard host becomes this machine."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)

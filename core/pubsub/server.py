@@ -114,6 +114,7 @@ class Hub:
         self.sessions: dict[int, Connection] = {}
         self.host = ""
         self.port = 0
+        self.advertised: tuple[str, int] | None = None
         self.overloaded = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.crowded = False
@@ -127,6 +128,12 @@ class Hub:
         self._departed = Traffic()
         self._waiting: list[Waiter] = []
         self.add_account("$G")
+
+    def place(self) -> tuple[str, int]:
+        """Return where clients are told to find us; an advertised port 0 is the real one."""
+        if self.advertised is None:
+            return self.host, self.port
+        return self.advertised[0], self.advertised[1] or self.port
 
     # -- accounts
 

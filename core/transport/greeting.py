@@ -15,7 +15,7 @@ GO_VERSION = "go1.27.2"
 
 def info_of(hub: "Hub", session: "ClientSession") -> Info:
     """Return the INFO for one connection."""
-    host, port = session.address or (hub.host, hub.port)
+    host, port = session.address or hub.place()
     gate = hub.gate_for(session.connection_type)
     # Over WebSocket the reference says so even where it lets clients without credentials in.
     is_asked = session.is_connected or session.connection_type == "WEBSOCKET"

@@ -384,6 +384,52 @@ def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
         assert server.end() == 0
 
 
+@pytest.mark.parametrize(
+    ("place", "told"), [("me.example:5", ("me.example", 5)), ("me.example", ("me.example", 0))]
+)
+def test_clients_are_told_the_advertised_address(
+    name: str, place: str, told: tuple[str, int]
+) -> None:
+    with DropIn(name, *PLAIN, "--client_advertise", place) as server:
+        host, port = told
+        info = greeting(server).decode()
+
+        assert f'"host":"{host}","port":{port or server.address[1]},' in info
+
+
+def test_an_advertised_address_that_is_none_is_fatal(name: str) -> None:
+    ended = run(name, *PLAIN, "--client_advertise", "x:y")
+
+    assert ended.returncode == 1
+    assert ended.stderr.endswith(
+        "[FTL] Error setting server INFO with ClientAdvertise value of x:y,"
+        ' err=strconv.Atoi: parsing "y": invalid syntax\n'
+    )
+
+
+def test_a_reload_moves_what_it_can_and_names_what_it_cannot(name: str, tmp_path: Path) -> None:
+    with DropIn(name, "-c", config(tmp_path, "")) as server:
+        server.ports()
+        for line, what in (
+            ("max_subscriptions: 3", "MaxSubs: old=0, new=3"),
+            ("max_pending: 1MB", "MaxPending: old=67108864, new=1048576"),
+            ('lame_duck_grace_period: "5s"', "LameDuckGracePeriod: old=10s, new=5s"),
+            ("max_subscription_tokens: 4", "MaxSubTokens: old=0, new=4"),
+            ("logfile_size_limit: 1MB", "LogSizeLimit: old=0, new=1048576"),
+        ):
+            config(tmp_path, line)
+            server.send(signal.SIGHUP)
+            server.until(f"config reload not supported for {what}")
+
+        config(tmp_path, f'client_advertise: "me:7"\npid_file: "{tmp_path}/pid"')
+        server.send(signal.SIGHUP)
+        server.until("Reloaded server configuration")
+
+        assert "[INF] Reload: client_advertise = me:7" in server.texts()
+        assert b'"host":"me","port":7,' in greeting(server)
+        assert (tmp_path / "pid").read_text() == str(server.process.pid)
+
+
 # -- ours alone: what is not served
 
 
