@@ -321,6 +321,8 @@ class Judge:
         """Return the header block as it is stored; what it says of time is checked last."""
         if place == self._begun_at:
             block = self._begin(subject, block, payload)
+        if not self._is_stored(subject):
+            return block
         self._check_ttl(found)
         return raised(block, self._least_ttl) if self._least_ttl and h.TTL in found else block
 
