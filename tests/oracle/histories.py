@@ -1,0 +1,223 @@
+"""Random histories of one stream and its consumers: what a client may do, one step after the other.
+
+A history is a list of steps, each a tuple of a verb and plain values, drawn from a seed. Numbers
+stand for what is not known yet ("the fifth message that was delivered"), so a history means
+something whatever a server answers, and any step can be left out.
+
+Left out is what both servers are known to tell apart. Removals by purge and roll-up together with
+NAKs: the reference server forgets that the message is due at once. Roll-ups in streams whose limits
+evict: it evicts first. Last per subject with purges: it gives up what it had chosen. By interest,
+roll-ups, last per subject and consumers that go: it keeps what nobody gets. Changes of retention.
+Consumers that are full say nothing, so none is.
+"""
+
+from random import Random
+from typing import Any
+
+Step = tuple[Any, ...]
+Fields = dict[str, Any]
+
+SECOND = 1_000_000_000
+HOUR = 3600 * SECOND
+CONSUMERS = 3
+SUBJECTS = ("s.a", "s.b", "s.c", "s.a.x", "s.b.y", "t.a")
+FILTERS = ("s.a", "s.b", "s.c", "s.*", "s.>", "s.a.x", "s.*.y", "t.a", "t.>")
+LONG_AGO, FAR_AHEAD = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
+ACKS = ("+ACK", "+ACK", "+ACK", "", "+WPI", "+TERM", "+TERM why")
+NAKS = ("-NAK", "-NAK", '-NAK {"delay":60000000000}')
+
+# Field of a configuration, how often it is there, and its values.
+_STREAM: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
+    ("retention", 0.5, ("limits", "interest", "workqueue")),
+    ("max_msgs", 0.25, (1, 2, 5, 11)),
+    ("max_bytes", 0.15, (100, 400, 1500)),
+    ("max_msgs_per_subject", 0.3, (1, 2, 4)),
+    ("max_msg_size", 0.1, (1, 20, 60)),
+    ("discard", 0.25, ("new",)),
+    ("deny_delete", 0.08, (True,)),
+    ("deny_purge", 0.08, (True,)),
+    ("allow_rollup_hdrs", 0.5, (True,)),
+    ("allow_direct", 0.5, (True,)),
+    ("allow_msg_ttl", 0.3, (True,)),
+    ("first_seq", 0.15, (1, 7, 40)),
+    ("max_consumers", 0.1, (1, 2, 3)),
+    ("subject_transform", 0.1, ({"src": "s.*", "dest": "s.{{wildcard(1)}}.x"},)),
+    ("republish", 0.1, ({"src": ">", "dest": "rp.>"},)),
+    ("description", 0.1, ("d",)),
+    ("metadata", 0.1, ({"k": "v"},)),
+    ("consumer_limits", 0.1, ({"inactive_threshold": 1000 * SECOND},)),
+    ("max_age", 0.05, (HOUR,)),
+    ("duplicate_window", 0.1, (100 * SECOND, 10 * SECOND)),
+)
+_CONSUMER: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
+    ("max_deliver", 0.3, (1, 2, 3)),
+    ("headers_only", 0.15, (True,)),
+    ("max_waiting", 0.1, (1, 4)),
+    ("max_batch", 0.1, (1, 4)),
+    ("max_bytes", 0.1, (100, 400)),
+    ("sample_freq", 0.1, ("100", "50%")),
+    ("inactive_threshold", 0.1, (HOUR,)),
+    ("mem_storage", 0.1, (True,)),
+    ("metadata", 0.1, ({"a": "b"},)),
+    ("ack_wait", 0.1, (60 * SECOND, 0)),
+    ("backoff", 0.1, ([60 * SECOND], [60 * SECOND, 120 * SECOND])),
+    ("pause_until", 0.06, (FAR_AHEAD, LONG_AGO)),
+)
+
+
+def _some(chance: Random, table: tuple[tuple[str, float, tuple[Any, ...]], ...]) -> Fields:
+    return {name: chance.choice(values) for name, p, values in table if chance.random() < p}
+
+
+def stream_config(chance: Random) -> Fields:
+    """A configuration without its name; most are valid."""
+    config = {"subjects": ["s.>", "t.a"], "storage": chance.choice(("memory", "file"))}
+    return config | _some(chance, _STREAM)
+
+
+def consumer_config(chance: Random) -> Fields:
+    """A configuration without its name; most are valid."""
+    policy = chance.choice(("all", "all", "all", "last", "new", "last_per_subject", "seq", "time"))
+    config: Fields = {"ack_policy": chance.choice(("explicit", "explicit", "none", "all"))}
+    if policy == "seq":
+        config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": chance.randrange(1, 20)}
+    elif policy == "time":
+        config |= {"deliver_policy": "by_start_time", "opt_start_time": LONG_AGO}
+    else:
+        config["deliver_policy"] = policy
+    kind = chance.random()
+    if kind < 0.4:
+        config["filter_subject"] = chance.choice(FILTERS)
+    elif kind < 0.6:
+        config["filter_subjects"] = chance.sample(FILTERS, chance.randrange(1, 4))
+    elif policy == "last_per_subject":
+        config["filter_subject"] = "s.>"
+    if chance.random() < 0.1:
+        how = chance.choice(("overflow", "prioritized"))
+        config |= {"priority_policy": how, "priority_groups": ["g"]}
+    return config | _some(chance, _CONSUMER)
+
+
+def headers(chance: Random) -> list[tuple[str, str]]:
+    """Headers of a publish; `@` stands for the name of the stream."""
+    drawn: tuple[tuple[float, str, str], ...] = (
+        (0.2, "Nats-Msg-Id", chance.choice(("i1", "i2", "i3", "i4"))),
+        (0.12, "Nats-Rollup", chance.choice(("sub", "sub", "all"))),
+        (0.06, "Nats-Expected-Last-Sequence", str(chance.randrange(15))),
+        (0.1, "Nats-Expected-Last-Subject-Sequence", str(chance.randrange(12))),
+        (0.04, "Nats-Expected-Last-Subject-Sequence-Subject", chance.choice(FILTERS)),
+        (0.04, "Nats-Expected-Last-Msg-Id", chance.choice(("i1", "i2", ""))),
+        (0.03, "Nats-Expected-Stream", chance.choice(("X", "@"))),
+        (0.08, "Nats-TTL", chance.choice(("1h", "never", "3600", "0"))),
+        (0.1, "X-Any", "v"),
+    )
+    return [(name, value) for p, name, value in drawn if chance.random() < p]
+
+
+def _publish(chance: Random) -> Step:
+    size = chance.choice((0, 1, 5, 10, 40))
+    return "publish", chance.choice(SUBJECTS), headers(chance), "p" * size
+
+
+def _consumer(chance: Random) -> Step:
+    action = chance.choice(("create", "create", "update", ""))
+    is_durable = chance.random() < 0.8
+    return "consumer", chance.randrange(CONSUMERS), consumer_config(chance), action, is_durable
+
+
+def _fetch(chance: Random) -> Step:
+    asked: Fields = {"batch": chance.randrange(1, 6), "no_wait": True}
+    if chance.random() < 0.15:
+        asked["max_bytes"] = chance.randrange(50, 300)
+    if chance.random() < 0.1:
+        asked |= {"group": chance.choice("gh"), "min_pending": chance.randrange(6)}
+    return "fetch", chance.randrange(CONSUMERS), asked
+
+
+def _ack(chance: Random) -> Step:
+    return "ack", chance.randrange(1000), chance.choice(ACKS + NAKS)
+
+
+def _purge(chance: Random) -> Step:
+    asked: Fields = {"filter": chance.choice(FILTERS)} if chance.random() < 0.5 else {}
+    kind = chance.random()
+    if kind < 0.35:
+        asked["seq"] = chance.randrange(25)
+    elif kind < 0.7:
+        asked["keep"] = chance.randrange(6)
+    return "purge", asked
+
+
+def _question(chance: Random) -> Fields:
+    """What STREAM.MSG.GET and Direct Get both understand."""
+    wanted, seq = chance.choice(FILTERS), chance.randrange(25)
+    questions: tuple[Fields, ...] = (
+        {"seq": seq},
+        {"last_by_subj": wanted},
+        {"next_by_subj": wanted, "seq": seq},
+    )
+    return chance.choice(questions)
+
+
+def _direct(chance: Random) -> Step:
+    wanted, seq = chance.choice(FILTERS), chance.randrange(1, 25)
+    most = chance.randrange(1, 5)
+    questions: tuple[Fields, ...] = (
+        _question(chance),
+        {"multi_last": chance.sample(FILTERS, 2)},
+        {"multi_last": [wanted], "up_to_seq": seq, "batch": most},
+        {"batch": most, "seq": seq},
+        {"batch": most, "next_by_subj": wanted, "seq": seq, "max_bytes": 8 * seq},
+    )
+    return "direct", chance.choice(questions)
+
+
+def _step(chance: Random) -> Step:
+    number = chance.randrange(CONSUMERS)
+    kinds: tuple[tuple[int, Step], ...] = (
+        (34, _publish(chance)),
+        (10, _consumer(chance)),
+        (16, _fetch(chance)),
+        (16, _ack(chance)),
+        (4, _purge(chance)),
+        (4, ("delete message", chance.randrange(1, 25), chance.random() < 0.5)),
+        (3, ("get", _question(chance))),
+        (4, _direct(chance)),
+        (2, ("delete consumer", number)),
+        (2, ("reset", number, chance.randrange(20))),
+        (1, ("pause", number, chance.choice((FAR_AHEAD, LONG_AGO, None)))),
+        (3, ("update", _some(chance, _STREAM))),
+        (1, ("unpin", number)),
+    )
+    return chance.choices([step for _, step in kinds], [weight for weight, _ in kinds])[0]
+
+
+def history(seed: int, length: int) -> list[Step]:
+    """A stream, some consumers and messages, then `length` random steps."""
+    chance = Random(seed)
+    config = stream_config(chance)
+    steps: list[Step] = [("stream", config)]
+    steps += [_consumer(chance) for _ in range(chance.randrange(3))]
+    steps += [("publish", chance.choice(SUBJECTS), [], "p") for _ in range(chance.randrange(8))]
+    steps += [_step(chance) for _ in range(length)]
+    naks = bool(seed % 2)
+    return [step for step in steps if _is_common(step, config, naks=naks)]
+
+
+def _is_common(step: Step, config: Fields, *, naks: bool) -> bool:
+    """Whether both servers are to answer a step alike, see above."""
+    match step:
+        case ("publish", _, given, _) if "Nats-Rollup" in dict(given):
+            evicts = "max_msgs" in config or "max_bytes" in config
+            return not (naks or evicts or config.get("retention") == "interest")
+        case ("purge", _):
+            return not naks
+        case ("ack", _, kind) if kind in NAKS:
+            return naks
+        case ("consumer", _, {"deliver_policy": "last_per_subject"}, _, _):
+            return naks and config.get("retention") != "interest"
+        case ("delete consumer", _):
+            return config.get("retention") != "interest"
+        case ("update", changed):
+            return "retention" not in changed and not {"max_msgs", "max_bytes"} & set(changed)
+    return True
