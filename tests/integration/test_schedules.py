@@ -135,6 +135,36 @@ def test_a_restart_knows_which_schedules_are_over(postgres: PostgresServer, data
     asyncio.run(scenario())
 
 
+def test_what_a_mirror_copied_comes_due_once_it_is_a_stream_with_schedules(
+    postgres: PostgresServer, database: str
+) -> None:
+    """On file storage too, where the reference server leaves it alone."""
+
+    async def scenario() -> None:
+        async with running_node(database) as node:
+            await add_stream(node, CONFIG)
+            wire = await Wire.connect(node)
+            assert "error" not in await ask(
+                wire, "STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}}
+            )
+            wire.writer.write(schedule("s.a", "@every 1s", "s.out"))
+            mirror = node.registry.streams["M"].machine
+            async with asyncio.timeout(10):
+                while mirror.last_seq < 1:
+                    await wire.flush()
+            assert mirror.schedules is None
+            assert (await ask(wire, "STREAM.DELETE.S"))["success"]
+            copied = mirror.last_seq
+            update = {"name": "M", "subjects": ["s.>"], "allow_msg_schedules": True}
+            assert "error" not in await ask(wire, "STREAM.UPDATE.M", update)
+            async with asyncio.timeout(10):
+                while mirror.last_seq < copied + 2:
+                    await wire.flush()
+            wire.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_hundred_at_once_are_one_commit_and_tell_consumers(
     postgres: PostgresServer, database: str
 ) -> None:
