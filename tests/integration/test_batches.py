@@ -10,6 +10,7 @@ import pytest
 from core.model.stream import StreamConfig
 from core.node import Node, NodeOptions
 from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
 from tests.support.node import Wire, add_stream, running_node
 from tests.support.wire import Wire as BlockingWire
 
@@ -198,6 +199,31 @@ def test_what_postgresql_refuses_is_refused_whole(database: str) -> None:
         await admin.close()
 
     asyncio.run(run())
+
+
+def test_answers_come_in_the_order_of_publishes(server: JetgateServer | NatsServer) -> None:
+    """Whatever is put aside, stored, refused or known already: one write, and none overtakes."""
+    with BlockingWire(server.address) as wire:
+        wire.hello()
+        wire.send(b"SUB r.> 1\r\n")
+        wire.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "allow_atomic": True})
+        sent = b""
+        for n in range(0, 700, 7):
+            sent += b"PUB S.a r.%d 1\r\nx\r\n" % n
+            sent += message(f"b{n}", 1, "S.a", f"r.{n + 1}")
+            sent += b"PUB S.a r.%d 1\r\nx\r\n" % (n + 2)
+            sent += message(f"b{n}", 2, "S.a", f"r.{n + 3}", ends=True)
+            sent += message(f"b{n}", 3, "S.a", f"r.{n + 4}", ends=True)
+            sent += message(f"b{n}", 1, "S.a", f"r.{n + 5}", ends=True)
+            sent += b"PUB S.a r.%d 1\r\nx\r\n" % (n + 6)
+        wire.send(sent)
+
+        answered = [wire.frame() for _ in range(700)]
+
+        assert [frame.subject for frame in answered] == [b"r.%d" % n for n in range(700)]
+        kinds = [b"error" in f.payload if f.payload else None for f in answered]
+        assert kinds == [False, None, False, False, True, True, False] * 100
+        assert wire.api("STREAM.DELETE.S")["success"]
 
 
 @pytest.mark.parametrize("deleted", [False, True])
