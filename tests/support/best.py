@@ -4,7 +4,9 @@ What else the machine does only makes it slower. So the best of some tries is wh
 where a process is still there to be asked, without the time in which others had its processor.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -16,6 +18,22 @@ def best(tries: int, limit: float, measure: Callable[[], float]) -> float:
         if taken < limit:
             break
     return taken
+
+
+@contextmanager
+def timed(pid: int) -> Iterator[list[float]]:
+    """Measure what a block takes, without the time in which a process was kept waiting meanwhile.
+
+    Args:
+        pid: Of the server that the block asks.
+
+    Returns:
+        A list that holds the seconds once the block is over.
+    """
+    taken: list[float] = []
+    waited, began = kept_waiting(pid), time.monotonic()
+    yield taken
+    taken.append(time.monotonic() - began - (kept_waiting(pid) - waited))
 
 
 def kept_waiting(pid: int) -> float:

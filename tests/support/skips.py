@@ -10,8 +10,6 @@ ALLOWED = {
     "tests/natspy/test_model.py::test_the_walk_through_with_the_nats_command": (
         "the `nats` command is no package of PyPI or npm"
     ),
-    "tests/clients/test_node.py::test_over_tcp[batches]": "batch publishing is not served",
-    "tests/clients/test_node.py::test_over_tcp[schedules]": "schedules are not served",
 }
 """Tests that may be skipped whatever else is asked for, and why; parameters left out mean any."""
 
