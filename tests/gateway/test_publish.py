@@ -132,3 +132,19 @@ def test_a_counter_tells_its_total(web: Web) -> None:
     assert made.status == 201
     assert [answer.json()["val"] for answer in answers] == ["5", "-2"]
     assert (refused.status, refused.json()["err_code"]) == (400, 10170)
+
+
+def test_a_schedule_is_published_and_cancelled(web: Web) -> None:
+    web.json("PUT", "/v1/streams/HTTPS", {"subjects": ["https.*"], "allow_msg_schedules": True})
+    ends = {"Nats_Scheduler": "https.a", "Nats_Schedule_Next": "purge"}
+    try:
+        bad = web.publish("https.a", b"x", Nats_Schedule="often", Nats_Schedule_Target="https.b")
+        later = {"Nats_Schedule": "@every 1h", "Nats_Schedule_Target": "https.b"}
+        made = web.publish("https.a", b"x", **later)
+        told = web.publish("https.c", b"no more", **ends)
+        left = web.get("/v1/streams/HTTPS/messages/1")
+    finally:
+        web.delete("/v1/streams/HTTPS")
+
+    assert (bad.status, bad.json()["err_code"]) == (400, 10189)
+    assert (made.json()["seq"], told.json()["seq"], left.status) == (1, 2, 404)
