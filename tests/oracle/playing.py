@@ -15,7 +15,7 @@ _ACK_TIME = re.compile(r"(\$JS\.ACK(?:\.[^.]+){5})\.\d+\.")
 _STAMP = re.compile(r"Nats-Time-Stamp: [^\r]*")
 _UNTOLD = ("cluster", "pause_remaining")
 _PATIENCE = 5.0
-_HELD = 0.3  # seconds after which an acknowledgement counts as unanswered
+_HELD = 2.0  # seconds after which an acknowledgement counts as unanswered
 
 
 class Player:

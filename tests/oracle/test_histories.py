@@ -6,6 +6,7 @@
 import itertools
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.oracle.playing import Player
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
+from tests.support.wire import Wire
 
 LENGTH = 30
 # Seconds for what the reference server does behind its answers, as it removes what was settled.
@@ -75,18 +77,35 @@ def shortest(steps: list[Step], ours: Address, theirs: Address) -> list[Step]:
     return steps
 
 
+@contextmanager
+def reference() -> Iterator[NatsServer]:
+    """A server of its own that always has a stream: with the last one it removes their directory,
+    while the next may already be made in it.
+    """
+    with NatsServer() as server, Wire(server.address) as wire:
+        wire.hello()
+        wire.api("STREAM.CREATE.KEPT", {"name": "KEPT"})
+        yield server
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Iterator[NatsServer]:
+    with reference() as server:
+        yield server
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_both_servers_tell_the_same_of_a_history(
-    jetgate_server: JetgateServer, nats_server: NatsServer, seed: int
+    jetgate_server: JetgateServer, theirs: NatsServer, seed: int
 ) -> None:
     steps = history(seed, LENGTH)
-    found = difference(steps, jetgate_server.address, nats_server.address)
+    found = difference(steps, jetgate_server.address, theirs.address)
     assert found is None, f"after {steps[: found[0] + 1]}:\n{found[1]}"
 
 
 def main(first: int, count: int) -> None:
     """Play histories and print those that differ, shortened."""
-    with JetgateServer() as ours, NatsServer() as theirs:
+    with JetgateServer() as ours, reference() as theirs:
         for seed in range(first, first + count):
             steps = history(seed, LENGTH)
             if difference(steps, ours.address, theirs.address) is None:
