@@ -46,9 +46,13 @@ class Run:
         return len(self.seqs)
 
     def after(self, seq: int) -> Run:
-        """Return the run without what lies at or below a sequence."""
+        """Return the run without what lies at or below a sequence, which is accounted for too."""
         skip = bisect_right(self.seqs, seq)
-        return self.part(skip, len(self.seqs)) if skip else self
+        if not skip and self.through >= seq:
+            return self
+        rest = self.part(skip, len(self.seqs))
+        rest.through = max(rest.through, seq)  # what is known already moves no position back
+        return rest
 
     def part(self, start: int, stop: int) -> Run:
         """Return some of the run; unless it ends with the run it accounts for just that."""

@@ -169,3 +169,11 @@ def test_runs_are_cut_by_sequence() -> None:
     assert (run.after(3).seqs, run.after(3).through) == ([4, 5], 9)
     assert (run.after(7).seqs, run.after(7).through) == ([], 9)
     assert (run.part(0, 2).seqs, run.part(0, 2).through) == ([3, 4], 4)
+
+
+def test_a_run_that_is_known_already_moves_nothing_back() -> None:
+    known = run_of("S", 3, message("a")).after(7)
+    nothing = run_of("S", 3).after(7)
+
+    assert (known.seqs, known.through) == ([], 7)
+    assert (nothing.seqs, nothing.through) == ([], 7)
