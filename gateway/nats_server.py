@@ -9,6 +9,7 @@ server is there before a script has looked. Faults are one line, `[FTL] ...`, an
 import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +27,16 @@ from gateway import server_log
 from gateway.nats_ports import reason_of
 
 NAME = "jetgate-nats-server"
+_INTERRUPTED = 128 + signal.SIGINT
 _COMMANDS = {"version": "version", "help": "help"}
 
 
 def main() -> None:
     """The console script."""
-    sys.exit(_main(sys.argv[1:]))
+    try:
+        sys.exit(_main(sys.argv[1:]))
+    except KeyboardInterrupt:  # before there was anything to shut down
+        sys.exit(_INTERRUPTED)
 
 
 def _main(arguments: list[str]) -> int:
