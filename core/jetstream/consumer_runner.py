@@ -369,8 +369,8 @@ class ConsumerRunner:
 
     def follow(self, pattern: bytes, left: int, first: int) -> None:
         """Go on where a purge or roll-up leaves it, see `start_after`."""
-        machine, last = self.machine, self.stream.machine.last_seq
-        start = start_after(machine.filters, pattern, left, first, last)
+        machine = self.machine
+        start = start_after(machine.filters, pattern, left, first)
         if start is None:
             return
         if machine.follow(start):

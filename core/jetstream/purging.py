@@ -27,8 +27,11 @@ async def follow_purge(runner: StreamRunner, pattern: bytes | None) -> None:
     if not runner.consumers:
         return
     wanted = pattern or b""
-    left = await runner.next_by_subject(wanted, 0) if wanted else None
+    # What is stored while this looks is still to be delivered.
+    end = runner.machine.last_seq + 1
+    found = await runner.next_by_subject(wanted, 0) if wanted else None
+    left = found[0] if found is not None else end
     await runner.first_message()
     first = runner.first_known()
     for consumer in list(runner.consumers.values()):
-        consumer.follow(wanted, left[0] if left is not None else 0, first)
+        consumer.follow(wanted, left, first)
