@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 def follow_rollups(runner: StreamRunner, plan: StreamPlan) -> None:
     """Let consumers take note of the roll-ups of a plan that was committed."""
+    if not runner.consumers:
+        return
     first = runner.first_known()
     for consumer in runner.consumers.values():
         for subject, left in plan.purges:

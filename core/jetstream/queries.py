@@ -166,6 +166,7 @@ class StreamQueries(ABC):
             for segment, start in self.tail.since(machine.first_seq):
                 for seq in segment.seqs[start:]:
                     if self.is_live(seq):
+                        machine.first_seq = seq  # Nobody looks at what is gone twice.
                         return seq
         return machine.first_seq
 
