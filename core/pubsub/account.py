@@ -27,6 +27,7 @@ from core.pubsub.route import (
     Session,
     Subscription,
     Target,
+    heads_of,
 )
 from core.subjects.subject import fixed_prefix, has_wildcard, overlap
 from core.subjects.sublist import Sublist
@@ -254,13 +255,12 @@ class Account:
                 delivered = True
         return delivered
 
-    def deliver_run(self, route: Route, payloads: list[bytes]) -> None:
+    def deliver_run(self, route: Route, subject: bytes, payloads: list[bytes]) -> None:
         """Deliver several payloads of one size, without reply and headers, to plain targets."""
-        assert route.heads is not None, "a run belongs to one subject"
         assert route.plain, "no target needs looking at one by one"
         size = b"%d\r\n" % len(payloads[0])
         count = len(payloads)
-        for target, session, out, head in route.heads:
+        for target, session, out, head in route.heads or heads_of(route.targets, subject):
             if not out:
                 self.turn.dirty.append(session)
             line = head + size

@@ -135,11 +135,7 @@ class Route:
         self.targets = tuple(targets)
         self.groups = tuple(tuple(group) for group in groups.values())
         self.services = tuple(services)
-        self.heads: tuple[Head, ...] | None = None
-        if subject is not None:
-            self.heads = tuple(
-                (t, t.session, t.session.out, b"MSG " + subject + t.mid) for t in targets
-            )
+        self.heads = None if subject is None else heads_of(self.targets, subject)
         self.plain = all(not t.limit and t.session.headers and _is_free(t) for t in targets)
         alone = len(members) == 1
         self.sole = targets[0] if alone and targets and self.plain else None
@@ -151,6 +147,11 @@ class Route:
             self.only = None  # an intercepting service leaves the no-responders rule in force
         self.batch = services[0].batch if self.only is not None else None
         self.stale = False
+
+
+def heads_of(targets: tuple[Subscription, ...], subject: bytes) -> tuple[Head, ...]:
+    """Return the beginnings of the MSG lines that the targets get."""
+    return tuple((t, t.session, t.session.out, b"MSG " + subject + t.mid) for t in targets)
 
 
 def _is_free(target: Subscription) -> bool:

@@ -357,14 +357,14 @@ class ClientSession(asyncio.Protocol):
 
     def _publish_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Publish several messages of one subject and size, without reply and headers."""
-        route = self._plans.get(subject)
-        if route is not None and self._is_plain:
+        if self._is_plain and subject[:5] not in _SPECIAL:
+            route = self.account.route(subject)
             if (only := route.only) is not None:
                 for payload in payloads:
                     only(self, subject, b"", b"", payload)
                 return
-            if route.heads and route.plain and not route.groups and not route.services:
-                self.account.deliver_run(route, payloads)
+            if route.targets and route.plain and not route.groups and not route.services:
+                self.account.deliver_run(route, subject, payloads)
                 return
         publish = self.on_pub
         for payload in payloads:

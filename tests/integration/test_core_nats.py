@@ -323,19 +323,27 @@ def test_the_order_of_one_publisher_is_kept(core: Server) -> None:
     assert seen == list(range(5000))
 
 
-def test_a_long_run_of_equal_messages_arrives_complete(core: Server) -> None:
+@pytest.mark.parametrize("queue", [b"", b"q "], ids=["alone", "with-a-queue"])
+@pytest.mark.parametrize("pattern", [b"run.a", b"run.*", b"run.>"], ids=["literal", "one", "rest"])
+def test_a_long_run_of_equal_messages_arrives_complete(
+    core: Server, pattern: bytes, queue: bytes
+) -> None:
     with Wire(core.address) as subscriber, Wire(core.address) as publisher:
         subscriber.hello()
         publisher.hello()
-        subscriber.send(b"SUB run 1\r\nSUB run 2\r\nSUB run q 3\r\n")
+        subscriber.send(b"SUB %b 1\r\nSUB %b 2\r\nSUB %b %b3\r\n" % (*(pattern,) * 3, queue))
         subscriber.flush()
-        publisher.send(b"".join(b"PUB run 6\r\n%06d\r\n" % n for n in range(3000)))
+        for subject in (b"run.a", b"run.b", b"run.a"):
+            run = b"".join(b"PUB %b 6\r\n%06d\r\n" % (subject, n) for n in range(1000))
+            publisher.send(run)
         publisher.flush()
         frames = subscriber.flush()
 
+    subjects = [b"run.a", b"run.b", b"run.a"] if b"a" not in pattern else [b"run.a"] * 2
     for sid in (b"1", b"2", b"3"):
-        mine = [int(f.payload) for f in frames if f.line.split(b" ")[2] == sid]
-        assert mine == list(range(3000)), sid
+        mine = [f for f in frames if f.line.split(b" ")[2] == sid]
+        assert [int(f.payload) for f in mine] == list(range(1000)) * len(subjects), sid
+        assert [f.subject for f in mine[::1000]] == subjects, sid
 
 
 def test_a_connection_cut_in_the_middle_of_a_payload_delivers_nothing(core: Server) -> None:
