@@ -16,11 +16,11 @@ from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.batching import quoted
 from core.stream.counting import Counting, check_increment
-from core.stream.judge import LARGEST_RECORD, Duplicate, Judge
+from core.stream.judge import Duplicate, Judge
 from core.stream.room import Room
 from core.stream.scheduling import HEADERS as SCHEDULING
 from core.stream.scheduling import ended_by
-from core.stream.texts import check_text, refusal, texts_of
+from core.stream.texts import refusal, texts_of
 from core.stream.ttl import parse_ttl
 
 if TYPE_CHECKING:
@@ -174,11 +174,7 @@ class AtomicJudge(Judge):
     ) -> None:
         if found.get(h.EXPECTED_LAST_MSG_ID):
             raise api_error(10177, header=h.EXPECTED_LAST_MSG_ID.decode())
-        if len(block) > h.MAX_BLOCK:
-            raise api_error(10097)
-        check_text(subject)
-        if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
-            raise api_error(10077, err="message too large")
+        self._check_record(subject, block, payload)
 
     def _check_found(
         self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]

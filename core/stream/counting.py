@@ -34,7 +34,6 @@ _ZERO = Decimal(0)
 _STORED = re.compile(rb'\{"val":"(-?[0-9]+)"\}')
 _BEFORE_VALUE, _AFTER_VALUE = len('{"val":"'), len('"}')
 _NUMBER = re.compile(r"[+-]?[0-9]+")
-_MAX_HEADERS = 65535
 _ORIGIN_SUBJECT = 4
 # What a total and the names of its headers need beside the digits and the values.
 _FRAME = 64
@@ -139,7 +138,7 @@ class Counting:
         payload = b'{"val":"%s"}' % str(value).encode()
         if len(block) + len(payload) > self._most:
             raise api_error(10054)
-        if len(block) > _MAX_HEADERS:
+        if len(block) > h.MAX_BLOCK:
             raise api_error(10097)
         self._next = Total(value, sources)
         self._claims = not sources and h.COUNTER_SOURCES in found

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 LARGEST_RECORD = 32 << 20
 # What a record has beside its header block and payload, at most.
 LONGEST_FRAME = 34 + MAX_SUBJECT
-_MAX_HEADERS = 65535
 _NOTHING: dict[bytes, bytes] = {}
 
 Rollups = dict[bytes, list[tuple[int, int]]]
@@ -139,7 +138,7 @@ class Judge:
         whole = block + max(map(len, columns.payloads), default=0)
         return (
             not config.sealed
-            and block <= _MAX_HEADERS
+            and block <= h.MAX_BLOCK
             and whole <= LARGEST_RECORD - LONGEST_FRAME
             and not 0 <= config.max_msg_size < whole
         )
@@ -201,7 +200,11 @@ class Judge:
             raise api_error(10054)
         if found.get(h.BATCH_ID):
             raise api_error(10174)
-        if len(block) > _MAX_HEADERS:
+        self._check_record(subject, block, payload)
+
+    def _check_record(self, subject: bytes, block: bytes, payload: bytes) -> None:
+        """Refuse what storage cannot keep."""
+        if len(block) > h.MAX_BLOCK:
             raise api_error(10097)
         check_text(subject)
         if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
@@ -331,7 +334,7 @@ class Judge:
         block = stored_schedule(block)
         if 0 <= self.machine.config.max_msg_size < len(block) + len(payload):
             raise api_error(10054)
-        if len(block) > _MAX_HEADERS:
+        if len(block) > h.MAX_BLOCK:
             raise api_error(10097)
         self._begun[subject] = self.next_seq
         return block

@@ -9,24 +9,12 @@ import pytest
 
 from core.model.stream import StreamConfig
 from core.node import Node, NodeOptions
+from tests.support.faults import FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.node import Wire, add_stream, running_node
 from tests.support.wire import Wire as BlockingWire
 
-FAULT = """
-    create function public.fault() returns trigger language plpgsql as $$
-    begin
-      if new.subject = 'S.bad' then
-        raise exception 'a fault made for a test' using errcode = '57014';
-      end if;
-      return new;
-    end $$;
-    create trigger fault before insert on jetgate_store.message_1
-      for each row execute function public.fault();
-    create trigger fault before insert on jetgate_store.message_0
-      for each row execute function public.fault();
-"""
 ROUNDS = 40
 LENGTH = 25
 # More than the lane takes of ordinary publishes of one stream at once.
@@ -186,7 +174,7 @@ def test_what_postgresql_refuses_is_refused_whole(database: str) -> None:
         async with running_node(database) as node:
             await add(node)
             wire = await connected(node)
-            await admin.execute(FAULT)
+            await admin.execute(FAULT.format(code="57014"))
             wire.writer.write(message("b", 1, "S.good") + message("b", 2, "S.bad"))
             wire.writer.write(message("b", 3, "S.good", "r.b", ends=True) + whole("c", 2))
 

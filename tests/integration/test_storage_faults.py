@@ -17,25 +17,11 @@ import pytest
 
 from core.model.stream import StreamConfig
 from core.node import Node
+from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.node import Wire, add_stream, running_node
 from tests.support.wire import Wire as BlockingWire
-
-FAULT = """
-    create function public.fault() returns trigger language plpgsql as $$
-    begin
-      if new.subject like '%.bad' then
-        raise exception 'a fault made for a test' using errcode = '{code}';
-      end if;
-      return new;
-    end $$;
-    create trigger fault before insert on jetgate_store.message_1
-      for each row execute function public.fault();
-    create trigger fault before insert on jetgate_store.message_0
-      for each row execute function public.fault();
-"""
-NO_FAULT = "drop function public.fault cascade"
 
 _numbers = count(1)
 
