@@ -238,12 +238,12 @@ class Judge:
         other = found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
         if wanted:
             last = self._last_of(other or subject, place)
-            if _number(wanted) != last:
+            if h.number(wanted) != last:
                 raise api_error(10071, seq=last)
         elif other:
             raise api_error(10193)
         wanted = found.get(h.EXPECTED_LAST_SEQ)
-        if wanted and _number(wanted) != self.next_seq - 1:
+        if wanted and h.number(wanted) != self.next_seq - 1:
             raise api_error(10071, seq=self.next_seq - 1)
 
     def _last_of(self, pattern: bytes, place: int) -> int:
@@ -414,11 +414,6 @@ class Judge:
                         plan.erased.append(seq)
         place_of = rolled.get
         return {i for i, s in enumerate(self._subjects) if i < wiped or i < place_of(s, 0)}
-
-
-def _number(value: bytes) -> int:
-    """Return a sequence header's value; anything but digits matches no sequence."""
-    return int(value) if value.isdigit() and len(value) <= 20 else -1
 
 
 def _everything(_subject: bytes) -> bool:

@@ -20,7 +20,7 @@ from core.auth.users import User, Users
 from core.node import NodeOptions
 from core.remote.settings import Remote
 from tests.remotes.copying import Pair, free_port
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
@@ -89,12 +89,16 @@ def test_its_clients_read_our_streams_and_change_nothing(database: str, hub: Nat
 
 async def once_served(there: JetStreamContext) -> StreamInfo:
     """What the stream is, as soon as the other server knows that we serve it."""
-    async with asyncio.timeout(15):
-        while True:
-            try:
-                return await there.stream_info("OURS")
-            except ServiceUnavailableError:
-                await asyncio.sleep(0.02)
+
+    async def look() -> StreamInfo | None:
+        try:
+            return await there.stream_info("OURS")
+        except ServiceUnavailableError:
+            return None
+
+    found = await observed(look)
+    assert found is not None, "what is observed is true"
+    return found
 
 
 def through_its_outage(where: Path) -> None:
