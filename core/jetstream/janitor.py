@@ -131,6 +131,8 @@ class Janitor:
         rows = sorted(islice(runner.backlog, _SCATTERED_ROWS))
         await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
         self.rows += len(rows)
+        # A read that began before may still bring these rows: they are dead until it has ended.
+        await self.shell.reader.settled()
         for seq in rows:
             runner.backlog.pop(seq, None)
         start = runner.tail.start
@@ -145,6 +147,7 @@ class Janitor:
 
     def finish_purge(self, runner: StreamRunner, plan: StreamPlan) -> None:
         """Remove the rows of a recorded purge by filter, then its record."""
+        runner.purging += 1
         seqs = sorted(seq for seq, _, _ in plan.removed)
         spawn(self._finish_purge(runner, seqs), name=f"purge of {runner.name}")
 
@@ -163,8 +166,10 @@ class Janitor:
                 continue
             self.rows += len(rows)
             start += _SCATTERED_ROWS
-            floor = runner.tail.start
-            runner.dead.difference_update([seq for seq in rows if seq < floor])
+        await self.shell.reader.settled()
+        runner.purging -= 1
+        if not runner.purging:
+            _forget_swept(runner)
 
     # -- age ---------------------------------------------------------------------------------
 
@@ -222,3 +227,9 @@ def _oldest_due(machine: StreamMachine) -> int:
     if not machine.front and machine.front.upto < machine.last_seq:
         oldest = 0
     return oldest + machine.max_age
+
+
+def _forget_swept(runner: StreamRunner) -> None:
+    """Forget the dead that neither the tail nor storage holds."""
+    start, backlog = runner.tail.start, runner.backlog
+    runner.dead.difference_update([s for s in runner.dead if s < start and s not in backlog])

@@ -60,6 +60,7 @@ class StreamQueries(ABC):
     tail: Tail
     dead: set[int]
     backlog: dict[int, None]
+    purging: int
     closed: bool
     loading: asyncio.Task[None] | None
 
@@ -196,15 +197,16 @@ class StreamQueries(ABC):
 
     async def last_by_subject(self, pattern: bytes) -> Message | None:
         """Return the newest message whose subject matches."""
+        tried = 0
         while True:
             rows = await self.subjects_matching([pattern])
             seq = max((last for _, _, last in rows), default=0)
-            if not seq:
+            if seq == tried:
                 return None
             found = await self.get(seq)
-            # A publish may have superseded it while storage was read: look again.
-            if found is not None or self.is_live(seq):
+            if found is not None:
                 return found
+            tried = seq  # A publish may have superseded it while storage was read: look again.
 
     async def next_by_subject(self, pattern: bytes, seq: int) -> Message | None:
         """Return the first message at or after `seq` whose subject matches."""
@@ -218,7 +220,7 @@ class StreamQueries(ABC):
             ((only, last),) = names.items()
             if last == seq or machine.index.count(only) == 1:
                 found = await self.get(last)
-                if found is not None or self.is_live(last):
+                if found is not None or machine.index.last(only) == last:
                     return found
                 return await self.next_by_subject(pattern, seq)
         match = compile_filters([pattern])

@@ -83,6 +83,7 @@ class StreamRunner(StreamQueries):
         # In the order of removal, which is the order of sweeping: what a newer message of its
         # subject replaced must not outlive that message in storage.
         self.backlog: dict[int, None] = {}
+        self.purging = 0
         self.dead: set[int] = set()
         self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
         self.advisories = Advisories(account, shell.clock, shell.server_name, shell.domain)
@@ -421,13 +422,13 @@ class StreamRunner(StreamQueries):
 
     def _removed(self, plan: StreamPlan) -> None:
         """Hide removed messages from every reader; leave their rows to the janitor."""
-        first = self.machine.first_seq
-        hidden = [seq for seq, _, _ in plan.removed if seq >= first]
-        if hidden:
-            self.dead.update(hidden)
-            if not plan.purge_filters:
-                # Erased rows too, although they are gone: the janitor forgets what it swept.
-                self.backlog.update(dict.fromkeys(hidden))
+        hidden = [seq for seq, _, _ in plan.removed if seq >= self.machine.first_seq]
+        self.dead.update(hidden)
+        if plan.purge_filters:
+            self.shell.janitor.finish_purge(self, plan)
+        else:
+            # Erased rows too, although they are gone: the janitor forgets what it swept.
+            self.backlog.update(dict.fromkeys(hidden))
         if self.consumers:
             pairs = [(seq, subject) for seq, subject, _ in plan.removed]
             # As on the reference server nobody is told of what goes by the dozen.
@@ -438,7 +439,7 @@ class StreamRunner(StreamQueries):
 
     def _tail_dropped(self, segment: Segment) -> None:
         """A dead message is forgotten once neither the tail nor storage holds it."""
-        if self.dead:
+        if self.dead and not self.purging:
             self.dead.difference_update(set(segment.seqs).difference(self.backlog))
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
@@ -484,8 +485,6 @@ class StreamRunner(StreamQueries):
 
         plan = await self.command(plan_it)
         await self._stored(follow_purge(self, wanted))
-        if plan.purge_filters:
-            self.shell.janitor.finish_purge(self, plan)
         marks = 0 if plan.segment is None else len(plan.segment)
         return before - plan.msgs + marks
 

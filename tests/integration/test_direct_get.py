@@ -179,12 +179,14 @@ def test_answers_are_those_of_a_naive_model(postgres: PostgresServer, database: 
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("swept", [False, True], ids=["row-left", "row-gone"])
 @pytest.mark.parametrize(
     ("subject", "body"),
     [
         ("LAST.k", b""),
         ("LAST.k", b'{"no_hdr":true}'),
         ("LAST", b'{"last_by_subj":"k"}'),
+        ("LAST", b'{"last_by_subj":"*"}'),
         ("LAST", b'{"next_by_subj":"k"}'),
     ],
 )
@@ -194,6 +196,7 @@ def test_the_last_message_is_found_while_it_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
     subject: str,
     body: bytes,
+    swept: bool,
 ) -> None:
     """A reader of a cold key is never told that there is none because a newer value came."""
 
@@ -213,6 +216,8 @@ def test_the_last_message_is_found_while_it_is_replaced(
             async def slow(stream: int, shelf: int, seqs: list[int]) -> Segment | None:
                 asked.append(seqs)
                 await js.publish("k", b"new")
+                if swept:
+                    await runner.shell.janitor.finish(runner)
                 return await read(stream, shelf, seqs)
 
             monkeypatch.setattr(runner.shell.reader, "points", slow)
@@ -222,6 +227,87 @@ def test_the_last_message_is_found_while_it_is_replaced(
             return answer.data
 
     assert asyncio.run(scenario()) == b"new"
+
+
+def test_a_replaced_row_stays_unseen_while_it_leaves_storage(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that began before the row left does not bring its message back."""
+
+    async def scenario() -> list[int]:
+        async with running_node(database) as node:
+            config = StreamConfig(
+                name="GONE", subjects=["k"], max_msgs_per_subject=1, allow_direct=True
+            )
+            await add_stream(node, config)
+            nc = await nats.connect(node.nats_address)
+            js, runner = nc.jetstream(), node.registry.streams["GONE"]
+            shell, held, left = runner.shell, asyncio.Event(), asyncio.Event()
+            pool, delete_rows = shell.reader._pool, shell.sweeper.delete_rows  # type: ignore[attr-defined]
+
+            async def sweep(stream: int, shelf: int, seqs: list[int]) -> None:
+                await held.wait()
+                await delete_rows(stream, shelf, seqs)
+                left.set()
+
+            class SlowPool:
+                async def fetch(self, *request: Any) -> list[Any]:
+                    rows = await pool.fetch(*request)
+                    held.set()
+                    await left.wait()
+                    for _ in range(10):
+                        await nc.flush()  # the janitor goes on meanwhile, as far as it may
+                    return list(rows)
+
+            monkeypatch.setattr(shell.sweeper, "delete_rows", sweep)
+            await js.publish("k", b"old")
+            await js.publish("k", b"new")
+            runner.tail.clear(runner.machine.last_seq + 1)
+            monkeypatch.setattr(shell.reader, "_pool", SlowPool())
+            sweeping = asyncio.create_task(shell.janitor.finish(runner))
+            messages, *_ = await _ask(nc, "GONE", {"seq": 1, "batch": 10})
+            await sweeping
+            assert not runner.dead
+            await nc.close()
+            return [seq for _, seq, _ in messages]
+
+    assert asyncio.run(scenario()) == [2]
+
+
+def test_a_recorded_purge_stays_unseen_while_memory_forgets_its_messages(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a purge by filter wait for their removal; the tail may let them go before."""
+    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 2)
+
+    async def scenario() -> list[int]:
+        async with running_node(database) as node:
+            await add_stream(node, StreamConfig(name="P", subjects=["p.*"], allow_direct=True))
+            nc = await nats.connect(node.nats_address)
+            js, runner = nc.jetstream(), node.registry.streams["P"]
+            sweeper, gate = runner.shell.sweeper, asyncio.Event()
+            delete_rows = sweeper.delete_rows
+
+            async def sweep(stream: int, shelf: int, seqs: list[int]) -> None:
+                await gate.wait()
+                await delete_rows(stream, shelf, seqs)
+
+            monkeypatch.setattr(sweeper, "delete_rows", sweep)
+            for subject in ("p.keep", "p.x", "p.x", "p.x"):
+                last = (await js.publish(subject, b"")).seq
+            await js.purge_stream("P", subject="p.x")
+            (segment, _), *_ = runner.tail.since(1)
+            runner.tail.drop(segment)
+            assert runner.tail.start == last + 1
+            messages, *_ = await _ask(nc, "P", {"seq": 1, "batch": 10})
+            gate.set()
+            while runner.purging:
+                await nc.flush()
+            assert not runner.dead
+            await nc.close()
+            return [seq for _, seq, _ in messages]
+
+    assert asyncio.run(scenario()) == [1]
 
 
 def test_a_large_batch_waits_for_a_receiver_that_does_not_read(

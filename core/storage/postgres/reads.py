@@ -36,15 +36,29 @@ class PostgresReader:
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
+        self._under_way: set[asyncio.Future[None]] = set()
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
+        ended = asyncio.get_running_loop().create_future()
+        self._under_way.add(ended)
         try:
             rows: list[Any] = await self._pool.fetch(statement, *arguments)
         except asyncpg.ProgramLimitExceededError as error:
             raise _TooLarge(f"PostgreSQL cannot answer: {error}") from error
         except LOST as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        finally:
+            self._under_way.remove(ended)
+            ended.set_result(None)
         return rows
+
+    async def settled(self) -> None:
+        """Return when every read that is under way now has ended.
+
+        Whoever asked for it has then seen its rows: up to the next `await`, that is.
+        """
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
     async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
         """Return up to `limit` messages at or after `seq`."""
