@@ -2,7 +2,8 @@
 
 import tomllib
 
-from tests.support.budget import BUDGET
+from tests.support.best import slowness
+from tests.support.budget import BUDGET, Budget
 
 SECONDS: dict[str, int] = tomllib.loads(BUDGET.read_text())["seconds"]
 
@@ -14,3 +15,31 @@ def test_together_they_leave_a_minute_of_twenty_five() -> None:
 def test_every_suite_has_one_and_nothing_else() -> None:
     folders = [path for path in BUDGET.parent.iterdir() if path.is_dir()]
     assert set(SECONDS) == {path.name for path in folders if any(path.rglob("test_*.py"))}
+
+
+def test_a_suite_is_over_when_it_takes_longer_than_it_may() -> None:
+    budget = Budget({"unit": 10, "wire": 10}, lambda: 1.0)
+    budget.count("tests/unit/x/test_a.py", 6)
+    budget.count("tests/wire/test_b.py", 9)
+    assert budget.over() == []
+    budget.count("tests/unit/test_c.py", 5)
+    assert budget.over() == ["unit"]
+    assert [line.endswith("OVER BUDGET") for line in budget.lines()] == [True, False]
+
+
+def test_what_is_not_listed_may_take_nothing() -> None:
+    budget = Budget({"unit": 10}, lambda: 1.0)
+    budget.count("tests/new/test_a.py", 0.1)
+    assert budget.over() == ["new"]
+
+
+def test_a_slow_machine_may_take_longer_in_proportion() -> None:
+    budget = Budget({"unit": 10}, lambda: 3.0)
+    budget.count("tests/unit/test_a.py", 29)
+    assert budget.over() == []
+    budget.count("tests/unit/test_a.py", 2)
+    assert budget.over() == ["unit"]
+
+
+def test_no_machine_is_quicker_than_a_quiet_one() -> None:
+    assert slowness() >= 1
