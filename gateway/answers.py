@@ -1,6 +1,7 @@
 """Responses that several handlers give."""
 
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from starlette.responses import Response
@@ -24,6 +25,11 @@ def created(
 ) -> Response:
     """A 201 with the place of what was created."""
     return json_answer(value, 201, {"Location": location} | (headers or {}))
+
+
+def place(*segments: str) -> str:
+    """The path under /v1 of what has these names, encoded as a URL needs it."""
+    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
 def no_content(headers: dict[str, str] | None = None) -> Response:

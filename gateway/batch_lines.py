@@ -53,10 +53,14 @@ class Lines:
             run.refuse(entry)
 
     def _decoded(self, lines: list[bytes]) -> "list[PublishLine] | list[PublishLine | Problem]":
+        text = b"\n".join(lines)
         try:
-            return self._decoder.decode_lines(b"\n".join(lines))
+            entries = self._decoder.decode_lines(text)
+            if _is_one_a_line(text, lines, len(entries)):
+                return entries
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return [self._entry(line) for line in lines if line.strip()]
+            pass  # some line is bad: which, each says for itself
+        return [self._entry(line) for line in lines if line.strip()]
 
     def _entry(self, line: bytes | msgspec.Raw) -> PublishLine | Problem:
         try:
@@ -70,11 +74,12 @@ class Lines:
         try:
             subject = self._subjects.get(line.subject) or self._subject(line.subject)
             payload = _payload(line)
-            if len(payload) > self._max_payload:
-                detail = f"payload: larger than {self._max_payload} bytes"
-                raise Problem(413, "body-too-large", detail)
             plain = line.headers is None and line.msg_id is None and line.expect is None
-            run.add(subject, payload, b"" if plain else _headers(line, self._settings))
+            headers = b"" if plain else _headers(line, self._settings)
+            if len(payload) + len(headers) > self._max_payload:
+                detail = f"headers and payload: larger than {self._max_payload} bytes"
+                raise Problem(413, "body-too-large", detail)
+            run.add(subject, payload, headers)
         except Problem as problem:
             run.refuse(problem)
 
@@ -84,6 +89,17 @@ class Lines:
             self._subjects.clear()
         self._subjects[text] = subject
         return subject
+
+
+def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
+    """Whether the objects found are one a line: the decoder minds neither two nor a half.
+
+    Between a line's `}` and the next one's `{` nothing can go on.
+    """
+    if found == len(lines) == text.count(b"}\n{") + 1:
+        return True
+    kept = [line for raw in lines if (line := raw.strip())]
+    return found == len(kept) and all(line[:1] == b"{" and line[-1:] == b"}" for line in kept)
 
 
 def _payload(line: PublishLine) -> bytes:

@@ -17,6 +17,7 @@ from core.client import (
     ConnectionLost,
     NoResponders,
     NotPermitted,
+    PayloadTooLarge,
     RequestTimeout,
 )
 from core.errors import ApiError
@@ -109,6 +110,8 @@ def problem_of(error: Exception) -> Problem:
         )
     if isinstance(error, NotPermitted):
         return Problem(403, "not-permitted", str(error))
+    if isinstance(error, PayloadTooLarge):
+        return Problem(413, "body-too-large", str(error))
     if isinstance(error, RequestTimeout):
         return Problem(
             504, "no-answer", "the server did not answer in time; the outcome is unknown"

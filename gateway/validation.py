@@ -146,7 +146,16 @@ def json_object(body: bytes) -> dict[str, Any]:
         raise bad_request("bad-json", f"body: {error}") from None
     if not isinstance(value, dict):
         raise bad_request("bad-json", "body: not a JSON object")
+    json_bytes(value)
     return value
+
+
+def json_bytes(value: object) -> bytes:
+    """Write JSON that goes on to the server. What is read may be nested deeper than is written."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        raise bad_request("bad-json", "body: nested too deeply") from None
 
 
 def struct(cls: type[T], body: bytes) -> T:

@@ -15,6 +15,7 @@ from core.client.refusals import (
     ConnectionLost,
     NoResponders,
     NotPermitted,
+    PayloadTooLarge,
     RequestTimeout,
     ServerRefused,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "NoResponders",
     "NotPermitted",
     "Options",
+    "PayloadTooLarge",
     "Pull",
     "ReplyBatch",
     "RequestTimeout",

@@ -23,6 +23,7 @@ from core.client.refusals import (
     ConnectionLost,
     NoResponders,
     NotPermitted,
+    PayloadTooLarge,
     RequestTimeout,
     ServerRefused,
 )
@@ -179,9 +180,11 @@ class Client:
     ) -> Msg:
         """Send a request and return the first answer.
 
-        Raises NoResponders, RequestTimeout or ConnectionLost.
+        Raises NoResponders, PayloadTooLarge, RequestTimeout or ConnectionLost.
         """
         self.check(subject)
+        if (size := len(headers) + len(payload)) > self.info.max_payload:
+            raise PayloadTooLarge(size, self.info.max_payload)
         token, future = self._replies.expect()
         try:
             self.write(encoder.publish(subject, self._replies.prefix + token, headers, payload))

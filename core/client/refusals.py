@@ -34,6 +34,18 @@ class NoResponders(ClientError):
         return f"no responders for {self.subject.decode(errors='replace')}"
 
 
+class PayloadTooLarge(ClientError):
+    """Headers and payload are more than the server takes, which would end the connection."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(size, limit)
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"a request of {self.size} bytes: the server takes {self.limit}"
+
+
 class NotPermitted(ClientError):
     """The server would refuse this subject to this user; nothing was sent."""
 

@@ -2,19 +2,26 @@
 
 from typing import Any
 
-import orjson
 from starlette.responses import Response
 
 from core.runtime.nuid import nuid
 from gateway import tags
 from gateway.acking import acknowledge
-from gateway.answers import created, json_answer, no_content
+from gateway.answers import created, json_answer, no_content, place
 from gateway.call import Call
 from gateway.fetching import fetch_answer
 from gateway.handlers.streams import merged, named
 from gateway.models import AckRequest, FetchRequest, NakRequest, TermRequest
 from gateway.problems import bad_request
-from gateway.validation import duration, header_text, json_object, name, sequence, struct
+from gateway.validation import (
+    duration,
+    header_text,
+    json_bytes,
+    json_object,
+    name,
+    sequence,
+    struct,
+)
 
 
 async def list_consumers(call: Call) -> Response:
@@ -71,11 +78,11 @@ async def _save(call: Call, consumer: str, config: dict[str, Any], action: str) 
     config.setdefault("name", consumer)
     request = {"stream_name": stream, "config": config, "action": action}
     subject = f"CONSUMER.CREATE.{stream}.{consumer}"
-    reply = await call.gateway.js.call(subject, orjson.dumps(request))
+    reply = await call.gateway.js.call(subject, json_bytes(request))
     headers = tags.tagged(reply)
     if action == "update":
         return json_answer(reply, headers=headers)
-    return created(reply, f"/v1/streams/{stream}/consumers/{consumer}", headers)
+    return created(reply, place("streams", stream, "consumers", consumer), headers)
 
 
 async def delete_consumer(call: Call) -> Response:

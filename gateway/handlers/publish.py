@@ -7,7 +7,7 @@ from msgspec import Raw
 from starlette.responses import Response
 
 from core.client import ClientError, NoResponders
-from gateway.answers import JSON, NDJSON, json_answer
+from gateway.answers import JSON, NDJSON, json_answer, place
 from gateway.batch_lines import Lines, Run, Tally, receipt_problem
 from gateway.batching import PublishStream
 from gateway.call import Call
@@ -35,7 +35,8 @@ async def publish_one(call: Call) -> Response:
     except ValueError:
         raise receipt_problem(b"", 0) from None
     receipt: dict[str, object] = {"stream": ack.stream, "seq": ack.seq}
-    answer = {"Location": f"/v1/streams/{ack.stream}/messages/{ack.seq}", "ETag": f'"{ack.seq}"'}
+    location = place("streams", ack.stream, "messages", str(ack.seq))
+    answer = {"Location": location, "ETag": f'"{ack.seq}"'}
     if ack.domain:
         receipt["domain"] = ack.domain
     if ack.val:

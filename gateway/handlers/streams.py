@@ -3,15 +3,22 @@
 from typing import Any
 
 import msgspec
-import orjson
 from starlette.responses import Response
 
 from gateway import tags
-from gateway.answers import created, json_answer, no_content
+from gateway.answers import created, json_answer, no_content, place
 from gateway.call import Call
 from gateway.models import PurgeRequest
 from gateway.problems import bad_request
-from gateway.validation import filter_subject, flag, json_object, name, sequence, struct
+from gateway.validation import (
+    filter_subject,
+    flag,
+    json_bytes,
+    json_object,
+    name,
+    sequence,
+    struct,
+)
 
 
 async def list_streams(call: Call) -> Response:
@@ -41,9 +48,9 @@ async def create_stream(call: Call) -> Response:
     if not isinstance(stream, str):
         raise bad_request("bad-name", "body: name is missing")
     name(stream, "stream")
-    reply = await call.gateway.js.call(f"STREAM.CREATE.{stream}", orjson.dumps(config))
+    reply = await call.gateway.js.call(f"STREAM.CREATE.{stream}", json_bytes(config))
     reply.pop("did_create", None)
-    return created(reply, f"/v1/streams/{stream}", tags.tagged(reply))
+    return created(reply, place("streams", stream), tags.tagged(reply))
 
 
 async def read_stream(call: Call) -> Response:
@@ -75,10 +82,10 @@ async def put_stream(call: Call) -> Response:
         info = await tags.read(call, f"STREAM.INFO.{stream}")
         tags.check(call, info)
         if info is not None:
-            return _updated(await js.call(f"STREAM.UPDATE.{stream}", orjson.dumps(config)))
-        reply = await js.call(f"STREAM.CREATE.{stream}", orjson.dumps(config))
+            return _updated(await js.call(f"STREAM.UPDATE.{stream}", json_bytes(config)))
+        reply = await js.call(f"STREAM.CREATE.{stream}", json_bytes(config))
     reply.pop("did_create", None)
-    return created(reply, f"/v1/streams/{stream}", tags.tagged(reply))
+    return created(reply, place("streams", stream), tags.tagged(reply))
 
 
 def _updated(reply: dict[str, Any]) -> Response:
@@ -94,7 +101,7 @@ async def patch_stream(call: Call) -> Response:
         info = await js.call(f"STREAM.INFO.{stream}")
         tags.check(call, info)
         config = merged(info["config"], patch)
-        return _updated(await js.call(f"STREAM.UPDATE.{stream}", orjson.dumps(config)))
+        return _updated(await js.call(f"STREAM.UPDATE.{stream}", json_bytes(config)))
 
 
 async def delete_stream(call: Call) -> Response:

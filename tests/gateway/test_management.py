@@ -1,7 +1,12 @@
 """Streams and consumers: create, read, change, list, delete."""
 
+import threading
+
+import pytest
+
 from tests.gateway.conftest import Stream
-from tests.gateway.web import Web
+from tests.gateway.web import Answer, Web
+from tests.support.eventually import eventually
 
 
 def test_put_creates_then_replaces(web: Web) -> None:
@@ -124,3 +129,63 @@ def test_mistakes_in_a_configuration_are_the_callers(stream: Stream) -> None:
 
     assert [a.json()["err_code"] for a in (unknown, wrong, invalid)] == [10025, 10025, 10052]
     assert {a.status for a in (unknown, wrong, invalid)} == {400}
+
+
+def test_a_place_is_a_url_whatever_the_name(web: Web) -> None:
+    name = "é%41?#&:[日本]"
+    made = web.json("POST", "/v1/streams", {"name": name, "subjects": ["place"]})
+    place = made.headers["location"]
+    config = {"durable_name": name, "ack_policy": "explicit"}
+    consumer = web.json("POST", place + "/consumers", config)
+    stored = web.publish("place", b"x")
+
+    assert [answer.status for answer in (made, consumer, stored)] == [201, 201, 201]
+    assert web.get(place).json()["config"]["name"] == name
+    assert web.get(consumer.headers["location"]).json()["name"] == name
+    assert web.get(stored.headers["location"]).body == b"x"
+    assert web.delete(place).status == 204
+
+
+@pytest.mark.parametrize("depth", [200, 253, 300, 1000])
+def test_deep_nesting_is_the_callers_mistake(stream: Stream, depth: int) -> None:
+    deep = b'{"a":' * depth + b"1" + b"}" * depth
+    body = b'{"name":"C","ack_policy":"explicit","metadata":%s}' % deep
+    other = b'{"subjects":["x"],"metadata":%s}' % deep
+    asked = [
+        ("POST", "/v1/streams", body),
+        ("PUT", stream.path, other),
+        ("PATCH", stream.path, other),
+        ("POST", stream.path + "/consumers", body),
+        ("PUT", stream.path + "/consumers/C", body),
+    ]
+
+    answers = [
+        stream.web.send(method, path, sent, {"Content-Type": "application/json"})
+        for method, path, sent in asked
+    ]
+
+    assert [answer.status for answer in answers] == [400] * len(asked)
+
+
+def test_what_the_server_would_not_take_ends_nobodys_connection(stream: Stream) -> None:
+    """All callers share a connection: a request that it cannot carry must not end it."""
+    path = stream.consumer()
+    waiting: list[Answer] = []
+
+    def wait() -> None:
+        waiting.append(stream.web.json("POST", path + ":fetch", {"expires": "10s"}))
+
+    other = threading.Thread(target=wait)
+    other.start()
+    eventually(lambda: stream.web.get(path).json()["num_waiting"] == 1)
+    numbers = b",".join([b"1e15"] * 200_000)  # longer when it is written again
+    body = b'{"metadata":[%s]}' % numbers
+    answers = [
+        stream.web.send(method, place, body, {"Content-Type": "application/json"})
+        for method, place in (("PUT", stream.path), ("PATCH", stream.path), ("PUT", path))
+    ]
+    stream.publish("a")
+    other.join(10)
+
+    assert [(a.status, a.kind) for a in answers] == [(413, "body-too-large")] * 3
+    assert [answer.status for answer in waiting] == [200]

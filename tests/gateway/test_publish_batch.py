@@ -4,6 +4,8 @@ import json
 import socket
 from base64 import b64encode
 
+import pytest
+
 from tests.gateway.conftest import Stream
 from tests.gateway.web import Web
 
@@ -152,3 +154,25 @@ def test_other_media_types_are_refused(web: Web) -> None:
     answer = web.send("POST", "/v1/publish", b"a=b", {"Content-Type": "text/plain"})
 
     assert (answer.status, answer.kind) == (415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize("end", [b"\n", b" \r\n", b"\n\n"])
+def test_a_line_is_one_message(stream: Stream, end: bytes) -> None:
+    """Two messages in a line, or a half, are errors: whatever the lines beside it hold."""
+    a, b, c = (line(stream, rest).strip() for rest in "abc")
+    half = a.index(b":") + 1
+
+    results = stream.web.lines(end.join((a, b + c, a[:half], a[half:], b, c))).lines()
+
+    assert ["seq" in result for result in results] == [True, False, False, False, True, True]
+
+
+def test_a_message_is_too_large_with_its_headers(stream: Stream) -> None:
+    """It fits into a line, and its headers into theirs, but not both into a message."""
+    expect = {"last_seq": 0, "last_subject_seq": 0, "last_msg_id": "a"}
+    room = 1024 * 1024 - len(line(stream, "a", text="", expect=expect).rstrip(b"\n"))
+    large = line(stream, "a", text="x" * room, expect=expect)
+
+    results = stream.web.lines(large + line(stream, "b")).lines()
+
+    assert (kind(results[0]), results[1].get("seq")) == ("body-too-large", 1)
