@@ -38,7 +38,7 @@ class Cursor:
         self._cold: Segment | None = None
         self._cold_from = 0
         self._ahead: tuple[int, Segment] | None = None
-        self._asked: list[int] = []
+        self._asked: set[int] = set()
         self._picked: Segment | None = None
         self._empty = range(0)
         self._version = 0
@@ -78,7 +78,7 @@ class Cursor:
         seq = seqs[0]
         place = self._stream.tail_at(seq)
         if place is None:
-            if not self._asked or not self._asked[0] <= seq <= self._asked[-1]:
+            if seq not in self._asked:
                 wanted = sorted(seqs[:POINT_ROWS])
                 self._start(partial(self._pick, wanted))
                 return None
@@ -102,7 +102,7 @@ class Cursor:
     def reset(self) -> None:
         """Hold nothing; what a read under way brings is not wanted any more."""
         self._drop_cold()
-        self._asked, self._picked = [], None
+        self._asked, self._picked = set(), None
         self._empty = range(0)
         self._version += 1
 
@@ -164,4 +164,4 @@ class Cursor:
         segment = await stream.shell.reader.points(stream.stream, stream.shelf, seqs)
         found = stream.live(segment) if segment is not None else None
         if version == self._version:
-            self._asked, self._picked = seqs, found
+            self._asked, self._picked = set(seqs), found
