@@ -335,8 +335,12 @@ class ConsumerRunner:
 
     def on_removed(self, removed: Sequence[tuple[int, bytes]], *, tells: bool = True) -> None:
         """Messages left the stream; `tells` as `ConsumerMachine.removed` has it."""
-        if self.machine.removed(removed, tells=tells):
+        chosen = len(self.machine.chosen)
+        is_done = self.machine.removed(removed, tells=tells)
+        if is_done:
             self.acks.last = self._clock.now()
+        if is_done or len(self.machine.chosen) < chosen:
+            self._states.mark(self)  # Or a restart would go on waiting for what is not there.
         self.cursor.hide(removed)
         if self.machine.events:
             self.wake()

@@ -97,12 +97,13 @@ class Pump:
                 limit = min(limit, max(machine.waiting.asked(), 1))
             if not limit:
                 return False
-            batch = self._next_chosen(limit) if machine.chosen else self._next(limit)
+            is_chosen = len(machine.chosen) > 0
+            batch = self._next_chosen(limit) if is_chosen else self._next(limit)
             if batch is None:
                 if self._cursor.reading:
                     return False
-                if machine.chosen:
-                    continue
+                if is_chosen:
+                    continue  # It was gone, which says nothing of those that follow.
                 machine.ended(self._stream.machine.last_seq)
                 machine.waiting.end_of_stream()
                 self.replay = None

@@ -219,6 +219,31 @@ async def test_restart_in_the_middle_of_last_per_subject() -> None:
 
 
 @running
+async def test_crash_before_it_is_written_that_the_last_chosen_message_was_deleted() -> None:
+    stream, frames = await filled()
+    await stream.create(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject="s.b")
+    stream.forget_tail()
+    stream.publish((b"s.b", b"7"))
+    del stream.rows[4]
+    await restarted(stream)
+    assert await everything(stream, frames) == b"7"
+    assert stream.consumers["c"].info().num_pending == 0
+
+
+@pytest.mark.parametrize("policy", [DeliverPolicy.ALL, DeliverPolicy.LAST_PER_SUBJECT])
+@running
+async def test_what_a_removal_does_to_a_consumer_is_written(policy: DeliverPolicy) -> None:
+    stream, frames = await filled()
+    runner = await stream.create(deliver_policy=policy, filter_subject="s.*")
+    if policy is DeliverPolicy.ALL:
+        stream.pull(b"4")
+        await stream.settle()
+    stream.states.commit()
+    stream.remove(4)
+    assert runner in stream.states.marked
+
+
+@running
 async def test_damaged_state_does_not_cost_the_consumer() -> None:
     stream, frames = await filled()
     config = (await stream.create()).config
