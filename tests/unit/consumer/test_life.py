@@ -233,7 +233,7 @@ async def test_crash_before_it_is_written_that_the_last_chosen_message_was_delet
 @pytest.mark.parametrize("policy", [DeliverPolicy.ALL, DeliverPolicy.LAST_PER_SUBJECT])
 @running
 async def test_what_a_removal_does_to_a_consumer_is_written(policy: DeliverPolicy) -> None:
-    stream, frames = await filled()
+    stream, _ = await filled()
     runner = await stream.create(deliver_policy=policy, filter_subject="s.*")
     if policy is DeliverPolicy.ALL:
         stream.pull(b"4")
