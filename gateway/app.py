@@ -1,7 +1,7 @@
 """The ASGI application: every request through one table, every error through one translator."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
 from starlette.applications import Starlette
@@ -94,16 +94,19 @@ class TableRoute(BaseRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         begin = self._clock.monotonic()
-        name, response = await self._answer(scope, receive)
-        if response is None:
-            return
-        seconds = (self._clock.monotonic() - begin) / _BILLION
-        done = RequestDone(name, scope["method"], response.status_code, seconds)
-        self._gateway.observe(done)
-        with suppress(Disconnected, ClientError, Problem):  # too late for another answer
-            await response(scope, receive, send)
+        async with AsyncExitStack() as lent:
+            name, response = await self._answer(scope, receive, lent)
+            if response is None:
+                return
+            seconds = (self._clock.monotonic() - begin) / _BILLION
+            done = RequestDone(name, scope["method"], response.status_code, seconds)
+            self._gateway.observe(done)
+            with suppress(Disconnected, ClientError, Problem):  # too late for another answer
+                await response(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[str, Response | None]:
+    async def _answer(
+        self, scope: Scope, receive: Receive, lent: AsyncExitStack
+    ) -> tuple[str, Response | None]:
         name = "none"
         try:
             _check_size(self._gateway.settings, scope)
@@ -114,7 +117,8 @@ class TableRoute(BaseRoute):
             name = operation.id
             gateway = self._gateway
             if self._identities is not None and name not in _OPEN:
-                gateway = await self._identities.of(Headers(scope=scope))
+                who = self._identities.use(Headers(scope=scope))
+                gateway = await lent.enter_async_context(who)
             query = read_query(scope["query_string"], operation.query)
             return name, await operation.handler(Call(gateway, scope, receive, params, query))
         except Disconnected:

@@ -9,7 +9,8 @@ import asyncio
 import hashlib
 from base64 import b64decode
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from starlette.datastructures import Headers
 
@@ -26,57 +27,76 @@ _KEPT_MAX = 256
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="jetgate", Bearer realm="jetgate"'}
 
 
+class _Kept:
+    """The connection of one identity, and how many requests it serves now."""
+
+    __slots__ = ("opening", "users")
+
+    def __init__(self, opening: "asyncio.Task[_Outcome]") -> None:
+        self.opening = opening
+        self.users = 0
+
+
 class Identities:
     """The connections in use, by a digest of their credentials.
 
-    When there are too many, the one that was not used for longest is closed.
+    When there are too many, those that were not used for longest are closed; none that serves a
+    request is.
     """
 
     def __init__(self, login: Login, make: Callable[[Client], Gateway]) -> None:
         self._login = login
         self._make = make
-        self._kept: OrderedDict[bytes, asyncio.Task[_Outcome]] = OrderedDict()
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
 
-    async def of(self, headers: Headers) -> Gateway:
-        """Return what serves a request. Raises Problem 401 or 403."""
+    @asynccontextmanager
+    async def use(self, headers: Headers) -> AsyncIterator[Gateway]:
+        """Lend what serves a request, until it is answered. Raises Problem 401 or 403."""
         user, password, token = credentials(headers.get("authorization", ""))
         key = hashlib.sha256(f"{len(user)}:{user}{len(token)}:{token}{password}".encode()).digest()
-        task = self._kept.get(key)
-        if task is not None and task.done() and _is_over(task):
-            task = None
-        if task is None:
-            task = self._kept[key] = spawn(self._open(user, password, token), name="identity")
+        kept = self._kept.get(key)
+        if kept is None or (kept.opening.done() and _is_over(kept.opening)):
+            kept = _Kept(spawn(self._open(user, password, token), name="identity"))
+            self._kept[key] = kept
         self._kept.move_to_end(key)
-        outcome = await asyncio.shield(task)
-        if isinstance(outcome, Exception):
-            self._kept.pop(key, None)
-            raise outcome
-        return outcome
+        kept.users += 1
+        try:
+            outcome = await asyncio.shield(kept.opening)
+            if isinstance(outcome, Problem):
+                if self._kept.get(key) is kept:
+                    del self._kept[key]
+                raise outcome
+            yield outcome
+        finally:
+            kept.users -= 1
+            self._make_room()
 
     async def _open(self, user: str, password: str, token: str) -> _Outcome:
-        await self._make_room()
         try:
             client = await self._login(user, password, token)
             await client.flush()
         except ServerRefused:
             return unauthorized("the server does not know these credentials")
         except (ClientError, OSError, TimeoutError):
-            return Problem(503, "not-connected", "no connection to the server")
+            headers = {"Retry-After": "1"}
+            return Problem(503, "not-connected", "no connection to the server", headers=headers)
         if client.last_error.lower().startswith("permissions violation for subscription"):
             await client.close()
             return Problem(403, "no-inbox", "this user may not subscribe to _INBOX.>")
         return self._make(client)
 
-    async def _make_room(self) -> None:
+    def _make_room(self) -> None:
         while len(self._kept) > _KEPT_MAX:
-            _, task = self._kept.popitem(last=False)
-            await _end(task)
+            idle = next((key for key, kept in self._kept.items() if not kept.users), None)
+            if idle is None:
+                return
+            spawn(_end(self._kept.pop(idle).opening), name="identity end")
 
     async def close(self) -> None:
         """End every connection."""
-        kept, self._kept = list(self._kept.values()), OrderedDict()
-        for task in kept:
-            await _end(task)
+        all_kept, self._kept = list(self._kept.values()), OrderedDict()
+        for kept in all_kept:
+            await _end(kept.opening)
 
 
 def credentials(authorization: str) -> tuple[str, str, str]:
@@ -109,5 +129,7 @@ def _is_over(task: "asyncio.Task[_Outcome]") -> bool:
 
 async def _end(task: "asyncio.Task[_Outcome]") -> None:
     await asyncio.wait([task])
-    if not task.cancelled() and isinstance(outcome := task.result(), Gateway):
+    if task.cancelled() or task.exception() is not None:
+        return
+    if isinstance(outcome := task.result(), Gateway):
         await outcome.client.close()

@@ -20,6 +20,7 @@ from gateway.identities import credentials
 from gateway.problems import Problem
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Web
+from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.wire import Closed, Wire
@@ -84,7 +85,14 @@ def test_who_is_known_is_served(guarded: Web) -> None:
     assert guarded.get("/healthz").status == 200
 
 
-async def _ask(app: Any, method: str, path: str, authorization: str, body: bytes) -> Any:
+async def _ask(
+    app: Any,
+    method: str,
+    path: str,
+    authorization: str,
+    body: bytes,
+    sent_all: asyncio.Event | None = None,
+) -> Any:
     sent: list[dict[str, Any]] = []
     scope = {
         "type": "http",
@@ -99,6 +107,8 @@ async def _ask(app: Any, method: str, path: str, authorization: str, body: bytes
     }
 
     async def receive() -> dict[str, Any]:
+        if sent_all is not None:
+            await sent_all.wait()
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Any) -> None:
@@ -142,6 +152,52 @@ def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
     assert [status for status, _ in answers] == [404, 403, 403, 200, 403, 401]
     problems = [line["error"] for line in answers[3][1]]
     assert [problem["status"] for problem in problems] == [404, 403, 403]
+
+
+def _crowded(users: list[User]) -> tuple[Hub, Any]:
+    hub = Hub(Turn(), SystemClock(), users=Users(users=tuple(users)), jetstream=False)
+    nowhere = Client(attach(lambda receive, closed: None), Options())  # type: ignore[arg-type]
+    return hub, create_app(SETTINGS, nowhere, login=login_to(hub))
+
+
+def test_a_crowd_of_strangers_is_turned_away() -> None:
+    """More at once than there are connections for, and one who is known."""
+
+    async def run() -> list[Any]:
+        _, app = _crowded([User("clerk", "c")])
+        passwords = [*map(str, range(300)), "c"]
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(
+                *(_ask(app, "POST", "/v1/subjects/a", _basic("clerk", p), b"") for p in passwords)
+            )
+        await app.state.identities.close()
+        return [status for status, _ in answers]
+
+    assert asyncio.run(run()) == [401] * 300 + [404]
+
+
+def test_nobody_loses_his_connection_while_he_is_served() -> None:
+    """More users at once than connections are kept; it is the idle ones that go."""
+
+    async def run() -> list[Any]:
+        names = [f"u{number}" for number in range(260)]
+        hub, app = _crowded([User(name, "p") for name in names])
+        sent = asyncio.Event()
+        async with asyncio.timeout(20):
+            asked = [
+                asyncio.create_task(
+                    _ask(app, "POST", "/v1/subjects/a", _basic(name, "p"), b"", sent)
+                )
+                for name in names
+            ]
+            await observed(lambda: len(hub.sessions) == len(names))
+            sent.set()
+            answers = await asyncio.gather(*asked)
+            await observed(lambda: len(hub.sessions) == 256)
+        await app.state.identities.close()
+        return [status for status, _ in answers]
+
+    assert asyncio.run(run()) == [404] * 260
 
 
 def test_a_token_is_a_bearer() -> None:
