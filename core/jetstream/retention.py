@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
@@ -55,7 +56,9 @@ class Keeper:
         self._stream = stream
         self._by_interest = retention is Retention.INTEREST
         self._settled: dict[int, None] = {}
+        self._in_hand: Sequence[int] = ()
         self._sweep_from: int | None = None
+        self._is_sweeping = False
         self._drops_unwanted = False
         self._task: asyncio.Task[None] | None = None
         self._rounds = 0
@@ -93,11 +96,16 @@ class Keeper:
     async def caught_up(self) -> None:
         """Return when what consumers were told before this call has taken effect.
 
-        While storage is away this returns with work left: it is done when storage is back.
+        Consumers may go on without end meanwhile. While storage is away this returns with work
+        left: it is done when storage is back.
         """
         for consumer in list(self._stream.consumers.values()):
             consumer.settle_now()
+        awaited = {*self._in_hand, *self._settled}
         while self._task is not None and not self._stream.closed:
+            awaited.intersection_update((*self._in_hand, *self._settled))
+            if not awaited and self._sweep_from is None and not self._is_sweeping:
+                return
             rounds = self._rounds
             self._turned.clear()
             await self._turned.wait()
@@ -132,9 +140,12 @@ class Keeper:
             self._turned.set()
 
     async def _round(self) -> None:
-        """Run one plan. What it is about is taken out first: more of it may come meanwhile."""
+        """Remove some of what settled, and look at some of the rest: neither waits for the other.
+
+        What a plan is about is taken out first: more of it may come meanwhile.
+        """
         if self._settled:
-            batch = sorted(self._settled)[:_AT_ONCE]
+            self._in_hand = batch = sorted(islice(self._settled, _AT_ONCE))
             for seq in batch:
                 del self._settled[seq]
             try:
@@ -142,21 +153,31 @@ class Keeper:
             except ApiError:
                 self.settle(batch)
                 raise
+            finally:
+                self._in_hand = ()
             self._left(batch)
-        elif self._sweep_from is not None:
-            start, self._sweep_from = self._sweep_from, None
-            gone: set[int] = set()
+        if self._sweep_from is not None:
+            self._is_sweeping = True
             try:
-                await self._stream.command(lambda _now: self._plan_sweep(start, gone))
-            except ApiError:
-                self.sweep()
-                raise
-            self._drop_pending(gone)
-            below = start + _AT_ONCE
-            if self._sweep_from is None and below <= self._stream.machine.last_seq:
-                self._sweep_from = below
-            if self._sweep_from is None:
-                self._drops_unwanted = False
+                await self._sweep_on(self._sweep_from)
+            finally:
+                self._is_sweeping = False
+
+    async def _sweep_on(self, start: int) -> None:
+        """Look at the next messages, from `start` on."""
+        self._sweep_from = None
+        gone: set[int] = set()
+        try:
+            await self._stream.command(lambda _now: self._plan_sweep(start, gone))
+        except ApiError:
+            self.sweep()
+            raise
+        self._drop_pending(gone)
+        below = start + _AT_ONCE
+        if self._sweep_from is None and below <= self._stream.machine.last_seq:
+            self._sweep_from = below
+        if self._sweep_from is None:
+            self._drops_unwanted = False
 
     def _left(self, batch: Sequence[int]) -> None:
         """What was looked at need not survive a crash any more."""

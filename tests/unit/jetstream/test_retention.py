@@ -181,3 +181,34 @@ def test_nobody_left_to_want_it(interest: StreamBench) -> None:
     del interest.runner.consumers["a"]
     interest.serve(interest.runner.less_wanted())
     assert _left(interest) == []
+
+
+@pytest.mark.parametrize("wants", ["state", "sweep"])
+def test_who_asks_is_answered_while_consumers_go_on(interest: StreamBench, wants: str) -> None:
+    reader = Reader(interest, "a", "s.a")
+    Reader(interest, "b", "s.b")
+    _publish(interest, b"s.b", *[b"s.a"] * 50)
+    reader.take(*range(2, 52))
+    reader.machine.ack([2])
+
+    async def asked() -> tuple[int, list[int]]:
+        runner = interest.runner
+        if wants == "sweep":
+            del runner.consumers["b"]
+        asking = asyncio.ensure_future(
+            runner.caught_up() if wants == "state" else runner.less_wanted()
+        )
+        for seq in range(3, 52):
+            await asyncio.sleep(0)
+            reader.machine.ack([seq])
+            reader.settle_now()
+            while runner.has_work():
+                await interest.step()
+            if asking.done():
+                return seq, sorted(interest.store.rows)
+        raise AssertionError("there was always something left to do")
+
+    acked, left = interest.run(asked())
+    assert acked < 20
+    assert (1 in left) == (wants == "state")
+    assert 2 not in left
