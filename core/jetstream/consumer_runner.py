@@ -33,6 +33,7 @@ from core.storage.interface import StateWrite
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
+    from core.jetstream.queries import Match
     from core.jetstream.stream_runner import StreamRunner
     from core.pubsub.account import ServiceSubscription, Session
     from core.stream.segment import Segment
@@ -411,15 +412,19 @@ class ConsumerRunner:
         if machine.chosen:
             machine.chosen = [seq for seq in machine.chosen if stream.is_live(seq)]
         for _ in range(_COUNT_TRIES):
-            last = stream.machine.last_seq
-            start = machine.live_from if machine.chosen else machine.upcoming()
+            counted = start, *_ = self._count_of()
             count = await stream.count_from(start, machine.match, machine.filters)
             machine.num_pending = count + len(machine.chosen)
-            now = machine.live_from if machine.chosen else machine.upcoming()
-            if stream.machine.last_seq == last and now == start:
+            if self._count_of() == counted:
                 break
         machine.is_counted = not self._miscounted
         self._owed = self._miscounted
+
+    def _count_of(self) -> tuple[int, int, int, Match | None]:
+        """What a count is about: where it begins, how far the stream is, what is wanted."""
+        machine, log = self.machine, self.stream.machine
+        start = machine.live_from if machine.chosen else machine.upcoming()
+        return start, log.last_seq, log.msgs, machine.match
 
     # -- configuration and state -------------------------------------------------------------
 

@@ -268,16 +268,32 @@ class StreamQueries(ABC):
         if seq <= machine.first_seq:
             if match is None:
                 return machine.msgs
-            return sum(count for _, count, _ in await self.subjects_matching(filters))
+            last = machine.last_seq
+            count = sum(count for _, count, _ in await self.subjects_matching(filters))
+            # A long search lets others store; rather too many than too few.
+            return count + machine.last_seq - last
         if match is None and machine.msgs == machine.last_seq - machine.first_seq + 1:
             return machine.last_seq - seq + 1
-        if seq >= self.tail.start:
-            return self._count_tail(seq, match)
-        await self.shell.janitor.finish(self)
-        last = machine.last_seq
-        rows = await self.shell.reader.subjects(self.stream, self.shelf, seq, last)
-        count = sum(n for subject, n, _ in rows if match is None or match(subject))
-        return count + (self._count_tail(last + 1, match) if machine.last_seq > last else 0)
+        if seq < self.tail.start:
+            await self.shell.janitor.finish(self)
+        count = 0
+        while seq < self.tail.start and seq <= machine.last_seq:
+            last = machine.last_seq
+            count += await self._count_stored(seq, last, match)
+            seq = last + 1
+        return count + self._count_tail(seq, match)
+
+    async def _count_stored(self, first: int, last: int, match: Match | None) -> int:
+        reader, count = self.shell.reader, 0
+        if not self.purging:
+            rows = await reader.subjects(self.stream, self.shelf, first, last)
+            return sum(n for subject, n, _ in rows if match is None or match(subject))
+        for start in range(first, last + 1, _WINDOW_MAX):  # Rows of a purge are still there.
+            stop = min(start + _WINDOW_MAX - 1, last)
+            names = await reader.names(self.stream, self.shelf, start, stop)
+            live = [subject for seq, subject in names if self.is_live(seq)]
+            count += sum(1 for subject in live if match is None or match(subject))
+        return count
 
     def count_at_once(self, match: Match | None, filters: Sequence[bytes]) -> int | None:
         """Return how many messages match, or None where that would hold up others."""

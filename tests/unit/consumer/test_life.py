@@ -1,5 +1,7 @@
 """Start positions, filters, updates, restarts, inactivity."""
 
+from typing import Any
+
 import pytest
 
 from core.consumer.state import ConsumerState, StateError, decode, encode
@@ -113,6 +115,26 @@ async def test_filter_update_counts_anew() -> None:
     await stream.create(filter_subject="s.b")
     assert runner.info().num_pending == 2
     assert await everything(stream, frames) == b"2 4"
+
+
+@running
+async def test_a_message_that_is_removed_while_it_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, frames = await filled()
+    runner = await stream.create(filter_subject="s.a")
+    count_from = stream.count_from
+
+    async def slowly(*request: Any) -> int:
+        found = await count_from(*request)
+        monkeypatch.undo()
+        stream.remove(4)
+        return found
+
+    monkeypatch.setattr(stream, "count_from", slowly)
+    await stream.create(filter_subject="s.b")
+    assert runner.info().num_pending == 1
+    assert await everything(stream, frames) == b"2"
 
 
 @running

@@ -1,6 +1,7 @@
 """Reads of a stream from storage."""
 
 import asyncio
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,6 +9,8 @@ import pytest
 
 from core.jetstream.queries import StreamQueries
 from core.stream.segment import Segment
+from tests.support.streams import StreamBench
+from tests.unit.stream.support import config
 
 MIB = 1 << 20
 
@@ -43,3 +46,58 @@ def test_a_page_of_large_messages_has_fewer_of_them(msgs: int, size: int, limit:
     assert asyncio.run(queries.read(1, 2000)) is None
 
     assert reader.limits == [limit]
+
+
+@pytest.fixture
+def bench() -> Iterator[StreamBench]:
+    """Sequences 1 to 8 on s.a and s.b in turn, in storage alone."""
+    bench = StreamBench(config())
+    _publish(bench, 8)
+    bench.flush()
+    bench.runner.tail.clear(9)
+    yield bench
+    bench.close()
+
+
+def _publish(bench: StreamBench, count: int) -> None:
+    for number in range(count):
+        bench.gather(b"s.b" if number % 2 else b"s.a")
+
+
+def _count(bench: StreamBench) -> int:
+    bench.flush()
+    return bench.run(bench.runner.count_from(2, b"s.a".__eq__, [b"s.a"]))
+
+
+def test_a_count_has_what_came_and_left_memory_meanwhile(
+    bench: StreamBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, rounds = bench.store.subjects, 3
+
+    async def slowly(*request: int) -> list[tuple[bytes, int, int]]:
+        nonlocal rounds
+        found = await read(*request)
+        if rounds:
+            rounds -= 1
+            _publish(bench, 4)
+            await bench.step()
+            bench.runner.tail.clear(bench.machine.last_seq - 1)
+        return found
+
+    monkeypatch.setattr(bench.store, "subjects", slowly)
+    assert _count(bench) == 3 + 3 * 2
+
+
+def test_a_count_leaves_out_what_a_purge_has_still_to_remove(
+    bench: StreamBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 1)
+
+    def later(runner: Any, plan: Any) -> None:
+        runner.purging += 1
+
+    monkeypatch.setattr(bench.janitor, "finish_purge", later)
+    _publish(bench, 2)
+    assert bench.serve(bench.runner.purge("s.a", 7, None)) == 3
+    assert sorted(bench.store.rows) == list(range(1, 11))
+    assert _count(bench) == 2
