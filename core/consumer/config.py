@@ -1,8 +1,7 @@
 """What a consumer's configuration may be: defaults, validation, creation, updates.
 
 Pure: a configuration in, the effective configuration out, or ApiError. The order of the checks is
-the reference's, because a request with several mistakes gets the first. Features that this server
-does not run are validated here all the same; `core.model.unsupported` refuses them afterwards.
+the reference's, because a request with several mistakes gets the first.
 """
 
 from collections.abc import Mapping

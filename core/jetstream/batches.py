@@ -1,9 +1,9 @@
-"""Atomic batches of one stream, between its publishes and its plans (ADR-50).
+"""Batches of one stream, between its publishes and its plans (ADR-50).
 
-What is gathered is cut where a batch ends: what is before is decided first, then the batch is one
-plan of one transaction, however many messages it has. So storage holds all of it or nothing, and
-readers, who learn of a plan as a whole, never see a part. Open batches live in memory, and time
-out on the one timer of the node.
+What is gathered is cut where an atomic batch ends: what is before is decided first, then the batch
+is one plan of one transaction, however many messages it has. So storage holds all of it or
+nothing, and readers, who learn of a plan as a whole, never see a part. The messages of fast batches
+are decided with all others. Open batches live in memory, and time out on the one timer of the node.
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ from core.errors import ApiError
 from core.jetstream.facts import facts_for
 from core.model.api_errors import api_error
 from core.stream import headers as h
-from core.stream.atomic import decide_batch, decide_others
+from core.stream.atomic import decide_batch
 from core.stream.batching import OpenBatch, Staging, ends_batch
+from core.stream.fast import SUFFIX, FastBatches, is_fast
+from core.stream.mixed import decide_mixed
 from core.stream.plan import Columns
 from core.stream.texts import refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from core.jetstream.stream_runner import StreamRunner
     from core.stream.plan import StreamPlan
 
 
 class Batches:
-    """The open batches of a stream that allows them."""
+    """The open batches of a stream, as far as it allows any."""
 
     def __init__(self, runner: StreamRunner) -> None:
         self._runner = runner
@@ -34,43 +38,61 @@ class Batches:
         self._timers = runner.shell.timers
         abandoned = partial(runner.advisories.batch_abandoned, runner.name)
         self._staging = Staging(runner.shell.batches, abandoned)
+        self._fast = FastBatches(runner.shell.batches, runner.machine)
         self.armed = 0
+
+    def configure(self) -> None:
+        """Forget what is open of a kind that the stream does not allow any more."""
+        if not self._runner.config.allow_atomic:
+            self._staging.clear()
+        if not self._runner.config.allow_batched:
+            self._fast.clear()
 
     def close(self) -> None:
         """Forget what is open; whoever goes on with it is told that it is incomplete."""
         self._timers.forget(self)
         self._staging.clear()
+        self._fast.clear()
+
+    def failed(self) -> None:
+        """What was decided last is not stored: fast batches have counted it already."""
+        self._fast.clear()
 
     def deadline(self) -> int | None:
         """Return when the next batch runs out of time."""
-        return self._staging.deadline()
+        deadlines = [d for d in (self._staging.deadline(), self._fast.deadline()) if d is not None]
+        return min(deadlines, default=None)
 
     def on_deadline(self, now: int) -> None:
         """Drop what has waited too long."""
         self._staging.expire(now)
+        self._fast.expire(now)
+
+    def concern(self, columns: Columns) -> bool:
+        """Whether any of these messages could belong to a batch."""
+        return (columns.headered and self._runner.config.allow_atomic) or is_fast(columns.replies)
 
     def cut(self, columns: Columns) -> int:
-        """Return how many of the gathered messages to decide next: none behind the end of a batch,
-        which is decided alone.
+        """Return how many of the gathered messages to decide next: none behind the end of an
+        atomic batch, which is decided alone.
         """
-        for place, block in enumerate(columns.headers):
-            if block and ends_batch(block):
-                return max(place, 1)
+        if columns.headered and self._runner.config.allow_atomic:
+            for place, block in enumerate(columns.headers):
+                if block and _ends_batch(columns, place):
+                    return max(place, 1)
         return len(columns)
 
     async def decide(self, columns: Columns, now: int) -> StreamPlan:
-        """Return the plan for messages up to an end of a batch, or for that end alone.
+        """Return the plan for messages up to an end of an atomic batch, or for that end alone.
 
         When this raises, nothing has changed.
         """
         machine = self._runner.machine
-        whole = self._with_batch(columns)
+        is_atomic = columns.headered and self._runner.config.allow_atomic
+        whole = self._with_batch(columns) if is_atomic else columns
         rollups = await facts_for(self._runner, whole, now) or {}
         answers: dict[int, bytes] = {}
-        for place, block in enumerate(columns.headers):
-            found = h.publish_headers(block) if block.find(h.BATCH_ID) >= 0 else {}
-            if not found.get(h.BATCH_ID):
-                continue
+        for place, found in _atomic(columns) if is_atomic else ():
             try:
                 batch = self._take(columns, place, found)
             except ApiError as error:
@@ -80,15 +102,18 @@ class Batches:
                 reply = columns.replies[place]
                 return decide_batch(machine, batch.name, batch.columns, reply, now, rollups)
             answers[place] = b""
+        times = now, self._clock.monotonic()
+        if answers or is_fast(columns.replies):
+            plan = decide_mixed(machine, columns, answers, self._fast, times, rollups)
+        else:
+            plan = machine.decide(columns, now, rollups)
         self._timers.at(self, self.deadline())
-        if not answers:
-            return machine.decide(columns, now, rollups)
-        return decide_others(machine, columns, answers, now, rollups)
+        return plan
 
     def _with_batch(self, columns: Columns) -> Columns:
         """Return the messages that a plan may store: those of the batch too that ends here."""
         block = columns.headers[0]
-        if len(columns) > 1 or not ends_batch(block):
+        if len(columns) > 1 or not _ends_batch(columns, 0):
             return columns
         batch = self._staging.open.get(h.publish_headers(block)[h.BATCH_ID])
         if batch is None:
@@ -101,8 +126,6 @@ class Batches:
         """Put a message aside, or return the batch that it completes. Raises ApiError."""
         machine = self._runner.machine
         block, payload = columns.headers[place], columns.payloads[place]
-        if self._runner.batches is not self:
-            raise api_error(10174)
         if machine.config.sealed:
             raise api_error(10109)
         if 0 <= machine.config.max_msg_size < len(block) + len(payload):
@@ -113,10 +136,15 @@ class Batches:
         return self._staging.take(columns.subjects[place], block, payload, found, now)
 
 
-def batches_for(runner: StreamRunner, batches: Batches | None) -> Batches | None:
-    """Return what holds the open batches of a stream if it allows them; else forget them."""
-    if runner.config.allow_atomic:
-        return batches or Batches(runner)
-    if batches is not None:
-        batches.close()
-    return None
+def _atomic(columns: Columns) -> Iterator[tuple[int, dict[bytes, bytes]]]:
+    """Yield (place, headers) of the messages of atomic batches."""
+    for place, block in enumerate(columns.headers):
+        if block.find(h.BATCH_ID) < 0 or columns.replies[place].endswith(SUFFIX):
+            continue
+        found = h.publish_headers(block)
+        if found.get(h.BATCH_ID):
+            yield place, found
+
+
+def _ends_batch(columns: Columns, place: int) -> bool:
+    return ends_batch(columns.headers[place]) and not columns.replies[place].endswith(SUFFIX)

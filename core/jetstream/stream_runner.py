@@ -17,7 +17,7 @@ from core.errors import ApiError, StorageError
 from core.jetstream import commands, lifetimes
 from core.jetstream.acks import AckEmitter
 from core.jetstream.advisories import Advisories
-from core.jetstream.batches import Batches, batches_for
+from core.jetstream.batches import Batches
 from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.consumers import Consumers
 from core.jetstream.copying.copier import Copier
@@ -43,7 +43,7 @@ from core.stream.expiry import Expiry
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
 from core.stream.segment import Segment
-from core.stream.texts import refusal
+from core.stream.texts import holds, refusal
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class StreamRunner(StreamQueries):
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self._configure_subjects()
-        self.batches: Batches | None = batches_for(self, None)
+        self.batches = Batches(self)
         self.scheduler = Scheduler(self)
         self.copier = Copier(self)
         self.retention: Keeper | None = None
@@ -124,8 +124,7 @@ class StreamRunner(StreamQueries):
         self.consumers.close(shutdown=shutdown)
         self.shell.janitor.forget(self)
         self.scheduler.close()
-        if self.batches is not None:
-            self.batches.close()
+        self.batches.close()
         self.tail.clear(self.machine.last_seq + 1)
         self.refuse_gathered(api_error(10059))
         command, self.current = self.current, None
@@ -146,7 +145,7 @@ class StreamRunner(StreamQueries):
             self.machine.configure(config)
         self.config = config
         self._configure_subjects()
-        self.batches = batches_for(self, self.batches)
+        self.batches.configure()
         if old.subjects != config.subjects:
             self.listen()
         self.direct.configure(config.allow_direct)
@@ -312,16 +311,16 @@ class StreamRunner(StreamQueries):
             columns = columns.split(limit)
         else:
             self.columns = Columns()
-        batches = self.batches if columns.headered else None
-        if batches is not None:
-            rest, columns = columns, columns.split(batches.cut(columns))
+        in_batches = self.batches.concern(columns)
+        if in_batches:
+            rest, columns = columns, columns.split(self.batches.cut(columns))
             self._give_back(rest)
         published = columns.subjects
         if self.transform is not None:
             columns.subjects = self.transform.apply_all(published)
         try:
-            if batches is not None:
-                plan = await batches.decide(columns, now)
+            if in_batches:
+                plan = await self.batches.decide(columns, now)
             else:
                 rollups = await facts_for(self, columns, now)
                 plan = self.machine.decide(columns, now, rollups)
@@ -329,8 +328,6 @@ class StreamRunner(StreamQueries):
             columns.subjects = published
             self._give_back(columns)
             raise
-        if self.config.no_ack:
-            plan.acks, plan.answers = [], []
         self._erase_superseded(plan)
         return plan
 
@@ -444,13 +441,11 @@ class StreamRunner(StreamQueries):
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""
+        self.batches.failed()
         body = refusal(error, self.machine.json_name)
         self.acks.answer((reply, body) for reply in plan.acks if reply)
-        for reply, answer in plan.answers:
-            # A duplicate of a message of this very plan is a duplicate of nothing.
-            told = not answer or answer.startswith(b'{"error')
-            written = told or _sequence(answer) <= plan.before
-            self.account.publish(reply, b"", b"", answer if written else body)
+        held = ((reply, a if holds(a, plan.before) else body) for reply, a in plan.answers)
+        self.acks.answer(held)
         command, self.current = self.current, None
         if command is not None and not command.done.done():
             command.done.set_exception(error)
@@ -591,8 +586,3 @@ class StreamRunner(StreamQueries):
     async def remove_consumer(self, consumer: int) -> None:
         """Drop a consumer from the catalogue."""
         await self._stored(self.shell.catalog.drop_consumer(self.stream, consumer))
-
-
-def _sequence(answer: bytes) -> int:
-    """Return the sequence of a publish ack."""
-    return int(answer.rpartition(b'"seq":')[2].partition(b",")[0].rstrip(b"}"))

@@ -16,8 +16,7 @@ from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.batching import quoted
 from core.stream.counting import Counting, check_increment
-from core.stream.judge import Duplicate, Judge
-from core.stream.room import Room
+from core.stream.judge import Judge
 from core.stream.scheduling import HEADERS as SCHEDULING
 from core.stream.scheduling import ended_by
 from core.stream.texts import refusal, texts_of
@@ -54,50 +53,9 @@ def decide_batch(
     else:
         machine.evict(plan, now)
         answer = judge.answer(name)
-    plan.acks, plan.answers = [], [(reply, answer)] if reply else []
+    is_asked = reply and not machine.config.no_ack
+    plan.acks, plan.answers = [], [(reply, answer)] if is_asked else []
     return plan
-
-
-def decide_others(
-    machine: StreamMachine, columns: Columns, answers: dict[int, bytes], now: int, rollups: Rollups
-) -> StreamPlan:
-    """Return the plan for publishes of which some, by place, have their answer already."""
-    plan = machine.begin_plan(True)
-    room = None
-    if machine.refuses and not machine.has_room(columns):
-        room = Room(machine, rollups)
-    judge = OthersJudge(machine, plan, room, rollups)
-    if machine.allowance is not None and machine.coming(columns) > machine.allowance:
-        judge.allowance = machine.allowance
-    judge.counting = machine.counting()
-    judge.judge_others(columns, answers, now)
-    machine.evict(plan, now)
-    return plan
-
-
-class OthersJudge(Judge):
-    """Judges what is between the messages of batches."""
-
-    def judge_others(self, columns: Columns, answers: dict[int, bytes], now: int) -> None:
-        """Fill the plan; every message is answered, in order."""
-        subjects = columns.subjects
-        texts = texts_of(subjects)
-        self._subjects = subjects
-        self._clean = texts is not None and self._fits(columns)
-        self._refused.update(answers)
-        self.now = now
-        for place, (subject, block, payload) in enumerate(
-            zip(subjects, columns.headers, columns.payloads, strict=True)
-        ):
-            if place in answers:
-                continue
-            try:
-                self._accept(place, subject, block, payload, now)
-            except ApiError as error:
-                self._refused[place] = refusal(error, self.machine.json_name)
-            except Duplicate as duplicate:
-                self._refused[place] = self._duplicate(duplicate.seq)
-        self._finish(columns, texts, now)
 
 
 class AtomicJudge(Judge):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from core.model.account import ServerLimits
 
 SECOND = 1_000_000_000
-_LONGEST_ID = 64
+LONGEST_ID = 64
 _UNSIGNED = (1 << 64) - 1
 _COMMITS = (b"1", b"eob")
 _COMMITTED = b"Nats-Batch-Commit: 1\r\n\r\n"
@@ -59,11 +59,15 @@ def _positive(value: int, usual: int) -> int:
 
 @dataclass(slots=True)
 class Quota:
-    """What the open batches of all streams of a node use together; `own` returns its limits."""
+    """What the open batches of all streams of a node use together; `own` returns its limits.
+
+    `fast` counts those of fast ingest, which hold no messages.
+    """
 
     own: Callable[[], BatchLimits] = BatchLimits
     batches: int = 0
     nbytes: int = 0
+    fast: int = 0
 
 
 @dataclass(slots=True)
@@ -132,7 +136,7 @@ class Staging:
     def _find(self, found: dict[bytes, bytes]) -> tuple[OpenBatch, int]:
         """Return the batch that a message names, which its first message opens; and its place."""
         name = found[h.BATCH_ID]
-        if len(name) > _LONGEST_ID:
+        if len(name) > LONGEST_ID:
             raise api_error(10179)
         seq = h.number(found.get(h.BATCH_SEQ, b""))
         if seq < 0:

@@ -76,6 +76,8 @@ class Judge:
         self._headers: list[bytes | None] = []
         # Answers to the messages that are not accepted, by place.
         self._refused: dict[int, bytes] = {}
+        # What is told, accepted or not, to those who do not get an ack for each message, by place.
+        self._told: dict[int, list[bytes]] = {}
         self._ids: dict[bytes, int] = {}
         self._last_id = machine.last_msg_id
         # Last sequence by subject within the batch, as far as `_scanned` messages.
@@ -198,9 +200,12 @@ class Judge:
             block = h.stored_block(block)
         if 0 <= config.max_msg_size < len(block) + len(payload):
             raise api_error(10054)
+        self._check_no_batch(found)
+        self._check_record(subject, block, payload)
+
+    def _check_no_batch(self, found: dict[bytes, bytes]) -> None:
         if found.get(h.BATCH_ID):
             raise api_error(10174)
-        self._check_record(subject, block, payload)
 
     def _check_record(self, subject: bytes, block: bytes, payload: bytes) -> None:
         """Refuse what storage cannot keep."""
@@ -214,8 +219,7 @@ class Judge:
         self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
     ) -> None:
         """Check what comes before deduplication; an empty value is no value."""
-        if found.get(h.BATCH_ID):
-            raise api_error(10174)
+        self._check_no_batch(found)
         increment = found.get(h.INCREMENT)
         if increment:
             check_increment(increment, payload, found, counts=self.counting is not None)
@@ -363,12 +367,12 @@ class Judge:
         plan, refused, headers = self.plan, self._refused, self._headers
         payloads = columns.payloads
         first = self.machine.last_seq + 1
-        if refused or self.counting is not None:
+        if refused or self._told or self.counting is not None:
             self._answer(columns.replies, first)
             self._subjects = [s for i, s in enumerate(columns.subjects) if i not in refused]
             payloads = [p for i, p in enumerate(payloads) if i not in refused]
             texts = None if texts is None else [t for i, t in enumerate(texts) if i not in refused]
-        else:
+        elif not self.machine.config.no_ack:
             plan.acks, plan.ack_first = columns.replies, first
         if not headers:
             return
@@ -386,13 +390,16 @@ class Judge:
         """Say something to everybody, in order, because not all are accepted."""
         name, refused, answers = self.machine.ack_name, self._refused, self.plan.answers
         values = iter(self.counting.values()) if self.counting is not None else None
+        is_silent = self.machine.config.no_ack
         for place, reply in enumerate(replies):
             body = refused.get(place)
             if body is None:
                 value = b"" if values is None else b',"val":"%s"' % next(values)
                 body = b'{"stream":"%s","seq":%d%s}' % (name, seq, value)
                 seq += 1
-            if reply:
+            if place in self._told:
+                answers += [(reply, told) for told in self._told[place]]
+            elif reply and not is_silent:
                 answers.append((reply, body))
 
     def _roll_up(self) -> set[int]:

@@ -48,3 +48,16 @@ def check_text(subject: bytes) -> None:
         raise ApiError(400, 10003, "bad request: subject is not UTF-8 text") from None
     if b"\0" in subject:
         raise ApiError(400, 10003, "bad request: subject contains a NUL byte")
+
+
+def holds(answer: bytes, before: int) -> bool:
+    """Whether an answer to a publish holds although what it came with was not stored.
+
+    What was refused stays refused. The duplicate of a message of the same plan is a duplicate of
+    nothing: only up to `before` is there anything. How a fast batch stands says nothing any more.
+    """
+    if not answer or answer.startswith(b'{"error'):
+        return True
+    if answer.startswith(b'{"type'):
+        return False
+    return int(answer.rpartition(b'"seq":')[2].partition(b",")[0].rstrip(b"}")) <= before

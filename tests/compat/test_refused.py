@@ -12,7 +12,6 @@ from tests.support.wire import Wire
 
 Tell = Callable[[str, object], None]
 
-FEATURES = ("allow_batched",)
 KEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 ISSUER = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
 USERS = "users: [{user: a, password: b}]"
@@ -36,26 +35,6 @@ def wire(jetgate_server: JetgateServer) -> Any:
     with Wire(jetgate_server.address) as wire:
         wire.hello()
         yield wire
-
-
-@pytest.mark.parametrize("feature", FEATURES)
-def test_streams(wire: Wire, record_property: Tell, feature: str) -> None:
-    answer = wire.api("STREAM.CREATE.N", {"name": "N", feature: True})
-
-    assert answer["error"]["err_code"] == 10052
-    assert "is not supported by this server yet" in answer["error"]["description"]
-    record_property("refusal", told(answer))
-
-
-@pytest.mark.parametrize("feature", FEATURES)
-def test_streams_do_not_change_into_it(wire: Wire, feature: str) -> None:
-    wire.api("STREAM.CREATE.N", {"name": "N"})
-
-    answer = wire.api("STREAM.UPDATE.N", {"name": "N", feature: True})
-
-    assert answer["error"]["err_code"] == 10052
-    assert feature not in wire.api("STREAM.INFO.N")["config"]
-    wire.api("STREAM.DELETE.N")
 
 
 @pytest.mark.parametrize("request_", ["SNAPSHOT", "RESTORE"])

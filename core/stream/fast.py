@@ -1,0 +1,255 @@
+"""Fast-ingest batches: messages stored as they come, acknowledged many at a time (ADR-50).
+
+A message says in the tokens of its reply subject which batch it belongs to and where it stands.
+The server answers with how many messages it will acknowledge at once, then every time that many
+more were stored, and at the end with the ack of the whole. What is missing in between is a gap,
+which ends the batch or not, as its first message wished. Nothing here waits for a commit: the
+answers go out with the plan of the messages that they are about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError
+from core.model.api_errors import api_error
+from core.model.versions import is_level_supported
+from core.stream import headers as h
+from core.stream.batching import LONGEST_ID, SECOND, quoted
+from core.stream.texts import json_text, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.stream.batching import Quota
+    from core.stream.machine import StreamMachine
+
+SUFFIX = b".$FI"
+_START, _APPEND, _COMMIT, _END, _PING = range(5)
+_TOKENS = 7
+_USUAL_FLOW = 10
+_MOST_UNACKED = 500
+_LARGEST = (1 << 63) - 1
+PER_STREAM = 1000
+TOTAL = 50_000
+_TIMEOUT = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class FastMessage:
+    """What a reply subject says of its message.
+
+    Args:
+        name: the batch's id.
+        flow: the most messages that may share an ack.
+        keeps: whether the batch goes on behind a gap or a refused message.
+        seq: the place in the batch, from 1 on; of a ping, that of the message before.
+        op: 0 start, 1 append, 2 commit with this message, 3 commit without it, 4 ping.
+    """
+
+    name: bytes
+    flow: int
+    keeps: bool
+    seq: int
+    op: int
+
+
+@dataclass(slots=True)
+class FastBatch:
+    """A batch that is open: `seq` is its last message, `stored` that message's stream sequence
+    or an earlier one's, `acked` the message up to which acks went out, `every` how many make the
+    next one due; `deadline` is monotonic nanoseconds.
+    """
+
+    name: bytes
+    flow: int
+    keeps: bool
+    every: int
+    seq: int = 0
+    stored: int = 0
+    acked: int = 0
+    deadline: int = 0
+
+
+def is_fast(replies: Sequence[bytes]) -> bool:
+    """Whether any message could be one of a fast batch; cheap enough for every publish."""
+    return b"$FI" in b"".join(replies)
+
+
+def parse_reply(reply: bytes) -> FastMessage:
+    """Return what `<prefix>.<id>.<flow>.<gap>.<seq>.<op>.$FI` says.
+
+    Raises ApiError 10206 for another form, 10207 for an id that is too long.
+    """
+    tokens = reply.rsplit(b".", _TOKENS - 1)
+    if len(tokens) < _TOKENS:
+        raise api_error(10206)
+    _, name, flow, gap, place, code, _ = tokens
+    seq, op = h.number(place), h.number(code)
+    is_form = gap in (b"ok", b"fail") and 0 < seq <= _LARGEST and 0 <= op <= _PING
+    if not is_form or (seq == 1 and op in (_APPEND, _END)) or (seq > 1 and op == _START):
+        raise api_error(10206)
+    if len(name) > LONGEST_ID:
+        raise api_error(10207)
+    return FastMessage(name, max(h.number(flow), 0) or _USUAL_FLOW, gap == b"ok", seq, op)
+
+
+class FastBatches:
+    """The open fast batches of one stream.
+
+    `judging` is called for every message in order; what it says to store is then reported with
+    one of `stored`, `copied` and `refused`. Each adds what the publisher is told to `told`.
+    """
+
+    def __init__(self, quota: Quota, machine: StreamMachine) -> None:
+        self._quota = quota
+        self._machine = machine
+        # In the order of their deadlines.
+        self._open: dict[bytes, FastBatch] = {}
+        self.told: list[bytes] = []
+
+    def check(self, reply: bytes, block: bytes, payload: bytes) -> FastMessage:
+        """Return what a message says of its batch. Raises ApiError where it is none."""
+        config = self._machine.config
+        if not config.allow_batched:
+            raise api_error(10205)
+        if config.sealed:
+            raise api_error(10109)
+        if 0 <= config.max_msg_size < len(block) + len(payload):
+            raise api_error(10054)
+        level = h.publish_headers(block).get(h.REQUIRED_LEVEL) if block else None
+        if level and not is_level_supported(level):
+            raise api_error(10185)
+        message = parse_reply(reply)
+        if message.name not in self._open:
+            if message.seq > 1 or message.op == _PING:
+                raise api_error(10208)
+            if len(self._open) >= PER_STREAM or self._quota.fast >= TOTAL:
+                raise api_error(10211)
+        return message
+
+    def judging(self, message: FastMessage, now: int) -> bool:
+        """Whether a message is to be judged and stored; `now` is monotonic nanoseconds."""
+        batch = self._open.pop(message.name, None)
+        if batch is None:
+            batch = self._begin(message)
+            self._renew(batch, now)
+            return True
+        self._renew(batch, now)
+        pings = message.op == _PING
+        if pings and message.seq <= batch.seq:
+            self._tell_acked(batch)
+            return False
+        seq = message.seq + pings
+        if seq != batch.seq + 1:
+            self.told.append(b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.seq + 1, seq))
+            if seq <= batch.seq or not batch.keeps:
+                self._end(batch)
+                return False
+            batch.seq = seq - 1
+        if pings:
+            self._advance(batch)
+            self._tell_acked(batch)
+        elif message.op == _END:
+            self._end(batch)
+        else:
+            return True
+        return False
+
+    def stored(self, message: FastMessage, seq: int) -> None:
+        """A message was accepted as `seq` of the stream."""
+        batch = self._open[message.name]
+        batch.seq, batch.stored = message.seq, seq
+        if message.op == _COMMIT:
+            self._end(batch)
+        elif self._advance(batch):
+            self._tell_acked(batch)
+
+    def copied(self, message: FastMessage, seq: int) -> None:
+        """A message is there already, as `seq` of the stream."""
+        batch = self._open[message.name]
+        batch.seq = message.seq
+        if self._advance(batch):
+            self._tell_acked(batch)
+        if message.op != _COMMIT:
+            return
+        if message.seq == 1 and not batch.keeps:
+            self._end(batch, b'%d,"duplicate": true' % seq)
+        else:
+            self._end(batch)
+
+    def refused(self, message: FastMessage, error: ApiError) -> None:
+        """A message was not accepted."""
+        batch = self._open[message.name]
+        if message.seq == 1 and not batch.keeps:
+            self.drop(batch)
+            self.told.append(refusal(error, self._machine.json_name))
+            return
+        self.told.append(
+            b'{"type":"err","seq":%d,"error":{"code":%d,"err_code":%d,"description":"%b"}}'
+            % (message.seq, error.code, error.err_code, json_text(error.description))
+        )
+        if message.op == _COMMIT or not batch.keeps:
+            self._end(batch)
+        else:
+            batch.seq = message.seq
+
+    def drop(self, batch: FastBatch) -> None:
+        """Forget a batch."""
+        del self._open[batch.name]
+        self._quota.fast -= 1
+
+    def clear(self) -> None:
+        """Forget all batches: whoever goes on with one is told that it is unknown."""
+        self._quota.fast -= len(self._open)
+        self._open.clear()
+
+    def deadline(self) -> int | None:
+        """Return when the next batch runs out of time (None: there is none)."""
+        return next((batch.deadline for batch in self._open.values()), None)
+
+    def expire(self, now: int) -> None:
+        """Forget the batches that have waited too long for their next message."""
+        while self._open:
+            batch = next(iter(self._open.values()))
+            if batch.deadline > now:
+                return
+            self.drop(batch)
+
+    def _begin(self, message: FastMessage) -> FastBatch:
+        every = 1 if self._open else min(message.flow, _MOST_UNACKED)
+        batch = FastBatch(message.name, message.flow, message.keeps, every)
+        self._quota.fast += 1
+        if message.op == _START and not self._machine.config.no_ack:
+            self._tell_acked(batch)
+        return batch
+
+    def _renew(self, batch: FastBatch, now: int) -> None:
+        """Put a batch behind all others: it will be the last to run out."""
+        self._open[batch.name] = batch
+        batch.deadline = now + _TIMEOUT
+
+    def _advance(self, batch: FastBatch) -> bool:
+        """Whether an ack is due; then every batch comes closer to its share of the stream."""
+        times = (batch.seq - batch.acked) // batch.every
+        if not times:
+            return False
+        batch.acked += times * batch.every
+        share = max(min(batch.flow, _MOST_UNACKED // len(self._open)), 1)
+        if batch.every < share:
+            batch.every = min(batch.every * 2, share)
+        else:
+            batch.every = max(batch.every // 2, share)
+        return True
+
+    def _tell_acked(self, batch: FastBatch) -> None:
+        self.told.append(b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acked, batch.every))
+
+    def _end(self, batch: FastBatch, seq: bytes = b"") -> None:
+        """Acknowledge a batch as a whole, and forget it."""
+        self.drop(batch)
+        self.told.append(
+            b'{"stream":"%b","seq":%b,"batch":"%b","count":%d}'
+            % (self._machine.ack_name, seq or b"%d" % batch.stored, quoted(batch.name), batch.seq)
+        )

@@ -1,0 +1,127 @@
+"""Publishes among which some belong to batches: those between atomic ones, and fast ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError
+from core.stream.fast import SUFFIX
+from core.stream.judge import Duplicate, Judge
+from core.stream.room import Room
+from core.stream.texts import refusal, texts_of
+
+if TYPE_CHECKING:
+    from core.stream.fast import FastBatches, FastMessage
+    from core.stream.judge import Rollups
+    from core.stream.machine import StreamMachine
+    from core.stream.plan import Columns, StreamPlan
+
+
+def decide_mixed(
+    machine: StreamMachine,
+    columns: Columns,
+    answers: dict[int, bytes],
+    fast: FastBatches,
+    times: tuple[int, int],
+    rollups: Rollups,
+) -> StreamPlan:
+    """Return the plan for publishes of which some are those of fast batches.
+
+    Args:
+        machine: of the stream.
+        columns: the messages.
+        answers: of messages that have theirs already, by place.
+        fast: the open fast batches, which take note of their messages.
+        times: wall-clock and monotonic, in nanoseconds.
+        rollups: as for `StreamMachine.decide`.
+    """
+    plan = machine.begin_plan(True)
+    room = None
+    if machine.refuses and not machine.has_room(columns):
+        room = Room(machine, rollups)
+    judge = MixedJudge(machine, plan, room, rollups)
+    if machine.allowance is not None and machine.coming(columns) > machine.allowance:
+        judge.allowance = machine.allowance
+    judge.counting = machine.counting()
+    judge.judge_mixed(columns, answers, fast, times)
+    machine.evict(plan, times[0])
+    return plan
+
+
+class MixedJudge(Judge):
+    """Judges message by message; used once."""
+
+    # Whether the message at hand is one of a fast batch, whose headers for batches say nothing.
+    _is_fast = False
+
+    def judge_mixed(
+        self,
+        columns: Columns,
+        answers: dict[int, bytes],
+        fast: FastBatches,
+        times: tuple[int, int],
+    ) -> None:
+        """Fill the plan; every message is answered, in order, those of fast batches as they say."""
+        subjects = columns.subjects
+        texts = texts_of(subjects)
+        self._subjects = subjects
+        self._clean = texts is not None and self._fits(columns)
+        self._refused.update(answers)
+        self.now, monotonic = times
+        rows = zip(subjects, columns.replies, columns.headers, columns.payloads, strict=True)
+        for place, (subject, reply, block, payload) in enumerate(rows):
+            if place in answers:
+                continue
+            if reply.endswith(SUFFIX):
+                self._take_fast(fast, place, (subject, reply, block, payload), monotonic)
+                continue
+            try:
+                self._accept(place, subject, block, payload, self.now)
+            except ApiError as error:
+                self._refused[place] = refusal(error, self.machine.json_name)
+            except Duplicate as duplicate:
+                self._refused[place] = self._duplicate(duplicate.seq)
+        self._finish(columns, texts, self.now)
+
+    def _take_fast(
+        self, fast: FastBatches, place: int, row: tuple[bytes, bytes, bytes, bytes], monotonic: int
+    ) -> None:
+        """Judge a message of a fast batch, and let the batch say what is to be told."""
+        _, reply, block, payload = row
+        told = self._told[place] = []
+        try:
+            message = fast.check(reply, block, payload)
+        except ApiError as error:
+            self._refused[place] = b""
+            if not self.machine.config.no_ack:
+                told.append(refusal(error, self.machine.json_name))
+            return
+        fast.told = told
+        if not fast.judging(message, monotonic) or not self._is_taken(fast, message, place, row):
+            self._refused[place] = b""
+
+    def _is_taken(
+        self,
+        fast: FastBatches,
+        message: FastMessage,
+        place: int,
+        row: tuple[bytes, bytes, bytes, bytes],
+    ) -> bool:
+        subject, _, block, payload = row
+        self._is_fast = True
+        try:
+            self._accept(place, subject, block, payload, self.now)
+        except ApiError as error:
+            fast.refused(message, error)
+            return False
+        except Duplicate as duplicate:
+            fast.copied(message, duplicate.seq)
+            return False
+        finally:
+            self._is_fast = False
+        fast.stored(message, self.next_seq - 1)
+        return True
+
+    def _check_no_batch(self, found: dict[bytes, bytes]) -> None:
+        if not self._is_fast:
+            super()._check_no_batch(found)
