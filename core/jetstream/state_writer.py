@@ -43,7 +43,7 @@ class StateWriter:
         self._clock = clock
         self._deposed = deposed
         self._dirty: dict[Stateful, None] = {}
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[tuple[Stateful, Callable[[], None]]] = []
         self._urgent = asyncio.Event()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -60,7 +60,7 @@ class StateWriter:
     def sync(self, consumer: Stateful, done: Callable[[], None]) -> None:
         """Write this consumer's state with the next flush, and call `done` after COMMIT."""
         self.mark(consumer)
-        self._waiting.append(done)
+        self._waiting.append((consumer, done))
         self._urgent.set()
 
     async def run(self) -> None:
@@ -100,25 +100,35 @@ class StateWriter:
             await asyncio.sleep(INTERVAL * 4)
             return
         self.flushes += 1
-        if len(written) < len(writes) and self._lost(dirty, written):
-            # An epoch was bumped since: by this node after a lost connection, in which case the
-            # fresh epoch is taken by the next flush, or by another node, which the lane finds out.
-            self._give_back(dirty, waiting)
-            await asyncio.sleep(INTERVAL)
-            return
-        for done in waiting:
-            done()
+        lost = self._lost(dirty, written) if len(written) < len(writes) else {}
+        for consumer, done in waiting:
+            if consumer not in lost:
+                done()
         if waiting:
             self._turn.run()
-        if not self._dirty:
+        if lost:
+            # An epoch was bumped since: by this node after a lost connection, in which case the
+            # fresh epoch is taken by the next flush, or by another node, which the lane finds out.
+            # Or the row of a consumer is gone whose deletion was not confirmed; the others go on.
+            self._give_back(lost, [pair for pair in waiting if pair[0] in lost])
+            await asyncio.sleep(INTERVAL)
+        elif not self._dirty:
             self._idle.set()
 
-    def _lost(self, dirty: dict[Stateful, None], written: set[tuple[int, int]]) -> bool:
-        """Whether the state of a consumer that still exists was not written."""
-        writes = (consumer.state_write() for consumer in dirty)
-        return any(w is not None and (w.stream, w.consumer) not in written for w in writes)
+    def _lost(
+        self, dirty: dict[Stateful, None], written: set[tuple[int, int]]
+    ) -> dict[Stateful, None]:
+        """Return the consumers that still exist and whose state was not written."""
+        writes = ((consumer, consumer.state_write()) for consumer in dirty)
+        return {
+            consumer: None
+            for consumer, w in writes
+            if w is not None and (w.stream, w.consumer) not in written
+        }
 
-    def _give_back(self, dirty: dict[Stateful, None], waiting: list[Callable[[], None]]) -> None:
+    def _give_back(
+        self, dirty: dict[Stateful, None], waiting: list[tuple[Stateful, Callable[[], None]]]
+    ) -> None:
         self._dirty = dirty | self._dirty
         self._waiting = waiting + self._waiting
         self._wake.set()

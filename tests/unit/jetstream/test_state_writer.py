@@ -154,6 +154,25 @@ def test_a_state_of_an_old_epoch_is_not_confirmed() -> None:
     assert len(bench.writes) == 2
 
 
+def test_a_state_that_cannot_be_written_holds_up_no_other() -> None:
+    async def scenario(bench: Bench) -> None:
+        lost, other = Consumer(1), Consumer(2)
+        lost.epoch = 0
+        bench.states.sync(lost, bench.note("lost"))
+        bench.states.sync(other, bench.note("other"))
+        for _ in range(2):
+            await bench.written.wait()
+            bench.written.clear()
+        assert bench.done == ["other"]
+        lost.gone = True
+        await bench.states.drain()
+
+    bench = run(scenario)
+
+    assert bench.done == ["other", "lost"]
+    assert [state for write in bench.writes for state in write].count((2, b"0")) == 1
+
+
 def test_a_consumer_that_is_gone_keeps_nobody_waiting() -> None:
     async def scenario(bench: Bench) -> None:
         consumer = Consumer(1)
