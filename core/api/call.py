@@ -32,7 +32,7 @@ class Body(Enum):
     EMPTY = auto()
     """Nothing or an empty object, else 10038."""
     LENIENT = auto()
-    """Like JSON, but unknown members are ignored."""
+    """Read by the older of the reference's JSON readers, which ignores unknown members."""
     NEEDED = auto()
     """Something, else 10003; decoded."""
 

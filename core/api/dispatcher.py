@@ -67,7 +67,12 @@ _OWN = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
 
 
 def is_silent(subject: bytes) -> bool:
-    """Whether nobody answers a subject, which is not the same as that nobody listens."""
+    """Whether nobody answers a subject, which is not the same as that nobody listens.
+
+    Nobody listens on a subject with an empty token.
+    """
+    if b".." in subject or subject.endswith(b"."):
+        return False
     is_own = subject.startswith(_OWN) or subject == b"$JS.API.DIRECT.GET"
     return subject.startswith(PREFIX) and not is_own
 
@@ -260,7 +265,7 @@ def _decode(route: Route, payload: bytes) -> msgspec.Struct:
 
 def _decode_lenient(route: Route, payload: bytes) -> msgspec.Struct:
     try:
-        return codec.decode_lenient(route.request, payload)
+        return codec.decode_older(route.request, payload)
     except JsonError as error:
         raise api_error("JSInvalidJSON", err=str(error)) from None
 

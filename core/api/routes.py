@@ -122,7 +122,7 @@ ROUTES: tuple[Route, ...] = (
         c.ConsumerPauseRequest, c.ConsumerPauseResponse, consumers.pause, _AFTER,
     ),
     Route(
-        "CONSUMER.UNPIN.*.*", Body.JSON,
+        "CONSUMER.UNPIN.*.*", Body.LENIENT,
         c.ConsumerUnpinRequest, c.ConsumerUnpinResponse, consumers.unpin,
     ),
     Route(

@@ -15,7 +15,7 @@ from operator import attrgetter
 
 import msgspec
 
-from core.model import codec, gojson
+from core.model import codec
 from core.model.consumer import ConsumerConfig, NextRequest, PriorityPolicy
 from core.model.gojson import JsonError
 from core.model.gotime import format_duration
@@ -189,17 +189,9 @@ def _read_object(body: bytes) -> NextRequest:
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass  # The careful reader knows null, other cases of names, and the texts of errors.
     try:
-        nodes = gojson.parse_all(body)
-        end = next(nodes).end
-        rest = body[end:].lstrip(b" \t\r\n")
-        if rest:
-            shown = gojson.quote(rest[:1].decode("latin-1"))[1:-1]
-            raise JsonError(f"invalid character '{shown}' after top-level value")
-        return codec.decode_lenient(NextRequest, body)
+        return codec.decode_older(NextRequest, body)
     except JsonError as error:
-        # Here the reference server reads with the older of its two JSON readers.
-        text = re.sub(r" at offset \d+$", "", str(error)).replace(_GO_STRUCT, "")
-        text = text.replace("unexpected EOF", "unexpected end of JSON input")
+        text = str(error).replace(_GO_STRUCT, "")
         raise BadRequest(f"400 Bad Request - {text}") from None
 
 

@@ -310,7 +310,7 @@ class ConsumerRunner:
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         level = publish_headers(headers).get(_REQUIRED_LEVEL) if headers else None
-        if level and not is_level_supported(level):
+        if level and self.machine.push is None and not is_level_supported(level):
             self._account.publish(reply, b"", b"NATS/1.0 412 Required Api Level\r\n\r\n", b"")
             return
         self.used = now = self._clock.monotonic()

@@ -13,6 +13,7 @@ from core.jetstream.direct_batch import DirectBatches
 from core.jetstream.direct_request import DirectGetRequest, decode_request
 from core.jetstream.queries import Message, message_at
 from core.model.gotime import format_time, parse_time
+from core.model.versions import is_level_supported
 from core.runtime.tasks import spawn
 from core.stream.headers import publish_headers
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from core.pubsub.account import ServiceSubscription, Session
 
 _PREFIX = b"$JS.API.DIRECT.GET."
-_API_LEVEL = 5
 _CACHE_BYTES = 16 << 20
 _CACHED_MAX = 4096
 _ENTRY_COST = 250
@@ -122,7 +122,7 @@ class DirectGet:
 
     def _with_body(self, wanted: bytes, reply: bytes, body: bytes) -> None:
         request = decode_request(body)
-        if request is None:
+        if request is None or request.is_malformed():
             self._status(reply, b"408 Malformed Request")
             return
         if request != DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes):
@@ -168,7 +168,7 @@ class DirectGet:
 
     def _level_refused(self, headers: bytes, reply: bytes) -> bool:
         level = publish_headers(headers).get(b"Nats-Required-Api-Level")
-        if level is None or (level.isdigit() and int(level) <= _API_LEVEL):
+        if not level or is_level_supported(level):
             return False
         self._status(reply, b"412 Required Api Level")
         return True

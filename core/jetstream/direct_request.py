@@ -8,7 +8,7 @@ from core.model.gotime import parse_time
 from core.model.wire import Int, Uint64
 
 
-class DirectGetRequest(msgspec.Struct, frozen=True):
+class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to get. `start_time` and `up_to_time` are RFC 3339 texts."""
 
     seq: Uint64 = 0
@@ -27,11 +27,15 @@ class DirectGetRequest(msgspec.Struct, frozen=True):
         numbers = (self.seq, self.up_to_seq, self.batch, self.max_bytes)
         return min(numbers) >= 0 and max(numbers) < 2**63 and self != _NOTHING
 
+    def is_malformed(self) -> bool:
+        """Whether a time is none."""
+        times = (self.start_time, self.up_to_time)
+        return any(text is not None and not _is_time(text) for text in times)
+
     def refusal(self) -> bytes:
         """Return the status that refuses a request (empty: it is fine)."""
-        for text in (self.start_time, self.up_to_time):
-            if text is not None and not _is_time(text):
-                return b"408 Malformed Request"
+        if self.is_malformed():
+            return b"408 Malformed Request"
         named = (self.seq, self.last_by_subj, self.next_by_subj, self.start_time, self.multi_last)
         if not any(named):
             return b"408 Empty Request"
@@ -57,7 +61,7 @@ def decode_request(body: bytes) -> DirectGetRequest | None:
     """Read a request as the reference does; None when it is malformed.
 
     What clients send is read by the fast way. Anything else goes the way that knows the
-    reference's rules: names in any case, null, numbers out of range.
+    reference's rules: unknown names and names in any case, null, numbers out of range.
     """
     try:
         request = _decode(body)

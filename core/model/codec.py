@@ -6,6 +6,7 @@ Encoding follows the declaration order of the struct and the marks of `wire`.
 """
 
 import base64
+import re
 import types
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -22,6 +23,7 @@ from core.model.wire import BASE64, HIDDEN, INLINE, OMIT, ZERO_TIME, Instant, Sc
 
 T = TypeVar("T", bound=msgspec.Struct)
 Reader = Callable[["Context", bytes, Node, Any], Any]
+_OLDER_END = "unexpected end of JSON input"
 
 
 class Context:
@@ -119,6 +121,25 @@ def decode(cls: type[T], body: bytes) -> T:
 def decode_lenient(cls: type[T], body: bytes) -> T:
     """Read a reply, or a body whose unknown members do not matter. Raises JsonError."""
     return _decode(cls, body, lenient=True)
+
+
+def decode_older(cls: type[T], body: bytes) -> T:
+    """Read a body as the older of the reference's two JSON readers does. Raises JsonError.
+
+    It takes one value and no more, ignores unknown members, and names no offsets.
+    """
+    try:
+        first = next(gojson.parse_all(body), None)
+        rest = body[first.end :].lstrip(b" \t\r\n") if first is not None else b""
+        if rest:
+            shown = gojson.quote(rest[:1].decode("latin-1"))[1:-1]
+            raise JsonError(f"invalid character '{shown}' after top-level value")
+        if first is None:
+            raise JsonError(_OLDER_END)
+        return _decode(cls, body, lenient=True)
+    except JsonError as error:
+        text = re.sub(r" at offset \d+$", "", str(error))
+        raise JsonError(text.replace("unexpected EOF", _OLDER_END)) from None
 
 
 def _decode(cls: type[T], body: bytes, *, lenient: bool) -> T:

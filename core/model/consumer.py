@@ -14,6 +14,7 @@ from core.model.wire import (
     ZERO_TIME,
     Duration,
     Int,
+    Int64,
     OptionalTime,
     Time,
     Uint64,
@@ -179,8 +180,8 @@ class ConsumerResetRequest(msgspec.Struct, frozen=True, kw_only=True):
     seq: Annotated[Uint64, OMIT] = 0
 
 
-class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of CONSUMER.MSG.NEXT, read leniently."""
+class NextRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of CONSUMER.MSG.NEXT, read leniently: what is unknown takes the careful reader."""
 
     go_name = "JSApiConsumerGetNextRequest"
     expires: Annotated[Duration, OMIT] = 0
@@ -189,8 +190,8 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
     no_wait: Annotated[bool, OMIT] = False
     idle_heartbeat: Annotated[Duration, OMIT] = 0
     group: Annotated[str, OMIT] = ""
-    min_pending: Annotated[Int, OMIT] = 0
-    min_ack_pending: Annotated[Int, OMIT] = 0
+    min_pending: Annotated[Int64, OMIT] = 0
+    min_ack_pending: Annotated[Int64, OMIT] = 0
     id: Annotated[str, OMIT] = ""
     priority: Annotated[Int, OMIT] = 0
 

@@ -7,6 +7,8 @@ what clients see, so each scalar carries one.
 from dataclasses import dataclass
 from typing import Annotated
 
+from msgspec import Meta
+
 ZERO_TIME = -62_135_596_800_000_000_000
 """The instant that stands for "no time" on the wire: 0001-01-01T00:00:00Z."""
 
@@ -46,11 +48,14 @@ HIDDEN = Mark()
 BASE64 = Mark()
 """Bytes here, a base64 string there."""
 
-Int = Annotated[int, Scalar("int", -(2**63), 2**63 - 1)]
-Int64 = Annotated[int, Scalar("int64", -(2**63), 2**63 - 1)]
+_LOW, _HIGH = -(2**63), 2**63 - 1
+_BITS_64 = Meta(ge=_LOW, le=_HIGH)
+
+Int = Annotated[int, Scalar("int", _LOW, _HIGH), _BITS_64]
+Int64 = Annotated[int, Scalar("int64", _LOW, _HIGH), _BITS_64]
 Int32 = Annotated[int, Scalar("int32", -(2**31), 2**31 - 1)]
 Uint64 = Annotated[int, Scalar("uint64", 0, 2**64 - 1)]
-Duration = Annotated[int, Scalar("time.Duration", -(2**63), 2**63 - 1)]
+Duration = Annotated[int, Scalar("time.Duration", _LOW, _HIGH), _BITS_64]
 """Nanoseconds."""
 
 Time = Annotated[int, Instant(zero_is_unset=True)]
