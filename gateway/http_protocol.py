@@ -1,7 +1,8 @@
 """One HTTP connection: what uvicorn reads, within limits of time and size.
 
-uvicorn waits for ever for the first byte of a connection and for the end of a request's headers,
-and keeps whatever comes until then. Here both have an end; bodies have limits of their own.
+uvicorn waits for ever for the first byte of a connection, for the end of a request's headers, of
+which it keeps whatever comes, and for a caller who does not read his answer. Here all have an end;
+bodies have limits of their own.
 """
 
 import asyncio
@@ -9,24 +10,29 @@ import asyncio
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from core.runtime.sockets import untaken
 from gateway.problems import Problem, respond
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """Closes a connection whose request line and headers do not end.
+    """Closes a connection whose request line and headers do not end, or that takes no answer.
 
     Attributes:
         head_seconds: how long they may take, from the first byte or the beginning of the
             connection.
         head_bytes: how many they may be. The exact limits are the façade's; this one bounds what
             is kept before it can judge.
+        write_seconds: how long a caller may take not a byte of what is written.
     """
 
     head_seconds = 20.0
     head_bytes = 128 * 1024
+    write_seconds = 30.0
     _reads_head = False
     _size = 0
     _late: asyncio.TimerHandle | None = None
+    _untaken = 0
+    _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
@@ -36,6 +42,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._disarm()
+        self._forget_writes()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -71,6 +78,38 @@ class HttpProtocol(HttpToolsProtocol):
         detail = "what came is no HTTP/1.1 request"
         self.transport.write(_bytes_of(respond(Problem(400, "not-http", detail), "")))
         self.transport.close()
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        super().pause_writing()
+        self._watch_writes()
+
+    def resume_writing(self) -> None:
+        """The socket takes more."""
+        self._forget_writes()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection; the last answer may still be on its way."""
+        super().timeout_keep_alive_handler()
+        self._watch_writes()
+
+    def _watch_writes(self) -> None:
+        self._forget_writes()
+        if self.transport.get_write_buffer_size():
+            self._untaken = untaken(self.transport)
+            self._stuck = self.loop.call_later(self.write_seconds, self._look_at_writes)
+
+    def _forget_writes(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+    def _look_at_writes(self) -> None:
+        if untaken(self.transport) < self._untaken:
+            self._watch_writes()
+        else:
+            self.transport.abort()
 
     def _is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway import http_protocol
 from gateway.http_protocol import HttpProtocol
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import SETTINGS, GatewayServer
@@ -49,6 +50,7 @@ def test_a_body_that_stops_coming_is_408(impatient: Web, head: str, first: bytes
 
 class Impatient(HttpProtocol):
     head_seconds = 0.3
+    write_seconds = 0.3
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +124,41 @@ def test_what_takes_long_after_the_headers_is_waited_for(brisk: Web) -> None:
     brisk.delete("/v1/streams/BRISK")
 
     assert answer.status == 204
+
+
+def _leave_unread(brisk: Web, accept: str) -> list[int]:
+    """Ask for more than sockets hold and read none of it; how often the first was delivered."""
+    path = "/v1/streams/UNREAD/consumers/C"
+    brisk.json("PUT", "/v1/streams/UNREAD", {"subjects": ["unread"]})
+    brisk.json("PUT", path, {"ack_policy": "explicit", "ack_wait": 600_000_000_000})
+    brisk.lines(b'{"subject":"unread","text":"%s"}\n' % (b"x" * 1_000_000) * 8)
+    body = b'{"fill": true, "batch": 8, "expires": "10s"}'
+    head = f"POST {path}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += f"Accept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.socket() as caller:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        caller.connect(brisk.address)
+        caller.sendall(head.encode() + body)
+        eventually(lambda: brisk.get(path).json()["delivered"]["consumer_seq"] == 8)
+        again = brisk.json("POST", path + ":fetch", {"batch": 1, "expires": "10s"})
+    brisk.delete("/v1/streams/UNREAD")
+    return [message["delivered"] for message in again.json()["messages"]]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+def test_a_caller_who_reads_nothing_is_left(brisk: Web, accept: str) -> None:
+    """His messages are those of others then, long before their ack wait is over."""
+    assert _leave_unread(brisk, accept) == [2]
+
+
+def test_a_caller_who_reads_something_is_waited_for(
+    brisk: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter([5, 4, 3, 2])
+    monkeypatch.setattr(http_protocol, "untaken", lambda transport: next(left, 1))
+
+    assert _leave_unread(brisk, "application/json") == [2]
+    assert list(left) == [], "looked at until nothing more was taken"
 
 
 @pytest.mark.parametrize(
