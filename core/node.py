@@ -191,7 +191,7 @@ class Node:
         self._pools.append(readers)
         writers = await self._connector.pool(Purpose.WRITE, _WRITERS)
         self._pools.append(writers)
-        self.catalog = PostgresCatalog(writers)
+        self.catalog = PostgresCatalog(writers, self._depose)
         self.janitor = Janitor()
         self.states = StateWriter(self.catalog, self.turn, self.clock, self._depose)
         self.lane = Lane(

@@ -200,16 +200,21 @@ class Janitor:
 
     async def _expire(self, runner: StreamRunner) -> None:
         try:
-            await runner.trim()
-        except ApiError as error:
-            if not runner.closed:
-                log.warning("expiry of stream %s waits: %s", runner.name, error)
+            await self.trim(runner)
         finally:
             self._expiring.discard(runner.stream)
             if not self._expiring:
                 self._calm.set()
         if not runner.closed:
             self.watch_age(runner)
+
+    async def trim(self, runner: StreamRunner) -> None:
+        """Enforce the limits of a stream, or have that wait for the next publish or timer."""
+        try:
+            await runner.trim()
+        except ApiError as error:
+            if not runner.closed:
+                log.warning("expiry of stream %s waits: %s", runner.name, error)
 
     def forget(self, runner: StreamRunner) -> None:
         """Stop every timer of a stream."""

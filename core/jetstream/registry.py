@@ -136,7 +136,8 @@ class Registry:
             try:
                 await runner.reconfigure(config, lambda: self._save(runner, config))
             except ApiError:
-                await self._save(runner, old)
+                if runner.config is old:
+                    await self._save(runner, old)
                 raise
             self._tell_copiers(config.name)
             runner.advisories.stream_updated(config.name)

@@ -149,7 +149,7 @@ class StreamRunner(StreamQueries):
         if old.subjects != config.subjects:
             self.listen()
         self.direct.configure(config.allow_direct)
-        await self.trim()
+        await self.shell.janitor.trim(self)
         await self._stored(self.scheduler.reconfigure(old))
         if old.retention is not config.retention:
             self._configure_retention()

@@ -2,12 +2,17 @@
 
 Every catalogue transaction checks the epoch of the catalogue's own head row (stream 0), so a
 deposed node can create, change or drop nothing. Stream numbers are never reused.
+
+*Failure.* A change whose COMMIT was sent and not answered is made again, over whatever the first
+attempt left, until its outcome is known: memory and storage never part over it. When storage
+stays away the node must load everything anew (`in_doubt`).
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from core.errors import Fenced, Unavailable
+from core.errors import Fenced, OutcomeUnknown, StorageError, Unavailable
 from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
 from core.storage.postgres.connect import LOST, fetch
 
@@ -33,24 +38,64 @@ _WRITE_STATES = """
     returning c.stream, c.consumer
 """
 
+# Seconds between two attempts to learn how a change ended, and after which that is given up.
+_RETRY = 0.1
+_PATIENCE = 2.0
+
+Statement = tuple[Any, ...]
+"""SQL and its arguments."""
+
 
 class PostgresCatalog:
-    """Catalog and StateStore over a pool; `epoch` is that of the catalogue's head."""
+    """Catalog and StateStore over a pool; `epoch` is that of the catalogue's head.
 
-    def __init__(self, pool: Any) -> None:
+    Args:
+        pool: sessions that may write.
+        in_doubt: called when the outcome of a change stays unknown.
+    """
+
+    def __init__(self, pool: Any, in_doubt: Callable[[str], None]) -> None:
         self._pool = pool
+        self._in_doubt = in_doubt
         self.epoch = 0
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         return await fetch(self._pool, statement, *arguments)
 
-    async def _change(self, *statements: tuple[Any, ...]) -> Any:
-        """Run (statement, *arguments) tuples in one transaction fenced by the catalogue's epoch.
+    async def _change(self, *statements: Statement, again: Sequence[Statement] = ()) -> Any:
+        """Run statements in one transaction fenced by the catalogue's epoch.
 
-        Returns the first row of the last statement. Raises Fenced, Unavailable.
+        Args:
+            statements: what to change.
+            again: what goes before them where an earlier attempt may have been committed.
+
+        Returns the first row of the last statement. Raises Fenced, Unavailable, OutcomeUnknown.
         """
         try:
+            return await self._attempt(statements)
+        except OutcomeUnknown:
+            pass
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await self._settle((*again, *statements))
+        except TimeoutError:
+            self._in_doubt("the outcome of a change of the catalogue is not known")
+            raise OutcomeUnknown("no answer to COMMIT of a change of the catalogue") from None
+
+    async def _settle(self, statements: Sequence[Statement]) -> Any:
+        """Run statements until it is known that they were committed."""
+        while True:
+            try:
+                return await self._attempt(statements)
+            except StorageError:
+                # Fenced too: the lane may just have bumped the epochs for the same reason.
+                await asyncio.sleep(_RETRY)
+
+    async def _attempt(self, statements: Sequence[Statement]) -> Any:
+        complete = False
+        try:
             async with self._pool.acquire() as connection, connection.transaction():
+                # Waits for whoever has changed the catalogue and may still be about to COMMIT.
                 held = await connection.fetchval(
                     "update jetgate_store.head set last_seq = last_seq + 1 "
                     "where stream = 0 and epoch = $1 returning 1",
@@ -61,9 +106,12 @@ class PostgresCatalog:
                 row = None
                 for statement, *arguments in statements:
                     row = await connection.fetchrow(statement, *arguments)
-                return row
+                complete = True
         except LOST as error:
+            if complete:
+                raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        return row
 
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
         """Return everything that exists."""
@@ -96,7 +144,16 @@ class PostgresCatalog:
                 head.epoch,
                 head.first_seq,
                 head.last_seq,
-            )
+            ),
+            again=(
+                (
+                    "with s as (delete from jetgate_store.stream where account = $1 and name = $2 "
+                    "returning stream) delete from jetgate_store.head using s "
+                    "where head.stream = s.stream",
+                    account,
+                    name,
+                ),
+            ),
         )
         return int(row[0])
 
@@ -138,14 +195,22 @@ class PostgresCatalog:
                 "where stream = $1 returning next_consumer - 1 as n) "
                 "insert into jetgate_store.consumer "
                 "(stream, consumer, name, created, epoch, config, state) "
-                "select $1, n, $2, $3, $4, $5, $6 from s returning consumer",
+                # The epoch as it is now: it may have been bumped since the row was made.
+                "select $1, n, $2, $3, h.epoch, $4, $5 from s, jetgate_store.head h "
+                "where h.stream = $1 returning consumer",
                 row.stream,
                 row.name,
                 row.created,
-                row.epoch,
                 row.config,
                 row.state,
-            )
+            ),
+            again=(
+                (
+                    "delete from jetgate_store.consumer where stream = $1 and name = $2",
+                    row.stream,
+                    row.name,
+                ),
+            ),
         )
         return int(found[0])
 
