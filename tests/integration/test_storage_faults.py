@@ -15,8 +15,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+from core.errors import ApiError, Unavailable
+from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig
 from core.node import Node
+from core.storage.interface import ConsumerRow
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -135,6 +138,28 @@ def test_the_writing_session_ends_again_and_again(database: str, end: str) -> No
         assert (await publish(wire, "S.last"))[0]["seq"] == len(kept) + 1
         assert await stored(admin) == [*kept, ("S", len(kept) + 1, "S.last")]
         assert not node.deposed.is_set()
+
+    scenario(database, step)
+
+
+def test_a_consumer_whose_creation_was_committed_without_an_answer(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def step(node: Node, wire: Wire, admin: Any) -> None:
+        consumers, add = node.registry.streams["S"].consumers, node.catalog.add_consumer
+        config = ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT)
+
+        async def unheard(row: ConsumerRow) -> int:
+            monkeypatch.undo()
+            await add(row)
+            raise Unavailable("the connection was lost")
+
+        monkeypatch.setattr(node.catalog, "add_consumer", unheard)
+        with pytest.raises(ApiError):
+            await consumers.create(config)
+        created = await consumers.create(config)
+        rows = await admin.fetch("select consumer from jetgate_store.consumer")
+        assert [row["consumer"] for row in rows] == [created.consumer]
 
     scenario(database, step)
 

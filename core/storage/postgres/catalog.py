@@ -188,8 +188,16 @@ class PostgresCatalog:
         await self._fetch("delete from jetgate_store.stream where stream = $1 and dropped", stream)
 
     async def add_consumer(self, row: ConsumerRow) -> int:
-        """Record a new consumer; return its number, never used before in its stream."""
+        """Record a new consumer; return its number, never used before in its stream.
+
+        What an earlier attempt of which nobody heard has left under its name goes.
+        """
         found = await self._change(
+            (
+                "delete from jetgate_store.consumer where stream = $1 and name = $2",
+                row.stream,
+                row.name,
+            ),
             (
                 "with s as (update jetgate_store.stream set next_consumer = next_consumer + 1 "
                 "where stream = $1 returning next_consumer - 1 as n) "
