@@ -83,7 +83,7 @@ class StreamRunner(StreamQueries):
         # In the order of removal, which is the order of sweeping: what a newer message of its
         # subject replaced must not outlive that message in storage.
         self.backlog: dict[int, None] = {}
-        self.purging = 0
+        self.purging: list[int] = []
         self.dead: set[int] = set()
         self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
         self.advisories = Advisories(account, shell.clock, shell.server_name, shell.domain)
@@ -295,7 +295,10 @@ class StreamRunner(StreamQueries):
         """Give a change of the log its turn; the future has the committed plan, or ApiError."""
         done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
         self.commands.append(Command(plan, done))
-        self.shell.lane.enqueue(self)
+        if self.closed:
+            self.refuse_gathered(api_error(10059))  # storage has no head for it any more
+        else:
+            self.shell.lane.enqueue(self)
         return done
 
     # -- decide ------------------------------------------------------------------------------
