@@ -79,7 +79,7 @@ class Janitor:
             try:
                 for runner in list(self._wanted.values()):
                     await self._sweep_at_leisure(runner)
-                    if not runner.backlog:
+                    if not (runner.backlog or runner.purging):
                         self._wanted.pop(runner.stream, None)
                 while self._dropped:
                     await self._drop_rows(*self._dropped[-1])
@@ -113,6 +113,8 @@ class Janitor:
                 return False
             if self._swept_below.get(runner.stream, 0) < below:
                 await self._sweep_range(runner, below)
+            elif runner.purging:
+                await self._sweep_purged(runner)
             elif runner.backlog:
                 await self._sweep_scattered(runner)
             else:
@@ -146,28 +148,19 @@ class Janitor:
         await self.shell.catalog.forget_stream(stream)
 
     def finish_purge(self, runner: StreamRunner, plan: StreamPlan) -> None:
-        """Remove the rows of a recorded purge by filter, then its record."""
-        runner.purging += 1
-        seqs = sorted(seq for seq, _, _ in plan.removed)
-        spawn(self._finish_purge(runner, seqs), name=f"purge of {runner.name}")
+        """Have the rows of a recorded purge by filter removed soon, then its record."""
+        runner.purging += sorted(seq for seq, _, _ in plan.removed)
+        self._wanted[runner.stream] = runner
+        self._wake.set()
 
-    async def _finish_purge(self, runner: StreamRunner, seqs: list[int]) -> None:
-        start = 0
-        while start < len(seqs) and not runner.closed:
-            rows = seqs[start : start + _SCATTERED_ROWS]
-            try:
-                async with self._busy:
-                    await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
-                    if start + _SCATTERED_ROWS >= len(seqs):
-                        await self.shell.sweeper.delete_purged(runner.stream, runner.shelf)
-            except Unavailable as error:
-                log.warning("purge of stream %s waits for storage: %s", runner.name, error)
-                await asyncio.sleep(_PAUSE)
-                continue
-            self.rows += len(rows)
-            start += _SCATTERED_ROWS
+    async def _sweep_purged(self, runner: StreamQueries) -> None:
+        rows = runner.purging[:_SCATTERED_ROWS]
+        await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
+        if len(rows) == len(runner.purging):
+            await self.shell.sweeper.delete_purged(runner.stream, runner.shelf)
+        self.rows += len(rows)
         await self.shell.reader.settled()
-        runner.purging -= 1
+        del runner.purging[: len(rows)]
         if not runner.purging:
             _forget_swept(runner)
 
@@ -234,7 +227,7 @@ def _oldest_due(machine: StreamMachine) -> int:
     return oldest + machine.max_age
 
 
-def _forget_swept(runner: StreamRunner) -> None:
+def _forget_swept(runner: StreamQueries) -> None:
     """Forget the dead that neither the tail nor storage holds."""
     start, backlog = runner.tail.start, runner.backlog
     runner.dead.difference_update([s for s in runner.dead if s < start and s not in backlog])

@@ -5,7 +5,7 @@ import asyncio
 import nats
 import pytest
 
-from core.jetstream.queries import Message
+from core.jetstream.queries import Message, StreamQueries
 from core.model.stream import StreamConfig
 from tests.support.node import add_stream, running_node
 from tests.support.pg import PostgresServer
@@ -38,3 +38,43 @@ def test_what_is_stored_while_a_purge_ends_is_delivered(
             return [message.data for message in messages]
 
     assert asyncio.run(scenario()) == [b"late"]
+
+
+def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a recorded purge leave later, a part at a time; nobody may count them meanwhile."""
+    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 2)
+    monkeypatch.setattr("core.jetstream.janitor._SCATTERED_ROWS", 2)
+
+    async def scenario() -> tuple[int, int, bytes]:
+        async with running_node(database) as node:
+            await add_stream(node, StreamConfig(name="S", subjects=["s.*"]))
+            nc = await nats.connect(node.nats_address)
+            js, runner = nc.jetstream(), node.registry.streams["S"]
+            sweeper, janitor, asked = runner.shell.sweeper, node.janitor, asyncio.Event()
+            delete_rows, finish = sweeper.delete_rows, janitor.finish
+
+            async def sweep(stream: int, shelf: int, seqs: list[int]) -> None:
+                await asked.wait()
+                if 5 in seqs:
+                    for _ in range(50):
+                        await nc.flush()  # whoever does not wait for this gets far
+                await delete_rows(stream, shelf, seqs)
+
+            async def note(stream: StreamQueries) -> None:
+                asked.set()
+                await finish(stream)
+
+            monkeypatch.setattr(janitor, "finish", note)
+            monkeypatch.setattr(sweeper, "delete_rows", sweep)
+            for subject in ("s.a", "s.b", "s.x", "s.x", "s.x"):
+                await js.publish(subject, subject.encode())
+            await js.purge_stream("S", subject="s.x")
+            await js.purge_stream("S", keep=1)
+            state = (await js.stream_info("S")).state
+            left = await js.get_msg("S", seq=state.first_seq)
+            await nc.close()
+            return state.messages, state.first_seq, left.data or b""
+
+    assert asyncio.run(scenario()) == (1, 2, b"s.b")

@@ -93,9 +93,13 @@ def test_a_count_leaves_out_what_a_purge_has_still_to_remove(
 ) -> None:
     monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 1)
 
-    def later(runner: Any, plan: Any) -> None:
-        runner.purging += 1
+    async def before(runner: Any) -> None:
+        """What was to be swept when the count began is; the purge comes after that."""
 
+    def later(runner: Any, plan: Any) -> None:
+        runner.purging += [seq for seq, _, _ in plan.removed]
+
+    monkeypatch.setattr(bench.janitor, "finish", before)
     monkeypatch.setattr(bench.janitor, "finish_purge", later)
     _publish(bench, 2)
     assert bench.serve(bench.runner.purge("s.a", 7, None)) == 3
