@@ -74,17 +74,17 @@ def _answer(call: Call, stream: str, msg: StoredMsg, caching: str) -> Response:
     if call.accepts(JSON):
         return Response(rendering.stored(stream, msg), headers=headers, media_type=JSON)
     response = Response(msg.data, headers=headers | _INERT)
-    shown, media_type = response_headers(header_items(msg.hdrs))
-    own = (
+    own = [
         (b"Nats-Stream", stream.encode()),
         (b"Nats-Subject", msg.subject.encode()),
         (b"Nats-Sequence", b"%d" % msg.seq),
         (b"Nats-Time-Stamp", format_time(msg.time).encode()),
-    )
+    ]
     taken = {key.lower() for key, _ in own}
+    stored = [item for item in header_items(msg.hdrs) if item[0].lower() not in taken]
+    shown, media_type = response_headers(own + stored)
     response.raw_headers.append((b"content-type", media_type))
-    response.raw_headers.extend(own)
-    response.raw_headers.extend(item for item in shown if item[0].lower() not in taken)
+    response.raw_headers.extend(shown)
     return response
 
 

@@ -84,3 +84,17 @@ def test_head_has_the_headers_alone(stream: Stream) -> None:
 
     assert (answer.status, answer.body) == (200, b"")
     assert answer.headers["nats-sequence"] == "1"
+
+
+def test_a_subject_that_http_cannot_carry_is_in_the_json(stream: Stream) -> None:
+    odd = stream.subject("\x01\x7f")
+    transform = {"src": stream.subject("a"), "dest": odd}
+    stream.web.json("PATCH", stream.path, {"subject_transform": transform})
+    stream.publish("a", b"body")
+
+    answer = stream.web.get(f"{stream.path}/messages/1")
+    document = stream.web.get(f"{stream.path}/messages/1", Accept="application/json")
+
+    assert (answer.status, answer.body) == (200, b"body")
+    assert (answer.headers["nats-subject"], answer.headers["js-headers-omitted"]) == (None, "1")
+    assert document.json()["subject"] == odd
