@@ -104,6 +104,8 @@ class ConsumerRunner:
         self._miscounted = False
         self._counting = 0
         """How many counts of what is left are under way."""
+        self._count_at = 0
+        """When to count again after storage was away, monotonic nanoseconds."""
         self._owed = False
         """Whether something is delivered before it is known how much is left, for once."""
         self._subscriptions: list[ServiceSubscription] = []
@@ -170,8 +172,7 @@ class ConsumerRunner:
             self.acks.apply()
         if self.acks.answers:
             self.acks.answer_later()
-        if self._miscounted and not self._counting:
-            self._count_again()
+        self._count_if_due()
         machine, pump = self.machine, self.pump
         if self.paused_until:
             machine.waiting.end_of_stream()
@@ -221,6 +222,10 @@ class ConsumerRunner:
                 case Unpinned():
                     tell.group_unpinned(*names, event.group, event.reason)
 
+    def _count_if_due(self) -> None:
+        if self._miscounted and not self._counting and self._clock.monotonic() >= self._count_at:
+            self._count_again()
+
     def _count_again(self) -> None:
         """Count what is left after a purge: at once where memory knows, or behind."""
         machine, stream = self.machine, self.stream
@@ -240,7 +245,7 @@ class ConsumerRunner:
         try:
             await self.recount()
         except CoreError:
-            self._miscounted = self._owed = True  # storage is away: with the next turn
+            self._owed = True  # It takes as long as storage is away.
         finally:
             self._counting -= 1
             self.wake()
@@ -250,6 +255,8 @@ class ConsumerRunner:
         times = [self.machine.deadline(), self._inactive_at(), self.paused_until or None]
         if self.pump.replay is not None and self.pump.replay.due_at:
             times.append(self.pump.replay.due_at)
+        if self._miscounted and not self._counting:
+            times.append(self._count_at or None)
         if self.cursor.failed:
             times.append(self._clock.monotonic() + _FAILED_RETRY)
         return min((time for time in times if time is not None), default=None)
@@ -388,6 +395,7 @@ class ConsumerRunner:
         self.acks.last = self.last_delivered = 0
         self.cursor.reset()
         self.machine.reset(seq)
+        self._states.mark(self)
         await self.recount()
         info = self.info()
         durable = asyncio.Event()
@@ -397,10 +405,16 @@ class ConsumerRunner:
         return info
 
     async def recount(self) -> None:
-        """Set how much there is to deliver; again when that changed while counting."""
+        """Set how much there is to deliver; again when that changed while counting.
+
+        Raises Unavailable; it is counted when storage is back.
+        """
         self._counting += 1
         try:
             await self._recount()
+        except CoreError:
+            self._miscounted, self._count_at = True, self._clock.monotonic() + _FAILED_RETRY
+            raise
         finally:
             self._counting -= 1
             self.wake()
@@ -473,8 +487,7 @@ class ConsumerRunner:
     def info(self) -> ConsumerInfo:
         """The consumer as the API shows it."""
         self.acks.apply()
-        if self._miscounted and not self._counting:
-            self._count_again()
+        self._count_if_due()
         if self.machine.waiting.queue:
             self.pump.forget_gone()
         self.machine.bound(self.stream.machine.last_seq, self.stream.machine.msgs)

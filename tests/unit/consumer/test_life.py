@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.consumer.state import ConsumerState, StateError, decode, encode
-from core.errors import ApiError
+from core.errors import ApiError, Unavailable
 from core.model.consumer import Action, ConsumerConfig, DeliverPolicy
 from core.storage.interface import ConsumerRow
 from tests.support.consumers import SECOND, FakeStream, Frames, running
@@ -135,6 +135,39 @@ async def test_a_message_that_is_removed_while_it_is_counted(
     await stream.create(filter_subject="s.b")
     assert runner.info().num_pending == 1
     assert await everything(stream, frames) == b"2"
+
+
+@pytest.mark.parametrize(("how", "left"), [("filter", 2), ("reset", 3), ("purge", 2)])
+@running
+async def test_what_is_left_is_counted_when_storage_is_back(
+    how: str, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, _ = await filled()
+    runner = await stream.create(filter_subject="s.a")
+    tries = 0
+
+    async def away(*request: Any) -> int:
+        nonlocal tries
+        tries += 1
+        raise Unavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "count_from", away)
+        if how == "purge":
+            stream.purge(2)
+        else:
+            with pytest.raises(Unavailable):
+                await (
+                    stream.consumers.reset("c", 1)
+                    if how == "reset"
+                    else stream.create(filter_subject="s.b")
+                )
+        await stream.settle()
+        assert tries == 1
+        await stream.advance(1)
+        assert 4 <= tries <= 5
+    await stream.advance(0.3)
+    assert runner.info().num_pending == left
 
 
 @running
