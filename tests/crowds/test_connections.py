@@ -80,7 +80,7 @@ def test_more_connections_than_descriptors(name: str, tmp_path: Path) -> None:
             wire.close()
 
         def is_served() -> bool:
-            with Wire(server.address) as late:
+            with Wire(server.address, timeout=5) as late:
                 try:
                     late.hello()
                 except (Closed, Silence, AssertionError):

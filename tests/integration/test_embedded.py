@@ -141,17 +141,21 @@ asyncio.run(main())
 """
 
 
-def started_elsewhere(place: Path) -> subprocess.Popen[str]:
-    """A process that has started PostgreSQL."""
-    host = subprocess.Popen(
+@contextlib.contextmanager
+def started_elsewhere(place: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has started PostgreSQL, until the end of the block at most."""
+    with subprocess.Popen(
         [sys.executable, "-c", HOST, str(place / "data")],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-    )
-    assert host.stdout is not None
-    assert host.stdout.readline() == "ready\n"
-    return host
+    ) as host:
+        try:
+            assert host.stdout is not None
+            assert host.stdout.readline() == "ready\n"
+            yield host
+        finally:
+            host.kill()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")
@@ -162,7 +166,7 @@ def test_postgres_dies_with_the_process_that_started_it(place: Path) -> None:
 
         host.kill()
 
-    eventually(lambda: processes_in(data) == [], within=10)
+    eventually(lambda: processes_in(data) == [], within=30)
 
 
 def test_an_orphan_is_stopped_by_the_next_start(place: Path) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import pytest
 
@@ -21,38 +22,59 @@ def _arrivals(bench: Bench, count: int) -> list[float]:
     """Seconds between the first message and each of them."""
     times = []
     while len(times) < count:
-        frame = bench.wire.frame(3.0)
+        frame = bench.wire.frame()
         if frame.reply.startswith(b"$JS.ACK."):
             times.append(time.monotonic())
     return [when - times[0] for when in times]
 
 
-def _spaced(bench: Bench) -> None:
+def _spaced(bench: Bench) -> list[float]:
+    """Store three messages; return the seconds between the first one and each of them."""
     bench.wire.api(f"STREAM.PURGE.{bench.name}")
     started = time.monotonic()
+    times = []
     for due in (0.0, 0.4, 0.8):
         while time.monotonic() < started + due:
             bench.wire.flush()
-        bench.wire.request("s.a", b"x")
+        seq = bench.wire.request("s.a", b"x").json()["seq"]
+        found = bench.wire.api(f"STREAM.MSG.GET.{bench.name}", {"seq": seq})["message"]["time"]
+        times.append(datetime.fromisoformat(found[:23] + "+00:00").timestamp())
+    return [when - times[0] for when in times]
+
+
+def _best(
+    bench: Bench, begin: Callable[[], object], is_right: Callable[[list[float]], bool], count: int
+) -> None:
+    """Deliver up to five times: a busy machine may take one of the messages late."""
+    tried = []
+    for _ in range(5):
+        begin()
+        tried.append(_arrivals(bench, count))
+        if is_right(tried[-1]):
+            return
+        bench.wire.api(f"CONSUMER.DELETE.{bench.name}.c")
+    raise AssertionError(tried)
 
 
 def _best_replay(bench: Bench, begin: Callable[[], object]) -> None:
-    """Replay up to three times: a busy machine may take one of the messages late."""
-    found = []
-    for _ in range(3):
-        begin()
-        _, second, third = _arrivals(bench, 3)
-        if 0.3 < second < 0.7 and 0.7 < third < 1.2:
-            return
-        found.append((second, third))
-        bench.wire.api(f"CONSUMER.DELETE.{bench.name}.c")
-    raise AssertionError(found)
+    """Replay three messages at the pace at which they were stored."""
+    _, second, third = _spaced(bench)
+
+    def is_right(found: list[float]) -> bool:
+        return second - 0.1 < found[1] < second + 0.3 and third - 0.1 < found[2] < third + 0.4
+
+    _best(bench, begin, is_right, 3)
+
+
+def _push(bench: Bench, **config: object) -> None:
+    """Create a consumer, then subscribe: the reference's answer may come behind a message."""
+    bench.wire.send(b"UNSUB 7\r\n")
+    bench.consumer(deliver_subject="d.p", **config)
+    bench.wire.send(b"SUB d.p 7\r\n")
 
 
 def test_original_replay_of_a_push_consumer(bench: Bench) -> None:
-    _spaced(bench)
-    bench.wire.send(b"SUB d.p 7\r\n")
-    _best_replay(bench, lambda: bench.consumer(replay_policy="original", deliver_subject="d.p"))
+    _best_replay(bench, lambda: _push(bench, replay_policy="original"))
 
 
 def test_original_replay_of_a_pull_consumer(bench: Bench) -> None:
@@ -60,7 +82,6 @@ def test_original_replay_of_a_pull_consumer(bench: Bench) -> None:
         bench.consumer(replay_policy="original")
         bench.wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.{bench.name}.c", b"3", reply=b"in.1")
 
-    _spaced(bench)
     _best_replay(bench, begin)
 
 
@@ -70,8 +91,8 @@ def test_rate_limit_lets_one_largest_message_through_at_once(bench: Bench) -> No
     bench.wire.api(f"STREAM.PURGE.{bench.name}")
     for _ in range(6):
         bench.wire.request("s.a", bytes(8_000))
-    bench.consumer(rate_limit_bps=8 * 50_000, deliver_subject="d.p", ack_policy="none")
-    bench.wire.send(b"SUB d.p 7\r\n")
-    times = _arrivals(bench, 6)
-    assert times[1] > 0.05
-    assert 0.6 < times[-1] < 1.2
+
+    def is_right(found: list[float]) -> bool:
+        return found[1] > 0.05 and 0.6 < found[-1] < 1.2
+
+    _best(bench, lambda: _push(bench, rate_limit_bps=400_000, ack_policy="none"), is_right, 6)

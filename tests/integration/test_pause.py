@@ -29,14 +29,14 @@ def _in(seconds: float) -> str:
 def test_resumes_by_itself_and_tells_it(bench: Bench) -> None:
     bench.consumer()
     bench.wire.send(f"SUB {EVENTS}.> 2\r\n".encode())
-    until = _in(1.2)
+    until = _in(2)
     answer = bench.wire.api(f"CONSUMER.PAUSE.{bench.name}.c", {"pause_until": until})
     assert answer["paused"]
-    assert 0 < answer["pause_remaining"] <= 1_200_000_000
+    assert 0 < answer["pause_remaining"] <= 2_000_000_000
     started = time.monotonic()
     bench.wire.flush()
     assert bench.pull(b"", within=0.2) == []
-    first, second = bench.wire.frame(2.0), bench.wire.frame(2.0)
+    first, second = bench.wire.frame(), bench.wire.frame()
     event, message = (first, second) if first.subject.startswith(b"$JS") else (second, first)
     assert time.monotonic() - started > 0.5
     assert message.payload == b"m0"
@@ -48,8 +48,8 @@ def test_resumes_by_itself_and_tells_it(bench: Bench) -> None:
 
 def test_ack_wait_passes_while_paused(bench: Bench) -> None:
     bench.consumer(ack_wait=200_000_000, max_deliver=2)
-    assert bench.pull(b"1") == [(b"1.1.1.4", b"m0")]
-    bench.wire.api(f"CONSUMER.PAUSE.{bench.name}.c", {"pause_until": _in(0.7)})
+    assert bench.pull(b"1", count=1) == [(b"1.1.1.4", b"m0")]
+    bench.wire.api(f"CONSUMER.PAUSE.{bench.name}.c", {"pause_until": _in(1.2)})
     assert bench.pull(b"2", within=0.3) == []
     assert bench.arrived(count=2)[:2] == [(b"2.1.2.4", b"m0"), (b"1.2.3.3", b"m1")]
 
@@ -76,7 +76,7 @@ def test_a_restart_keeps_a_reset(jetgate_server: JetgateServer) -> None:
     with Wire(jetgate_server.address) as wire:
         bench = Bench(wire)
         bench.consumer()
-        assert len(bench.pull(b"4")) == 4
+        assert len(bench.pull(b"4", count=4)) == 4
         assert bench.wire.api(f"CONSUMER.RESET.{bench.name}.c", {"seq": 3})["reset_seq"] == 3
         name = bench.name
     jetgate_server.kill()

@@ -77,7 +77,7 @@ class Publisher(threading.Thread):
     def run(self) -> None:
         while not self._enough.is_set():
             try:
-                with Wire(self.server.address) as wire:
+                with Wire(self.server.address, timeout=5) as wire:
                     wire.hello()
                     while not self._enough.is_set():
                         self._publish(wire)

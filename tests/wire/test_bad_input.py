@@ -3,6 +3,7 @@
 The expected outcome of each row is what the reference server does with the same bytes.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -137,15 +138,18 @@ AFTER_HELLO: dict[str, bytes] = {
 }
 
 
-def outcome(address: tuple[str, int], data: bytes, hello: bytes) -> list[str]:
-    """What a connection says to these bytes and to a PING after them, as lines."""
+def outcome(address: tuple[str, int], data: bytes, hello: bytes, quiet: float) -> list[str]:
+    """What a connection says to these bytes and to a PING after them, as lines.
+
+    `quiet` seconds without a word count as "open, waiting for more".
+    """
     with Wire(address) as wire:
         wire.frame()
         wire.send(hello + data + b"PING\r\n")
         said: list[str] = []
         while True:
             try:
-                frame = wire.frame(QUIET)
+                frame = wire.frame(quiet)
             except Silence:
                 return said if said[-1:] == ["PONG"] else [*said, "open, waiting"]
             except Closed:
@@ -170,29 +174,31 @@ def serves(server: JetgateServer) -> bool:
         return bool(wire.api("INFO")["type"])
 
 
+def assert_same_outcome(servers: Servers, data: bytes, hello: bytes) -> None:
+    """Both servers say the same; on a busy machine one may need longer for it."""
+
+    def seen(quiet: float) -> list[list[str]]:
+        return at_once(lambda server: outcome(server.address, data, hello, quiet), servers)
+
+    theirs, ours = seen(QUIET)
+    if ours != theirs:
+        theirs, ours = seen(10 * QUIET)
+    assert ours == theirs
+
+
 @pytest.mark.parametrize("name", RAW)
 def test_bytes_before_connect(servers: Servers, name: str) -> None:
-    theirs, ours = at_once(lambda server: outcome(server.address, RAW[name], b""), servers)
-
-    assert ours == theirs
+    assert_same_outcome(servers, RAW[name], b"")
 
 
 @pytest.mark.parametrize("name", AFTER_HELLO)
 def test_bytes_after_connect(servers: Servers, name: str) -> None:
-    hello = HELLO + b"SUB a 1\r\nSUB a.* 2\r\n"
-    data = AFTER_HELLO[name]
-    theirs, ours = at_once(lambda server: outcome(server.address, data, hello), servers)
-
-    assert ours == theirs
+    assert_same_outcome(servers, AFTER_HELLO[name], HELLO + b"SUB a 1\r\nSUB a.* 2\r\n")
 
 
 @pytest.mark.parametrize("name", [name for name in AFTER_HELLO if "publish" in name])
 def test_bytes_after_pedantic_connect(servers: Servers, name: str) -> None:
-    hello = PEDANTIC + b"SUB a 1\r\nSUB a.* 2\r\n"
-    data = AFTER_HELLO[name]
-    theirs, ours = at_once(lambda server: outcome(server.address, data, hello), servers)
-
-    assert ours == theirs
+    assert_same_outcome(servers, AFTER_HELLO[name], PEDANTIC + b"SUB a 1\r\nSUB a.* 2\r\n")
 
 
 def test_announced_sizes_are_not_allocated(jetgate_server: JetgateServer) -> None:
@@ -320,7 +326,7 @@ def answer(server: NatsServer | JetgateServer, subject: str, body: str) -> str:
     with Wire(server.address) as wire:
         wire.hello()
         try:
-            text = wire.request(f"$JS.API.{subject}", body.encode(), timeout=2).payload.decode()
+            text = wire.request(f"$JS.API.{subject}", body.encode()).payload.decode()
         except Silence:
             return ""
     text = re.sub(r'"\d{4}-\d\d-\d\dT[^"]*"', '"<time>"', text)
@@ -494,9 +500,9 @@ def _created(text: str) -> str:
 
 
 def test_acks_that_nobody_sent(servers: Servers) -> None:
-    states = []
-    for server in servers:
-        with Wire(server.address) as wire:
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(server.address)) for server in servers]
+        for wire in wires:
             wire.hello()
             wire.api("STREAM.CREATE.N", {"name": "N", "subjects": ["n.>"]})
             config = {"durable_name": "C", "ack_policy": "explicit"}
@@ -512,11 +518,20 @@ def test_acks_that_nobody_sent(servers: Servers) -> None:
             ):  # fmt: skip
                 for payload in (b"+ACK", b"-NAK", b"+TERM", b"+WPI", b"", b'-NAK {"delay":-1}'):
                     wire.publish(subject, payload)
-            wire.flush()
-            info = wire.api("CONSUMER.INFO.N.C")
-            names = ("num_ack_pending", "num_redelivered", "num_pending")
-            floors = [info["ack_floor"]["stream_seq"], info["delivered"]["stream_seq"]]
-            states.append(floors + [info[name] for name in names])
+
+        def same() -> bool:
+            # The reference looks at acknowledgements a moment after it has read them.
+            theirs, ours = map(_numbers, wires)
+            assert ours == theirs
+            return True
+
+        eventually(same)
+    for server in servers:
         clean(server)
 
-    assert states[1] == states[0]
+
+def _numbers(wire: Wire) -> list[int]:
+    info = wire.api("CONSUMER.INFO.N.C")
+    names = ("num_ack_pending", "num_redelivered", "num_pending")
+    floors = [info["ack_floor"]["stream_seq"], info["delivered"]["stream_seq"]]
+    return floors + [info[name] for name in names]

@@ -178,7 +178,7 @@ def _answers(server: JetgateServer | NatsServer) -> list[Any]:
             if subject in ("STREAM.INFO.M", "STREAM.INFO.C"):
                 eventually(lambda target=target: _is_complete(wire.request(target).json()))
             try:
-                wait = 0.5 if UNANSWERED.search(subject) else 5.0
+                wait = 0.5 if UNANSWERED.search(subject) else 20.0
                 answer = wire.request(target, payload, timeout=wait).payload
             except Silence:
                 answer = b"null"
