@@ -19,7 +19,7 @@ from core.model import gojson
 from core.model.api_errors import api_error
 from core.model.gojson import JsonError, Node
 from core.model.gotime import format_time, parse_time
-from core.model.wire import BASE64, HIDDEN, INLINE, OMIT, ZERO_TIME, Instant, Scalar
+from core.model.wire import BASE64, HIDDEN, INLINE, OMIT, OPTIONAL, ZERO_TIME, Instant, Scalar
 
 T = TypeVar("T", bound=msgspec.Struct)
 Reader = Callable[["Context", bytes, Node, Any], Any]
@@ -79,9 +79,9 @@ class Field:
         self.attribute = attribute
         self.name = name
         self.marks = _marks(annotation)
-        self.omit = OMIT in self.marks
+        self.omit = OMIT in self.marks or OPTIONAL in self.marks
         is_time = any(isinstance(mark, Instant) for mark in self.marks)
-        self.is_empty = _is_none if is_time else _is_empty
+        self.is_empty = _is_none if is_time or OPTIONAL in self.marks else _is_empty
         self.reader, _ = _reader(annotation)
         self.writer = _writer(annotation)
 

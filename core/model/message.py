@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from core.model.response import ErrorBody, Response
-from core.model.wire import BASE64, OMIT, Int, OptionalTime, Time, Uint64
+from core.model.wire import BASE64, OMIT, OPTIONAL, Int, OptionalTime, Time, Uint64
 
 
 class StoredMsg(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,4 +49,4 @@ class PubAck(msgspec.Struct, frozen=True, kw_only=True):
     duplicate: Annotated[bool, OMIT] = False
     val: Annotated[str, OMIT] = ""
     batch: Annotated[str, OMIT] = ""
-    count: Annotated[Uint64, OMIT] = 0
+    count: Annotated[Uint64 | None, OPTIONAL] = None

@@ -39,6 +39,9 @@ class Mark:
 OMIT = Mark()
 """Leave the member out when its value is empty: zero, "", false, no elements, None."""
 
+OPTIONAL = Mark()
+"""Leave the member out when it is None; zero is a value."""
+
 INLINE = Mark()
 """Write the members of this struct in place, or nothing when it is None."""
 

@@ -110,7 +110,7 @@ class FastBatches:
         self.told: list[bytes] = []
 
     def check(self, reply: bytes, block: bytes, payload: bytes) -> FastMessage:
-        """Return what a message says of its batch. Raises ApiError where it is none."""
+        """Return what a message says of its batch. Raises ApiError where it is no part of one."""
         config = self._machine.config
         if not config.allow_batched:
             raise api_error(10205)
@@ -119,10 +119,14 @@ class FastBatches:
         if 0 <= config.max_msg_size < len(block) + len(payload):
             raise api_error(10054)
         level = h.publish_headers(block).get(h.REQUIRED_LEVEL) if block else None
-        if level and not is_level_supported(level):
-            raise api_error(10185)
+        is_served = not level or is_level_supported(level)
         message = parse_reply(reply)
-        if message.name not in self._open:
+        batch = self._open.get(message.name)
+        if not is_served:
+            if batch is not None:
+                self.drop(batch)
+            raise api_error(10185)
+        if batch is None:
             if message.seq > 1 or message.op == _PING:
                 raise api_error(10208)
             if len(self._open) >= PER_STREAM or self._quota.fast >= TOTAL:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
+from core.stream import headers as h
+from core.stream.batching import without
 from core.stream.fast import SUFFIX
 from core.stream.judge import Duplicate, Judge
 from core.stream.room import Room
@@ -108,6 +110,8 @@ class MixedJudge(Judge):
         row: tuple[bytes, bytes, bytes, bytes],
     ) -> bool:
         subject, _, block, payload = row
+        if block.find(h.REQUIRED_LEVEL) >= 0:
+            block = without(block, h.REQUIRED_LEVEL + b":")
         self._is_fast = True
         try:
             self._accept(place, subject, block, payload, self.now)

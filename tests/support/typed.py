@@ -12,7 +12,7 @@ from core.errors import ApiError
 from core.model import advisory, codec
 from core.model.message import PubAck
 from core.model.response import SystemResponse
-from core.model.wire import HIDDEN, INLINE, OMIT
+from core.model.wire import HIDDEN, INLINE, OMIT, OPTIONAL
 
 JETSTREAM = b'{"type":"io.nats.jetstream.'
 _PUB_ACK = (b'{"stream":"', b'{"error":{"code"')
@@ -106,7 +106,7 @@ def _names(cls: type[msgspec.Struct]) -> dict[str, tuple[Any, bool]]:
     hints = get_type_hints(cls, include_extras=True)
     pairs = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
     return {
-        name: (hints[field], OMIT not in _marks(hints[field]))
+        name: (hints[field], {OMIT, OPTIONAL}.isdisjoint(_marks(hints[field])))
         for field, name in pairs
         if not {INLINE, HIDDEN} & set(_marks(hints[field]))
     }
