@@ -209,6 +209,9 @@ class DirectGet:
                     elif subject and runner.machine.index.last(subject) != seq:
                         # A newer message took its place while storage was read.
                         self._last_of(subject, reply, no_hdr)
+                    elif subject and runner.is_live(seq):
+                        # One takes its place with a commit that is still to show.
+                        self._spawn(reply, runner.last_by_subject(subject), no_hdr)
                     else:
                         self._status(reply, b"404 Message Not Found")
                 runner.shell.turn.run()

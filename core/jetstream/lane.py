@@ -85,6 +85,8 @@ class Lane:
         self._deposed = deposed
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._taken.set()
         self.ready: deque[Runner] = deque()
         self.commits = 0
         self.messages = 0
@@ -123,6 +125,13 @@ class Lane:
             await self._idle.wait()
             await asyncio.sleep(0)
 
+    async def settled(self) -> None:
+        """Return when memory has what is on its way to storage now, or it was refused.
+
+        A reader of storage may see a commit before this node learns that it was one.
+        """
+        await self._taken.wait()
+
     async def _round(self) -> None:
         work: list[tuple[Runner, StreamPlan]] = []
         decided: list[tuple[Runner, StreamPlan]] = []
@@ -152,7 +161,11 @@ class Lane:
                 break
         self.release()
         if work:
-            await self._commit(work)
+            self._taken.clear()
+            try:
+                await self._commit(work)
+            finally:
+                self._taken.set()
         for runner, plan in decided:
             runner.emit(plan)
         if self.ready and not away:

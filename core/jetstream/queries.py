@@ -206,23 +206,32 @@ class StreamQueries(ABC):
             found = await self.get(seq)
             if found is not None:
                 return found
+            if self.is_live(seq):
+                await self.shell.lane.settled()  # Its row went with a commit that is still to show.
             tried = seq  # A publish may have superseded it while storage was read: look again.
 
     async def next_by_subject(self, pattern: bytes, seq: int) -> Message | None:
         """Return the first message at or after `seq` whose subject matches."""
         machine = self.machine
-        seq = max(seq, machine.first_seq)
-        rows = await self.subjects_matching([pattern])
-        names = {subject: last for subject, _, last in rows if last >= seq}
-        if not names:
-            return None
+        while True:
+            version, start = machine.version, max(seq, machine.first_seq)
+            rows = await self.subjects_matching([pattern])
+            names = {subject: last for subject, _, last in rows if last >= start}
+            found = await self._next_of(pattern, names, start) if names else None
+            if found is not None or not names:
+                return found
+            # There was one: it left while storage was read, or with a commit that is still to show.
+            await self.shell.lane.settled()
+            if machine.version == version:
+                return None
+
+    async def _next_of(self, pattern: bytes, names: dict[bytes, int], seq: int) -> Message | None:
+        """The same, given the last sequences of the subjects that match and have one."""
+        machine = self.machine
         if len(names) == 1:
             ((only, last),) = names.items()
             if last == seq or machine.index.count(only) == 1:
-                found = await self.get(last)
-                if found is not None or machine.index.last(only) == last:
-                    return found
-                return await self.next_by_subject(pattern, seq)
+                return await self.get(last)
         match = compile_filters([pattern])
         while seq <= machine.last_seq:
             if seq >= self.tail.start:

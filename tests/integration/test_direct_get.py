@@ -4,6 +4,8 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import nats
@@ -12,6 +14,7 @@ from nats.aio.client import Client
 
 from core.model.stream import StreamConfig
 from core.node import Node
+from core.storage.interface import StreamCommit
 from core.stream.segment import Segment
 from core.subjects.subject import matches
 from tests.support.jetgate import JetgateServer
@@ -225,6 +228,65 @@ def test_the_last_message_is_found_while_it_is_replaced(
             await nc.close()
             assert asked == [[1]], "storage was not asked for the older message"
             return answer.data
+
+    assert asyncio.run(scenario()) == b"new"
+
+
+@pytest.mark.parametrize(
+    ("subject", "body"),
+    [
+        ("LAST.k", b""),
+        ("LAST", b'{"last_by_subj":"*"}'),
+        ("LAST", b'{"next_by_subj":"k"}'),
+        ("LAST", b'{"next_by_subj":"*","seq":2}'),
+    ],
+)
+def test_the_last_message_is_found_when_storage_knows_of_its_replacement_first(
+    postgres: PostgresServer,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    subject: str,
+    body: bytes,
+) -> None:
+    """A roll-up takes rows with its commit: between that and its answer no subject is empty."""
+
+    async def scenario() -> bytes:
+        async with running_node(database) as node:
+            config = StreamConfig(
+                name="LAST", subjects=["k"], allow_direct=True, allow_rollup_hdrs=True
+            )
+            await add_stream(node, config)
+            nc = await nats.connect(node.nats_address)
+            js, runner = nc.jetstream(), node.registry.streams["LAST"]
+            written, read, shown = asyncio.Event(), asyncio.Event(), asyncio.Event()
+            commit, fetch = node.writer.commit, runner.shell.reader._pool.fetch  # type: ignore[attr-defined]
+
+            async def slow(commits: Sequence[StreamCommit]) -> None:
+                await commit(commits)
+                written.set()
+                await shown.wait()
+
+            async def note(*request: Any) -> list[Any]:
+                rows = await fetch(*request)
+                read.set()
+                return list(rows)
+
+            for text in (b"older", b"old"):
+                last = (await js.publish("k", text)).seq
+            runner.tail.clear(last + 1)
+            monkeypatch.setattr(node.writer, "commit", slow)
+            rolling = asyncio.create_task(js.publish("k", b"new", headers={"Nats-Rollup": "sub"}))
+            await written.wait()
+            monkeypatch.setattr(runner.shell.reader, "_pool", SimpleNamespace(fetch=note))
+            asking = asyncio.create_task(nc.request(f"$JS.API.DIRECT.GET.{subject}", body))
+            await read.wait()
+            for _ in range(10):
+                await nc.flush()  # the answer gets as far as it may
+            shown.set()
+            found = await asking
+            await rolling
+            await nc.close()
+            return found.data
 
     assert asyncio.run(scenario()) == b"new"
 

@@ -224,6 +224,9 @@ class _StandInLane:
     def tell(self, say: Callable[[], None]) -> None:
         say()
 
+    async def settled(self) -> None:
+        """Nothing is on its way."""
+
 
 class StreamBench:
     """One stream whose every step a test takes by hand."""
