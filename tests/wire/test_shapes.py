@@ -169,6 +169,7 @@ def test_every_request_is_among_the_steps() -> None:
 
 
 def _answers(server: JetgateServer | NatsServer) -> list[Any]:
+    clean(server)
     with Wire(server.address) as wire:
         wire.hello()
         found = []
