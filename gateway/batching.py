@@ -19,7 +19,7 @@ from core.runtime.tasks import spawn, stop
 from gateway.answers import NDJSON
 from gateway.batch_lines import Lines, Run, Tally
 from gateway.call import Call, Disconnected
-from gateway.problems import Problem
+from gateway.problems import Problem, respond
 
 
 class PublishStream(Response):
@@ -39,25 +39,27 @@ class PublishStream(Response):
         self._unacked = 0
         self._unacked_bytes = 0
         self._over = False
+        self._broken: Problem | None = None
         self._event = asyncio.Event()
         self._room = asyncio.Event()
         self._tail = b""
         self._skipping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = None
+        writer = spawn(self._write(send), name="publish results")
         try:
             more = True
             while more:
-                chunk, more = await self._call.chunk(self._settings.stream_idle_max)
-                if writer is None:
-                    writer = spawn(self._write(send), name="publish results")
+                try:
+                    chunk, more = await self._call.chunk(self._settings.stream_idle_max)
+                except Problem as problem:
+                    self._broken = problem
+                    break
                 for run in self._split(chunk, last=not more):
                     await self._submit(run, writer)
             self._over = True
             self._event.set()
-            if writer is not None:
-                await writer
+            await writer
         except Disconnected:
             pass
         finally:
@@ -133,6 +135,11 @@ class PublishStream(Response):
                         await send(_body(body, more=True))
                 elif not self._over:
                     await self._event.wait()
+            if self._broken is not None:
+                if not started:  # else the answer stays without an end
+                    response = respond(self._broken, self._call.scope["path"])
+                    await response(self._call.scope, self._call.receive, send)
+                return
             if not started:
                 await send(self._start())
             end = self._tally.summary() + b"\n" if self._tally.brief else b""

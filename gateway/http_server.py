@@ -60,12 +60,20 @@ class HttpServer:
         self._app = app
 
     async def stop(self) -> None:
-        """Accept nothing new, give requests half a second, close."""
+        """Accept nothing new, give requests half a second, close.
+
+        Who waits for messages then, or does not take them, is let go in time: what he was not given
+        is given back while there still is somebody to take it.
+        """
         if self._task is None:
             self._listening.close()
             return
         self._server.should_exit = True
         done, _ = await asyncio.wait([self._task], timeout=_DRAIN_S)
+        if not done:
+            for connection in list(self._server.server_state.connections):
+                connection.transport.abort()
+            done, _ = await asyncio.wait([self._task], timeout=_DRAIN_S)
         if not done:
             self._server.force_exit = True
             await asyncio.wait([self._task], timeout=_DRAIN_S)

@@ -22,7 +22,7 @@ from tests.support.natsserver import NatsServer
 @pytest.fixture(scope="module")
 def impatient(nats_server: NatsServer) -> Iterator[Web]:
     """A façade that waits a fifth of a second for the next piece of a body."""
-    settings = dataclasses.replace(SETTINGS, body_idle_max=0.2)
+    settings = dataclasses.replace(SETTINGS, body_idle_max=0.2, stream_idle_max=0.2)
     with GatewayServer(nats_server.address, settings) as server:
         yield Web(server.http)
         assert server.failures == []
@@ -35,6 +35,7 @@ def impatient(nats_server: NatsServer) -> Iterator[Web]:
         "POST /v1/subjects/slow.a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
         "PUT /v1/streams/SLOW HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 10\r\n",
         "DELETE /v1/streams/SLOW HTTP/1.1\r\nContent-Length: 10\r\n",
+        "POST /v1/publish HTTP/1.1\r\nContent-Type: application/x-ndjson\r\nContent-Length: 10\r\n",
     ],
 )
 @pytest.mark.parametrize("first", [b"", b"ab"])
@@ -46,6 +47,17 @@ def test_a_body_that_stops_coming_is_408(impatient: Web, head: str, first: bytes
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b"urn:jetgate:problem:slow-body" in answer
     assert b"\r\nconnection: close\r\n" in answer.lower()
+
+
+def test_results_that_were_there_are_told_before_a_batch_is_cut(impatient: Web) -> None:
+    line = b'{"subject":"nobody.has.this"}\n'
+    head = "POST /v1/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+
+    answer = impatient.raw(f"{head}Content-Length: {len(line) + 1}\r\n\r\n".encode() + line)
+
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.count(b"problem:no-stream") == 1
+    assert not answer.endswith(b"0\r\n\r\n"), "the answer has no end"
 
 
 class Impatient(HttpProtocol):

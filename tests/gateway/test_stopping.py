@@ -1,0 +1,81 @@
+"""The HTTP port closes while callers wait for messages, or do not take them."""
+
+import asyncio
+import socket
+
+import pytest
+
+from core.client import JetStream, connect, dial
+from core.config.addresses import listen
+from core.model.consumer import AckPolicy, ConsumerConfig, NextRequest
+from core.model.stream import StreamConfig
+from gateway.app import create_app
+from gateway.http_server import HttpServer
+from gateway.tokens import read_delivery
+from tests.gateway.serving import SETTINGS
+from tests.support.eventually import observed
+from tests.support.natsserver import NatsServer
+
+_SECOND = 1_000_000_000
+
+
+async def _asked(port: int, accept: str, batch: int) -> socket.socket:
+    """Send a fetch of a whole batch; read nothing yet."""
+    body = b'{"fill": true, "batch": %d, "expires": "30s"}' % batch
+    head = "POST /v1/streams/STOP/consumers/C:fetch HTTP/1.1\r\nHost: x\r\n"
+    head += f"Accept: {accept}\r\nContent-Type: application/json\r\n"
+    caller = socket.socket()
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    caller.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(caller, ("127.0.0.1", port))
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    await loop.sock_sendall(caller, request)
+    return caller
+
+
+@pytest.mark.parametrize(
+    ("accept", "there", "batch", "size"),
+    [
+        ("application/json", 1, 2, 1),
+        ("application/json", 8, 8, 1_000_000),
+        ("application/x-ndjson", 8, 8, 1_000_000),
+    ],
+)
+def test_what_a_caller_was_not_given_is_given_back(
+    nats_server: NatsServer, accept: str, there: int, batch: int, size: int
+) -> None:
+    """He waits for one more; or for nothing, but takes less than there is."""
+
+    async def scenario() -> tuple[int, bytes]:
+        client = await connect(dial("{}:{}".format(*nats_server.address)))
+        js, http = JetStream(client), HttpServer(listen("127.0.0.1", 0, "HTTP"))
+        http.start()
+        http.use(create_app(SETTINGS, client))
+        await js.create_stream(StreamConfig(name="STOP", subjects=["stop"]))
+        config = ConsumerConfig(
+            durable_name="C", ack_policy=AckPolicy.EXPLICIT, ack_wait=600 * _SECOND
+        )
+        await js.create_consumer("STOP", config)
+        for _ in range(there):
+            await js.publish(b"stop", b"x" * size)
+        with await _asked(http.port, accept, batch) as caller:
+
+            async def given() -> bool:
+                return (await js.consumer_info("STOP", "C")).num_ack_pending == there
+
+            await observed(given)
+            await http.stop()
+            fetched = await js.fetch("STOP", "C", NextRequest(batch=1, expires=5 * _SECOND))
+            caller.settimeout(5)
+            try:
+                said = caller.recv(100)
+            except ConnectionResetError:
+                said = b""
+        await js.delete_stream("STOP")
+        await client.close()
+        return read_delivery(fetched.messages[0].reply).delivered, said
+
+    delivered, said = asyncio.run(scenario())
+    assert delivered == 2
+    assert said == b"" or said.startswith(b"HTTP/1.1 200 OK\r\n")
