@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -132,13 +133,18 @@ class Janitor:
     async def _sweep_scattered(self, runner: StreamQueries) -> None:
         rows = sorted(islice(runner.backlog, _SCATTERED_ROWS))
         await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
-        self.rows += len(rows)
-        # A read that began before may still bring these rows: they are dead until it has ended.
-        await self.shell.reader.settled()
         for seq in rows:
             runner.backlog.pop(seq, None)
-        start = runner.tail.start
-        runner.dead.difference_update([seq for seq in rows if seq < start])
+        self._swept(runner, rows)
+
+    def _swept(self, runner: StreamQueries, rows: list[int]) -> None:
+        """Keep rows that are gone in mind for as long as a read that began before may bring them.
+
+        Nobody waits for that: the lane may have asked for the room, and reads may take minutes.
+        """
+        self.rows += len(rows)
+        runner.leaving.update(rows)
+        self.shell.reader.when_settled(partial(_forget, runner, rows))
 
     async def _drop_rows(self, stream: int, shelf: int) -> None:
         gone = _RANGE_ROWS
@@ -158,11 +164,10 @@ class Janitor:
         await self.shell.sweeper.delete_rows(runner.stream, runner.shelf, rows)
         if len(rows) == len(runner.purging):
             await self.shell.sweeper.delete_purged(runner.stream, runner.shelf)
-        self.rows += len(rows)
-        await self.shell.reader.settled()
         del runner.purging[: len(rows)]
+        self._swept(runner, rows)
         if not runner.purging:
-            _forget_swept(runner)
+            _forget_dropped(runner)
 
     # -- age ---------------------------------------------------------------------------------
 
@@ -227,7 +232,14 @@ def _oldest_due(machine: StreamMachine) -> int:
     return oldest + machine.max_age
 
 
-def _forget_swept(runner: StreamQueries) -> None:
-    """Forget the dead that neither the tail nor storage holds."""
-    start, backlog = runner.tail.start, runner.backlog
-    runner.dead.difference_update([s for s in runner.dead if s < start and s not in backlog])
+def _forget(runner: StreamQueries, rows: list[int]) -> None:
+    """Forget rows that storage has given away, unless the tail holds their messages."""
+    start = runner.tail.start
+    runner.leaving.difference_update(rows)
+    runner.dead.difference_update([seq for seq in rows if seq < start])
+
+
+def _forget_dropped(runner: StreamQueries) -> None:
+    """Forget the dead that the tail dropped during a purge and storage does not hold."""
+    start, held = runner.tail.start, runner.leaving.union(runner.backlog)
+    runner.dead.difference_update([s for s in runner.dead if s < start and s not in held])

@@ -60,6 +60,7 @@ class StreamQueries(ABC):
     tail: Tail
     dead: set[int]
     backlog: dict[int, None]
+    leaving: set[int]
     purging: list[int]
     closed: bool
     loading: asyncio.Task[None] | None

@@ -84,6 +84,8 @@ class StreamRunner(StreamQueries):
         # subject replaced must not outlive that message in storage.
         self.backlog: dict[int, None] = {}
         self.purging: list[int] = []
+        # Swept, but perhaps not yet for a read that began before.
+        self.leaving: set[int] = set()
         self.dead: set[int] = set()
         self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
         self.advisories = Advisories(account, shell.clock, shell.server_name, shell.domain)
@@ -440,7 +442,7 @@ class StreamRunner(StreamQueries):
     def _tail_dropped(self, segment: Segment) -> None:
         """A dead message is forgotten once neither the tail nor storage holds it."""
         if self.dead and not self.purging:
-            self.dead.difference_update(set(segment.seqs).difference(self.backlog))
+            self.dead.difference_update(set(segment.seqs).difference(self.backlog, self.leaving))
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""

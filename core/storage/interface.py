@@ -5,7 +5,7 @@ reached or refused the work (nothing was written), `OutcomeUnknown` when the con
 while a commit was in flight.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -97,7 +97,7 @@ class LogWriter(Protocol):
 class LogReader(Protocol):
     """Reads of committed rows; none of them knows what is only logically removed."""
 
-    async def settled(self) -> None: ...
+    def when_settled(self, then: Callable[[], None]) -> None: ...
     async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None: ...
     async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None: ...
     async def front(

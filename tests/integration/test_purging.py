@@ -1,12 +1,14 @@
 """Consumers of streams that are purged while messages come in."""
 
 import asyncio
+from typing import Any
 
 import nats
 import pytest
 
 from core.jetstream.queries import Message, StreamQueries
 from core.model.stream import StreamConfig
+from tests.support.eventually import observed
 from tests.support.node import add_stream, running_node
 from tests.support.pg import PostgresServer
 
@@ -78,3 +80,42 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
             return state.messages, state.first_seq, left.data or b""
 
     assert asyncio.run(scenario()) == (1, 2, b"s.b")
+
+
+def test_a_purge_waits_for_no_reader(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes its time with another stream would hold up the lane, and with it them all."""
+
+    async def scenario() -> None:
+        async with running_node(database) as node:
+            await add_stream(node, StreamConfig(name="KEPT", subjects=("k",)))
+            config = StreamConfig(name="PURGED", subjects=("p",), max_msgs_per_subject=1)
+            await add_stream(node, config)
+            nc = await nats.connect(node.nats_address)
+            js, kept = nc.jetstream(), node.registry.streams["KEPT"]
+            purged, reader = node.registry.streams["PURGED"], kept.shell.reader
+            pool, held, go = reader._pool, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
+
+            class SlowPool:
+                async def fetch(self, *request: Any) -> list[Any]:
+                    if request[1] == kept.stream:
+                        held.set()
+                        await go.wait()
+                    return list(await pool.fetch(*request))
+
+            monkeypatch.setattr(reader, "_pool", SlowPool())
+            reading = asyncio.create_task(reader.range(kept.stream, kept.shelf, 1, 1))
+            await held.wait()
+            for _ in range(2):
+                await js.publish("p", b"")
+            await js.purge_stream("PURGED", seq=2)
+            await js.publish("k", b"")
+            assert not purged.backlog
+            assert purged.leaving == {1}
+            go.set()
+            await reading
+            await observed(lambda: not purged.leaving)
+            await nc.close()
+
+    asyncio.run(scenario())

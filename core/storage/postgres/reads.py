@@ -5,7 +5,7 @@ reads in batches: one round trip for everything that a turn of the event loop mi
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import asyncpg
@@ -52,13 +52,23 @@ class PostgresReader:
             ended.set_result(None)
         return rows
 
-    async def settled(self) -> None:
-        """Return when every read that is under way now has ended.
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call `then` when every read that is under way now has ended: at once if there is none.
 
         Whoever asked for it has then seen its rows: up to the next `await`, that is.
         """
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        left = len(self._under_way)
+
+        def ended(_: asyncio.Future[None]) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then()
+
+        for read in self._under_way:
+            read.add_done_callback(ended)
+        if not left:
+            then()
 
     async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
         """Return up to `limit` messages at or after `seq`."""
