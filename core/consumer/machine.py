@@ -454,9 +454,13 @@ class ConsumerMachine:
             marks=[(cseq, _stored(time, shift)) for cseq, time in self.pending.marks],
             armed={s: t and _stored(t, shift) for s, t in self.pending.armed().items()},
             counts=self.pending.counts,
-            chosen=[*self.chosen, self.live_from] if self.chosen else (),
+            chosen=[*self.chosen, self.live_from] if self._has_start() else (),
             leaving=sorted(self.leaving.union(self.settled)) if self.settled is not None else (),
         )
+
+    def _has_start(self) -> bool:
+        """Whether it follows from more than the last delivery where this goes on."""
+        return bool(self.chosen) or self.live_from > self.delivered_sseq + 1
 
     def restored(self, state: ConsumerState, shift: int, is_live: Callable[[int], bool]) -> None:
         """Take over a stored state. Messages that are no longer live are not pending.
@@ -469,8 +473,8 @@ class ConsumerMachine:
         self.delivered_sseq = state.delivered_sseq
         self.next_seq = state.delivered_sseq + 1
         pending.floor_cseq, pending.floor_sseq = state.floor_cseq, state.floor_sseq
-        if state.chosen:
-            self.chosen, self.live_from = list(state.chosen[:-1]), state.chosen[-1]
+        # What a new consumer would start with now has nothing to do with it.
+        *self.chosen, self.live_from = state.chosen or (0,)
         pending.first, pending.counts = dict(state.pending), dict(state.counts)
         pending.ack([s for s in {**pending.first, **pending.counts} if not is_live(s)])
         armed = {s: t and t * TIME_UNIT - shift for s, t in state.armed.items() if is_live(s)}

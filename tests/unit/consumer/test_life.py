@@ -273,6 +273,21 @@ async def test_restart_in_the_middle_of_last_per_subject() -> None:
     assert await everything(stream, frames) == b"5 6"
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+@running
+async def test_restart_behind_last_per_subject(deleted: bool) -> None:
+    stream, frames = await filled()
+    await stream.create(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject="s.*")
+    if deleted:
+        stream.remove(4, 5, 6)
+    else:
+        assert await everything(stream, frames) == b"4 5 6"
+    stream.publish((b"s.a", b"7"), (b"s.a", b"8"))
+    await restarted(stream)
+    assert stream.consumers["c"].info().num_pending == 2
+    assert await everything(stream, frames) == b"7 8"
+
+
 @running
 async def test_crash_before_it_is_written_that_the_last_chosen_message_was_deleted() -> None:
     stream, frames = await filled()
