@@ -342,6 +342,7 @@ class Node:
         if self._dispatcher is not None:
             await self._dispatcher.stop()
         if hasattr(self, "registry"):
+            self.states.close()
             self.registry.close()
         self.turn.run()
 

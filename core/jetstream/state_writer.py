@@ -48,6 +48,7 @@ class StateWriter:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._closed = False
         self.flushes = 0
 
     def mark(self, consumer: Stateful) -> None:
@@ -100,6 +101,8 @@ class StateWriter:
             await asyncio.sleep(INTERVAL * 4)
             return
         self.flushes += 1
+        if self._closed:
+            return
         lost = self._lost(dirty, written) if len(written) < len(writes) else {}
         for consumer, done in waiting:
             if consumer not in lost:
@@ -134,6 +137,10 @@ class StateWriter:
         self._wake.set()
         if waiting:
             self._urgent.set()
+
+    def close(self) -> None:
+        """Answer nobody any more: consumers that end with the node are not gone from storage."""
+        self._closed = True
 
     async def drain(self) -> None:
         """Write what is left; return when nothing is dirty and no write is in flight."""

@@ -212,13 +212,6 @@ class PostgresCatalog:
                 row.config,
                 row.state,
             ),
-            again=(
-                (
-                    "delete from jetgate_store.consumer where stream = $1 and name = $2",
-                    row.stream,
-                    row.name,
-                ),
-            ),
         )
         return int(found[0])
 

@@ -8,6 +8,7 @@ from core.jetstream.state_writer import StateWriter
 from core.runtime.tasks import stop
 from core.runtime.turn import Turn
 from core.storage.interface import StateWrite
+from tests.support.eventually import observed
 from tests.support.streams import ManualClock
 
 
@@ -183,6 +184,25 @@ def test_a_consumer_that_is_gone_keeps_nobody_waiting() -> None:
     bench = run(scenario)
 
     assert bench.done == ["acked"]
+    assert bench.writes == []
+
+
+def test_what_is_not_written_when_the_node_ends_is_not_confirmed() -> None:
+    """A consumer that ends with its node has nothing to write either, but its row is there."""
+
+    async def scenario(bench: Bench) -> None:
+        consumer = Consumer(1)
+        bench.faults = [Unavailable("no connection")]
+        bench.states.sync(consumer, bench.note("acked"))
+        await bench.in_flight.wait()
+        bench.states.close()
+        consumer.gone = True
+        rounds = bench.states.flushes
+        await observed(lambda: bench.states.flushes > rounds)
+
+    bench = run(scenario)
+
+    assert bench.done == []
     assert bench.writes == []
 
 
