@@ -174,10 +174,11 @@ async def plan_expiry(runner: StreamRunner, foreseen: Foresight, now: int) -> St
         foreseen: What `lifetimes.foresee` found.
         now: Wall-clock time in nanoseconds.
     """
-    empty = Columns()
-    if runner.machine.front_deficit(empty, now):
+    machine, empty, wanted = runner.machine, Columns(), len(runner.machine.front) + 1
+    # A page of rows that only wait for the janitor says nothing of what is behind it.
+    while len(machine.front) < wanted and machine.front_deficit(empty, now):
         await runner.load_front()
-    plan = runner.machine.decide(empty, now)
-    if runner.machine.expiry is not None and not plan.removed:
+    plan = machine.decide(empty, now)
+    if machine.expiry is not None and not plan.removed:
         await lifetimes.plan_due(runner, plan, foreseen, now)
     return plan

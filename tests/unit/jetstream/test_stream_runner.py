@@ -250,3 +250,18 @@ def test_more_old_messages_than_the_front_window_holds_are_loaded(make: Any) -> 
 
     assert seqs(bench) == [3, 4, 5, 6]
     assert bench.machine.first_seq == 3
+
+
+def test_a_limit_reaches_past_rows_that_wait_for_the_janitor(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.jetstream.queries._FRONT_PAGE", 2)
+    bench = make(max_msgs_per_subject=1)
+    publish(bench, *"abcd")
+    publish(bench, *"abcdef")
+
+    changed = config(max_msgs_per_subject=1, max_msgs=2)
+    bench.serve(bench.runner.reconfigure(changed, saved))
+
+    assert seqs(bench) == [9, 10]
+    assert bench.machine.msgs == 2
