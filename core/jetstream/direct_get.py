@@ -161,7 +161,10 @@ class DirectGet:
         runner = self._runner
         seq = request.seq
         if request.start_time is not None:
-            seq = await runner.first_at_time(parse_time(request.start_time))
+            since = parse_time(request.start_time)
+            if not request.next_by_subj:
+                return await runner.get_at_time(since)
+            seq = await runner.first_at_time(since)
         if request.next_by_subj:
             return await runner.next_by_subject(request.next_by_subj.encode(), seq)
         return await runner.get(seq)

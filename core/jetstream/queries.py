@@ -181,9 +181,23 @@ class StreamQueries(ABC):
             self.stream, self.shelf, ns, machine.first_seq, machine.last_seq
         )
         while seq <= machine.last_seq and not self.is_live(seq):
+            last = machine.last_seq
             page = await self.read(seq, 1)
-            seq = page.first if page is not None else machine.last_seq + 1
+            seq = page.first if page is not None else last + 1  # what comes meanwhile is later
         return seq
+
+    async def get_at_time(self, ns: int) -> Message | None:
+        """Return the first message stored at or after a time."""
+        machine = self.machine
+        while True:
+            version, seq = machine.version, await self.first_at_time(ns)
+            found = await self.get(seq)
+            if found is not None or seq > machine.last_seq:
+                return found
+            # There was one: it left while storage was read, or with a commit that is still to show.
+            await self.shell.lane.settled()
+            if machine.version == version:
+                return None
 
     # -- by subject --------------------------------------------------------------------------
 

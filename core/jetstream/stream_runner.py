@@ -517,6 +517,8 @@ class StreamRunner(StreamQueries):
             return await self.last_by_subject(request.last_by_subj.encode())
         seq = request.seq
         if request.start_time is not None:
+            if not request.next_by_subj:
+                return await self.get_at_time(request.start_time)
             seq = await self.first_at_time(request.start_time)
         if request.next_by_subj:
             return await self.next_by_subject(request.next_by_subj.encode(), seq)

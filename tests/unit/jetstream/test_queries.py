@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from core.jetstream.queries import StreamQueries
+from core.model.message import MsgGetRequest
 from core.stream.segment import Segment
 from tests.support.streams import StreamBench
 from tests.unit.stream.support import config
@@ -105,3 +106,49 @@ def test_a_count_leaves_out_what_a_purge_has_still_to_remove(
     assert bench.serve(bench.runner.purge("s.a", 7, None)) == 3
     assert sorted(bench.store.rows) == list(range(1, 11))
     assert _count(bench) == 2
+
+
+async def _delete(bench: StreamBench, seq: int) -> None:
+    deleting = asyncio.ensure_future(bench.runner.delete_message(seq))
+    await asyncio.sleep(0)
+    await bench.step()
+    await deleting
+
+
+def test_a_time_leads_to_what_comes_while_it_is_looked_up(
+    bench: StreamBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a consumer that starts then would pass it over."""
+    first_at, page = bench.store.first_at, bench.store.range
+
+    async def slowly(*request: int) -> int:
+        found = await first_at(*request)
+        await _delete(bench, 8)
+        return found
+
+    async def late(*request: int) -> Segment | None:
+        found = await page(*request)
+        if bench.machine.last_seq == 8:
+            _publish(bench, 2)
+            await bench.step()
+        return found
+
+    monkeypatch.setattr(bench.store, "first_at", slowly)
+    monkeypatch.setattr(bench.store, "range", late)
+    assert bench.run(bench.runner.first_at_time(bench.machine.last_ts)) == 9
+
+
+def test_the_message_of_a_time_is_the_next_when_it_is_deleted_meanwhile(
+    bench: StreamBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, times = bench.store.points, [row[1] for row in bench.live()]
+
+    async def slowly(*request: Any) -> Segment | None:
+        monkeypatch.setattr(bench.store, "points", read)
+        await _delete(bench, 4)
+        return await read(*request)
+
+    monkeypatch.setattr(bench.store, "points", slowly)
+    found = bench.run(bench.runner.get_message(MsgGetRequest(start_time=times[3])))
+    assert found is not None
+    assert found[0] == 5
