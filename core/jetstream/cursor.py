@@ -105,6 +105,7 @@ class Cursor:
         self._asked, self._picked = set(), None
         self._empty = range(0)
         self._version += 1
+        self.hidden.clear()
 
     def _held(self, seq: int) -> Segment | None:
         """Return the cold segment that answers for `seq`."""

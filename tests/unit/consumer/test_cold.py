@@ -1,5 +1,9 @@
 """Messages that only storage has: nothing of them is taken for gone because nobody read it."""
 
+import pytest
+
+from core.jetstream import cursor
+from core.stream.segment import Segment
 from tests.support.consumers import FakeStream, Frames, running
 
 
@@ -30,3 +34,28 @@ async def test_redelivery_of_one_between_two_that_were_read_together() -> None:
     stream.ack(acks[2], b"-NAK")
     assert [payload for _, payload in await pulled(stream, frames, 1)] == [b"3"]
     assert len(stream.consumers["c"].machine.pending) == 5
+
+
+@running
+async def test_removals_without_end_do_not_keep_a_read_from_being_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cursor, "_HIDDEN_MAX", 3)
+    stream = FakeStream()
+    frames = Frames(stream.client(b"in.*"))
+    stream.publish(*((b"s.a", b"%d" % i) for i in range(1, 41)))
+    stream.forget_tail()
+    read = stream.read
+
+    async def meanwhile(seq: int, limit: int) -> Segment | None:
+        first = stream.machine.first_seq
+        stream.remove(*range(first, first + (4 if first == 1 else 1)))
+        return await read(seq, limit)
+
+    monkeypatch.setattr(stream, "read", meanwhile)
+    await stream.create()
+    stream.pull(b"1")
+    while not (found := frames.take()):
+        await stream.settle()
+        assert len(stream.rows) > 10, "there is something to deliver"
+    assert found[0][3] == b"%d" % stream.machine.first_seq
