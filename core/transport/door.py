@@ -90,6 +90,7 @@ class Door:
         data, self._kept = self._kept, b""
         self._session.resume()
         self._session.data_received(data)
+        self._session.hub.turn.run()  # the next read may be the end, which ends writing too
 
 
 def _verdict(gate: Gate, connect: Connect, connection_type: str) -> Identity | None:

@@ -165,11 +165,11 @@ class ClientSession(asyncio.Protocol):
                     self.resume()
 
     def _read_on(self) -> None:
-        """Serve what a read left, and read again after that."""
+        """Serve what a read left, and read again when what that made is written."""
         data, self._parser.unread = self._parser.unread, b""
         self.data_received(data)
         if not self._parser.unread and len(data) < LARGE_READ:
-            self.resume()
+            self._loop.call_soon(self.resume)  # there may be the end, which ends writing too
 
     def hold(self) -> None:
         """Read nothing until `resume`."""

@@ -6,6 +6,7 @@ chance or on a configuration follows below and runs against each server on its o
 
 import json
 import re
+import socket
 import statistics
 import threading
 import time
@@ -361,6 +362,17 @@ def test_a_connection_cut_in_the_middle_of_a_payload_delivers_nothing(core: Serv
             publisher.flush()
 
         assert [frame.payload for frame in subscriber.flush()] == [b"last"]
+
+
+@pytest.mark.parametrize("subscriptions", [1, 1500, 3000])
+def test_who_says_no_more_is_still_answered(core: Server, subscriptions: int) -> None:
+    sent = b"".join(b"SUB fin.%d %d\r\n" % (n, n) for n in range(1, subscriptions + 1))
+    with Wire(core.address) as wire:
+        wire.hello()
+        wire.send(sent + b"PUB fin.1 1\r\nx\r\nPING\r\n")
+        wire.sock.shutdown(socket.SHUT_WR)
+
+        assert [wire.frame().line, wire.frame().line] == [b"MSG fin.1 1 1", b"PONG"]
 
 
 def test_the_official_client(core: Server) -> None:

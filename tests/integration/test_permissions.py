@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -188,6 +189,20 @@ def test_a_first_line(both: tuple[_Address, _Address], first: bytes) -> None:
                 lines.append(type(end).__name__.encode())
             seen.append([re.sub(rb"INFO .*", b"INFO", line) for line in lines])
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("user", ["all", "hashed"])
+def test_who_says_no_more_is_still_answered(both: tuple[_Address, _Address], user: str) -> None:
+    """A password that takes long to check included."""
+    password = "secret" if user == "hashed" else user
+    first = f'CONNECT {{"user":"{user}","pass":"{password}","verbose":false}}\r\n'
+    for address in both:
+        with Wire(address) as wire:
+            wire.frame()
+            wire.send(first.encode() + b"SUB a 1\r\nPUB a 1\r\nx\r\nPING\r\n")
+            wire.sock.shutdown(socket.SHUT_WR)
+
+            assert [wire.frame().line, wire.frame().line] == [b"MSG a 1 1", b"PONG"], address
 
 
 def test_a_byte_now_and_then_comes_too_late(both: tuple[_Address, _Address]) -> None:
