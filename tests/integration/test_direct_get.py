@@ -17,6 +17,7 @@ from core.node import Node
 from core.storage.interface import StreamCommit
 from core.stream.segment import Segment
 from core.subjects.subject import matches
+from tests.support.best import slowness
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.node import Wire, add_stream, running_node
@@ -439,11 +440,11 @@ def test_a_thousand_of_very_many_subjects_come_in_milliseconds(
             for key in range(20, 25):
                 started = time.perf_counter()
                 messages, *_ = await _ask(nc, "KV", {"multi_last": [f"kv.{key}.*"]})
-                times.append(time.perf_counter() - started)
+                times.append((time.perf_counter() - started) / slowness())
             await nc.close()
             wire.close()
             return len(messages), min(times)
 
     count, seconds = asyncio.run(scenario())
     assert count == 1000
-    assert seconds < 0.2  # a generous bound for a busy machine; some tens of milliseconds
+    assert seconds < 0.2  # a generous bound; some tens of milliseconds

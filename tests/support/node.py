@@ -64,9 +64,12 @@ class Wire:
         return await self.until(b"PONG\r\n")
 
     async def until(self, end: bytes) -> bytes:
-        """Return everything up to and with `end`."""
-        async with asyncio.timeout(20):
-            return await self.reader.readuntil(end)
+        """Return everything up to and with `end` but for the server's PINGs."""
+        data = b""
+        async with asyncio.timeout(30):
+            while not data:
+                data = (await self.reader.readuntil(end)).replace(b"PING\r\n", b"")
+        return data
 
     async def count(self, text: bytes, wanted: int) -> int:
         """Read until `text` came `wanted` times; return how often it came."""

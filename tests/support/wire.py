@@ -49,7 +49,7 @@ class Frame:
 class Wire:
     """One TCP connection to a NATS port."""
 
-    def __init__(self, address: tuple[str, int], *, timeout: float = 20.0) -> None:
+    def __init__(self, address: tuple[str, int], *, timeout: float = 30.0) -> None:
         self.sock = socket.create_connection(address, timeout=timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.timeout = timeout
