@@ -266,10 +266,11 @@ class Consumers(dict[str, ConsumerRunner]):
                 return max((last for _, _, last in rows), default=first), [], 0
             case DeliverPolicy.LAST_PER_SUBJECT if stream.config.max_msgs_per_subject != 1:
                 rows = await stream.subjects_matching([f.encode() for f in config.filters])
-                chosen = sorted(last for _, _, last in rows if last)
+                # What was stored during the search comes in its turn.
+                chosen = sorted(last for _, _, last in rows if 0 < last < end)
                 if not chosen:
                     # The reference starts with the last message, which is not wanted.
-                    return max(machine.last_seq, first, 1), [], 0
+                    return max(end - 1, first, 1), [], 0
                 return chosen[0], chosen, end
             case DeliverPolicy.BY_START_SEQUENCE:
                 return max(config.opt_start_seq, first), [], 0

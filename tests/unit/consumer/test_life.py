@@ -77,6 +77,27 @@ async def test_last_per_subject_goes_on_with_new_messages() -> None:
 
 
 @running
+async def test_last_per_subject_misses_nothing_that_is_stored_during_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, frames = await filled()
+    search = stream.subjects_matching
+
+    async def in_parts(filters: list[bytes]) -> list[tuple[bytes, int, int]]:
+        monkeypatch.undo()
+        found = await search([b"s.a"])
+        stream.publish((b"s.a", b"7"), (b"s.b", b"8"))
+        return found + await search([b"s.b"])
+
+    monkeypatch.setattr(stream, "subjects_matching", in_parts)
+    runner = await stream.create(
+        deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subjects=("s.a", "s.b")
+    )
+    assert runner.info().num_pending == 3
+    assert await everything(stream, frames) == b"5 7 8"
+
+
+@running
 async def test_last_per_subject_skips_what_was_superseded() -> None:
     stream, frames = await filled()
     runner = await stream.create(
