@@ -213,10 +213,16 @@ class Janitor:
         except ApiError as error:
             if not runner.closed:
                 log.warning("expiry of stream %s waits: %s", runner.name, error)
+        if not runner.closed:
+            self._stop_alarm(runner)  # It may wait for another `max_age` than there is now.
+            self.watch_age(runner)
 
     def forget(self, runner: StreamRunner) -> None:
         """Stop every timer of a stream."""
         self._wanted.pop(runner.stream, None)
+        self._stop_alarm(runner)
+
+    def _stop_alarm(self, runner: StreamRunner) -> None:
         alarm = self._ages.pop(runner.stream, None)
         if alarm is not None:
             alarm.handle.cancel()

@@ -29,6 +29,16 @@ class LaterClock(SystemClock):
         return time.time_ns() + self._ahead
 
 
+class HeldClock(SystemClock):
+    """A clock that only tests move."""
+
+    def __init__(self) -> None:
+        self.time = time.time_ns()
+
+    def now(self) -> int:
+        return self.time
+
+
 def hpub(subject: str, reply: str = "", **headers: str) -> bytes:
     """One publish with headers; `Nats_TTL="1"` stands for `Nats-TTL: 1`."""
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
@@ -56,6 +66,31 @@ async def there(node: Node, wire: Wire, count: int, within: float = 10.0) -> flo
         while node.registry.streams["S"].machine.msgs != count:
             await wire.flush()
     return time.monotonic() - started
+
+
+@pytest.mark.parametrize("before", [0, 3600 * SECOND])
+def test_a_shorter_max_age_does_not_wait_for_a_publish(
+    postgres: PostgresServer, database: str, before: int
+) -> None:
+    """Nobody publishes any more: only a timer can tell that the time of a message has come."""
+
+    async def scenario() -> None:
+        clock = HeldClock()
+        async with running_node(database, clock=clock) as node:
+            stream = StreamConfig(name="S", subjects=("s",), max_age=before)
+            await add_stream(node, stream)
+            wire = await Wire.connect(node)
+            wire.writer.write(hpub("s") * 2)
+            await there(node, wire, 2)
+            age = SECOND // 10
+            config = {"name": "S", "subjects": ["s"], "max_age": age, "duplicate_window": age}
+            assert "error" not in await ask(wire, "STREAM.UPDATE.S", config)
+            assert node.registry.streams["S"].machine.msgs == 2
+            clock.time += age
+            await there(node, wire, 0)
+            wire.close()
+
+    asyncio.run(scenario())
 
 
 async def in_sql(dsn: str) -> list[int]:
