@@ -86,7 +86,7 @@ def test_a_shorter_max_age_does_not_wait_for_a_publish(
             config = {"name": "S", "subjects": ["s"], "max_age": age, "duplicate_window": age}
             assert "error" not in await ask(wire, "STREAM.UPDATE.S", config)
             assert node.registry.streams["S"].machine.msgs == 2
-            clock.time += age
+            clock.time += 2 * age
             await there(node, wire, 0)
             wire.close()
 
