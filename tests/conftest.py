@@ -3,12 +3,17 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.compat import plugin as compatibility
 from tests.support import budget, skips
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.pg import database, postgres  # noqa: F401  (fixtures)
+
+# Whether a run passes depends neither on chance nor on how quick the machine is: the examples are
+# the same in every run and may take their time. `--hypothesis-profile=default` looks for others.
+settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
