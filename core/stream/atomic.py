@@ -100,6 +100,8 @@ class AtomicJudge(Judge):
             raise api_error(10201)
         if found.get(h.STREAM_SOURCE):
             raise api_error(10227)
+        if self.counting is not None and not found.get(h.INCREMENT):
+            raise api_error(10169)  # before what is expected; single publishes hear it after
         self._check_expected(place, subject, found)
         if not SCHEDULING.isdisjoint(found):
             self._check_scheduling(place, subject, found)
