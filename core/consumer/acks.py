@@ -5,6 +5,7 @@ else does nothing (but is answered when it has a reply subject).
 """
 
 from enum import Enum
+from typing import Annotated
 
 import msgspec
 
@@ -27,7 +28,7 @@ PLAIN = frozenset((b"", b"+ACK", b"+OK"))
 
 
 class _NakOptions(msgspec.Struct):
-    delay: int = 0
+    delay: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
 
 
 _decode_nak = msgspec.json.Decoder(_NakOptions).decode

@@ -83,6 +83,15 @@ def test_nak_with_delay_and_without(bench: Bench) -> None:
     assert sorted(payload for _, payload in got) == [b"m0", b"m2", b"m3", b"m4"]
 
 
+def test_nak_with_a_delay_beyond_every_duration(bench: Bench) -> None:
+    bench.consumer()
+    bench.pull(b"2")
+    bench.ack(b"1.1.1", b'-NAK {"delay": 600000000}', b"in.done")
+    bench.ack(b"1.2.2", b'-NAK {"delay": 1000000000000000000000}', b"in.done")
+    assert bench.arrived(count=2) == [(b"in.done", b"")] * 2
+    assert bench.pull(b'{"batch":1,"no_wait":true}', count=1) == [(b"2.2.3.3", b"m1")]
+
+
 def test_next_in_all_forms(bench: Bench) -> None:
     bench.consumer()
     bench.pull(b"1", count=1)
