@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 import pytest
 
-from core.errors import Fenced
+from core.errors import Fenced, Unavailable
 from core.storage.interface import StreamCommit
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
@@ -93,3 +93,24 @@ def test_a_head_that_somebody_moved_lets_nothing_through(
         assert (await log.heads([STREAM]))[STREAM].last_seq == count
 
     scenario(database, run)
+
+
+def test_a_session_that_cannot_be_prepared_is_ended(
+    postgres: PostgresServer, database: str
+) -> None:
+    """Else each attempt during an outage would leave one, until PostgreSQL has no more."""
+    opened: list[asyncpg.Connection] = []
+
+    class Canceled(asyncpg.Connection):  # type: ignore[misc]
+        async def prepare(self, *_arguments: object, **_options: object) -> None:
+            opened.append(self)
+            raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")
+
+    async def run() -> None:
+        connector = Connector(database)
+        log = PostgresLog(lambda: connector.open(Purpose.LANE, connection_class=Canceled))
+        with pytest.raises(Unavailable):
+            await log.commit([StreamCommit(STREAM, 0, 5, plan_of(1, 0))])
+        assert [connection.is_closed() for connection in opened] == [True]
+
+    asyncio.run(run())

@@ -165,26 +165,39 @@ def test_a_consumer_whose_creation_was_committed_without_an_answer(
 
 
 def test_a_database_that_becomes_read_only(database: str) -> None:
-    """As after a fail-over to a server that is still a standby."""
+    """As after a fail-over to a server that is still a standby: sessions that meet it are left."""
 
     async def step(node: Node, wire: Wire, admin: Any) -> None:
         name = await admin.fetchval("select current_database()")
-        lane = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1"
+        end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1"
         assert (await publish(wire, "S.a"))[0]["seq"] == 1
         await admin.execute(f"alter database {name} set default_transaction_read_only = on")
-        await admin.execute(lane, "jetgate lane")
+        for purpose in ("lane", "write"):
+            await admin.execute(end, f"jetgate {purpose}")
         refused = await publish(wire, "S.b", "S.b")
+        with pytest.raises(ApiError):
+            await add_stream(node, StreamConfig(name="U"))
         await admin.execute("set default_transaction_read_only = off")
         await admin.execute(f"alter database {name} reset default_transaction_read_only")
-        await admin.execute(lane, "jetgate lane")
 
         assert {answer["error"]["err_code"] for answer in refused} <= {10008, 10077}
-        while "error" in (last := (await publish(wire, "S.c"))[0]):
-            assert last["error"]["err_code"] in (10008, 10077)
+        async with asyncio.timeout(30):
+            while "error" in (last := (await publish(wire, "S.c"))[0]):
+                assert last["error"]["err_code"] in (10008, 10077)
         assert last["seq"] == 2
         assert await stored(admin) == [("S", 1, "S.a"), ("S", 2, "S.c")]
+        await add_stream(node, StreamConfig(name="V"))
 
     scenario(database, step)
+
+
+def test_a_connection_string_that_asks_for_a_server_to_write_to(database: str) -> None:
+    async def run() -> None:
+        more = "&" if "?" in database else "?"
+        async with running_node(f"{database}{more}target_session_attrs=read-write") as node:
+            await add_stream(node, StreamConfig(name="S"))
+
+    asyncio.run(run())
 
 
 @dataclass

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from core.errors import Fenced, OutcomeUnknown, StorageError, Unavailable
+from core.errors import Fenced, OutcomeUnknown, StorageError
 from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
-from core.storage.postgres.connect import LOST, fetch
+from core.storage.postgres.connect import LOST, fetch, lost
 
 _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config,
@@ -110,7 +110,7 @@ class PostgresCatalog:
         except LOST as error:
             if complete:
                 raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
-            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+            raise await lost(self._pool, error) from error
         return row
 
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:

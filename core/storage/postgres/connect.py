@@ -49,6 +49,11 @@ class Purpose(enum.Enum):
 # What a statement may end with that PostgreSQL or the way to it is to blame for. A driver whose
 # connection broke in the middle of one operation says of the next that it cannot begin.
 LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+# Of several hosts, and on the one that is there: no standby, which would answer from the past. A
+# connection string may ask for "read-write", which our own sessions for reading are not.
+_PRIMARY = "primary"
+# What a standby says to whoever wants to write.
+READ_ONLY = asyncpg.ReadOnlySQLTransactionError
 _AWAY = (
     OSError,
     asyncio.IncompleteReadError,
@@ -116,6 +121,7 @@ class Connector:
             self.dsn,
             timeout=timeout,
             connection_class=connection_class,
+            target_session_attrs=None if purpose is Purpose.ADMIN else _PRIMARY,
             server_settings={
                 "application_name": f"jetgate {purpose.value}",
                 **_COMMON,
@@ -174,8 +180,18 @@ async def fetch(pool: Any, statement: str, *arguments: object) -> list[Any]:
     try:
         rows: list[Any] = await pool.fetch(statement, *arguments)
     except LOST as error:
-        raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+        raise await lost(pool, error) from error
     return rows
+
+
+async def lost(pool: Any, error: Exception) -> Unavailable:
+    """Return what to raise for an error in a session of a pool.
+
+    Sessions that cannot write, as after a fail-over, are never used again.
+    """
+    if isinstance(error, READ_ONLY):
+        await pool.expire_connections()
+    return Unavailable(f"PostgreSQL is not reachable: {error}")
 
 
 def is_unavailable(error: BaseException) -> bool:

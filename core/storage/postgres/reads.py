@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from core.errors import Unavailable
-from core.storage.postgres.connect import LOST
+from core.storage.postgres.connect import LOST, lost
 from core.storage.postgres.pages import joined, page_of, segment_of
 from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
 from core.stream.plan import Position
@@ -46,7 +46,7 @@ class PostgresReader:
         except asyncpg.ProgramLimitExceededError as error:
             raise _TooLarge(f"PostgreSQL cannot answer: {error}") from error
         except LOST as error:
-            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+            raise await lost(self._pool, error) from error
         finally:
             self._under_way.remove(ended)
             ended.set_result(None)

@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
 from core.storage.interface import Head, StreamCommit
-from core.storage.postgres.connect import LOST
+from core.storage.postgres.connect import LOST, READ_ONLY
 from core.storage.postgres.pages import checksum
 from core.stream.plan import Position
 from core.stream.schedules import Pending
@@ -135,15 +135,23 @@ class PostgresLog:
         if connection is None or connection.is_closed():
             try:
                 connection = await self._connect()
-                sample = await connection.prepare(
-                    f"select {COLUMNS} from jetgate_store.message limit 0"
-                )
-                self._lone = await connection.prepare(_LONE)
+                await self._prepare(connection)
             except LOST as error:
                 raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
-            self._row_state = sample._state
             self._connection = connection
         return connection
+
+    async def _prepare(self, connection: Any) -> None:
+        try:
+            sample = await connection.prepare(
+                f"select {COLUMNS} from jetgate_store.message limit 0"
+            )
+            self._lone = await connection.prepare(_LONE)
+        except BaseException:
+            # Nobody would ever close it.
+            connection.terminate()
+            raise
+        self._row_state = sample._state
 
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
         """Write the plans of all streams in one transaction.
@@ -219,6 +227,9 @@ class PostgresLog:
         ):
             self._drop()
             return OutcomeUnknown(str(error))
+        if isinstance(error, READ_ONLY):
+            # As after a fail-over: the next session may be with a server that can write.
+            self._drop()
         return Refused(str(error), is_full=state.startswith("53"))
 
     def _drop(self) -> None:
