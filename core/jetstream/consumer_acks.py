@@ -6,6 +6,7 @@ double ack, NAK, TERM, ...) is carried out one by one, after the noted ones.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import randrange
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from core.consumer.sampling import Sampler
 if TYPE_CHECKING:
     from core.jetstream.consumer_runner import ConsumerRunner
     from core.pubsub.account import Session
+
+_DIGITS_MAX = 20  # of a number of 64 bits
 
 
 class AckIntake:
@@ -109,10 +112,7 @@ class AckIntake:
         noted, self.noted = self.noted, []
         if not noted:
             return
-        if all(noted) and b"".join(noted).isdigit():
-            self._machine.ack(map(int, noted))
-        else:
-            self._machine.ack([int(text) for text in noted if text.isdigit()])
+        self._machine.ack(_numbers(noted))
         self._runner.used = self._clock.monotonic()
         self.last = self._clock.now()
         self._states.mark(self._runner)
@@ -129,12 +129,20 @@ class AckIntake:
 
 
 def number(text: bytes) -> int:
-    """Read digits. Raises ValueError for anything else."""
-    if not text.isdigit():
+    """Read digits. Raises ValueError for anything else, and for more than a sequence has."""
+    if not text.isdigit() or len(text) > _DIGITS_MAX:
         raise ValueError("not a sequence")
     return int(text)
 
 
+def _numbers(texts: list[bytes]) -> list[int]:
+    """Read those of the texts that are sequences: as a rule all of them."""
+    if all(texts) and b"".join(texts).isdigit():
+        with suppress(ValueError):  # Python reads some thousand digits and no more.
+            return list(map(int, texts))
+    return [int(text) for text in texts if text.isdigit() and len(text) <= _DIGITS_MAX]
+
+
 def _deliveries(parts: list[bytes]) -> int:
     """How often the message was delivered, as its ack subject says."""
-    return int(parts[1]) if parts[1].isdigit() else 0
+    return int(parts[1]) if parts[1].isdigit() and len(parts[1]) <= _DIGITS_MAX else 0

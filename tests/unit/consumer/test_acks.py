@@ -11,6 +11,8 @@ from core.model.consumer import AckPolicy
 from core.model.durations import parse_duration
 from tests.support.consumers import SECOND, FakeStream, Frames, running
 
+LONG = b"1.%b.1.0.0" % (b"1" * 5000)
+
 
 async def delivered(count: int = 3, **config: object) -> tuple[FakeStream, Frames, list[bytes]]:
     """A stream whose messages were all delivered once; returns the ack subjects."""
@@ -176,7 +178,7 @@ async def test_long_ack_subject() -> None:
 
 
 @pytest.mark.parametrize(
-    "tokens", [b"1.x.1.0.0", b"1.+1.1.0.0", b"1. 1.1.0.0", b"1.1_0.1.0.0", b"1..1.0.0"]
+    "tokens", [b"1.x.1.0.0", b"1.+1.1.0.0", b"1. 1.1.0.0", b"1.1_0.1.0.0", b"1..1.0.0", LONG]
 )
 @running
 async def test_malformed_ack_subject_does_nothing(tokens: bytes) -> None:
@@ -187,10 +189,13 @@ async def test_malformed_ack_subject_does_nothing(tokens: bytes) -> None:
     assert len(stream.consumers["c"].machine.pending) == 1
 
 
+@pytest.mark.parametrize("malformed", [(b"1..1.0.0", b"1.x.1.0.0"), (LONG,)])
 @running
-async def test_a_malformed_ack_does_not_spoil_the_others_of_its_turn() -> None:
+async def test_a_malformed_ack_does_not_spoil_the_others_of_its_turn(
+    malformed: tuple[bytes, ...],
+) -> None:
     stream, _, _ = await delivered(3)
-    for tokens in (b"1.1.1.0.0", b"1..1.0.0", b"1.x.1.0.0", b"1.2.2.0.0"):
+    for tokens in (b"1.1.1.0.0", *malformed, b"1.2.2.0.0"):
         stream.ack(b"$JS.ACK.S.c." + tokens)
     await stream.settle()
     assert floor(stream) == (2, 2)
