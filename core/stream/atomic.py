@@ -15,12 +15,11 @@ from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.batching import quoted
-from core.stream.counting import Counting, check_increment
+from core.stream.counting import Counting
 from core.stream.judge import Judge
 from core.stream.scheduling import HEADERS as SCHEDULING
 from core.stream.scheduling import ended_by
 from core.stream.texts import refusal, texts_of
-from core.stream.ttl import parse_ttl
 
 if TYPE_CHECKING:
     from core.stream.judge import Rollups
@@ -94,7 +93,7 @@ class AtomicJudge(Judge):
         """Check one message and add it; return the kind of its roll-up (b"": none)."""
         found = h.publish_headers(block)
         self._check_whole(subject, block, payload, found)
-        self._check_found(place, subject, payload, found)
+        self._check_in_batch(payload, found)
         msg_id = found.get(h.MSG_ID)
         if msg_id and (msg_id in self._ids or (self._dedups and self._find_id(msg_id, now))):
             raise api_error(10201)
@@ -135,23 +134,6 @@ class AtomicJudge(Judge):
         if found.get(h.EXPECTED_LAST_MSG_ID):
             raise api_error(10177, header=h.EXPECTED_LAST_MSG_ID.decode())
         self._check_record(subject, block, payload)
-
-    def _check_found(
-        self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
-    ) -> None:
-        """Check what comes before deduplication; an empty value is no value."""
-        config = self.machine.config
-        increment = found.get(h.INCREMENT)
-        if increment:
-            check_increment(increment, payload, found, counts=self.counting is not None)
-        stream = found.get(h.EXPECTED_STREAM)
-        if stream and stream != config.name.encode():
-            raise api_error(10060)
-        ttl = found.get(h.TTL)
-        if ttl and not config.allow_msg_ttl:
-            raise api_error(10166)
-        if ttl and parse_ttl(ttl) is None:
-            raise api_error(10165)
 
     def _check_expected(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_SEQ)

@@ -70,6 +70,7 @@ class FastBatch:
     stored: int = 0
     acked: int = 0
     deadline: int = 0
+    is_mute: bool = False
 
 
 def is_fast(replies: Sequence[bytes]) -> bool:
@@ -141,6 +142,8 @@ class FastBatches:
             self._renew(batch, now)
             return True
         self._renew(batch, now)
+        if batch.is_mute:
+            return False
         pings = message.op == _PING
         if pings and message.seq <= batch.seq:
             self._tell_acked(batch)
@@ -184,9 +187,9 @@ class FastBatches:
             self._end(batch)
 
     def refused(self, message: FastMessage, error: ApiError) -> None:
-        """A message was not accepted."""
+        """A message was not accepted: here its own wish counts, not that of the first one."""
         batch = self._open[message.name]
-        if message.seq == 1 and not batch.keeps:
+        if message.seq == 1 and not message.keeps:
             self.drop(batch)
             self.told.append(refusal(error, self._machine.json_name))
             return
@@ -194,10 +197,21 @@ class FastBatches:
             b'{"type":"err","seq":%d,"error":{"code":%d,"err_code":%d,"description":"%b"}}'
             % (message.seq, error.code, error.err_code, json_text(error.description))
         )
-        if message.op == _COMMIT or not batch.keeps:
+        if message.op == _COMMIT or not message.keeps:
             self._end(batch)
         else:
             batch.seq = message.seq
+
+    def passed(self, message: FastMessage, error: ApiError) -> None:
+        """A message was not accepted, and its batch goes on whatever it wished for.
+
+        So does the reference server where another last message id is expected; if this was to be
+        the end, nothing is said of the batch any more.
+        """
+        batch = self._open[message.name]
+        batch.seq = message.seq
+        batch.is_mute = message.op == _COMMIT
+        self.told.append(refusal(error, self._machine.json_name))
 
     def drop(self, batch: FastBatch) -> None:
         """Forget a batch."""

@@ -237,7 +237,25 @@ class Judge:
         if found.get(h.STREAM_SOURCE):
             raise api_error(10227)
 
+    def _check_in_batch(self, payload: bytes, found: dict[bytes, bytes]) -> None:
+        """Check what comes before deduplication in a message of a batch."""
+        increment = found.get(h.INCREMENT)
+        if increment:
+            check_increment(increment, payload, found, counts=self.counting is not None)
+        stream = found.get(h.EXPECTED_STREAM)
+        if stream and stream != self.machine.config.name.encode():
+            raise api_error(10060)
+        ttl = found.get(h.TTL)
+        if ttl and not self.machine.config.allow_msg_ttl:
+            raise api_error(10166)
+        if ttl and parse_ttl(ttl) is None:
+            raise api_error(10165)
+
     def _check_expected(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
+        self._check_last_of_subject(place, subject, found)
+        self._check_last(found)
+
+    def _check_last_of_subject(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_SUBJECT_SEQ)
         other = found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
         if wanted:
@@ -246,6 +264,8 @@ class Judge:
                 raise api_error(10071, seq=last)
         elif other:
             raise api_error(10193)
+
+    def _check_last(self, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_SEQ)
         if wanted and h.number(wanted) != self.next_seq - 1:
             raise api_error(10071, seq=self.next_seq - 1)
@@ -289,9 +309,15 @@ class Judge:
 
     def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
         """Check what comes after deduplication; return the kind of roll-up (b"": none)."""
+        self._check_last_id(found)
+        return self._check_rollup(found)
+
+    def _check_last_id(self, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_MSG_ID)
         if wanted and wanted != self._last_id:
             raise api_error(10070, id=self._last_id.decode(errors="replace"))
+
+    def _check_rollup(self, found: dict[bytes, bytes]) -> bytes:
         rollup = found.get(h.ROLLUP, b"").lower()
         if rollup:
             config = self.machine.config

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
+from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.batching import without
 from core.stream.fast import SUFFIX
 from core.stream.judge import Duplicate, Judge
 from core.stream.room import Room
+from core.stream.scheduling import HEADERS as SCHEDULING
 from core.stream.texts import refusal, texts_of
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from core.stream.judge import Rollups
     from core.stream.machine import StreamMachine
     from core.stream.plan import Columns, StreamPlan
+
+_WRONG_LAST_ID = 10070
 
 
 def decide_mixed(
@@ -53,8 +57,9 @@ def decide_mixed(
 class MixedJudge(Judge):
     """Judges message by message; used once."""
 
-    # Whether the message at hand is one of a fast batch, whose headers for batches say nothing.
-    _is_fast = False
+    # The place and subject of the message at hand if it is one of a fast batch: its headers for
+    # atomic batches say nothing, the others are checked in the order of batches.
+    _fast: tuple[int, bytes] | None = None
 
     def judge_mixed(
         self,
@@ -112,20 +117,45 @@ class MixedJudge(Judge):
         subject, _, block, payload = row
         if block.find(h.REQUIRED_LEVEL) >= 0:
             block = without(block, h.REQUIRED_LEVEL + b":")
-        self._is_fast = True
+        self._fast = place, subject
         try:
             self._accept(place, subject, block, payload, self.now)
         except ApiError as error:
-            fast.refused(message, error)
+            if error.err_code == _WRONG_LAST_ID:
+                fast.passed(message, error)
+            else:
+                fast.refused(message, error)
             return False
         except Duplicate as duplicate:
             fast.copied(message, duplicate.seq)
             return False
         finally:
-            self._is_fast = False
+            self._fast = None
         fast.stored(message, self.next_seq - 1)
         return True
 
     def _check_no_batch(self, found: dict[bytes, bytes]) -> None:
-        if not self._is_fast:
+        if self._fast is None:
             super()._check_no_batch(found)
+
+    def _check_found(
+        self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> None:
+        if self._fast is None:
+            super()._check_found(place, subject, payload, found)
+        else:
+            self._check_in_batch(payload, found)
+
+    def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
+        if self._fast is None:
+            return super()._check_rest(found)
+        place, subject = self._fast
+        if found.get(h.STREAM_SOURCE):
+            raise api_error(10227)
+        self._check_last(found)
+        self._check_last_of_subject(place, subject, found)
+        if not SCHEDULING.isdisjoint(found):
+            self._check_scheduling(place, subject, found)
+        rollup = self._check_rollup(found)
+        self._check_last_id(found)
+        return rollup

@@ -37,6 +37,7 @@ def agree(script: str, addresses: list[str]) -> None:
         "core",
         "direct",
         "groups",
+        "ingest",
         "kv",
         "mirrors",
         "objects",

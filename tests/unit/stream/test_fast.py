@@ -1,0 +1,143 @@
+"""What a fast batch says of its messages, as time goes by and beside others."""
+
+import json
+from typing import Any
+
+import pytest
+
+from core.errors import ApiError
+from core.stream.batching import SECOND, Quota
+from core.stream.fast import PER_STREAM, TOTAL, FastBatches, is_fast, parse_reply
+from core.stream.machine import StreamMachine
+from core.stream.texts import holds
+from tests.unit.stream.support import config
+
+START, APPEND, COMMIT, END, PING = range(5)
+
+
+class Bench:
+    """The fast batches of a stream that accepts everything."""
+
+    def __init__(self, quota: Quota | None = None) -> None:
+        machine = StreamMachine(config(allow_batched=True))
+        self.quota = quota or Quota()
+        self.fast = FastBatches(self.quota, machine)
+        self.stored = 0
+
+    def send(self, name: str, seq: int, op: int, *, flow: int = 10, now: int = 0) -> list[Any]:
+        """What is told of a message."""
+        message = self.fast.check(
+            b"r.%b.%d.fail.%d.%d.$FI" % (name.encode(), flow, seq, op), b"", b""
+        )
+        self.fast.told = []
+        if self.fast.judging(message, now):
+            self.stored += 1
+            self.fast.stored(message, self.stored)
+        return [json.loads(told) for told in self.fast.told]
+
+    def refusal(self, *args: Any, **more: Any) -> int:
+        with pytest.raises(ApiError) as caught:
+            self.send(*args, **more)
+        return caught.value.err_code
+
+
+def test_a_batch_runs_out_ten_seconds_after_its_last_message() -> None:
+    bench = Bench()
+    bench.send("a", 1, START)
+    bench.send("b", 1, START, now=1)
+    bench.send("a", 1, PING, now=9 * SECOND)
+
+    bench.fast.expire(10 * SECOND)
+    assert bench.fast.deadline() == 10 * SECOND + 1
+    bench.fast.expire(10 * SECOND + 1)
+
+    assert bench.fast.deadline() == 19 * SECOND
+    assert bench.refusal("b", 2, APPEND) == 10208
+    assert bench.send("a", 2, COMMIT)[-1]["count"] == 2
+    assert bench.fast.deadline() is None
+    assert bench.quota.fast == 0
+
+
+def test_the_batches_of_all_streams_count_together() -> None:
+    quota = Quota()
+    one, other = Bench(quota), Bench(quota)
+    quota.fast = TOTAL - 1
+    one.send("a", 1, START)
+
+    assert other.refusal("b", 1, START) == 10211
+    one.fast.clear()
+
+    assert other.send("b", 1, COMMIT)[-1]["count"] == 1
+    assert quota.fast == TOTAL - 1
+
+
+def test_a_stream_has_a_limit_of_its_own() -> None:
+    bench = Bench()
+    for place in range(PER_STREAM):
+        bench.send(str(place), 1, START)
+
+    assert bench.refusal("more", 1, START) == 10211
+    assert bench.send("5", 2, END)[-1]["count"] == 1
+    assert bench.send("more", 1, START)[0] == {"type": "ack", "seq": 0, "msgs": 1}
+
+
+def test_acks_become_rarer_up_to_the_share_of_a_batch_and_more_frequent_with_others() -> None:
+    bench = Bench()
+    bench.send("a", 1, START, flow=8)
+    every = [bench.send("b", seq, APPEND if seq > 1 else START, flow=400) for seq in range(1, 800)]
+    told = [one for some in every for one in some]
+    assert [one["msgs"] for one in told] == [1, 2, 4, 8, 16, 32, 64, 128, 250, 250, 250]
+    for other in "cdefghij":
+        bench.send(other, 1, START)
+
+    told = [one for seq in range(800, 1400) for one in bench.send("b", seq, APPEND)]
+
+    assert [one["msgs"] for one in told][:4] == [125, 62, 50, 50]
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (b"b.10.ok.1.0.$FI", 10206),
+        (b"r.b.10.ok.1.0.1.$FI", 10206),
+        (b"r.b.10.no.1.0.$FI", 10206),
+        (b"r.b.10.ok.0.0.$FI", 10206),
+        (b"r.b.10.ok.9223372036854775808.1.$FI", 10206),
+        (b"r.b.10.ok.1.1.$FI", 10206),
+        (b"r.b.10.ok.1.3.$FI", 10206),
+        (b"r.b.10.ok.2.0.$FI", 10206),
+        (b"r.b.10.ok.2.5.$FI", 10206),
+        (b"r." + b"b" * 65 + b".10.ok.1.0.$FI", 10207),
+    ],
+)
+def test_what_is_no_place_in_a_batch_is_refused(reply: bytes, error: int) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_reply(reply)
+
+    assert caught.value.err_code == error
+
+
+@pytest.mark.parametrize(("flow", "meant"), [(b"7", 7), (b"0", 10), (b"x", 10), (b"-1", 10)])
+def test_who_asks_for_no_number_of_messages_gets_ten(flow: bytes, meant: int) -> None:
+    assert parse_reply(b"r.b.%b.ok.1.0.$FI" % flow).flow == meant
+
+
+def test_other_replies_are_not_looked_at() -> None:
+    assert not is_fast([b"", b"_INBOX.abc.1", b"$JS.ACK.S.C.1.1.1.1.0"])
+    assert is_fast([b"", b"_INBOX.abc.b.10.ok.1.0.$FI"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "true"),
+    [
+        (b"", True),
+        (b'{"error":{"code":400},"stream":"S","seq":0}', True),
+        (b'{"stream":"S","seq":4,"duplicate": true}', True),
+        (b'{"stream":"S","seq":5,"duplicate": true}', False),
+        (b'{"stream":"S","seq":4,"batch":"b","count":9}', True),
+        (b'{"stream":"S","seq":5,"batch":"b","count":9}', False),
+        (b'{"type":"ack","seq":1,"msgs":10}', False),
+    ],
+)
+def test_what_holds_of_answers_when_nothing_behind_4_was_stored(answer: bytes, true: bool) -> None:
+    assert holds(answer, 4) is true
