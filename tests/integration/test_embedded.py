@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -99,12 +100,23 @@ def test_socket_directory_is_private_and_gone_afterwards(place: Path) -> None:
     assert not seen[0].exists()
 
 
-def test_a_killed_postmaster_is_started_again(place: Path) -> None:
+def test_a_killed_postmaster_is_started_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the machine has no room for a process at first."""
+    launch, failed = asyncio.create_subprocess_exec, []
+
+    async def short_of_memory(*command: Any, **options: Any) -> Any:
+        if not failed:
+            failed.append(command)
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return await launch(*command, **options)
+
     async def kill(postgres: EmbeddedPostgres) -> None:
         await ask(postgres, "create table kept as select 7 as n")
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", short_of_memory)
         for pid in processes_in(postgres.data):
             os.kill(pid, signal.SIGKILL)
         await observed(lambda: postgres.restarts)
+        assert failed
         assert await ask(postgres, "select n from kept") == 7
 
     running(server(place), kill)

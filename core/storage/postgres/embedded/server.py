@@ -230,8 +230,9 @@ class EmbeddedPostgres:
             try:
                 await stop_leftovers(self.data, self._report)
                 await self._launch()
-            except OperatorError as error:
-                log.error("%s", error)
+            except (OperatorError, OSError) as error:
+                # The machine may have no room for a process, or a file, just now.
+                log.error("PostgreSQL is down: %s", error)
                 pause = min(pause * 2, _BACKOFF_MAX_S)
             else:
                 self.restarts += 1
