@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import urllib.request
-from typing import Any
 
 import asyncpg
 
@@ -18,17 +17,19 @@ CONFIG = re.compile(r"-X PUT localhost:8080(\S+) .*\n +-d '(.*)'")
 QUERY = re.compile(r"^    => (.*);\n((?:    .*\n)+)", re.MULTILINE)
 
 
-def created(server: JetgateServer) -> Any:
-    found = CONFIG.search(TEXT)
-    assert found is not None, "the document makes a stream"
-    request = urllib.request.Request(
-        f"http://{server.http[0]}:{server.http[1]}{found[1]}",
-        found[2].encode(),
-        {"Content-Type": "application/json"},
-        method="PUT",
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+def created(server: JetgateServer) -> list[str]:
+    """Make the streams of the document; their names."""
+    names = []
+    for path, body in CONFIG.findall(TEXT):
+        request = urllib.request.Request(
+            f"http://{server.http[0]}:{server.http[1]}{path}",
+            body.encode(),
+            {"Content-Type": "application/json"},
+            method="PUT",
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            names.append(json.load(answer)["config"]["name"])
+    return names
 
 
 async def rows(server: JetgateServer, query: str) -> list[list[str]]:
@@ -40,21 +41,28 @@ async def rows(server: JetgateServer, query: str) -> list[list[str]]:
 
 
 def test_every_line_answers_what_is_shown(jetgate_server: JetgateServer) -> None:
-    program, query = PYTHON.search(TEXT), QUERY.search(TEXT)
-    assert program is not None
+    programs, query = PYTHON.findall(TEXT), QUERY.search(TEXT)
     assert query is not None
-    config = created(jetgate_server)["config"]
+    names = created(jetgate_server)
+    assert len(programs) == len(names) == 2
     try:
-        script = program[1].replace(":4222", f":{jetgate_server.address[1]}")
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-        )
+        for program, shown in programs:
+            script = program.replace(":4222", f":{jetgate_server.address[1]}")
+            done = subprocess.run(
+                [sys.executable, "-c", script],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            said = [line[4:] for line in shown.splitlines()]
+            assert done.stdout.splitlines() == said, done.stderr
         stored = asyncio.run(rows(jetgate_server, query[1]))
     finally:
-        url = f"http://{jetgate_server.http[0]}:{jetgate_server.http[1]}"
-        gone = urllib.request.Request(f"{url}/v1/streams/{config['name']}", method="DELETE")
-        urllib.request.urlopen(gone, timeout=30).close()
+        for name in names:
+            url = f"http://{jetgate_server.http[0]}:{jetgate_server.http[1]}/v1/streams/{name}"
+            gone = urllib.request.Request(url, method="DELETE")
+            urllib.request.urlopen(gone, timeout=30).close()
 
-    assert done.stdout.splitlines() == [line[4:] for line in program[2].splitlines()], done.stderr
-    shown = [[cell.strip() for cell in line.split("|")] for line in query[2].splitlines()[2:]]
-    assert stored == shown
+    table = [[cell.strip() for cell in line.split("|")] for line in query[2].splitlines()[2:]]
+    assert stored == table
