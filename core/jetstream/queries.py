@@ -30,6 +30,7 @@ _FRONT_PAGE = 5000
 _COUNT_AT_ONCE = 5000
 _WINDOW = 10_000
 _WINDOW_MAX = 200_000
+_TRIES = 3
 
 
 def cut(segment: Segment, places: list[int]) -> Segment | None:
@@ -382,15 +383,20 @@ class StreamQueries(ABC):
     ) -> StreamState:
         """Return the stream's state; `deleted` lists the interior gaps."""
         await self.loaded()
-        first = await self.first_message()
         machine = self.machine
+        for _ in range(_TRIES):
+            first = await self.first_message()
+            lost = await self._gaps() if deleted and self._missing() else []
+            if self._agrees(first) and len(lost) == (self._missing() if deleted else 0):
+                break
+            # It changed meanwhile, or storage is ahead of memory.
+            await self.shell.lane.settled()
         empty = not machine.msgs
         first_seq = machine.last_seq + 1 if empty else machine.first_seq
         if empty and not machine.first_seq:
             first_seq = 0
-        gaps = 0 if empty else machine.last_seq - first_seq + 1 - machine.msgs
         # A file store of the reference server that never held anything counts sequence 0 as lost.
-        gaps += deleted and not first_seq and machine.on_file
+        never = deleted and not first_seq and machine.on_file
         return StreamState(
             messages=machine.msgs,
             bytes=machine.bytes,
@@ -400,8 +406,8 @@ class StreamQueries(ABC):
             last_ts=machine.last_ts,
             num_subjects=len(machine.index),
             subjects=subjects or {},
-            num_deleted=gaps,
-            deleted=tuple(await self._gaps(first_seq)) if deleted and gaps else (),
+            num_deleted=self._missing() + never,
+            deleted=(0,) if never else tuple(lost),
             consumer_count=self.consumer_count(),
         )
 
@@ -409,13 +415,27 @@ class StreamQueries(ABC):
     def consumer_count(self) -> int:
         """Return how many consumers the stream has."""
 
-    async def _gaps(self, first: int) -> list[int]:
-        await self.shell.janitor.finish(self)
-        last = self.machine.last_seq
-        there = {
-            seq for seq, _ in await self.shell.reader.names(self.stream, self.shelf, first, last)
-        }
-        return [seq for seq in range(first, last + 1) if seq not in there]
+    def _missing(self) -> int:
+        """Return how many sequences between the first and the last have no message."""
+        machine = self.machine
+        return machine.last_seq - machine.first_seq + 1 - machine.msgs if machine.msgs else 0
+
+    def _agrees(self, first: Message | None) -> bool:
+        """Whether a message may be the first of the stream as memory has it now."""
+        if first is None:
+            return not self.machine.msgs
+        exact = first[0] == self.machine.first_seq and self.is_live(first[0])
+        return exact and self._missing() >= 0
+
+    async def _gaps(self) -> list[int]:
+        """Return the sequences between first and last that have no message now."""
+        machine, last = self.machine, self.machine.last_seq
+        rows = await self.shell.reader.names(self.stream, self.shelf, machine.first_seq, last)
+        there = {seq for seq, _ in rows if self.is_live(seq)}
+        for segment, start in self.tail.since(last + 1):
+            there.update(seq for seq in segment.seqs[start:] if self.is_live(seq))
+        first, end = min(there, default=last + 1), machine.last_seq + 1
+        return [seq for seq in range(first, end) if seq not in there]
 
 
 def message_at(segment: Segment, index: int) -> Message:

@@ -152,3 +152,49 @@ def test_the_message_of_a_time_is_the_next_when_it_is_deleted_meanwhile(
     found = bench.run(bench.runner.get_message(MsgGetRequest(start_time=times[3])))
     assert found is not None
     assert found[0] == 5
+
+
+def test_a_list_of_what_is_gone_is_as_long_as_it_says(
+    bench: StreamBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = bench.store.names
+
+    async def slowly(*request: int) -> list[tuple[int, bytes]]:
+        found = await names(*request)
+        if bench.machine.last_seq == 8:
+            await _delete(bench, 5)
+            _publish(bench, 2)
+            await bench.step()
+            await _delete(bench, 9)
+        return found
+
+    monkeypatch.setattr(bench.store, "names", slowly)
+    bench.serve(bench.runner.delete_message(3))
+    state = bench.run(bench.runner.state(deleted=True))
+    assert (state.deleted, state.num_deleted) == ((3, 5, 9), 3)
+    assert (state.messages, state.first_seq, state.last_seq) == (7, 1, 10)
+
+
+def test_a_state_waits_for_a_removal_that_only_storage_knows_of(
+    bench: StreamBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> tuple[int, int, int]:
+        runner, waited = bench.runner, 0
+        purging = asyncio.ensure_future(runner.purge("s.a", None, None))
+        await asyncio.sleep(0)
+        plan = await runner.next_plan(1, bench.clock.now())
+        assert plan is not None
+        bench.store.commit(plan)
+
+        async def settled() -> None:
+            nonlocal waited
+            waited += 1
+            if waited == 1:
+                runner.emit(plan)
+                await purging
+
+        monkeypatch.setattr(runner.shell.lane, "settled", settled)
+        state = await runner.state()
+        return state.messages, state.first_seq, state.num_deleted
+
+    assert bench.run(scenario()) == (4, 2, 3)
