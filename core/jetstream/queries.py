@@ -178,8 +178,9 @@ class StreamQueries(ABC):
         machine = self.machine
         if not machine.msgs or ns > machine.last_ts:
             return machine.last_seq + 1
+        since = max(ns, 0)  # The zero time of clients, of the year 1, has more than 64 bits.
         seq = await self.shell.reader.first_at(
-            self.stream, self.shelf, ns, machine.first_seq, machine.last_seq
+            self.stream, self.shelf, since, machine.first_seq, machine.last_seq
         )
         while seq <= machine.last_seq and not self.is_live(seq):
             last = machine.last_seq
