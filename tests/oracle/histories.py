@@ -8,7 +8,7 @@ Left out is what both servers are known to tell apart. Removals by purge and rol
 NAKs: the reference server forgets that the message is due at once. Roll-ups in streams whose limits
 evict: it evicts first. Last per subject with purges: it gives up what it had chosen. By interest,
 roll-ups, last per subject and consumers that go: it keeps what nobody gets. Changes of retention.
-Consumers that are full say nothing, so none is.
+Consumers that are full say nothing, so none is. A purge that keeps some of nothing ever stored.
 """
 
 from random import Random
@@ -24,6 +24,8 @@ SUBJECTS = ("s.a", "s.b", "s.c", "s.a.x", "s.b.y", "t.a")
 FILTERS = ("s.a", "s.b", "s.c", "s.*", "s.>", "s.a.x", "s.*.y", "t.a", "t.>")
 LONG_AGO, FAR_AHEAD = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 ACKS = ("+ACK", "+ACK", "+ACK", "", "+WPI", "+TERM", "+TERM why")
+INCREMENTS = ("+1", "-5", "+0", "7", "x", "99999999999999999999999")
+TIMES = ("@at 2099-01-01T00:00:00Z", "@every 1h", "0 0 0 1 1 *", "@every 1ms", "bad")
 NAKS = ("-NAK", "-NAK", '-NAK {"delay":60000000000}')
 
 # Field of a configuration, how often it is there, and its values.
@@ -48,6 +50,16 @@ _STREAM: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("consumer_limits", 0.1, ({"inactive_threshold": 1000 * SECOND},)),
     ("max_age", 0.05, (HOUR,)),
     ("duplicate_window", 0.1, (100 * SECOND, 10 * SECOND)),
+    ("allow_atomic", 0.5, (True,)),
+    ("allow_msg_schedules", 0.1, (True,)),
+    ("subject_delete_marker_ttl", 0.1, (HOUR,)),
+)
+_NOT_OF_COUNTERS = (
+    "retention",
+    "discard",
+    "allow_msg_ttl",
+    "allow_msg_schedules",
+    "subject_delete_marker_ttl",
 )
 _CONSUMER: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("max_deliver", 0.3, (1, 2, 3)),
@@ -65,6 +77,9 @@ _CONSUMER: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
 )
 
 
+_ONLY_PULLED = ("max_waiting", "max_batch", "max_bytes", "priority_policy", "priority_groups")
+
+
 def _some(chance: Random, table: tuple[tuple[str, float, tuple[Any, ...]], ...]) -> Fields:
     return {name: chance.choice(values) for name, p, values in table if chance.random() < p}
 
@@ -72,7 +87,13 @@ def _some(chance: Random, table: tuple[tuple[str, float, tuple[Any, ...]], ...])
 def stream_config(chance: Random) -> Fields:
     """A configuration without its name; most are valid."""
     config = {"subjects": ["s.>", "t.a"], "storage": chance.choice(("memory", "file"))}
-    return config | _some(chance, _STREAM)
+    config |= _some(chance, _STREAM)
+    if chance.random() < 0.12:
+        config = {name: value for name, value in config.items() if name not in _NOT_OF_COUNTERS}
+        config["allow_msg_counter"] = True
+    elif "max_msgs_per_subject" in config and config.get("discard") == "new":
+        config["discard_new_per_subject"] = chance.random() < 0.5
+    return config
 
 
 def consumer_config(chance: Random) -> Fields:
@@ -98,7 +119,13 @@ def consumer_config(chance: Random) -> Fields:
     return config | _some(chance, _CONSUMER)
 
 
-def headers(chance: Random) -> list[tuple[str, str]]:
+def _pushing(number: int, config: Fields) -> Fields:
+    """The configuration of a consumer that pushes instead."""
+    kept = {name: value for name, value in config.items() if name not in _ONLY_PULLED}
+    return kept | {"deliver_subject": f"pd.{number}"}
+
+
+def headers(chance: Random, stream: Fields) -> list[tuple[str, str]]:
     """Headers of a publish; `@` stands for the name of the stream."""
     drawn: tuple[tuple[float, str, str], ...] = (
         (0.2, "Nats-Msg-Id", chance.choice(("i1", "i2", "i3", "i4"))),
@@ -110,25 +137,40 @@ def headers(chance: Random) -> list[tuple[str, str]]:
         (0.03, "Nats-Expected-Stream", chance.choice(("X", "@"))),
         (0.08, "Nats-TTL", chance.choice(("1h", "never", "3600", "0"))),
         (0.1, "X-Any", "v"),
+        (0.8 if "allow_msg_counter" in stream else 0.01, "Nats-Incr", chance.choice(INCREMENTS)),
+        (0.3 if "allow_msg_schedules" in stream else 0.01, "Nats-Schedule", chance.choice(TIMES)),
+        (0.2 if "allow_msg_schedules" in stream else 0.01, "Nats-Schedule-Target", "s.c"),
     )
     return [(name, value) for p, name, value in drawn if chance.random() < p]
 
 
-def _publish(chance: Random) -> Step:
+def _publish(chance: Random, stream: Fields) -> Step:
     size = chance.choice((0, 1, 5, 10, 40))
-    return "publish", chance.choice(SUBJECTS), headers(chance), "p" * size
+    if "allow_msg_counter" in stream and chance.random() < 0.9:
+        size = 0
+    return "publish", chance.choice(SUBJECTS), headers(chance, stream), "p" * size
+
+
+def _batch(chance: Random, stream: Fields) -> Step:
+    messages = [_publish(chance, stream)[1:] for _ in range(chance.randint(1, 4))]
+    # Fewer headers: the first that is refused ends the batch.
+    fewer = [(s, [h for h in given if chance.random() < 0.6], p) for s, given, p in messages]
+    return "batch", fewer, chance.choice(("1", "1", "1", "1", "eob", "x"))
 
 
 def _consumer(chance: Random) -> Step:
     action = chance.choice(("create", "create", "update", ""))
     is_durable = chance.random() < 0.8
-    return "consumer", chance.randrange(CONSUMERS), consumer_config(chance), action, is_durable
+    number, config = chance.randrange(CONSUMERS), consumer_config(chance)
+    if chance.random() < 0.25:
+        config = _pushing(number, config)
+    return "consumer", number, config, action, is_durable
 
 
 def _fetch(chance: Random) -> Step:
     asked: Fields = {"batch": chance.randrange(1, 6), "no_wait": True}
     if chance.random() < 0.15:
-        asked["max_bytes"] = chance.randrange(50, 300)
+        asked["max_bytes"] = chance.randrange(51, 300)
     if chance.random() < 0.1:
         asked |= {"group": chance.choice("gh"), "min_pending": chance.randrange(6)}
     return "fetch", chance.randrange(CONSUMERS), asked
@@ -172,10 +214,11 @@ def _direct(chance: Random) -> Step:
     return "direct", chance.choice(questions)
 
 
-def _step(chance: Random) -> Step:
+def _step(chance: Random, stream: Fields) -> Step:
     number = chance.randrange(CONSUMERS)
     kinds: tuple[tuple[int, Step], ...] = (
-        (34, _publish(chance)),
+        (28, _publish(chance, stream)),
+        (8, _batch(chance, stream)),
         (10, _consumer(chance)),
         (16, _fetch(chance)),
         (16, _ack(chance)),
@@ -198,8 +241,9 @@ def history(seed: int, length: int) -> list[Step]:
     config = stream_config(chance)
     steps: list[Step] = [("stream", config)]
     steps += [_consumer(chance) for _ in range(chance.randrange(3))]
-    steps += [("publish", chance.choice(SUBJECTS), [], "p") for _ in range(chance.randrange(8))]
-    steps += [_step(chance) for _ in range(length)]
+    plain = ([("Nats-Incr", "+1")], "") if "allow_msg_counter" in config else ([], "p")
+    steps += [("publish", chance.choice(SUBJECTS), *plain) for _ in range(chance.randint(1, 8))]
+    steps += [_step(chance, config) for _ in range(length)]
     naks = bool(seed % 2)
     return [step for step in steps if _is_common(step, config, naks=naks)]
 
@@ -210,6 +254,9 @@ def _is_common(step: Step, config: Fields, *, naks: bool) -> bool:
         case ("publish", _, given, _) if "Nats-Rollup" in dict(given):
             evicts = "max_msgs" in config or "max_bytes" in config
             return not (naks or evicts or config.get("retention") == "interest")
+        case ("batch", messages, _):
+            singles = (("publish", *message) for message in messages)
+            return all(_is_common(single, config, naks=naks) for single in singles)
         case ("purge", _):
             return not naks
         case ("ack", _, kind) if kind in NAKS:

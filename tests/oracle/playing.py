@@ -33,11 +33,18 @@ class Player:
         self.config: Fields = {}
         self.consumers: dict[int, Fields] = {}
         self.delivered: list[bytes] = []
-        self._fetches = 0
+        self._fetches = self._batches = 0
+        self._ear = Wire(address, timeout=_PATIENCE)
+        self._ear.hello()
+        self._ear.send(b"SUB rp.> rp\r\nSUB pd.> pd\r\n")
+        self._ear.flush()
+        self._heard: list[tuple[str, str, str, str]] = []
+        self._pushed: list[bytes] = []
 
     def close(self) -> None:
         self.wire.api(f"STREAM.DELETE.{self.name}")
         self.wire.close()
+        self._ear.close()
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -48,12 +55,17 @@ class Player:
         return method(*given)
 
     def look(self) -> Seen:
-        """The stream and its consumers as they are."""
+        """The stream and its consumers as they are, and all that came by itself."""
         asked = {"subjects_filter": ">", "deleted_details": True}
         infos = {"stream": self._api("STREAM.INFO", asked)}
         for number in range(CONSUMERS):
             if number in self.consumers:
                 infos[f"C{number}"] = self._api("CONSUMER.INFO", None, number)
+        for frame in self._ear.flush():
+            self._heard.append(_message(frame))
+            if frame.reply.startswith(b"$JS.ACK"):
+                self._pushed.append(frame.reply)
+        infos["heard"] = sorted(self._heard)  # consumers take turns as they like
         return infos
 
     def _api(self, verb: str, body: Any, consumer: int | None = None) -> Seen:
@@ -72,9 +84,28 @@ class Player:
         return answer
 
     def _publish(self, subject: str, given: list[tuple[str, str]], payload: str) -> Seen:
+        return self.wire.request(subject, payload.encode(), self._block(given)).payload.decode()
+
+    def _block(self, given: list[tuple[str, str]]) -> bytes:
         lines = "".join(f"{k}: {self.name if v == '@' else v}\r\n" for k, v in given)
-        block = f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
-        return self.wire.request(subject, payload.encode(), block).payload.decode()
+        return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
+
+    def _batch(self, messages: list[tuple[str, list[tuple[str, str]], str]], commit: str) -> Seen:
+        self._batches += 1
+        inbox = b"_INBOX.batch.%d" % self._batches
+        self.wire.send(b"SUB %b.* b%d\r\n" % (inbox, self._batches))
+        for place, (subject, given, payload) in enumerate(messages, 1):
+            own = [("Nats-Batch-Id", f"b{self._batches}"), ("Nats-Batch-Sequence", str(place))]
+            if place == len(messages):
+                own.append(("Nats-Batch-Commit", commit))
+            reply = inbox + b".%d" % place
+            block = self._block(given + own)
+            self.wire.publish(subject, payload.encode(), reply=reply, headers=block)
+        seen = [_answer(self.wire.frame())]
+        while seen[-1][0] != str(len(messages)):
+            seen.append(_answer(self.wire.frame()))
+        self.wire.send(b"UNSUB b%d\r\n" % self._batches)
+        return seen
 
     def _consumer(self, number: int, config: Fields, action: str, is_durable: bool) -> Seen:
         name = f"C{number}"
@@ -97,7 +128,11 @@ class Player:
         self.wire.publish(subject, json.dumps(asked).encode(), reply=inbox)
         seen = []
         while len(seen) < asked["batch"] and not (seen and seen[-1][2].startswith("NATS/1.0 ")):
-            frame = self.wire.frame()
+            try:
+                frame = self.wire.frame()
+            except Silence:  # a request whose bytes are used up to the last ends without a word
+                seen.append(("silence", "", "", ""))
+                break
             seen.append(_message(frame))
             if frame.reply.startswith(b"$JS.ACK"):
                 self.delivered.append(frame.reply)
@@ -105,9 +140,10 @@ class Player:
         return seen
 
     def _ack(self, which: int, kind: str) -> Seen:
-        if not self.delivered:
+        delivered = self.delivered + sorted(self._pushed, key=_untimed)
+        if not delivered:
             return None
-        subject = self.delivered[which % len(self.delivered)].decode()
+        subject = delivered[which % len(delivered)].decode()
         try:
             return _message(self.wire.request(subject, kind.encode(), timeout=_HELD))
         except Silence:
@@ -167,9 +203,18 @@ def _plain(value: Any) -> Any:
     return "<time>" if is_time and value not in (_ZERO, LONG_AGO, FAR_AHEAD) else value
 
 
+def _untimed(ack: bytes) -> str:
+    return _ACK_TIME.sub(r"\1.<time>.", ack.decode())
+
+
+def _answer(frame: Frame) -> tuple[str, str]:
+    """The place in its batch of the message that is answered, and the answer."""
+    return frame.subject.decode().rpartition(".")[2], frame.payload.decode()
+
+
 def _message(frame: Frame) -> tuple[str, str, str, str]:
     """Subject, acknowledgement subject, headers and payload of a delivered message."""
     subject = "" if frame.subject.startswith(b"_INBOX") else frame.subject.decode()
     head = _STAMP.sub("Nats-Time-Stamp: <time>", frame.headers.decode())
     head = _ACK_TIME.sub(r"\1.<time>.", head)
-    return subject, _ACK_TIME.sub(r"\1.<time>.", frame.reply.decode()), head, frame.payload.decode()
+    return subject, _untimed(frame.reply), head, frame.payload.decode()
