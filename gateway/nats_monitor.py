@@ -112,14 +112,19 @@ class Monitor:
             for name, _, value in (line.partition(":") for line in lines[1:] if line)
         }
         keeps = headers.get("connection") != "close" and words[-1] == "HTTP/1.1"
-        if len(words) != 3 or headers.get("content-length", "0") != "0":
+        if len(words) != 3 or headers.get("content-length", "0") != "0" or not _is_place(words[1]):
             page, keeps = Page(b"400 Bad Request", 400, "text/plain; charset=utf-8"), False
         elif words[0] not in ("GET", "HEAD"):
             page = Page(b"Method Not Allowed\n", 405, "text/plain; charset=utf-8")
         else:
             page = await self._page(words[1])
         writer.write(_written(page, with_body=words[0] != "HEAD", keeps=keeps))
-        await writer.drain()
+        try:
+            async with asyncio.timeout(_IDLE_S):
+                await writer.drain()
+        except TimeoutError:
+            writer.transport.abort()  # closing would wait for who reads nothing
+            raise
         return keeps
 
     async def _page(self, target: str) -> Page:
@@ -145,6 +150,14 @@ class Monitor:
         if node is not None:
             source.jetstream = JetStream(registry=node.registry, api=node.api)
         return source
+
+
+def _is_place(target: str) -> bool:
+    """Whether the target of a request has a path."""
+    try:
+        return urlsplit(target).path.startswith("/")
+    except ValueError:
+        return False
 
 
 def _about(options: NatsOptions, serving: Any) -> About:

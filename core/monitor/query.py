@@ -1,7 +1,12 @@
 """Parameters of a monitoring request, with the reference server's refusals."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_UNSIGNED = re.compile(r"[0-9]+")
+_DIGITS = 21  # more than any integer has that is allowed
 
 
 class BadQuery(Exception):
@@ -32,23 +37,24 @@ class Query:
 
     def number(self, name: str) -> int:
         """An integer. Raises BadQuery."""
-        value = self.text(name)
-        if not value:
-            return 0
-        try:
-            return int(value)
-        except ValueError:
-            raise BadQuery(
-                f"Error decoding int for '{name}': strconv.Atoi: parsing \"{value}\":"
-                " invalid syntax"
-            ) from None
+        begin = f"Error decoding int for '{name}': strconv.Atoi"
+        return _integer(self.text(name), begin, _INTEGER, range(-(1 << 63), 1 << 63))
 
     def unsigned(self, name: str) -> int:
         """An integer of no sign. Raises BadQuery."""
-        value = self.text(name)
-        if value and not (value.isascii() and value.isdigit()):
-            raise BadQuery(
-                f"Error decoding uint64 for '{name}': strconv.ParseUint: parsing \"{value}\":"
-                " invalid syntax"
-            )
-        return int(value or 0)
+        begin = f"Error decoding uint64 for '{name}': strconv.ParseUint"
+        return _integer(self.text(name), begin, _UNSIGNED, range(1 << 64))
+
+
+def _integer(text: str, begin: str, form: re.Pattern[str], allowed: range) -> int:
+    """Read an integer as Go does; none is 0."""
+    if not text:
+        return 0
+    problem = "invalid syntax"
+    if form.fullmatch(text):
+        magnitude = int(text.lstrip("+-0")[:_DIGITS] or 0)
+        number = -magnitude if text[0] == "-" else magnitude
+        if number in allowed:
+            return number
+        problem = "value out of range"
+    raise BadQuery(f'{begin}: parsing "{text}": {problem}')

@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats
 import pytest
@@ -51,7 +52,11 @@ TEXTS = (
     "/healthz?stream=x",
     "/connz?sort=x",
     "/connz?limit=abc",
+    "/connz?limit=1_0",
+    "/connz?limit=9223372036854775808",
     "/connz?cid=abc",
+    "/connz?cid=+1",
+    "/connz?cid=18446744073709551616",
     "/connz?state=bogus",
     "/connz?sort=stop",
     "/accountz?acc=x",
@@ -125,6 +130,19 @@ def test_a_refusal_is_the_same_text(both: dict[str, DropIn], path: str) -> None:
     ours, theirs = (both[name].get(path) for name in NAMES)
 
     assert ours == theirs
+
+
+@pytest.mark.parametrize("target", ["http://[/varz", "varz", "x//["])
+def test_what_is_no_path_is_refused(both: dict[str, DropIn], target: str) -> None:
+    request = f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    said = []
+    for name in NAMES:
+        place = urlsplit(both[name].ports()["monitoring"][0])
+        with socket.create_connection((place.hostname, place.port), timeout=10) as sock:
+            sock.sendall(request)
+            said.append(sock.recv(15))
+
+    assert said == [b"HTTP/1.1 400 Ba"] * 2
 
 
 def test_the_numbers_of_a_client_are_the_same(both: dict[str, DropIn]) -> None:
