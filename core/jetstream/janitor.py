@@ -243,9 +243,11 @@ def _forget(runner: StreamQueries, rows: list[int]) -> None:
     start = runner.tail.start
     runner.leaving.difference_update(rows)
     runner.dead.difference_update([seq for seq in rows if seq < start])
+    runner.forgotten += 1
 
 
 def _forget_dropped(runner: StreamQueries) -> None:
     """Forget the dead that the tail dropped during a purge and storage does not hold."""
     start, held = runner.tail.start, runner.leaving.union(runner.backlog)
     runner.dead.difference_update([s for s in runner.dead if s < start and s not in held])
+    runner.forgotten += 1

@@ -31,9 +31,13 @@ def may_grow(old: StreamConfig, new: StreamConfig) -> bool:
 
 @dataclass(slots=True)
 class Foresight:
-    """What is due and what will be the last messages of subjects, as of one state of the stream."""
+    """What is due and what will be the last messages of subjects, as of one state of the stream.
+
+    `forgotten` tells whether the stream still knows which of them died since.
+    """
 
     version: int
+    forgotten: int
     departure: Departure | None
     lasts: dict[bytes, int]
 
@@ -45,13 +49,13 @@ async def foresee(runner: StreamRunner) -> Foresight:
     Raises Unavailable.
     """
     machine = runner.machine
-    version = machine.version
+    version, forgotten = machine.version, runner.forgotten
     departure = departing(machine, runner.shell.clock.now(), _AT_ONCE)
     lasts: dict[bytes, int] = {}
     if departure is not None and departure.orphaned:
         gone = {row[0] for row in departure.rows}
         lasts = await find_lasts(runner, departure.orphaned, gone)
-    return Foresight(version, departure, lasts)
+    return Foresight(version, forgotten, departure, lasts)
 
 
 async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, now: int) -> None:
@@ -66,10 +70,11 @@ async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, 
     if departure is None:
         return
     gone = {row[0] for row in departure.rows}
+    known = foreseen.lasts if foreseen.forgotten == runner.forgotten else {}
     lasts = {
         subject: seq
         for subject in departure.orphaned
-        if (seq := foreseen.lasts.get(subject, 0)) and seq not in gone and runner.is_live(seq)
+        if (seq := known.get(subject, 0)) and seq not in gone and runner.is_live(seq)
     }
     unknown = [subject for subject in departure.orphaned if subject not in lasts]
     if unknown:

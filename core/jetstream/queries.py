@@ -62,6 +62,7 @@ class StreamQueries(ABC):
     dead: set[int]
     backlog: dict[int, None]
     leaving: set[int]
+    forgotten: int
     purging: list[int]
     closed: bool
     loading: asyncio.Task[None] | None

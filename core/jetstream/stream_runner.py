@@ -86,6 +86,7 @@ class StreamRunner(StreamQueries):
         self.purging: list[int] = []
         # Swept, but perhaps not yet for a read that began before.
         self.leaving: set[int] = set()
+        self.forgotten = 0
         self.dead: set[int] = set()
         self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
         self.advisories = Advisories(account, shell.clock, shell.server_name, shell.domain)
@@ -443,6 +444,7 @@ class StreamRunner(StreamQueries):
         """A dead message is forgotten once neither the tail nor storage holds it."""
         if self.dead and not self.purging:
             self.dead.difference_update(set(segment.seqs).difference(self.backlog, self.leaving))
+            self.forgotten += 1
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""

@@ -1,10 +1,13 @@
 """Messages that expire in a stream over storage: what stays, what comes back, what is marked."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from core.jetstream.commands import plan_expiry
+from core.jetstream.lifetimes import foresee
 from core.stream.ttl import SECOND
 from tests.support.streams import StreamBench, saved
 from tests.unit.stream.support import block, config
@@ -229,3 +232,24 @@ def test_without_being_asked_removals_leave_no_markers(make: Any) -> None:
 
     assert seqs(bench) == []
     assert bench.machine.last_seq == 2
+
+
+def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None:
+    """The lane had other work for longer than the janitor takes to sweep and forget a row."""
+    bench = make()
+    runner = bench.runner
+    publish(bench, "a")
+    publish(bench, "a")
+    publish(bench, "a", Nats_TTL="1")
+    publish(bench, "b")
+    runner.tail.clear(5)
+    bench.clock.time += 2 * SECOND
+    foreseen = bench.run(foresee(runner))
+    assert foreseen.lasts == {b"a": 2}
+
+    bench.serve(runner.delete_message(2))
+    bench.run(bench.janitor.finish(runner))
+    bench.serve(runner.command(partial(plan_expiry, runner, foreseen)))
+
+    assert bench.machine.index.last(b"a") == 1
+    assert seqs(bench) == [1, 4]
