@@ -160,7 +160,7 @@ class StreamMachine:
         texts = self._texts(columns) if simple and self.shortcut else None
         if texts:
             plan.texts = texts
-            plan.acks = columns.replies
+            plan.acks = [] if self.config.no_ack else columns.replies
             plan.ack_first = self.last_seq + 1
             plan.last_msg_id = b""
             self.store(plan, columns.subjects, None, columns.payloads, now)

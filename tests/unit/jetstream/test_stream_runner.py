@@ -236,9 +236,11 @@ def test_a_stream_that_acknowledges_nothing_answers_nobody(make: Any) -> None:
     bench.gather(b"a", b"", b"", b"reply.1")
     bench.gather(b"a", b"", block(Nats_TTL="x"), b"reply.2")
     bench.flush()
+    bench.gather(b"a", b"", b"", b"reply.3")
+    bench.flush()
 
     assert bench.answers == {}
-    assert seqs(bench) == [1]
+    assert seqs(bench) == [1, 2]
 
 
 def test_more_old_messages_than_the_front_window_holds_are_loaded(make: Any) -> None:
