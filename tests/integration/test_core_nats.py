@@ -397,13 +397,13 @@ async def talk(client: Client, other: Client) -> None:
     await other.flush()
     await other.flush()
     for number in range(50):
-        reply = await client.request("echo.a", b"%d" % number, timeout=2)
+        reply = await client.request("echo.a", b"%d" % number, timeout=20)
         assert reply.data == b"%d!" % number
     with pytest.raises(nats.errors.NoRespondersError):
         await client.request("nobody.here", b"", timeout=2)
     subscription = await client.subscribe("h.>")
     await client.publish("h.x", b"body", headers={"A": "b"})
-    message = await subscription.next_msg(timeout=2)
+    message = await subscription.next_msg(timeout=20)
     assert (message.subject, message.data, message.headers) == ("h.x", b"body", {"A": "b"})
     await subscription.unsubscribe(limit=3)
     await other.drain()

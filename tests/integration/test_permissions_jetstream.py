@@ -52,7 +52,7 @@ def test_a_refused_publish_is_not_stored(database: str) -> None:
     async def step(connect: Callable[[str], Awaitable[Any]]) -> None:
         writer = await connect("writer")
         js = writer.jetstream(timeout=0.3)
-        assert (await js.publish("orders.new", b"1")).seq == 1
+        assert (await js.publish("orders.new", b"1", timeout=20)).seq == 1
         with pytest.raises(nats.errors.TimeoutError):
             await js.publish("orders.secret", b"2")
         with pytest.raises(nats.errors.TimeoutError):

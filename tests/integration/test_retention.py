@@ -73,7 +73,7 @@ def test_workers_share_a_queue(server: Server) -> None:
                 jobs = await bench.js.pull_subscribe_bind(durable="w", stream=bench.name)
                 while len(done) < 200:
                     try:
-                        found = await jobs.fetch(7, timeout=0.5)
+                        found = await jobs.fetch(7, timeout=2)
                     except TimeoutError:
                         continue
                     for message in found:

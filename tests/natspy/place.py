@@ -20,7 +20,7 @@ from tests.support.natsserver import NatsServer
 from tests.wire.transcript import clean
 
 Server = JetgateServer | NatsServer
-TIMEOUT = 5.0
+TIMEOUT = 20.0
 _VARIES = {"created", "cluster", "time", "last_active", "pause_remaining", "timestamp"}
 
 

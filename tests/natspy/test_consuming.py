@@ -44,7 +44,7 @@ async def test_a_durable_is_made_once_and_found_again(place: Place) -> Any:
     first = await js.pull_subscribe("c.>", durable="d", pending_msgs_limit=100)
     got = await first.fetch(3)
     for msg in got:
-        await msg.ack_sync(timeout=2)
+        await msg.ack_sync(timeout=20)
     await first.unsubscribe()
     second = await js.pull_subscribe("c.>", durable="d", stream="C")
     more = await second.fetch(3)
@@ -63,7 +63,7 @@ async def test_an_ephemeral_has_a_name_of_its_own(place: Place) -> Any:
         inbox_prefix=b"_INBOX.mine.",
         pending_bytes_limit=1 << 20,
     )
-    got = await sub.fetch(10, timeout=1)
+    got = await sub.fetch(10, timeout=5)
     info = await sub.consumer_info()
     assert len(info.name) == 22
     return [_place_of(msg)[:4] for msg in got], info.config.inactive_threshold
@@ -95,7 +95,7 @@ async def test_fetching_one_several_and_none(place: Place) -> Any:
     js = await _filled(place, 5)
     sub = await js.pull_subscribe("c.>", durable="d")
     one = await sub.fetch()
-    rest = await sub.fetch(10, timeout=0.5)
+    rest = await sub.fetch(10, timeout=5)
     with pytest.raises(TimeoutError):
         await sub.fetch(1, timeout=0.2)
     with pytest.raises(TimeoutError):
@@ -105,7 +105,7 @@ async def test_fetching_one_several_and_none(place: Place) -> Any:
         await until(lambda: sub._sub is not None)
         await js.publish("c.late", b"late")
 
-    got, _ = await asyncio.gather(sub.fetch(2, timeout=1), later())
+    got, _ = await asyncio.gather(sub.fetch(2, timeout=2), later())
     return [_place_of(msg) for msg in one + rest + got]
 
 
@@ -130,7 +130,7 @@ async def test_several_who_fetch_share(place: Place) -> Any:
         sub = await js.pull_subscribe_bind("d", stream="C")
         while len(seen) < 100:
             try:
-                found = await sub.fetch(9, timeout=0.3)
+                found = await sub.fetch(9, timeout=1)
             except TimeoutError:
                 continue
             for msg in found:
@@ -167,7 +167,7 @@ async def test_every_kind_of_acknowledgement(place: Place) -> Any:
     back = await sub.fetch(1)
     await back[0].nak(delay=0.2)
     info = await sub.consumer_info()
-    later = await sub.fetch(1, timeout=2)
+    later = await sub.fetch(1, timeout=20)
     return [_place_of(m) for m in back + later], stable(info)
 
 
@@ -190,7 +190,7 @@ async def test_a_message_without_a_stream_has_no_acknowledgement(place: Place) -
 async def test_push_one_by_one_and_to_a_callback(place: Place) -> Any:
     js = await _filled(place)
     sub = await js.subscribe("c.1", pending_msgs_limit=100, pending_bytes_limit=1 << 20)
-    one_by_one = [await sub.next_msg(timeout=2) for _ in range(5)]
+    one_by_one = [await sub.next_msg(timeout=20) for _ in range(5)]
     seen: list[Msg] = []
 
     async def take(msg: Msg) -> None:

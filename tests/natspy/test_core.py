@@ -27,7 +27,7 @@ async def test_messages_one_by_one(place: Place) -> Any:
     await through(nc)
     assert (sub.subject, sub.queue) == ("a.*.c", "")
     assert (sub.pending_msgs, sub.pending_bytes, sub.delivered) == (3, 3, 3)
-    found = [await sub.next_msg(timeout=1) for _ in range(3)]
+    found = [await sub.next_msg(timeout=20) for _ in range(3)]
     with pytest.raises(TimeoutError):
         await sub.next_msg(timeout=0.05)
     assert {msg.sid for msg in found} == {1}
@@ -87,9 +87,9 @@ async def test_requests_of_both_styles(place: Place) -> Any:
 
     await service.subscribe("ask", cb=answer)
     await through(service)
-    new = await nc.request("ask", b"new", timeout=2)
-    old = await nc.request("ask", b"old", timeout=2, old_style=True)
-    told = await nc.request("ask", b"headers", timeout=2, headers={"A": "1"})
+    new = await nc.request("ask", b"new", timeout=20)
+    old = await nc.request("ask", b"old", timeout=20, old_style=True)
+    told = await nc.request("ask", b"headers", timeout=20, headers={"A": "1"})
     for style in (False, True):
         with pytest.raises(NoRespondersError):
             await nc.request("nobody", b"", timeout=2, old_style=style)
@@ -194,7 +194,7 @@ async def test_wrong_subjects_do_not_reach_the_server(place: Place) -> Any:
             await nc.subscribe(subject)
     with pytest.raises(BadSubjectError):
         await nc.publish("a\r\nPUB x 0")
-    assert (await nc.rtt(timeout=1)) < 1
+    assert (await nc.rtt(timeout=20)) < 20
     loose = await place.connect(skip_subject_validation=True, allow_reconnect=False)
     await loose.subscribe("a..b")
     await until(lambda: loose.is_closed or loose.last_error)

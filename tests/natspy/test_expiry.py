@@ -14,9 +14,9 @@ async def test_messages_with_a_time_to_live(place: Place) -> Any:
     js = await place.jetstream()
     await js.add_stream(name="T", subjects=["t.>"], allow_msg_ttl=True)
     acks = [
-        await js.publish("t.short", b"1", msg_ttl=1),
+        await js.publish("t.short", b"1", msg_ttl=2),
         await js.publish("t.long", b"2", msg_ttl=3600),
-        await (await js.publish_async("t.async", b"3", msg_ttl=1)),
+        await (await js.publish_async("t.async", b"3", msg_ttl=2)),
     ]
     shown = await js.get_msg("T", 1)
     left = 3
@@ -45,7 +45,7 @@ async def test_keys_with_a_time_to_live(place: Place) -> Any:
     await kv.purge("purged", msg_ttl=1)
     seen = []
     while len(seen) < 4:
-        update = await watcher.updates(timeout=5)
+        update = await watcher.updates(timeout=20)
         seen.append((update.key, update.value, update.operation))
     await watcher.stop()
     again = await kv.put("k", b"again")

@@ -134,11 +134,11 @@ async def test_the_acknowledgement_walk_through(place: Place) -> Any:
     assert (await dispatch.fetch(1))[0].data == b"order 5"
     assert await _state(js) == ((2, 2), (1, 1), 1, 0, 0)
 
-    again = (await dispatch.fetch(1, timeout=3))[0]
+    again = (await dispatch.fetch(1, timeout=20))[0]
     assert (again.data, again.metadata.num_delivered) == (b"order 5", 2)
     assert await _state(js) == ((3, 2), (1, 1), 1, 1, 0)
 
-    last = (await dispatch.fetch(1, timeout=3))[0]
+    last = (await dispatch.fetch(1, timeout=20))[0]
     assert (last.data, last.metadata.num_delivered) == (b"order 5", 3)
     await last.ack_sync()
     done = await _state(js)
@@ -172,13 +172,13 @@ async def test_the_types_of_acknowledgement(place: Place) -> Any:
     reply = first.reply
     for body, count in ((b"+NXT", 1), (b"+NXT 10", 10), (b'+NXT {"batch":5,"no_wait":true}', 5)):
         await nc.publish(reply, body, reply=inbox)
-        got = [await more.next_msg(2) for _ in range(count)]
+        got = [await more.next_msg(20) for _ in range(count)]
         found.append([msg.data for msg in got])
         reply = got[-1].reply
     states = [await _state(js)]
     nak = (await dispatch.fetch(1))[0]
     for body in (b"-NAK", b"+WPI", b"+TERM", b"+ACK", b""):
-        answer = await nc.request(nak.reply, body, timeout=2)
+        answer = await nc.request(nak.reply, body, timeout=20)
         found.append([body, answer.data])
         states.append(await _state(js))
     back = (await dispatch.fetch(1))[0]
@@ -248,7 +248,7 @@ async def test_an_ephemeral_consumer_lives_while_somebody_listens(place: Place) 
         inactive_threshold=0.3,
     )
     await js.publish("ORDERS.received", b"after")
-    seen = [(await sub.next_msg(2)).data for _ in range(2)]
+    seen = [(await sub.next_msg(20)).data for _ in range(2)]
     bound = (await js.consumer_info("ORDERS", info.name)).push_bound
     await listener.close()
     left = [info]
@@ -295,7 +295,7 @@ async def test_acknowledgements_are_sampled(place: Place) -> Any:
         await js.publish("ORDERS.received", b"%d" % number)
     for msg in await new.fetch(3):
         await msg.ack_sync()
-    found = [json.loads((await metrics.next_msg(2)).data) for _ in range(3)]
+    found = [json.loads((await metrics.next_msg(20)).data) for _ in range(3)]
     for metric in found:
         assert metric.pop("ack_time") > 0
         assert datetime.fromisoformat(metric.pop("timestamp")[:19]).replace(tzinfo=UTC)
