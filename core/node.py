@@ -73,7 +73,7 @@ class NodeOptions:
 
     `ws_port` None: NATS is not served over WebSocket; `ws_host` empty: on `host`;
     `websocket_users` None: who may come over WebSocket is who may come at all. `jetstream_limits`
-    are members of `ServerLimits`.
+    are members of `ServerLimits`. `strict`: requests of the API may hold no unknown member.
     """
 
     host: str = "127.0.0.1"
@@ -87,6 +87,7 @@ class NodeOptions:
     websocket_users: Users | None = None
     tail_bytes: int = TAIL_BYTES
     domain: str = ""
+    strict: bool = True
     max_memory: int = 0
     max_file: int = 0
     jetstream_limits: dict[str, int] = field(default_factory=dict)
@@ -157,6 +158,7 @@ class Node:
             self.registry,
             self.clock,
             domain=self.options.domain,
+            strict=self.options.strict,
             own=self._own_limits,
         )
         serve_domain(self.hub.accounts[_ACCOUNT], self.options.domain)

@@ -68,6 +68,7 @@ class JetStreamServing:
             limits=self._options.limits(),
             users=self._users,
             domain=self._options.jetstream.domain,
+            strict=self._options.jetstream.strict,
             max_memory=max(self._options.jetstream.max_memory, 0),
             max_file=max(self._options.jetstream.max_file, 0),
             jetstream_limits=self._options.jetstream.limits,

@@ -59,6 +59,8 @@ class Server:
     limits: AccountLimits = field(default_factory=AccountLimits)
     counters: Counters = field(default_factory=Counters)
     domain: str = ""
+    strict: bool = True
+    """Whether an unknown member of a request is a mistake."""
     own: Callable[[], ServerLimits] = ServerLimits
     """The limits of this server, which INFO does not tell; a reload changes them."""
 

@@ -199,7 +199,7 @@ class Dispatcher:
             return None
         try:
             is_large = len(waiting.payload) > LARGE_BODY
-            request = await apart(is_large, _request, waiting)
+            request = await apart(is_large, _request, waiting, self._server.strict)
             call: Call[Any] = Call(waiting.names, request, waiting.headers)
             return await route.handler(self._server, call)
         except ApiError as error:
@@ -228,11 +228,11 @@ class Dispatcher:
             self._audit.tell(waiting.session, waiting.subject, waiting.payload, answer)
 
 
-def _request(waiting: Waiting) -> msgspec.Struct:
+def _request(waiting: Waiting, strict: bool) -> msgspec.Struct:
     route = waiting.route
     if route.level is Level.BEFORE_BODY:
         _check_level(waiting.headers)
-    request = _decode(route, waiting.payload)
+    request = _decode(route, waiting.payload, strict)
     if route.level is Level.AFTER_BODY:
         _check_level(waiting.headers)
     return request
@@ -244,7 +244,7 @@ def _check_level(headers: bytes) -> None:
         raise api_error("JSRequiredApiLevel")
 
 
-def _decode(route: Route, payload: bytes) -> msgspec.Struct:
+def _decode(route: Route, payload: bytes, strict: bool) -> msgspec.Struct:
     match route.body:
         case Body.IGNORED:
             return route.request()
@@ -260,7 +260,12 @@ def _decode(route: Route, payload: bytes) -> msgspec.Struct:
         case Body.NEEDED:
             if is_empty(payload):
                 raise api_error("JSBadRequest")
-    return codec.decode(route.request, payload)
+    try:
+        return codec.decode(route.request, payload)
+    except ApiError:
+        if strict:
+            raise
+        return _decode_lenient(route, payload)
 
 
 def _decode_lenient(route: Route, payload: bytes) -> msgspec.Struct:
