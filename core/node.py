@@ -54,6 +54,8 @@ log = logging.getLogger("jetgate.node")
 _READERS = 3
 _WRITERS = 3
 _ACCOUNT = "$G"
+# How long, in seconds, the end of a node waits for what was gathered.
+_DRAIN_S = 1.0
 
 
 class Leading(Protocol):
@@ -330,23 +332,29 @@ class Node:
         Safe to call twice; `stop` does it, too.
         """
         self.close_door()
-        if hasattr(self, "remotes"):
-            await self.remotes.stop()
-        if not self.deposed.is_set() and self._tasks:
-            try:
-                async with asyncio.timeout(1.0):
-                    await self.lane.drain()
-                    await self.states.drain()
-            except TimeoutError:
-                log.warning(
-                    "stopped before everything gathered was written; nothing of it was acknowledged"
-                )
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                await self._finish_work()
+        except TimeoutError:
+            log.warning(
+                "stopped before everything gathered was written; nothing of it was acknowledged"
+            )
+        # Whoever still waits for PostgreSQL waits no longer: it may never answer.
+        for pool in self._pools:
+            pool.terminate()
         if self._dispatcher is not None:
             await self._dispatcher.stop()
         if hasattr(self, "registry"):
             self.states.close()
             self.registry.close()
         self.turn.run()
+
+    async def _finish_work(self) -> None:
+        if hasattr(self, "remotes"):
+            await self.remotes.stop()
+        if not self.deposed.is_set() and self._tasks:
+            await self.lane.drain()
+            await self.states.drain()
 
     async def stop(self) -> None:
         """Retire, say goodbye, let go of the leadership."""
@@ -356,8 +364,6 @@ class Node:
         await stop(*self._tasks)
         if hasattr(self, "writer"):
             await self.writer.close()
-        for pool in self._pools:
-            pool.terminate()
         await self.leadership.release()
 
 

@@ -129,7 +129,7 @@ class StreamRunner(StreamQueries):
         self.scheduler.close()
         self.batches.close()
         self.tail.clear(self.machine.last_seq + 1)
-        self.refuse_gathered(api_error(10059))
+        self.refuse_gathered(api_error(10008 if shutdown else 10059))
         command, self.current = self.current, None
         if command is not None and not command.done.done():
             command.done.set_exception(api_error(10008))

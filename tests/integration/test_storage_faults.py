@@ -7,7 +7,9 @@ all goes on when the cause is gone.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -19,7 +21,7 @@ from core.errors import ApiError, Unavailable
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig
 from core.node import Node
-from core.storage.interface import ConsumerRow
+from core.storage.interface import ConsumerRow, StateWrite
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -187,6 +189,39 @@ def test_a_database_that_becomes_read_only(database: str) -> None:
         assert last["seq"] == 2
         assert await stored(admin) == [("S", 1, "S.a"), ("S", 2, "S.c")]
         await add_stream(node, StreamConfig(name="V"))
+
+    scenario(database, step)
+
+
+def test_a_node_ends_although_postgresql_does_not_answer(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.node._DRAIN_S", 0.05)
+
+    async def step(node: Node, wire: Wire, admin: Any) -> None:
+        consumers = node.registry.streams["S"].consumers
+        await consumers.create(ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT))
+        sessions = await admin.fetch(
+            "select pid from pg_stat_activity where application_name = 'jetgate write'"
+            " and datname = current_database()"
+        )
+        writing, written = asyncio.Event(), node.catalog.write
+
+        async def write(states: Sequence[StateWrite]) -> set[tuple[int, int]]:
+            writing.set()
+            return await written(states)
+
+        monkeypatch.setattr(node.catalog, "write", write)
+        for row in sessions:
+            os.kill(row["pid"], signal.SIGSTOP)
+        try:
+            node.states.sync(consumers["c"], lambda: None)
+            await writing.wait()
+            async with asyncio.timeout(10):
+                await node.stop()
+        finally:
+            for row in sessions:
+                os.kill(row["pid"], signal.SIGCONT)
 
     scenario(database, step)
 

@@ -46,6 +46,8 @@ _LONE = f"""
 """
 _INSERTED = "INSERT 0 1"
 _LATEST = (1 << 63) - 1
+# Seconds for a goodbye that nobody needs.
+_CLOSE_S = 0.2
 
 # COPY holds a slot for each of up to a thousand rows, and the more it holds the longer PostgreSQL
 # looks for the place of the next in its list of resources: at a thousand rows that is a third of
@@ -260,7 +262,7 @@ class PostgresLog:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
-                await connection.close(timeout=1)
+                await connection.close(timeout=_CLOSE_S)
 
 
 def _says_more(commit: StreamCommit) -> bool:
