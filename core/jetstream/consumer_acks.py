@@ -96,7 +96,8 @@ class AckIntake:
     def _settle(self, kind: AckKind, reason: bytes, sseq: int, cseq: int, count: int) -> None:
         """Finish a message. TERM counts as an acknowledgement of the same kind."""
         machine = self._machine
-        self.last = self._clock.now()
+        if not machine.acks_all or sseq > machine.pending.floor()[1]:
+            self.last = self._clock.now()  # With all acknowledged up to it, it says nothing new.
         sampler: Sampler | None = machine.sampler
         counts = kind is not AckKind.TERM and not machine.acks_all and machine.is_open(sseq)
         if counts and sampler is not None and sampler.wants(randrange(100)):
