@@ -8,7 +8,8 @@ Left out is what both servers are known to tell apart. Removals by purge and rol
 NAKs: the reference server forgets that the message is due at once. Roll-ups in streams whose limits
 evict: it evicts first. Last per subject with purges: it gives up what it had chosen. By interest,
 roll-ups, last per subject and consumers that go: it keeps what nobody gets. Changes of retention.
-Consumers that are full say nothing, so none is. A purge that keeps some of nothing ever stored.
+Consumers that are full say nothing, so none is. Batches that are republished while limits evict:
+it evicts after every message, which changes the sequence that was last before. A purge that keeps some of nothing ever stored.
 """
 
 from random import Random
@@ -255,6 +256,8 @@ def _is_common(step: Step, config: Fields, *, naks: bool) -> bool:
             evicts = "max_msgs" in config or "max_bytes" in config
             return not (naks or evicts or config.get("retention") == "interest")
         case ("batch", messages, _):
+            if "republish" in config and {"max_msgs", "max_bytes"} & set(config):
+                return False
             singles = (("publish", *message) for message in messages)
             return all(_is_common(single, config, naks=naks) for single in singles)
         case ("purge", _):
