@@ -9,7 +9,8 @@ NAKs: the reference server forgets that the message is due at once. Roll-ups in 
 evict: it evicts first. Last per subject with purges: it gives up what it had chosen. By interest,
 roll-ups, last per subject and consumers that go: it keeps what nobody gets. Changes of retention.
 Consumers that are full say nothing, so none is. Batches that are republished while limits evict:
-it evicts after every message, which changes the sequence that was last before. A purge that keeps some of nothing ever stored.
+it evicts after every message, which changes the sequence that was last before. A purge that
+keeps some of what was never stored: the state it leaves begins at 0.
 """
 
 from random import Random
