@@ -370,10 +370,10 @@ class Node:
 def _is_after(head: Head, plan: StreamPlan) -> bool:
     """Whether a head row is what a plan makes of it.
 
-    A plan that only moves the positions of sources leaves the head as it is: written again, it
-    changes nothing.
+    A plan that only moves the positions of sources, or says when schedules come due next, leaves
+    the head as it is: written again, it changes nothing.
     """
-    if plan.positions and plan.last_seq == plan.before:
+    if (plan.positions or plan.firings) and plan.last_seq == plan.before:
         return False
     return (head.last_seq, head.last_ts, head.msgs, head.bytes) == (
         plan.last_seq,

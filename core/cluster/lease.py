@@ -10,7 +10,8 @@ others may treat the holder as stalled:
     others see the heartbeat of the check at the earliest when it was sent, and wait STALE for it
 
 Times are monotonic nanoseconds. Correctness never depends on this window: every write checks its
-epoch. The window keeps a deposed leader from answering reads and from trying in vain.
+epoch. The window keeps a deposed leader from trying in vain. Reads do not ask it: while PostgreSQL
+is away, what memory holds is still delivered and shown, as by a replica that lags.
 """
 
 from dataclasses import dataclass

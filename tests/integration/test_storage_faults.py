@@ -18,10 +18,13 @@ import asyncpg
 import pytest
 
 from core.errors import ApiError, Unavailable
+from core.jetstream.commands import unchanged
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig
 from core.node import Node
 from core.storage.interface import ConsumerRow, StateWrite
+from core.stream.plan import Position
+from core.stream.schedules import Pending
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -222,6 +225,21 @@ def test_a_node_ends_although_postgresql_does_not_answer(
         finally:
             for row in sessions:
                 os.kill(row["pid"], signal.SIGCONT)
+
+    scenario(database, step)
+
+
+def test_what_leaves_the_head_as_it_is_does_not_count_as_written(database: str) -> None:
+    """When the answer to its COMMIT was lost, nothing tells; so it is written again."""
+
+    async def step(node: Node, wire: Wire, admin: Any) -> None:
+        runner = node.registry.streams["S"]
+        next_due, position = unchanged(runner), unchanged(runner)
+        next_due.firings = [Pending(b"S.a", 1, 1)]
+        position.positions = [Position("origin", 1, "")]
+
+        assert await node._recover([(runner, next_due)]) == []
+        assert await node._recover([(runner, position)]) == []
 
     scenario(database, step)
 
