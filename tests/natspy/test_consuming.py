@@ -115,9 +115,9 @@ async def test_heartbeats_tell_that_the_server_lives(place: Place) -> Any:
     sub = await js.pull_subscribe("c.>", durable="d")
     for batch in (1, 4):
         with pytest.raises(FetchTimeoutError):
-            await sub.fetch(batch, timeout=1, heartbeat=0.1)
+            await sub.fetch(batch, timeout=1.5, heartbeat=0.1)
     await js.publish("c.x", b"now")
-    return [msg.data for msg in await sub.fetch(2, timeout=1, heartbeat=0.1)]
+    return [msg.data for msg in await sub.fetch(2, timeout=2, heartbeat=0.1)]
 
 
 @on_both
