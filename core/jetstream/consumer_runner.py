@@ -257,8 +257,9 @@ class ConsumerRunner:
             times.append(self.pump.replay.due_at)
         if self._miscounted and not self._counting:
             times.append(self._count_at or None)
-        if self.cursor.failed:
-            times.append(self._clock.monotonic() + _FAILED_RETRY)
+        failed_at = self.cursor.failed_at
+        if failed_at and (self.machine.waiting.queue or self.has_subscriber()):
+            times.append(failed_at + _FAILED_RETRY)
         return min((time for time in times if time is not None), default=None)
 
     def on_deadline(self, now: int) -> None:
@@ -271,6 +272,8 @@ class ConsumerRunner:
             self._resume()
         if self.pump.replay is not None:
             self.pump.replay.due_at = 0
+        if 0 < self.cursor.failed_at <= now - _FAILED_RETRY:
+            self.cursor.retry()
         self.machine.expire(now)
         push = self.machine.push
         if push is not None and push.due_heartbeat(now):

@@ -44,7 +44,8 @@ class Cursor:
         self._version = 0
         self.hidden: set[int] = set()
         self.reading = False
-        self.failed = False
+        self.failed_at = 0
+        """When storage was found to be away, monotonic nanoseconds; 0 = it was not."""
 
     def at(self, seq: int) -> tuple[Segment, int] | None:
         """Return the first message at or after `seq` as (segment, index).
@@ -140,13 +141,16 @@ class Cursor:
     async def _finish(self, read: Callable[[], Awaitable[None]]) -> None:
         try:
             await read()
-            self.failed = False
         except CoreError:
-            # Storage is away: the consumer asks again with its next deadline.
-            self.failed = True
+            # Until `retry` it is as good as under way: nobody may take the rest for empty.
+            self.failed_at = self._stream.shell.clock.monotonic()
         finally:
-            self.reading = False
+            self.reading = self.failed_at > 0
         self._wake()
+
+    def retry(self) -> None:
+        """Let what failed because storage was away be read again."""
+        self.failed_at, self.reading = 0, False
 
     async def _read(self, seq: int) -> None:
         version, last = self._version, self._stream.machine.last_seq

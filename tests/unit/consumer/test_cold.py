@@ -2,6 +2,7 @@
 
 import pytest
 
+from core.errors import Unavailable
 from core.jetstream import cursor
 from core.stream.segment import Segment
 from tests.support.consumers import FakeStream, Frames, running
@@ -59,3 +60,30 @@ async def test_removals_without_end_do_not_keep_a_read_from_being_used(
         await stream.settle()
         assert len(stream.rows) > 10, "there is something to deliver"
     assert found[0][3] == b"%d" % stream.machine.first_seq
+
+
+@running
+async def test_a_read_that_failed_is_tried_again_while_somebody_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = FakeStream()
+    frames = Frames(stream.client(b"in.*"))
+    stream.publish((b"s.a", b"1"))
+    stream.forget_tail()
+    runner, read, tries = await stream.create(), stream.read, 0
+
+    async def away(seq: int, limit: int) -> Segment | None:
+        nonlocal tries
+        tries += 1
+        raise Unavailable("away")
+
+    monkeypatch.setattr(stream, "read", away)
+    stream.pull(b'{"batch":1,"expires":1000000000}')
+    await stream.advance(1.1)
+    assert tries in (4, 5)
+    assert b"408" in frames.take()[0][2]
+    assert runner.deadline() is None
+    stream.pull(b'{"batch":1,"expires":1000000000}')
+    monkeypatch.setattr(stream, "read", read)
+    await stream.advance(0.3)
+    assert [payload for *_, payload in frames.take()] == [b"1"]
