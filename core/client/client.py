@@ -76,9 +76,12 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 class Subscription:
-    """Interest in a subject. `on_batch` gets the messages of one read at a time."""
+    """Interest in a subject. `on_batch` gets the messages of one read at a time.
 
-    __slots__ = ("_client", "gathered", "on_batch", "queue", "sid", "subject")
+    `on_end` is called when there will be no more, because the client is closed.
+    """
+
+    __slots__ = ("_client", "gathered", "on_batch", "on_end", "queue", "sid", "subject")
 
     def __init__(
         self, client: "Client", sid: bytes, subject: bytes, queue: bytes, on_batch: OnBatch
@@ -88,6 +91,7 @@ class Subscription:
         self.subject = subject
         self.queue = queue
         self.on_batch = on_batch
+        self.on_end: Callable[[], None] = _ignore
         self.gathered: list[Msg] = []
 
     def unsubscribe(self) -> None:
@@ -279,6 +283,8 @@ class Client:
         await stop(self._reconnecting)
         self._flush_out()
         self._down()
+        for sub in list(self._subs.values()):
+            sub.on_end()
         link, self._link = self._link, None
         if link is not None:
             await farewell(link, self._ended)

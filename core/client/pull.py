@@ -41,6 +41,7 @@ class Pull:
         client.check(subject)
         inbox = client.new_inbox()
         self._sub = client.subscribe(inbox, self._on_batch)
+        self._sub.on_end = self._on_end
         body = encode(request)
         client.publish(subject, body, reply=inbox)
 
@@ -93,6 +94,11 @@ class Pull:
         if self._wanted <= 0:
             self.ended = True
         self._wake()
+
+    def _on_end(self) -> None:
+        if not self.ended:
+            self.ended, self.status = True, NO_RESPONDERS
+            self._wake()
 
     def _wake(self) -> None:
         if self._change is not None and not self._change.done():

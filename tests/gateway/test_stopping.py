@@ -34,6 +34,38 @@ async def _asked(port: int, accept: str, batch: int) -> socket.socket:
     return caller
 
 
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+def test_who_waits_is_told_when_the_server_is_another(nats_server: NatsServer, accept: str) -> None:
+    """The client is closed when another node leads; this one goes on as a standby."""
+
+    async def scenario() -> bytes:
+        client = await connect(dial("{}:{}".format(*nats_server.address)))
+        js, http = JetStream(client), HttpServer(listen("127.0.0.1", 0, "HTTP"))
+        http.start()
+        http.use(create_app(SETTINGS, client))
+        await js.create_stream(StreamConfig(name="STOP", subjects=["stop"]))
+        await js.create_consumer("STOP", ConsumerConfig(durable_name="C"))
+        with await _asked(http.port, accept, 1) as caller:
+
+            async def waits() -> bool:
+                return (await js.consumer_info("STOP", "C")).num_waiting == 1
+
+            await observed(waits)
+            await client.close()
+            async with asyncio.timeout(10):
+                said = await asyncio.get_running_loop().sock_recv(caller, 1000)
+        await http.stop()
+        other = await connect(dial("{}:{}".format(*nats_server.address)))
+        await JetStream(other).delete_stream("STOP")
+        await other.close()
+        return said
+
+    said = asyncio.run(scenario())
+    assert said.startswith(b"HTTP/1.1 503 ")
+    assert b"\r\nretry-after: 1\r\n" in said
+    assert b"urn:jetgate:problem:not-connected" in said
+
+
 @pytest.mark.parametrize(
     ("accept", "there", "batch", "size"),
     [
