@@ -20,7 +20,7 @@ from core.stream.batching import LONGEST_ID, SECOND, quoted
 from core.stream.texts import json_text, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from core.stream.batching import Quota
     from core.stream.machine import StreamMachine
@@ -172,6 +172,44 @@ class FastBatches:
             self._end(batch)
         elif self._advance(batch):
             self._tell_acked(batch)
+
+    def following(self, replies: Sequence[bytes], blocks: Sequence[bytes], place: int) -> int:
+        """Return how many messages from `place` on go on in order where the one before them is.
+
+        Only those without headers: they can be stored without another look.
+        """
+        tokens = replies[place - 1].rsplit(b".", _TOKENS - 1)
+        batch = self._open.get(tokens[1]) if len(tokens) == _TOKENS else None
+        if batch is None or batch.is_mute or h.number(tokens[4]) != batch.seq:
+            return 0
+        line = b".".join(tokens[:4]).replace(b"%", b"%%") + b".%d.1" + SUFFIX
+        seq, start, some = batch.seq + 1, place, 1
+        while start < len(replies):
+            found, headers = replies[start : start + some], blocks[start : start + some]
+            wanted = [line % n for n in range(seq, seq + len(found))]
+            if found != wanted or any(headers):
+                rows = enumerate(zip(found, wanted, headers, strict=True))
+                return start - place + next(i for i, (a, b, block) in rows if a != b or block)
+            start, seq, some = start + len(found), seq + len(found), some * 2
+        return start - place
+
+    def stored_all(
+        self, reply: bytes, count: int, seq: int, now: int
+    ) -> Iterator[tuple[int, list[bytes]]]:
+        """So many messages behind that with this reply were accepted, the last as `seq`.
+
+        Yields (place among them, what is told) of those that make an ack due.
+        """
+        batch = self._open.pop(reply.rsplit(b".", _TOKENS - 1)[1])
+        self._renew(batch, now)
+        before, last = batch.seq, batch.seq + count
+        while batch.acked + batch.every <= last:
+            batch.seq = batch.acked + batch.every
+            self._advance(batch)
+            self.told = []
+            self._tell_acked(batch)
+            yield batch.seq - before - 1, self.told
+        batch.seq, batch.stored = last, seq
 
     def copied(self, message: FastMessage, seq: int) -> None:
         """A message is there already, as `seq` of the stream."""

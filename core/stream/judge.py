@@ -418,13 +418,13 @@ class Judge:
         values = iter(self.counting.values()) if self.counting is not None else None
         is_silent = self.machine.config.no_ack
         for place, reply in enumerate(replies):
-            body = refused.get(place)
+            body, told = refused.get(place), self._told.get(place)
+            value = b"" if body is not None or values is None else b',"val":"%s"' % next(values)
             if body is None:
-                value = b"" if values is None else b',"val":"%s"' % next(values)
                 body = b'{"stream":"%s","seq":%d%s}' % (name, seq, value)
                 seq += 1
-            if place in self._told:
-                answers += [(reply, told) for told in self._told[place]]
+            if told is not None:
+                answers += [(reply, one) for one in told]
             elif reply and not is_silent:
                 answers.append((reply, body))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from core.stream.plan import Columns, StreamPlan
 
 _WRONG_LAST_ID = 10070
+_NOTHING_TOLD: list[bytes] = []
 
 
 def decide_mixed(
@@ -75,20 +76,45 @@ class MixedJudge(Judge):
         self._clean = texts is not None and self._fits(columns)
         self._refused.update(answers)
         self.now, monotonic = times
-        rows = zip(subjects, columns.replies, columns.headers, columns.payloads, strict=True)
-        for place, (subject, reply, block, payload) in enumerate(rows):
-            if place in answers:
-                continue
-            if reply.endswith(SUFFIX):
-                self._take_fast(fast, place, (subject, reply, block, payload), monotonic)
-                continue
-            try:
-                self._accept(place, subject, block, payload, self.now)
-            except ApiError as error:
-                self._refused[place] = refusal(error, self.machine.json_name)
-            except Duplicate as duplicate:
-                self._refused[place] = self._duplicate(duplicate.seq)
+        is_simple = self._clean and self._room is None and self.allowance is None
+        is_simple = is_simple and self.counting is None
+        replies, blocks, payloads = columns.replies, columns.headers, columns.payloads
+        place = 0
+        while place < len(columns):
+            row = subjects[place], replies[place], blocks[place], payloads[place]
+            if place not in answers and replies[place].endswith(SUFFIX):
+                self._take_fast(fast, place, row, monotonic)
+                if is_simple and not blocks[place]:
+                    place += self._take_following(fast, columns, place + 1, monotonic)
+            elif place not in answers:
+                self._take(place, row)
+            place += 1
         self._finish(columns, texts, self.now)
+
+    def _take(self, place: int, row: tuple[bytes, bytes, bytes, bytes]) -> None:
+        """Judge a message that is in no batch."""
+        subject, _, block, payload = row
+        try:
+            self._accept(place, subject, block, payload, self.now)
+        except ApiError as error:
+            self._refused[place] = refusal(error, self.machine.json_name)
+        except Duplicate as duplicate:
+            self._refused[place] = self._duplicate(duplicate.seq)
+
+    def _take_following(
+        self, fast: FastBatches, columns: Columns, place: int, monotonic: int
+    ) -> int:
+        """Take at once what goes on in order and has no headers; return how many these are."""
+        count = fast.following(columns.replies, columns.headers, place)
+        if count:
+            self.next_seq += count
+            self._headers += [None] * count
+            self._last_id = b""
+            self._told.update(dict.fromkeys(range(place, place + count), _NOTHING_TOLD))
+            reply = columns.replies[place - 1]
+            for offset, told in fast.stored_all(reply, count, self.next_seq - 1, monotonic):
+                self._told[place + offset] = told
+        return count
 
     def _take_fast(
         self, fast: FastBatches, place: int, row: tuple[bytes, bytes, bytes, bytes], monotonic: int
