@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dropin import NAMES, DropIn
+from tests.wire.test_transcripts import TRIES
 from tests.wire.transcript import Player, parse
 
 DATA = Path(__file__).parent / "configured"
@@ -30,8 +31,10 @@ def folder(request: pytest.FixtureRequest) -> Path:
     return DATA / str(request.param)
 
 
-def test_transcripts(folder: Path, name: str, tmp_path: Path) -> None:
-    with start(name, folder, tmp_path) as server:
+def play(folder: Path, name: str, place: Path) -> None:
+    """Play the transcripts of a folder on a server that is started for them."""
+    place.mkdir()
+    with start(name, folder, place) as server:
         for path in sorted(folder.glob("*.txt")):
             player = Player(server.address)
             try:
@@ -40,3 +43,13 @@ def test_transcripts(folder: Path, name: str, tmp_path: Path) -> None:
                 raise AssertionError(f"{path.name}, {error}") from error
             finally:
                 player.close()
+
+
+def test_transcripts(folder: Path, name: str, tmp_path: Path) -> None:
+    """The reference may be asked again: on a busy machine its timers end in any order."""
+    for left in reversed(range(TRIES if name == "nats-server" else 1)):
+        try:
+            return play(folder, name, tmp_path / str(left))
+        except AssertionError:
+            if not left:
+                raise
