@@ -70,7 +70,7 @@ def decode_request(body: bytes) -> DirectGetRequest | None:
     if request.is_usual():
         return request
     try:
-        return codec.decode_lenient(DirectGetRequest, body)
+        return codec.decode_older(DirectGetRequest, body)
     except JsonError:
         return None
 
