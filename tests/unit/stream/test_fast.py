@@ -1,6 +1,9 @@
 """What a fast batch says of its messages, as time goes by and beside others."""
 
 import json
+import random
+from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -9,10 +12,12 @@ from core.errors import ApiError
 from core.stream.batching import SECOND, Quota
 from core.stream.fast import PER_STREAM, TOTAL, FastBatches, is_fast, parse_reply
 from core.stream.machine import StreamMachine
+from core.stream.mixed import decide_mixed
 from core.stream.texts import holds
-from tests.unit.stream.support import config
+from tests.unit.stream.support import NOW, columns, config
 
 START, APPEND, COMMIT, END, PING = range(5)
+PLAIN = b"r.plain"
 
 
 class Bench:
@@ -141,3 +146,51 @@ def test_other_replies_are_not_looked_at() -> None:
 )
 def test_what_holds_of_answers_when_nothing_behind_4_was_stored(answer: bytes, true: bool) -> None:
     assert holds(answer, 4) is true
+
+
+def gathered(chance: random.Random) -> list[tuple[bytes, bytes]]:
+    """(Reply, headers) of messages of two batches and of none, mostly in order."""
+    sent, places = [], {b"a": 0, b"b": 0}
+    for _ in range(300):
+        name = chance.choice([b"a", b"a", b"a", b"b"])
+        places[name] += chance.choice([1] * 40 + [0, 2])
+        seq = places[name]
+        op = START if seq == 1 else chance.choice([APPEND] * 30 + [COMMIT, PING])
+        if op == COMMIT:
+            places[name] = 0
+        elif op == PING:
+            places[name] = seq - 1
+        msg_id = chance.choice(
+            [b""] * 9 + [b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % chance.randrange(9)]
+        )
+        sent.append((b"r.%b.7.ok.%d.%d.$FI" % (name, seq, op), msg_id))
+        if chance.random() < 0.02:
+            sent.append((PLAIN, b""))
+    return sent
+
+
+def played(sent: list[tuple[bytes, bytes]], sizes: Iterator[int]) -> tuple[list[Any], int]:
+    """What is told when so many messages at a time are decided, and how many were stored."""
+    machine = StreamMachine(config(allow_batched=True))
+    fast, told, start = FastBatches(Quota(), machine), [], 0
+    while start < len(sent):
+        some = sent[start : start + next(sizes)]
+        start += len(some)
+        rows = columns(*((b"s", block, b"x") for _, block in some))
+        rows.replies = [reply for reply, _ in some]
+        plan = decide_mixed(machine, rows, {}, fast, (NOW, NOW), {})
+        told += [answer for answer in plan.answers if answer[0] != PLAIN]
+        machine.apply(plan)
+    return told, machine.msgs
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_decided_at_once_is_told_as_if_it_came_one_by_one(seed: int) -> None:
+    chance = random.Random(seed)
+    sent = gathered(chance)
+
+    alone = played(sent, repeat(1))
+
+    assert played(sent, repeat(len(sent))) == alone
+    assert played(sent, iter(lambda: chance.randrange(1, 60), 0)) == alone
+    assert len(alone[0]) > 40
