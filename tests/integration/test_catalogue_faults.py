@@ -95,6 +95,8 @@ async def served(dsn: str) -> AsyncIterator[tuple[Node, JetStreamContext]]:
 def test_a_change_whose_commit_is_not_answered_is_made_once(
     database: str, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
+    monkeypatch.setattr(catalog, "_PATIENCE", 60.0)  # however slow the machine
+
     async def scenario() -> None:
         async with served(database) as (node, js):
             for name, change in CHANGES.items():
@@ -145,7 +147,7 @@ def test_a_consumer_created_while_the_epochs_are_bumped_is_of_the_new_one(
             await js.add_consumer("S", consumer())
             await js.publish("s", b"x")
             [message] = await (await js.pull_subscribe_bind("C", "S")).fetch(1)
-            await message.ack_sync(timeout=2)
+            await message.ack_sync(timeout=20)
 
     asyncio.run(scenario())
 
