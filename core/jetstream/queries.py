@@ -195,7 +195,7 @@ class StreamQueries(ABC):
         while True:
             version, seq = machine.version, await self.first_at_time(ns)
             found = await self.get(seq)
-            if found is not None or seq > machine.last_seq:
+            if found is not None or not machine.msgs or ns > machine.last_ts:
                 return found
             # There was one: it left while storage was read, or with a commit that is still to show.
             await self.shell.lane.settled()
