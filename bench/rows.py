@@ -10,6 +10,7 @@ from json import loads
 from bench.expiry import Expiry
 from bench.flow import relay
 from bench.guard import Guarded
+from bench.ingest import Ingest
 from bench.load import Load, Measure, fill, stream
 from bench.mirror import Mirror
 from bench.multi import MultiLast
@@ -241,6 +242,11 @@ ROWS = (
     ),
     Row("publish 1 KiB", _publish(10_000, 100_000, size=1024), ALL),
     Row("publish 1 KiB, 4 connections", _publish(20_000, 120_000, size=1024, connections=4), ALL),
+    Row(
+        "publish 128 B, one fast-ingest batch",
+        lambda peer: Ingest(10_000 if peer == "always" else 200_000),
+        ALL,
+    ),
     Row("publish one by one", lambda _: PublishSync(3000), ALL, "p50", {"always": 1.6}),
     Row("pull + ack", lambda _: Pull(200_000), floors={"nats": 0.8}),
     Row("pull + ack, cold", lambda _: Pull(500_000, cold=True), floors={"nats": 0.4}),

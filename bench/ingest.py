@@ -1,0 +1,65 @@
+"""Fast-ingest batches: messages that share acks, as few as the server allows."""
+
+import time
+from dataclasses import dataclass
+
+from bench.load import Measure, stream
+from bench.peers import Peer
+from bench.wire import CHUNK, Connection, LoadError
+
+_FLOW = 500  # the most messages that may share an ack
+_AHEAD = 3 * _FLOW  # clients stay up to three acks ahead
+_ACK, _END = b'"seq":', b'"count":'
+
+
+@dataclass(slots=True)
+class Ingest:
+    """One batch of so many messages."""
+
+    count: int
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        count, name = int(self.count * scale), f"FAST{run}"
+        connection = Connection(peer.address)
+        stream(connection, name, allow_batched=True)
+        connection.send(b"SUB _INBOX.fast.> 1\r\n")
+        blocks = [
+            _block(name.encode(), start, min(start + _FLOW, count + 1), count)
+            for start in range(1, count + 1, _FLOW)
+        ]
+        began = time.perf_counter()
+        _send(connection, blocks)
+        seconds = time.perf_counter() - began
+        stored = connection.api(f"STREAM.INFO.{name}")["state"]["messages"]
+        assert stored == count, stored
+        connection.close()
+        return {"rate": count / seconds}
+
+
+def _block(name: bytes, start: int, stop: int, last: int) -> bytes:
+    tail = b".$FI 128\r\n%b\r\n" % (b"x" * 128)
+    head = b"PUB %b.a _INBOX.fast.b.%d.fail." % (name, _FLOW)
+    return b"".join(
+        b"%b%d.%d%b" % (head, seq, 0 if seq == 1 else 2 if seq == last else 1, tail)
+        for seq in range(start, stop)
+    )
+
+
+def _send(connection: Connection, blocks: list[bytes]) -> None:
+    """Send what acks allow, until the batch is acknowledged as a whole."""
+    sent = acked = 0
+    data = b""
+    while _END not in data:
+        while sent < len(blocks) and sent * _FLOW - acked < _AHEAD:
+            connection.send(blocks[sent])
+            sent += 1
+        piece = connection.sock.recv(CHUNK)
+        if not piece or b'"err' in piece:
+            raise LoadError(f"refused: {piece[-300:]!r}")
+        data = data[-300:] + piece
+        whole = data[: data.rfind(b"\r\n")]
+        seq = whole.rpartition(_ACK)[2].partition(b",")[0]
+        acked = max(acked, int(seq)) if seq.isdigit() else acked
