@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.crowds.serving import MIB, left, resident, serving, waited
+from tests.support.best import slowness
 from tests.support.crowd import Crowd, affordable
 from tests.support.dropin import NAMES
 from tests.support.eventually import eventually
@@ -58,10 +59,10 @@ def test_ten_thousand_silent_connections_are_dropped(
         for _ in range(1 if name == "nats-server" else 2):
             with Crowd(server.address, silences, count) as crowd:
                 seconds = waited(server, hello)
-                endings = crowd.until_all_ended(30)
+                endings = crowd.until_all_ended(90)
             assert endings == Counter({ending: count})
-            assert seconds < 2
-            assert eventually(lambda: left(server) == before)
+            assert seconds < 2 * slowness()
+            assert eventually(lambda: left(server) == before, within=30)
             sizes.append(resident(server))
 
     # The second crowd fits into what the first one left.

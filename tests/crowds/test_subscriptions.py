@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crowds.serving import left, resident, serving
-from tests.support.best import timed
+from tests.support.best import slowness, timed
 from tests.support.core_server import CoreServer
 from tests.support.dropin import NAMES, DropIn
 from tests.support.eventually import eventually
@@ -35,7 +35,7 @@ class Probe(threading.Thread):
         self.longest = 0.0
 
     def run(self) -> None:
-        with Wire(self.server.address, timeout=30) as wire:
+        with Wire(self.server.address, timeout=180) as wire:
             wire.hello()
             while not self.stopping.wait(0.01):
                 with timed(self.server.process.pid) as taken:
@@ -57,7 +57,7 @@ def test_a_million_subscriptions(name: str, tmp_path: Path) -> None:
         empty = resident(server)
         probe = Probe(server)
         probe.start()
-        wires = [Wire(server.address, timeout=60) for _ in lines]
+        wires = [Wire(server.address, timeout=180) for _ in lines]
         for wire, block in zip(wires, lines, strict=True):
             wire.hello()
             wire.send(block)
@@ -73,14 +73,14 @@ def test_a_million_subscriptions(name: str, tmp_path: Path) -> None:
 
         for wire in wires:
             wire.close()
-        eventually(lambda: left(server) == (connections + 1, subscriptions), within=30)
+        eventually(lambda: left(server) == (connections + 1, subscriptions), within=120)
         probe.stopping.set()
-        probe.join(30)
-        assert probe.longest < 2
+        probe.join(180)
+        assert probe.longest < 2 * slowness()
 
         if name != "nats-server":
             assert (full - empty) / (CONNECTIONS * EACH) < BYTES_EACH_MAX
-            eventually(lambda: resident(server) - empty < (full - empty) / 3, within=10)
+            eventually(lambda: resident(server) - empty < (full - empty) / 3, within=30)
 
 
 def test_what_comes_and_goes_leaves_no_object_behind() -> None:
@@ -93,7 +93,7 @@ def test_what_comes_and_goes_leaves_no_object_behind() -> None:
 
         def churn() -> None:
             for _ in range(10):
-                with Wire(server.address, timeout=30) as wire:
+                with Wire(server.address, timeout=180) as wire:
                     wire.hello()
                     wire.send(lines)
                     wire.flush()

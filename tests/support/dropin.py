@@ -87,7 +87,7 @@ class DropIn:
         """A page of the monitoring port: status and text."""
         address = self.ports()["monitoring"][0] + path
         try:
-            with urllib.request.urlopen(address, timeout=10) as answer:
+            with urllib.request.urlopen(address, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
