@@ -33,27 +33,38 @@ async def scan(
     ahead. Raises Unavailable.
     """
     match = compile_filters(filters)
-    end = runner.machine.last_seq
-    if match is not None:
-        end = max((last for _, _, last in await runner.subjects_matching(filters)), default=0)
-    seq = max(seq, runner.machine.first_seq)
-    while seq <= end:
-        if seq >= runner.tail.start:
-            place = runner.tail.at(seq)
-            if place is None:
-                return
-            segment, start = place
-            stop = min(start + SLICE, len(segment))
-            seq = segment.seqs[stop - 1] + 1
-            yield segment, _live(runner, segment, range(start, stop), match)
-            continue
-        walk = _cold(runner, seq, limit) if match is None else _cold_matching(runner, seq, match)
-        async for segment in walk:
-            seq = segment.last + 1
-            for start in range(0, len(segment), SLICE):
-                places = range(start, min(start + SLICE, len(segment)))
-                yield segment, _live(runner, segment, places, None)
-        seq = max(seq, runner.tail.start)
+    seq, known = max(seq, runner.machine.first_seq), -1
+    # What took the place of a message meanwhile lies behind what was the end at first.
+    while known != (last := runner.machine.last_seq):
+        known, end = last, await _end(runner, filters, match)
+        if seq > end:
+            return
+        while seq <= end:
+            if seq >= runner.tail.start:
+                place = runner.tail.at(seq)
+                if place is None:
+                    return
+                segment, start = place
+                stop = min(start + SLICE, len(segment))
+                seq = segment.seqs[stop - 1] + 1
+                yield segment, _live(runner, segment, range(start, stop), match)
+                continue
+            walk = (
+                _cold(runner, seq, limit) if match is None else _cold_matching(runner, seq, match)
+            )
+            async for segment in walk:
+                seq = segment.last + 1
+                for start in range(0, len(segment), SLICE):
+                    places = range(start, min(start + SLICE, len(segment)))
+                    yield segment, _live(runner, segment, places, None)
+            seq = max(seq, runner.tail.start)
+
+
+async def _end(runner: StreamRunner, filters: Sequence[bytes], match: Match | None) -> int:
+    """Return the last sequence that matches now (0: none)."""
+    if match is None:
+        return runner.machine.last_seq
+    return max((last for _, _, last in await runner.subjects_matching(filters)), default=0)
 
 
 def _live(

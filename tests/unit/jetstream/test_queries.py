@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 
 from core.jetstream.queries import StreamQueries
+from core.jetstream.scan import scan
 from core.model.message import MsgGetRequest
 from core.stream.segment import Segment
 from tests.support.streams import StreamBench
-from tests.unit.stream.support import config
+from tests.unit.stream.support import block, config
 
 MIB = 1 << 20
 
@@ -198,3 +199,20 @@ def test_a_state_waits_for_a_removal_that_only_storage_knows_of(
         return state.messages, state.first_seq, state.num_deleted
 
     assert bench.run(scenario()) == (4, 2, 3)
+
+
+def test_a_walk_finds_what_takes_the_place_of_a_message_before_it_comes_there(
+    bench: StreamBench,
+) -> None:
+    """A subject that always has a message is never missing among those of a stream."""
+
+    async def walk() -> list[int]:
+        found: list[int] = []
+        async for segment, places in scan(bench.runner, 1, [b"s.*"], 1):
+            found += [segment.seqs[place] for place in places]
+            if bench.machine.last_seq == 8:
+                bench.gather(b"s.b", b"", block(Nats_Rollup="sub"))
+                await bench.step()
+        return found
+
+    assert bench.run(walk())[-1] == 9
