@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
-from tests.support.wire import Frame, Wire
+from tests.support.wire import Frame, Silence, Wire
 
 API = "$JS.EVENT.ADVISORY.API"
 STREAM = "io.nats.jetstream.advisory.v1.stream_action"
@@ -19,9 +20,10 @@ CONSUMER = "io.nats.jetstream.advisory.v1.consumer_action"
 class Bench:
     """A client that asks and a client that listens."""
 
-    def __init__(self, asking: Wire, listening: Wire) -> None:
+    def __init__(self, asking: Wire, listening: Wire, *, is_reference: bool) -> None:
         self.asking = asking
         self.listening = listening
+        self.is_reference = is_reference
         asking.hello()
         for name in asking.api("STREAM.NAMES")["streams"] or ():
             asking.api(f"STREAM.DELETE.{name}")
@@ -52,11 +54,17 @@ class Bench:
             found[frame.subject.decode()] = event
         return found
 
+    def losing_with_a_stream(self) -> AbstractContextManager[None]:
+        """What deleting a stream tells: of a hundred times the reference forgets it once or twice,
+        because it ends what sends for the stream at the same time.
+        """
+        return suppress(Silence) if self.is_reference else nullcontext()
+
 
 @pytest.fixture
 def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
     with Wire(server.address) as asking, Wire(server.address) as listening:
-        yield Bench(asking, listening)
+        yield Bench(asking, listening, is_reference=isinstance(server, NatsServer))
 
 
 def _actions(events: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -96,7 +104,8 @@ def test_streams_and_consumers_that_come_change_and_go(bench: Bench) -> None:
     ask("CONSUMER.DELETE.EV.C", None, {}, "it was not there")
     ask("CONSUMER.CREATE.EV.C", consumer, _consumer("CREATED", "create"))
     gone = _consumer("DELETED", "delete") | _stream("DELETED", "delete")
-    ask("STREAM.DELETE.EV", None, gone)
+    with bench.losing_with_a_stream():
+        ask("STREAM.DELETE.EV", None, gone)
 
 
 def test_every_answered_request_is_audited(bench: Bench) -> None:
@@ -133,14 +142,15 @@ def test_a_request_without_reply_is_audited_too(bench: Bench) -> None:
 def test_a_stream_may_capture_events(bench: Bench) -> None:
     bench.asking.api("STREAM.CREATE.LOG", {"name": "LOG", "subjects": ["$JS.EVENT.ADVISORY.>"]})
     bench.asking.api("STREAM.CREATE.EV", {"name": "EV", "subjects": ["ev.>"]})
-    bench.asking.api("STREAM.DELETE.EV")
+    bench.asking.api("STREAM.UPDATE.EV", {"name": "EV", "subjects": ["ev.>", "more"]})
     created = "$JS.EVENT.ADVISORY.STREAM.CREATED.EV"
-    deleted = "$JS.EVENT.ADVISORY.STREAM.DELETED.EV"
+    updated = "$JS.EVENT.ADVISORY.STREAM.UPDATED.EV"
 
     def is_stored() -> bool:
         state = bench.asking.api("STREAM.INFO.LOG", {"subjects_filter": ">"})["state"]
         counts = state.get("subjects", {})
-        return counts.get(created) == counts.get(deleted) == 1 and counts.get(API, 0) > 1
+        return counts.get(created) == counts.get(updated) == 1 and counts.get(API, 0) > 1
 
     eventually(is_stored)
+    bench.asking.api("STREAM.DELETE.EV")
     bench.asking.api("STREAM.DELETE.LOG")
