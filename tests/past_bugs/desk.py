@@ -72,7 +72,7 @@ class Desk:
             assert "error" not in answer, answer
 
     def pull(
-        self, stream: str, count: int, name: str = "c", *, within: float = 2.0, **options: Any
+        self, stream: str, count: int, name: str = "c", *, within: float = 20.0, **options: Any
     ) -> list[Frame]:
         """Ask for messages; return what comes, until as many or a status is there."""
         self._pulls += 1

@@ -1,9 +1,12 @@
 """Past bugs of servers like this one: consumers, acknowledgements, pull requests."""
 
+import time
+
 import pytest
 
 from tests.past_bugs.desk import SECOND, Desk, code, seqs
 from tests.support.eventually import eventually
+from tests.support.wire import Frame
 
 
 def test_an_ack_of_a_redelivered_message_fills_the_gap(desk: Desk) -> None:
@@ -74,7 +77,8 @@ def test_what_is_left_is_counted_right_for_the_last_of_each_subject(desk: Desk) 
     desk.ok("STREAM.MSG.DELETE.A", {"seq": 10})
     assert desk.numbers("A")[4] == 3
     desk.publish("A.0", b"new")
-    assert desk.numbers("A")[4] == 4
+    # The reference counts what is new after its publisher has the answer.
+    eventually(lambda: desk.numbers("A")[4] == 4)
     found: list[bytes] = []
     while len(found) < 4:  # the reference stops once at the gap
         found += desk.bodies("A", 4 - len(found), within=0.3)
@@ -147,14 +151,20 @@ def test_a_request_ends_with_one_status_and_then_nothing_comes(desk: Desk) -> No
     desk.stream("A")
     desk.fill("A", 2)
     desk.consumer("A")
-    frames = desk.pull("A", 5, no_wait=True, within=0.3)
+
+    def served() -> list[Frame]:
+        """Empty when the machine took longer than the request may."""
+        frames = desk.pull("A", 5, no_wait=True, within=0.3)
+        return frames if frames[0].reply else []
+
+    frames = eventually(served)
     assert [frame.payload for frame in frames[:2]] == [b"m0", b"m1"]
     assert len(frames) == 3
     assert frames[2].headers.startswith(b"NATS/1.0 40")
     assert desk.quiet(0.4) == []
     desk.publish("A.x", b"late")
     assert desk.quiet() == []
-    empty = desk.pull("A", 1, "c", within=0.2)
+    empty = desk.pull("A", 1)
     assert empty[0].payload == b"late"
     only = desk.pull("A", 1, within=0.2)
     assert only[0].headers.startswith(b"NATS/1.0 408 Request Timeout")
@@ -167,10 +177,10 @@ def test_the_wait_for_an_ack_starts_at_the_delivery(desk: Desk) -> None:
     desk.consumer("A", ack_wait=SECOND)
     desk.wire.publish("$JS.API.CONSUMER.MSG.NEXT.A.c", b'{"batch":5}', reply=b"in.w")
     assert desk.quiet(1.1) == []
+    published = time.monotonic()
     desk.wire.publish("A.x", b"1")
-    assert desk.wire.frame().payload == b"1"
-    assert desk.quiet(0.3) == []
-    assert desk.wire.frame().payload == b"1"
+    assert [desk.wire.frame().payload for _ in range(2)] == [b"1", b"1"]
+    assert time.monotonic() - published > 0.9
 
 
 def test_overlapping_filters_deliver_once(desk: Desk) -> None:
@@ -184,7 +194,8 @@ def test_overlapping_filters_deliver_once(desk: Desk) -> None:
     assert code(made) == 0
     for subject in ("A.a.b", "A.a.c", "A.c.b", "A.c.c"):
         desk.publish(subject, subject.encode())
-    assert desk.bodies("A", 4, within=0.3) == [b"A.a.b", b"A.a.c", b"A.c.b"]
+    assert desk.bodies("A", 3) == [b"A.a.b", b"A.a.c", b"A.c.b"]
+    assert desk.bodies("A", 1, within=0.3) == []
 
 
 def test_a_refused_create_leaves_the_consumer_as_it_was(desk: Desk) -> None:
