@@ -32,7 +32,7 @@ class Process:
 
     def __init__(self, *arguments: str, data: Path) -> None:
         self.data = data
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "gateway", *arguments, "--data", str(data)],
             stdout=subprocess.PIPE,
@@ -75,8 +75,9 @@ class Process:
         return self._process.returncode, printed
 
     def stderr(self) -> str:
-        self._log.seek(0)
-        return self._log.read()
+        # Without a seek: the process writes through the same file, at the same place in it.
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -34,7 +34,7 @@ def run(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.Compl
         [*command(name), *arguments],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
         cwd=cwd,
         env=environment(),
@@ -47,7 +47,7 @@ class DropIn:
     def __init__(self, name: str, *arguments: str) -> None:
         self.name = name
         self.dir = tempfile.TemporaryDirectory(prefix="dropin-", ignore_cleanup_errors=True)
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
             [*command(name), "--ports_file_dir", self.dir.name, *arguments],
             stderr=self._log,
@@ -99,8 +99,9 @@ class DropIn:
         return dict(json.loads(text))
 
     def log(self) -> str:
-        self._log.seek(0)
-        return self._log.read()
+        # Without a seek: the process writes through the same file, at the same place in it.
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
 
     def texts(self) -> list[str]:
         """The log without process id and time: `[INF] Server is ready`."""
@@ -110,12 +111,12 @@ class DropIn:
 
     def until(self, text: str) -> None:
         """Wait for a line of the log."""
-        eventually(lambda: text in self.log(), within=20)
+        eventually(lambda: text in self.log(), within=60)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def end(self, within: float = 20) -> int:
+    def end(self, within: float = 60) -> int:
         """Wait for the end; the exit code."""
         return self.process.wait(within)
 
