@@ -112,11 +112,11 @@ class Copies:
 
     # -- observations ------------------------------------------------------------------------
 
-    async def sees(self, look: Callable[[], Awaitable[Any]], within: float = 15) -> Any:
+    async def sees(self, look: Callable[[], Awaitable[Any]], within: float = 30) -> Any:
         """Return what `look` returns once that is true."""
         return await observed(look, within=within)
 
-    async def reaches(self, short: str, seq: int, *, within: float = 15) -> None:
+    async def reaches(self, short: str, seq: int, *, within: float = 30) -> None:
         """Return when a stream has its `seq`-th message or sequence."""
 
         async def look() -> bool:

@@ -61,18 +61,18 @@ class CoreServer:
         async def run() -> T:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(60)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10), "the server did not start"
+        assert self._ready.wait(60), "the server did not start"
         return self
 
     def stop(self) -> None:
         """Stop serving; a second time does nothing."""
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self._done.set)
-            self._thread.join(10)
+            self._thread.join(60)
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -32,7 +32,7 @@ class Crowd:
         self._said: dict[int, bytearray] = {}
         self.endings: Counter[bytes] = Counter()
         for number in range(count):
-            sock = socket.create_connection(address, timeout=20)
+            sock = socket.create_connection(address, timeout=60)
             sock.setblocking(False)
             if opening := openings[number % len(openings)]:
                 sock.sendall(opening)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 _never = threading.Event()
 
 
-def eventually(observe: Callable[[], T], *, within: float = 10.0, every: float = 0.02) -> T:
+def eventually(observe: Callable[[], T], *, within: float = 30.0, every: float = 0.02) -> T:
     """Call `observe` until it returns something true and return that.
 
     Args:
@@ -35,7 +35,7 @@ def eventually(observe: Callable[[], T], *, within: float = 10.0, every: float =
 
 
 async def observed(
-    observe: Callable[[], T | Awaitable[T]], *, within: float = 15.0, every: float = 0.01
+    observe: Callable[[], T | Awaitable[T]], *, within: float = 30.0, every: float = 0.01
 ) -> T:
     """Call `observe`, and await what it returns, until that is true; return it.
 

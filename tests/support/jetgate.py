@@ -50,7 +50,7 @@ class JetgateServer:
         assert self.process is not None, "the server is not running"
         return self.process.pid
 
-    def start(self, *, within: float = 60.0) -> Self:
+    def start(self, *, within: float = 120.0) -> Self:
         """Start and wait until the node says that it accepts."""
         ports = self.data / "ports.json"
         ports.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ class JetgateServer:
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             try:
-                self.process.wait(10)
+                self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.kill()
             self.process = None

@@ -61,7 +61,7 @@ class NatsServer:
         with (self.dir / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         ports = self.dir / f"nats-server_{self.process.pid}.ports"
-        url = eventually(lambda: self._url(ports))
+        url = eventually(lambda: self._url(ports), within=120)
         host, port = url.removeprefix("nats://").rsplit(":", 1)
         self.address = (host, int(port))
         return self

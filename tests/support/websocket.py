@@ -62,7 +62,7 @@ class Received:
 class WebSocket:
     """One connection; `sizes` of the frames that came."""
 
-    def __init__(self, address: tuple[str, int], *, timeout: float = 10.0) -> None:
+    def __init__(self, address: tuple[str, int], *, timeout: float = 30.0) -> None:
         self.sock = socket.create_connection(address, timeout=timeout)
         self.buffer = b""
         self.head = b""
