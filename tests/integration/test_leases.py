@@ -18,7 +18,13 @@ from core.storage.postgres.leases import GROUPS, PostgresLeases
 from tests.support.eventually import observed
 
 MS = 1_000_000
-QUICK = LeaseTimes(
+# A machine that stands still for a while must depose nobody.
+STEADY = LeaseTimes(
+    ttl=61_000 * MS, margin=1000 * MS, beat=50 * MS, poll=20 * MS, stale=60_000 * MS,
+    answer=30_000 * MS,
+)  # fmt: skip
+# Who is silent is deposed soon.
+HASTY = LeaseTimes(
     ttl=1500 * MS, margin=100 * MS, beat=50 * MS, poll=20 * MS, stale=1400 * MS, answer=1000 * MS
 )
 LOCKS = """
@@ -35,9 +41,9 @@ class Cluster:
         self._nodes: list[Leadership] = []
         self.stores: dict[str, PostgresLeases] = {}
 
-    def node(self, name: str) -> Leadership:
+    def node(self, name: str, times: LeaseTimes = STEADY) -> Leadership:
         store = self.stores[name] = PostgresLeases(Connector(self._dsn))
-        leadership = Leadership(store, SystemClock(), NodeRow(name), times=QUICK)
+        leadership = Leadership(store, SystemClock(), NodeRow(name), times=times)
         self._nodes.append(leadership)
         return leadership
 
@@ -121,14 +127,17 @@ def test_every_head_and_consumer_gets_the_epoch_of_the_new_leader(database: str)
 
 def test_a_stalled_leader_is_deposed(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        first, second = cluster.node("a"), cluster.node("b")
+        first, second = cluster.node("a"), cluster.node("b", HASTY)
         await first.acquire()
         assert first._keeper is not None
         first._keeper.cancel()  # as if the process were stopped: no heartbeat, the session lives
 
         await second.acquire()
 
-        assert second.trusted()
+        # Its next heartbeat confirms it again where this one took too long.
+        await observed(second.trusted)
+        # Its locks go before its connection does.
+        await observed(lambda: not cluster.stores["a"].is_open)
         assert not first.trusted()
         with pytest.raises(Fenced):
             await first.acquire()
@@ -210,7 +219,14 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(database: str) -> 
         with pytest.raises(Unavailable):
             await first.acquire()
         store.bump = bump  # type: ignore[method-assign]
-        await first.acquire()
+
+        async def leads() -> bool:
+            # Refused for as long as PostgreSQL has not noticed the end of the session before.
+            with contextlib.suppress(Unavailable):
+                await first.acquire()
+            return first.epoch > 1
+
+        await observed(leads)
 
         assert first.epoch == 3
         assert not first.lost.is_set()
