@@ -24,7 +24,7 @@ def api(server: Server, verb: str, body: Any = None) -> dict[str, Any]:
     payload = b"" if body is None else json.dumps(body).encode()
     with Wire(server.address) as wire:
         wire.hello()
-        answer = wire.request(f"$JS.API.{verb}", payload, timeout=10).json()
+        answer = wire.request(f"$JS.API.{verb}", payload).json()
     assert "error" not in answer, answer
     return dict(answer)
 
@@ -50,7 +50,7 @@ def content(server: Server, name: str) -> list[tuple[int, str, str]]:
             subject = f"$JS.API.DIRECT.GET.{name}".encode()
             wire.send(b"PUB %b got.x %d\r\n%b\r\n" % (subject, len(body), body))
             while True:
-                frame = wire.frame(10.0)
+                frame = wire.frame()
                 headers = frame.headers.decode()
                 if not frame.payload and "204" in headers.partition("\r\n")[0]:
                     break
@@ -82,12 +82,12 @@ class Publisher(threading.Thread):
                     while not self._enough.is_set():
                         self._publish(wire)
             except (OSError, Silence, Closed, AssertionError, ValueError):
-                continue  # it was killed; the next connection may find it again
+                self._enough.wait(0.02)  # it was killed; the next connection may find it again
 
     def _publish(self, wire: Wire) -> None:
         number = self.acked + 1
         block = b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number
-        answer = wire.request(f"orders.{number % 5}", b"%d" % number, headers=block, timeout=2)
+        answer = wire.request(f"orders.{number % 5}", b"%d" % number, headers=block, timeout=5)
         assert "seq" in answer.json()
         self.acked = number
 
@@ -116,7 +116,7 @@ class Pair:
 
     def begin(self) -> Publisher:
         """Make the streams, publish, and wait until the copies have something."""
-        eventually(self._linked, within=30)
+        eventually(self._linked, within=self.patience)
         source = {"name": "ORDERS", "external": {"api": f"$JS.{self.domain}.API", "deliver": ""}}
         create(self.origin, "ORDERS", subjects=["orders.>"], allow_direct=True)
         create(self.copier, "MIRROR", mirror=source, allow_direct=True)
@@ -125,6 +125,11 @@ class Pair:
         publisher.start()
         eventually(lambda: self._copied(100), within=self.patience)
         return publisher
+
+    def goes_on(self, publisher: Publisher, count: int) -> None:
+        """Wait until the origin has acknowledged as many more."""
+        before = publisher.acked
+        eventually(lambda: publisher.acked > before + count, within=self.patience)
 
     def check(self, publisher: Publisher) -> None:
         """Publish no more; the copies must come to be equal to what they copy."""

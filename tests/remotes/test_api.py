@@ -63,7 +63,7 @@ async def attached(database: str, *remotes: Remote) -> AsyncIterator[tuple[Node,
 def test_the_api_of_the_other_system_is_here_under_its_name(database: str, hub: NatsServer) -> None:
     async def work() -> None:
         async with attached(database, Remote("hub", url(hub))) as (node, nc):
-            there = nc.jetstream(domain="hub")
+            there = nc.jetstream(domain="hub", timeout=20)
             await there.add_stream(name="API", subjects=["api.>"])
             direct = await nats.connect(url(hub))
             await direct.jetstream().publish("api.one", b"1")
@@ -92,15 +92,15 @@ def test_a_pull_consumer_is_read_and_acknowledged(database: str, hub: NatsServer
             await origin.add_stream(name="PULL", subjects=["pull.>"])
             for number in range(50):
                 await origin.publish("pull.x", b"%d" % number)
-            there = nc.jetstream(domain="hub")
+            there = nc.jetstream(domain="hub", timeout=20)
             sub = await there.pull_subscribe("pull.>", durable="reader", stream="PULL")
             seen = []
             for _ in range(5):
-                for msg in await sub.fetch(10, timeout=5):
+                for msg in await sub.fetch(10, timeout=20):
                     seen.append((msg.metadata.sequence.stream, msg.subject, msg.data))
                     assert msg.metadata.stream == "PULL"
                     assert msg.metadata.domain == "hub"
-                    await msg.ack_sync()
+                    await msg.ack_sync(timeout=20)
             info = await origin.consumer_info("PULL", "reader")
             await origin.delete_stream("PULL")
             await direct.close()
@@ -133,7 +133,7 @@ def test_a_push_consumer_is_heard_and_its_interest_ends_with_the_listener(
                 if len(seen) == count:
                     done.set()
 
-            there = nc.jetstream(domain="hub")
+            there = nc.jetstream(domain="hub", timeout=20)
             sub = await there.subscribe(
                 "push.>",
                 stream="PUSH",
@@ -147,7 +147,7 @@ def test_a_push_consumer_is_heard_and_its_interest_ends_with_the_listener(
                     idle_heartbeat=0.5,
                 ),
             )
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await done.wait()
             asked = await there.consumer_info("PUSH", "pushed")
             bound = (await origin.consumer_info("PUSH", "pushed")).push_bound
@@ -173,14 +173,14 @@ def test_explicit_acks_of_a_push_consumer_reach_their_consumer(
 ) -> None:
     async def work() -> None:
         async with attached(database, Remote("hub", url(hub))) as (_, nc):
-            there = nc.jetstream(domain="hub")
+            there = nc.jetstream(domain="hub", timeout=20)
             await there.add_stream(name="ACKED", subjects=["acked.>"])
             direct = await nats.connect(url(hub))
             for number in range(5):
                 await direct.jetstream().publish("acked.x", b"%d" % number)
             sub = await there.subscribe("acked.>", stream="ACKED", durable="d", manual_ack=True)
             for _ in range(5):
-                await (await sub.next_msg(timeout=5)).ack()
+                await (await sub.next_msg(timeout=20)).ack()
 
             async def settled() -> bool:
                 info = await there.consumer_info("ACKED", "d")
@@ -203,7 +203,7 @@ def test_while_the_other_system_is_away_nobody_answers(database: str) -> None:
 
             await observed(gone)
             with pytest.raises(NoRespondersError):
-                await nc.request("$JS.away.API.INFO", b"", timeout=5)
+                await nc.request("$JS.away.API.INFO", b"", timeout=20)
 
             async def refused() -> bool:
                 return "refused" in state_of(node).error.lower()

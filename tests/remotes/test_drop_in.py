@@ -23,7 +23,7 @@ def answers(server: DropIn, name: str) -> bool:
     async def ask() -> bool:
         nc = await nats.connect(server.url)
         try:
-            answer = await nc.request(f"$JS.{name}.API.INFO", b"", timeout=5)
+            answer = await nc.request(f"$JS.{name}.API.INFO", b"", timeout=20)
             return b'"streams":' in answer.data
         except NoRespondersError:
             return False

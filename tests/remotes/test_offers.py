@@ -20,7 +20,7 @@ from core.auth.users import User, Users
 from core.node import NodeOptions
 from core.remote.settings import Remote
 from tests.remotes.copying import Pair, free_port
-from tests.support.eventually import eventually, observed
+from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
@@ -62,19 +62,19 @@ def test_its_clients_read_our_streams_and_change_nothing(database: str, hub: Nat
             for number in range(30):
                 await ours.jetstream().publish(f"ours.{number}", b"%d" % number)
             nc = await nats.connect(f"nats://127.0.0.1:{hub.address[1]}")
-            there = nc.jetstream(domain="gate")
+            there = nc.jetstream(domain="gate", timeout=20)
             info = await once_served(there)
             sub = await there.pull_subscribe("ours.>", durable="puller", stream="OURS")
-            pulled = await sub.fetch(30, timeout=5)
+            pulled = await sub.fetch(30, timeout=20)
             for msg in pulled:
-                await msg.ack_sync()
+                await msg.ack_sync(timeout=20)
             acked = await ours.jetstream().consumer_info("OURS", "puller")
             pushed = await there.subscribe("ours.>", stream="OURS", ordered_consumer=True)
-            seen = [(await pushed.next_msg(timeout=5)).subject for _ in range(30)]
+            seen = [(await pushed.next_msg(timeout=20)).subject for _ in range(30)]
             with pytest.raises(NoRespondersError):
-                await nc.request("$JS.gate.API.STREAM.PURGE.OURS", b"", timeout=5)
+                await nc.request("$JS.gate.API.STREAM.PURGE.OURS", b"", timeout=20)
             with pytest.raises(NoRespondersError):
-                await nc.request("$JS.gate.API.STREAM.DELETE.OURS", b"", timeout=5)
+                await nc.request("$JS.gate.API.STREAM.DELETE.OURS", b"", timeout=20)
             await nc.close()
             await ours.close()
 
@@ -107,8 +107,7 @@ def through_its_outage(where: Path) -> None:
         publisher = pair.begin()
 
         hub.kill()
-        before = publisher.acked
-        eventually(lambda: publisher.acked > before + 200, within=30)
+        pair.goes_on(publisher, 200)
         hub.start()
 
         pair.check(publisher)
@@ -120,8 +119,7 @@ def through_ours(where: Path) -> None:
         publisher = pair.begin()
 
         node.restart()
-        before = publisher.acked
-        eventually(lambda: publisher.acked > before + 200, within=30)
+        pair.goes_on(publisher, 200)
 
         pair.check(publisher)
 
