@@ -151,8 +151,8 @@ def test_requests_are_answered_by_token_and_late_answers_dropped() -> None:
     async def scenario() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)
-        first = asyncio.ensure_future(client.request(b"a", within=5))
-        second = asyncio.ensure_future(client.request(b"b", within=5))
+        first = asyncio.ensure_future(client.request(b"a", within=30))
+        second = asyncio.ensure_future(client.request(b"b", within=30))
         await turns()
 
         server.link.receive(reply_to(client, b"2", b"two") + reply_to(client, b"1", b"one"))
@@ -170,7 +170,7 @@ def test_a_request_that_nobody_answers_ends() -> None:
         client = await connect(server.connector)
         with pytest.raises(RequestTimeout):
             await client.request(b"a", within=0.01)
-        waiting = asyncio.ensure_future(client.request(b"a", within=5))
+        waiting = asyncio.ensure_future(client.request(b"a", within=30))
         await turns()
         server.link.receive(reply_to(client, b"2", b"", b"NATS/1.0 503\r\n\r\n"))
         with pytest.raises(NoResponders):
@@ -226,7 +226,7 @@ def test_a_lost_link_ends_what_waits_and_comes_back() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)
         client.subscribe(b"kept", lambda batch: None, queue=b"q")
-        waiting = asyncio.ensure_future(client.request(b"a", within=5))
+        waiting = asyncio.ensure_future(client.request(b"a", within=30))
         batch = client.request_many([b"a"], [b"1"])
         await turns()
         server.refusals = 1
@@ -239,7 +239,7 @@ def test_a_lost_link_ends_what_waits_and_comes_back() -> None:
             await batch.settled(1)
         with pytest.raises(ConnectionLost):
             client.publish(b"a", b"")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await client.wait_connected()
         await client.flush()
         assert b"SUB kept q 2\r\n" in server.written

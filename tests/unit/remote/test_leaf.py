@@ -90,7 +90,7 @@ def test_what_is_served_is_served_on_the_next_connection() -> None:
         changes = asyncio.Queue[bool]()
         leaf.on_change = lambda: changes.put_nowait(leaf.connected)
         leaf.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await changes.get()
             leaf.serve(b"mine.>", lambda *message: None)
             server.link.receive(b"LS+ a\r\n")

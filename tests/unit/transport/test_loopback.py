@@ -29,7 +29,7 @@ class End:
         self._news.set()
 
     async def until(self, text: bytes) -> bytes:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while text not in self.received:
                 self._news.clear()
                 await self._news.wait()
@@ -37,7 +37,7 @@ class End:
         return data
 
     async def until_closed(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not self.is_closed:
                 self._news.clear()
                 await self._news.wait()
