@@ -19,7 +19,7 @@ TAILS = ("a", "b", "c")
 
 async def _open(server: JetgateServer) -> Client:
     host, port = server.address
-    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False)
+    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False, connect_timeout=30)
 
 
 async def _count(at: Copies, numbers: range, awaited: int) -> None:

@@ -35,11 +35,11 @@ def crash_run(server: JetgateServer, cycles: int) -> list[str]:
     choose = random.Random(SEED)
     for cycle in range(cycles):
         enough = len(ledger.acked) + choose.randrange(50, 1500)
-        eventually(_grown(ledger, enough), within=30)
+        eventually(_grown(ledger, enough), within=120)
         if cycle % 2:
             server.kill_postgres()
         server.restart()
-    eventually(_grown(ledger, len(ledger.acked) + 100), within=30)
+    eventually(_grown(ledger, len(ledger.acked) + 100), within=120)
     for publisher in publishers:
         publisher.stop()
     wait_until_consumed(server.address, ledger)
