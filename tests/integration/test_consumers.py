@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import count
 from typing import Any
 
 import nats
 import pytest
 from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig, StreamConfig
-from nats.js.errors import NotFoundError
 
 from tests.support.consumer_bench import Bench
 from tests.support.jetgate import JetgateServer
@@ -17,6 +17,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.wire import Wire
 
 Server = JetgateServer | NatsServer
+_numbers = count()
 
 
 @pytest.fixture
@@ -41,15 +42,9 @@ def test_pull_shows_sequences_and_counts(bench: Bench) -> None:
 def test_ack_moves_the_floor(bench: Bench) -> None:
     bench.consumer()
     bench.pull(b"3", count=3)
-    bench.ack(b"1.2.2")
-    bench.wire.flush()
-    assert bench.state()["floor"] == (0, 0)
-    bench.ack(b"1.1.1")
-    bench.wire.flush()
-    assert bench.state()["floor"] == (2, 2)
-    bench.ack(b"1.3.3")
-    bench.wire.flush()
-    assert bench.state()["floor"] == (3, 3)
+    for numbers, left, floor in ((b"1.2.2", 2, 0), (b"1.1.1", 1, 2), (b"1.3.3", 0, 3)):
+        bench.ack(numbers)
+        assert bench.reaches(ack_pending=left)["floor"] == (floor, floor)
 
 
 def test_floor_of_a_filtered_consumer(bench: Bench) -> None:
@@ -57,8 +52,7 @@ def test_floor_of_a_filtered_consumer(bench: Bench) -> None:
     bench.pull(b"2", count=2)
     assert bench.state()["floor"] == (0, 0)
     bench.ack(b"1.2.1")
-    bench.wire.flush()
-    state = bench.state()
+    state = bench.reaches(ack_pending=1)
     assert (state["delivered"], state["floor"], state["pending"]) == ((2, 4), (1, 3), 0)
 
 
@@ -67,8 +61,7 @@ def test_redelivery_keeps_the_first_consumer_sequence(bench: Bench) -> None:
     bench.pull(b"2", count=2)
     assert bench.pull(b"2", count=2) == [(b"2.1.3.0", b"m0"), (b"2.2.4.0", b"m1")]
     bench.ack(b"2.1.3")
-    bench.wire.flush()
-    state = bench.state()
+    state = bench.reaches(ack_pending=1)
     assert (state["floor"], state["redelivered"], state["delivered"]) == ((1, 1), 1, (4, 2))
 
 
@@ -85,7 +78,7 @@ def test_nak_with_delay_and_without(bench: Bench) -> None:
 
 def test_nak_with_a_delay_beyond_every_duration(bench: Bench) -> None:
     bench.consumer()
-    bench.pull(b"2")
+    bench.pull(b"2", count=2)
     bench.ack(b"1.1.1", b'-NAK {"delay": 600000000}', b"in.done")
     bench.ack(b"1.2.2", b'-NAK {"delay": 1000000000000000000000}', b"in.done")
     assert bench.arrived(count=2) == [(b"in.done", b"")] * 2
@@ -174,8 +167,7 @@ def test_position_is_that_of_the_last_delivery(bench: Bench) -> None:
     bench.pull(b'{"batch":2,"expires":100000000}', count=2)
     bench.ack(b"1.2.1")
     bench.wire.request("s.x", b"")
-    bench.wire.flush()
-    state = bench.state()
+    state = bench.reaches(ack_pending=0)
     assert (state["delivered"], state["floor"], state["pending"]) == ((1, 2), (1, 2), 0)
 
 
@@ -189,14 +181,16 @@ def test_max_ack_pending_holds_back(bench: Bench) -> None:
 
 def test_deleted_consumer_ends_its_requests(bench: Bench) -> None:
     bench.consumer(filter_subject="s.none")
-    bench.pull(b"1")
+    bench.request(b"1")
+    bench.reaches(waiting=1)
     bench.wire.publish(f"$JS.API.CONSUMER.DELETE.{bench.name}.c")
     assert (b"in.1", b"NATS/1.0 409 Consumer Deleted\r\n\r\n") in bench.arrived(count=1)
 
 
 def test_deleted_stream_ends_the_requests_of_its_consumers(bench: Bench) -> None:
     bench.consumer(filter_subject="s.none")
-    bench.pull(b"1")
+    bench.request(b"1")
+    bench.reaches(waiting=1)
     bench.wire.publish(f"$JS.API.STREAM.DELETE.{bench.name}")
     assert (b"in.1", b"NATS/1.0 409 Consumer Deleted\r\n\r\n") in bench.arrived(count=1)
 
@@ -206,9 +200,8 @@ def test_deleted_message_is_no_longer_pending(bench: Bench) -> None:
     bench.pull(b"2", count=2)
     bench.wire.api(f"STREAM.MSG.DELETE.{bench.name}", {"seq": 1})
     bench.wire.api(f"STREAM.MSG.DELETE.{bench.name}", {"seq": 4})
-    bench.wire.flush()
-    state = bench.state()
-    assert (state["floor"], state["ack_pending"], state["pending"]) == ((1, 1), 1, 2)
+    state = bench.reaches(ack_pending=1)
+    assert (state["floor"], state["pending"]) == ((1, 1), 2)
     assert [payload for _, payload in bench.pull(b"5", count=2)] == [b"m2", b"m4"]
 
 
@@ -297,16 +290,18 @@ def test_restart_keeps_what_was_acknowledged(jetgate_server: JetgateServer) -> N
 # --- the official client -----------------------------------------------------------------------
 
 
+def unused() -> str:
+    """A stream's name that none had: the reference removes files behind its answer."""
+    return f"C{next(_numbers)}"
+
+
 def client(server: Server, body: Callable[[Client], Awaitable[None]]) -> None:
     async def main() -> None:
         connection = await nats.connect("nats://{}:{}".format(*server.address))
         try:
-            js = connection.jetstream()
-            for name in ("C", "KV_kv"):
-                try:
-                    await js.delete_stream(name)
-                except NotFoundError:
-                    continue
+            js = connection.jetstream(timeout=30)
+            for found in await js.streams_info():
+                await js.delete_stream(str(found.config.name))
             await body(connection)
         finally:
             await connection.close()
@@ -316,8 +311,8 @@ def client(server: Server, body: Callable[[Client], Awaitable[None]]) -> None:
 
 def test_client_pulls_and_acks(server: Server) -> None:
     async def body(connection: Client) -> None:
-        js = connection.jetstream()
-        await js.add_stream(StreamConfig(name="C", subjects=["c.>"]))
+        js = connection.jetstream(timeout=30)
+        await js.add_stream(StreamConfig(name=unused(), subjects=["c.>"]))
         for i in range(30):
             await js.publish("c.x", b"%d" % i)
         subscription = await js.pull_subscribe("c.x", "d")
@@ -325,7 +320,7 @@ def test_client_pulls_and_acks(server: Server) -> None:
         while len(got) < 30:
             for msg in await subscription.fetch(7, timeout=20):
                 got.append(msg.data)
-                await msg.ack_sync()
+                await msg.ack_sync(timeout=20)
         info = await subscription.consumer_info()
         assert got == [b"%d" % i for i in range(30)]
         assert (info.num_ack_pending, info.num_pending, info.ack_floor.stream_seq) == (0, 0, 30)
@@ -337,8 +332,8 @@ def test_client_pulls_and_acks(server: Server) -> None:
 
 def test_client_pushes_with_a_callback(server: Server) -> None:
     async def body(connection: Client) -> None:
-        js = connection.jetstream()
-        await js.add_stream(StreamConfig(name="C", subjects=["c.>"]))
+        js = connection.jetstream(timeout=30)
+        await js.add_stream(StreamConfig(name=unused(), subjects=["c.>"]))
         for i in range(10):
             await js.publish("c.x", b"%d" % i)
         subscription = await js.subscribe(
@@ -349,7 +344,7 @@ def test_client_pushes_with_a_callback(server: Server) -> None:
         for i in range(10):
             msg = await subscription.next_msg(20)
             assert msg.data == b"%d" % i
-            await msg.ack_sync()
+            await msg.ack_sync(timeout=20)
         assert (await subscription.consumer_info()).num_ack_pending == 0
 
     client(server, body)
@@ -357,8 +352,8 @@ def test_client_pushes_with_a_callback(server: Server) -> None:
 
 def test_client_ordered_consumer_with_flow_control(server: Server) -> None:
     async def body(connection: Client) -> None:
-        js = connection.jetstream()
-        await js.add_stream(StreamConfig(name="C", subjects=["c.>"]))
+        js = connection.jetstream(timeout=30)
+        await js.add_stream(StreamConfig(name=unused(), subjects=["c.>"]))
         payload = bytes(16 * 1024)
         for _ in range(300):
             await js.publish("c.x", payload)
@@ -372,7 +367,7 @@ def test_client_ordered_consumer_with_flow_control(server: Server) -> None:
 
 def test_client_key_value_watch_keys_and_history(server: Server) -> None:
     async def body(connection: Client) -> None:
-        js = connection.jetstream()
+        js = connection.jetstream(timeout=30)
         kv = await js.create_key_value(KeyValueConfig(bucket="kv", history=5))
         for i in range(3):
             await kv.put("a", b"%d" % i)
@@ -393,8 +388,8 @@ def test_client_key_value_watch_keys_and_history(server: Server) -> None:
 
 def test_client_queue_group_shares(server: Server) -> None:
     async def body(connection: Client) -> None:
-        js = connection.jetstream()
-        await js.add_stream(StreamConfig(name="C", subjects=["c.>"]))
+        js = connection.jetstream(timeout=30)
+        await js.add_stream(StreamConfig(name=unused(), subjects=["c.>"]))
         seen: list[int] = []
         done = asyncio.Event()
 

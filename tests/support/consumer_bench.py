@@ -3,6 +3,7 @@
 from itertools import count
 from typing import Any
 
+from tests.support.eventually import eventually
 from tests.support.wire import Frame, Silence, Wire
 
 _numbers = count()
@@ -38,11 +39,15 @@ class Bench:
         self, body: bytes, *, within: float = 0.25, count: int = 0
     ) -> list[tuple[bytes, bytes]]:
         """(control line without subject and sid, status block or payload) of what arrives."""
+        self.request(body)
+        return self.arrived(within=within, count=count)
+
+    def request(self, body: bytes) -> None:
+        """Ask for messages, under a reply subject of its own."""
         self.pulls += 1
         self.wire.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.c", body, reply=b"in.%d" % self.pulls
         )
-        return self.arrived(within=within, count=count)
 
     def arrived(self, *, within: float = 0.25, count: int = 0) -> list[tuple[bytes, bytes]]:
         found = self.frames(within, count)
@@ -79,6 +84,20 @@ class Bench:
             "waiting": info["num_waiting"],
             "pending": info["num_pending"],
         }
+
+    def reaches(self, **wanted: Any) -> dict[str, Any]:
+        """Wait until these members of `state` are so; return all of them.
+
+        The reference server takes acknowledgements without an answer, and messages that go before
+        they are acknowledged, into account a moment later.
+        """
+
+        def look() -> dict[str, Any]:
+            state = self.state()
+            assert {name: state[name] for name in wanted} == wanted
+            return state
+
+        return eventually(look, within=30)
 
     def ack(self, numbers: bytes, payload: bytes = b"+ACK", reply: bytes = b"") -> None:
         """Acknowledge `delivered.stream seq.consumer seq`."""
