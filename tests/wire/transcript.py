@@ -13,6 +13,9 @@ In JSON, the member `"...": "<any>"` allows members that are not listed.
 In sent lines `<repeat a 10>` is ten times the letter a and `<hex 0d0a>` are these bytes.
 `< <closed>` expects the end of the connection. `= eventually` plays the lines up to the next empty
 line again until they match. At the end of a file each connection must have nothing more to say.
+
+`= hurried` says that time plays a part which no machine may be late for: something must be asked
+before it expires, or comes again. Such a file is played up to TRIES times, see `play_file`.
 """
 
 import json
@@ -23,7 +26,10 @@ from typing import Any, Protocol
 
 from tests.support.eventually import eventually
 from tests.support.typed import problems
-from tests.support.wire import Closed, Frame, Wire
+from tests.support.wire import Closed, Frame, Silence, Wire
+
+TRIES = 3
+_PATIENCE = 30.0  # seconds that `= eventually` may take
 
 _PLACEHOLDER = re.compile(r"<(any|int|time|nuid|size|hsize)(?::(\w+))?>|<\$(\w+)>")
 _FORMS = {
@@ -47,7 +53,7 @@ class Mismatch(AssertionError):
 class Step:
     """One sent or expected frame, or a directive, with the line of the file it starts at."""
 
-    kind: str  # "send", "expect", "eventually", "end"
+    kind: str  # "send", "expect", "eventually", "hurried", "end"
     number: int
     connection: str
     lines: list[str] = field(default_factory=list)
@@ -59,6 +65,8 @@ def parse(text: str) -> list[Step]:
     connection, open_step = "a", None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
+            if steps and steps[-1].kind == "eventually":
+                raise ValueError(f"line {number}: there is nothing to play again")
             if steps and steps[-1].kind != "end":
                 steps.append(Step("end", number, connection))
             open_step = None
@@ -66,8 +74,8 @@ def parse(text: str) -> list[Step]:
             continue
         elif line.startswith("@"):
             connection, open_step = line[1:].strip(), None
-        elif line.startswith("="):
-            steps.append(Step(line[1:].strip(), number, connection))
+        elif line in ("= eventually", "= hurried"):
+            steps.append(Step(line[2:], number, connection))
             open_step = None
         elif line[0] in "<>" and (len(line) == 1 or line[1] == " "):
             kind = "send" if line[0] == ">" else "expect"
@@ -249,7 +257,7 @@ class Player:
                 raise
             return True
 
-        eventually(attempt, every=0.05)
+        eventually(attempt, within=_PATIENCE, every=0.05)
 
     def step(self, step: Step) -> None:
         """Play one step. Raises Mismatch with the line of the file."""
@@ -261,7 +269,7 @@ class Player:
                 wire.send(encode(step.lines, self.memory))
             elif step.kind == "expect":
                 self._expect(step, wire)
-        except Closed as end:
+        except (Closed, Silence) as end:
             raise Mismatch(f"line {step.number}: {end}") from end
         except Mismatch as mismatch:
             raise Mismatch(f"line {step.number}: {mismatch}") from None
@@ -307,11 +315,26 @@ def clean(server: Server) -> None:
     server.settle()
 
 
-def play_file(path: Path, server: Server) -> None:
-    """Play one transcript against a server and leave the server empty."""
-    player = Player(server.address)
-    try:
-        player.play(parse(path.read_text()))
-    finally:
-        player.close()
-        clean(server)
+def is_hurried(path: Path) -> bool:
+    """Whether a transcript fails where the machine is late."""
+    return any(step.kind == "hurried" for step in parse(path.read_text()))
+
+
+def play_file(path: Path, server: Server, tries: int = 1) -> None:
+    """Play one transcript against a server and leave the server empty.
+
+    Args:
+        path: Of the transcript.
+        server: To play against.
+        tries: How often it may fail before that counts.
+    """
+    for left in reversed(range(tries)):
+        player = Player(server.address)
+        try:
+            return player.play(parse(path.read_text()))
+        except Mismatch:
+            if not left:
+                raise
+        finally:
+            player.close()
+            clean(server)
