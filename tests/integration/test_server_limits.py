@@ -118,7 +118,8 @@ def _domain(wire: Wire) -> list[Any]:
     wire.send(b"SUB in 9\r\nPUB $JS.hub.API.CONSUMER.MSG.NEXT.F.C in 0\r\n\r\n")
     found.append(wire.frame().payload.decode())
     wire.send(b"SUB $JS.EVENT.> 10\r\nPUB $JS.hub.API.STREAM.NAMES 0\r\n\r\n")
-    audit = wire.frame().json()
+    while not (audit := wire.frame().json()).get("subject", "").endswith("STREAM.NAMES"):
+        pass  # what the requests above led to may come late
     found.append((audit["subject"], audit["domain"], list(audit)[-1]))
     return found
 
