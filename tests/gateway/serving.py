@@ -75,7 +75,7 @@ class GatewayServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(20), "the façade did not start"
+        assert self._ready.wait(60), "the façade did not start"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -264,7 +264,7 @@ def test_nothing_is_written_into_an_answer_that_has_begun(stream: Stream) -> Non
     line = b'{"subject":"%s.a"}\n' % stream.prefix.encode()
     head = b"POST /v1/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
     head += b"Transfer-Encoding: chunked\r\n\r\n"
-    with socket.create_connection(stream.web.address, timeout=10) as caller:
+    with socket.create_connection(stream.web.address, timeout=30) as caller:
         caller.sendall(head + b"%x\r\n%s\r\n" % (len(line), line))
         received = b""
         while b'"seq":1' not in received:

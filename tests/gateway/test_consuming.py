@@ -23,6 +23,11 @@ def ack(stream: Stream, consumer: str, verb: str, tokens: list[str], **more: obj
     return stream.web.json("POST", f"{consumer}:{verb}", {"tokens": tokens} | more)
 
 
+def counted(stream: Stream, consumer: str, count: int) -> None:
+    """Wait until so many are pending: the reference counts them after publishers are answered."""
+    eventually(lambda: stream.web.get(consumer).json()["num_pending"] == count)
+
+
 def ack_pending(stream: Stream, consumer: str) -> int:
     return int(stream.web.get(consumer).json()["num_ack_pending"])
 
@@ -31,6 +36,7 @@ def test_messages_are_fetched_and_acknowledged(stream: Stream) -> None:
     consumer = stream.consumer()
     for body in (b"1", b'{"n":2}'):
         stream.publish("a", body, Nats_H_X="y")
+    counted(stream, consumer, 2)
 
     messages = fetch(stream, consumer, batch=10)
     answer = ack(stream, consumer, "ack", [m["token"] for m in messages], sync=True)
@@ -55,26 +61,26 @@ def test_an_empty_fetch_says_why(stream: Stream) -> None:
 
 def test_a_long_poll_answers_as_soon_as_a_message_comes(stream: Stream) -> None:
     consumer = stream.consumer()
-    polls = [_background(stream, consumer, batch=10, expires="15s") for _ in range(3)]
+    polls = [_background(stream, consumer, batch=10, expires="30s") for _ in range(3)]
     eventually(lambda: stream.web.get(consumer).json()["num_waiting"] == 3)
 
     for _ in polls:
         stream.publish("a")
 
     for thread, messages in polls:
-        thread.join(10)
+        thread.join(60)
         assert messages
 
 
 def test_fill_waits_for_the_whole_batch(stream: Stream) -> None:
     consumer = stream.consumer()
     stream.publish("a")
-    thread, messages = _background(stream, consumer, batch=2, expires="15s", fill=True)
+    thread, messages = _background(stream, consumer, batch=2, expires="30s", fill=True)
     eventually(lambda: stream.web.get(consumer).json()["num_ack_pending"] == 1)
 
     stream.publish("a")
 
-    thread.join(10)
+    thread.join(60)
     assert len(messages) == 2
 
 
@@ -89,10 +95,10 @@ def _background(
 
 def test_lines_are_streamed_as_messages_come(stream: Stream) -> None:
     consumer = stream.consumer()
-    body = b'{"batch":3,"expires":"15s","fill":true}'
+    body = b'{"batch":3,"expires":"30s","fill":true}'
     head = f"POST {consumer}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     head += f"Accept: application/x-ndjson\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(stream.web.address, timeout=10) as sock:
+    with socket.create_connection(stream.web.address, timeout=30) as sock:
         sock.sendall(head.encode() + body)
         reader = sock.makefile("rb")
         for number in (1, 2, 3):
@@ -100,6 +106,7 @@ def test_lines_are_streamed_as_messages_come(stream: Stream) -> None:
             received = b""
             while not received.startswith(b"{"):
                 received = reader.readline()
+                assert received, "closed"
             assert json.loads(received)["seq"] == number
 
 
@@ -107,14 +114,14 @@ def test_a_caller_that_goes_away_leaves_no_request_behind(stream: Stream) -> Non
     consumer = stream.consumer()
     body = b'{"batch":5,"expires":"50s","fill":true}'
     head = f"POST {consumer}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    with socket.create_connection(stream.web.address, timeout=10) as sock:
+    with socket.create_connection(stream.web.address, timeout=30) as sock:
         sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         eventually(lambda: stream.web.get(consumer).json()["num_waiting"] == 1)
         stream.publish("a")
         eventually(lambda: ack_pending(stream, consumer) == 1)
 
     # What it was given before is given to the next one at once, not after the ack wait.
-    messages = fetch(stream, consumer, expires="10s")
+    messages = fetch(stream, consumer, expires="30s")
     assert [(m["seq"], m["delivered"]) for m in messages] == [(1, 2)]
     assert stream.web.get(consumer).json()["num_waiting"] == 0
 
@@ -142,7 +149,7 @@ def test_what_a_caller_did_not_take_is_given_back(stream: Stream, accept: str) -
             again[message["seq"]] = message["delivered"]
         return 6 in again
 
-    eventually(last_is_there)
+    eventually(last_is_there, within=30)
     assert set(again.values()) == {2}
 
 
@@ -153,7 +160,7 @@ def test_nak_delivers_again(stream: Stream) -> None:
 
     ack(stream, consumer, "nak", [first["token"]], delay="20ms")
 
-    (again,) = fetch(stream, consumer, expires="10s")
+    (again,) = fetch(stream, consumer, expires="30s")
     assert (again["seq"], again["delivered"]) == (1, 2)
 
 
@@ -217,5 +224,6 @@ def test_max_bytes_bounds_a_fetch(stream: Stream) -> None:
     consumer = stream.consumer()
     for _ in range(5):
         stream.publish("a", b"x" * 1000)
+    counted(stream, consumer, 5)
 
     assert len(fetch(stream, consumer, batch=5, max_bytes=2500, no_wait=True)) == 2

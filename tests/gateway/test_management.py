@@ -173,7 +173,7 @@ def test_what_the_server_would_not_take_ends_nobodys_connection(stream: Stream) 
     waiting: list[Answer] = []
 
     def wait() -> None:
-        waiting.append(stream.web.json("POST", path + ":fetch", {"expires": "10s"}))
+        waiting.append(stream.web.json("POST", path + ":fetch", {"expires": "30s"}))
 
     other = threading.Thread(target=wait)
     other.start()
@@ -185,7 +185,7 @@ def test_what_the_server_would_not_take_ends_nobodys_connection(stream: Stream) 
         for method, place in (("PUT", stream.path), ("PATCH", stream.path), ("PUT", path))
     ]
     stream.publish("a")
-    other.join(10)
+    other.join(60)
 
     assert [(a.status, a.kind) for a in answers] == [(413, "body-too-large")] * 3
     assert [answer.status for answer in waiting] == [200]

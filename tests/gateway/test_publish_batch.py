@@ -119,7 +119,7 @@ def test_an_empty_body_has_no_results(web: Web) -> None:
 
 def test_results_come_while_lines_are_still_sent(stream: Stream) -> None:
     head = b"POST /v1/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
-    with socket.create_connection(stream.web.address, timeout=10) as sock:
+    with socket.create_connection(stream.web.address, timeout=30) as sock:
         sock.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
         reader = sock.makefile("rb")
         for number in (1, 2):
@@ -128,6 +128,7 @@ def test_results_come_while_lines_are_still_sent(stream: Stream) -> None:
             received = b""
             while not received.startswith(b"{"):
                 received = reader.readline()
+                assert received, "closed"
             assert json.loads(received)["seq"] == number
         sock.sendall(b"0\r\n\r\n")
 

@@ -52,7 +52,7 @@ def test_who_waits_is_told_when_the_server_is_another(nats_server: NatsServer, a
 
             await observed(waits)
             await client.close()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 said = await asyncio.get_running_loop().sock_recv(caller, 1000)
         await http.stop()
         other = await connect(dial("{}:{}".format(*nats_server.address)))
@@ -98,8 +98,8 @@ def test_what_a_caller_was_not_given_is_given_back(
 
             await observed(given)
             await http.stop()
-            fetched = await js.fetch("STOP", "C", NextRequest(batch=1, expires=5 * _SECOND))
-            caller.settimeout(5)
+            fetched = await js.fetch("STOP", "C", NextRequest(batch=1, expires=20 * _SECOND))
+            caller.settimeout(30)
             try:
                 said = caller.recv(100)
             except ConnectionResetError:

@@ -1,5 +1,6 @@
 """A small HTTP client over `http.client`, and a raw one for what no client would send."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -46,7 +47,7 @@ class Web:
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> Answer:
-        connection = http.client.HTTPConnection(*self.address, timeout=20)
+        connection = http.client.HTTPConnection(*self.address, timeout=60)
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
@@ -72,10 +73,15 @@ class Web:
         all_headers = {"Content-Type": "application/x-ndjson"} | _names(headers)
         return self.send("POST", "/v1/publish", body, all_headers)
 
-    def raw(self, data: bytes, *, seconds: float = 5.0) -> bytes:
-        """Send bytes as they are and read until the server closes or is done answering."""
-        with socket.create_connection(self.address, timeout=seconds) as sock:
-            sock.sendall(data)
+    def raw(self, data: bytes, *, seconds: float = 30.0) -> bytes:
+        """Send bytes as they are and read until the server closes or is done answering.
+
+        `seconds` bound the reading alone: that many bytes need their time to be taken.
+        """
+        with socket.create_connection(self.address, timeout=30) as sock:
+            with contextlib.suppress(ConnectionError):  # it may answer, and close, before the end
+                sock.sendall(data)
+            sock.settimeout(seconds)
             received = b""
             try:
                 while chunk := sock.recv(65536):
