@@ -1,13 +1,14 @@
 """A server with the NATS port alone, ours or the reference, and what it says of itself."""
 
 import contextlib
+import math
 import resource
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.best import timed
 from tests.support.dropin import DropIn
-from tests.support.wire import HELLO, Wire
+from tests.support.wire import HELLO, Closed, Wire
 
 MIB = 1 << 20
 
@@ -34,7 +35,10 @@ def left(server: DropIn) -> tuple[int, int]:
 
 
 def waited(server: DropIn, hello: bytes = HELLO) -> float:
-    """The seconds that a new client takes to connect and to be answered."""
-    with timed(server.process.pid) as taken, Wire(server.address, timeout=20) as wire:
-        wire.hello(hello)
+    """The seconds that a new client takes to connect and to be answered; infinite if it is cut."""
+    with timed(server.process.pid) as taken, Wire(server.address, timeout=60) as wire:
+        try:
+            wire.hello(hello)
+        except (Closed, AssertionError):
+            return math.inf
     return taken[0]

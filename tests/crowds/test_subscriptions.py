@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crowds.serving import left, resident, serving
-from tests.support.best import slowness, timed
+from tests.support.best import best, timed
 from tests.support.core_server import CoreServer
 from tests.support.dropin import NAMES, DropIn
 from tests.support.eventually import eventually
@@ -30,17 +30,31 @@ class Probe(threading.Thread):
 
     def __init__(self, server: DropIn) -> None:
         super().__init__(daemon=True)
-        self.server = server
+        self.pid = server.process.pid
+        self.wire = Wire(server.address, timeout=180)
+        self.wire.hello()
         self.stopping = threading.Event()
         self.longest = 0.0
+        self.failure = ""
 
     def run(self) -> None:
-        with Wire(self.server.address, timeout=180) as wire:
-            wire.hello()
-            while not self.stopping.wait(0.01):
-                with timed(self.server.process.pid) as taken:
-                    wire.flush()
-                self.longest = max(self.longest, *taken)
+        try:
+            with self.wire:
+                while not self.stopping.wait(0.01):
+                    with timed(self.pid) as taken:
+                        self.wire.flush()
+                    self.longest = max(self.longest, *taken)
+        except Exception as error:
+            self.failure = repr(error)
+            raise
+
+    def stop(self) -> float:
+        """End, and return the longest wait."""
+        self.stopping.set()
+        self.join(180)
+        assert not self.is_alive()
+        assert not self.failure
+        return self.longest
 
 
 def filters(connection: int) -> bytes:
@@ -52,7 +66,13 @@ def filters(connection: int) -> bytes:
 
 def test_a_million_subscriptions(name: str, tmp_path: Path) -> None:
     lines = [filters(connection) for connection in range(CONNECTIONS)]
-    with serving(name, tmp_path) as server:
+
+    assert best(3, 2, lambda: _longest_wait(name, tmp_path, lines)) < 2
+
+
+def _longest_wait(name: str, place: Path, lines: list[bytes]) -> float:
+    """Seconds for which a client waits while others subscribe, each with its lines, and leave."""
+    with serving(name, place) as server:
         connections, subscriptions = left(server)
         empty = resident(server)
         probe = Probe(server)
@@ -74,13 +94,12 @@ def test_a_million_subscriptions(name: str, tmp_path: Path) -> None:
         for wire in wires:
             wire.close()
         eventually(lambda: left(server) == (connections + 1, subscriptions), within=120)
-        probe.stopping.set()
-        probe.join(180)
-        assert probe.longest < 2 * slowness()
+        longest = probe.stop()
 
         if name != "nats-server":
             assert (full - empty) / (CONNECTIONS * EACH) < BYTES_EACH_MAX
-            eventually(lambda: resident(server) - empty < (full - empty) / 3, within=30)
+            eventually(lambda: resident(server) - empty < (full - empty) / 3, within=60)
+    return longest
 
 
 def test_what_comes_and_goes_leaves_no_object_behind() -> None:
@@ -101,12 +120,16 @@ def test_what_comes_and_goes_leaves_no_object_behind() -> None:
             eventually(lambda: not server.call(lambda: len(server.hub.sessions)))
             assert server.call(lambda: account.client_subscriptions) == 0
 
+        def nothing_is_left() -> bool:
+            grown = objects() - before
+            assert {kind: n for kind, n in grown.items() if n > (0 if kind in OURS else 200)} == {}
+            return True
+
         churn()
         before = objects()
         churn()
-        grown = objects() - before
-
-    assert {kind: n for kind, n in grown.items() if n > (0 if kind in OURS else 200)} == {}
+        # What the server's loop has yet to do with the last connection may still hold it.
+        eventually(nothing_is_left, every=0.2)
 
 
 def objects() -> Counter[str]:
