@@ -11,7 +11,7 @@ from typing import Any
 from core.jetstream import lane
 from gateway.__main__ import main
 
-LATER = 0.02  # seconds between the false promise and the attempt to keep it
+LATER = 0.05  # seconds between the false promise and the attempt to keep it
 
 
 def acknowledge_early() -> None:
