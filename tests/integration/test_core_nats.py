@@ -73,7 +73,7 @@ def answer(server: Server, sent: bytes, pongs: int) -> bytes:
     with Wire(server.address) as wire:
         wire.frame()
         wire.send(sent)
-        wire.sock.settimeout(5)
+        wire.sock.settimeout(30)
         said = b""
         while said.count(b"PONG\r\n") < pongs:
             try:
@@ -81,9 +81,14 @@ def answer(server: Server, sent: bytes, pongs: int) -> bytes:
             except ConnectionError:
                 data = b""
             if not data:
-                return said + b"<end>"
+                return _unasked(said) + b"<end>"
             said += data
-        return said
+        return _unasked(said)
+
+
+def _unasked(said: bytes) -> bytes:
+    """The same without the PING of a server that measures the way to a client a second old."""
+    return said.replace(b"PING\r\n", b"")
 
 
 CASES: dict[str, bytes] = {
@@ -235,7 +240,7 @@ def test_the_answer_does_not_depend_on_how_the_bytes_are_divided(
         while b"PONG\r\n" not in said:
             said += wire.sock.recv(65536)
 
-    assert said == whole
+    assert _unasked(said) == whole
 
 
 def test_info_has_the_same_members(ours: CoreServer, theirs: NatsServer) -> None:
@@ -401,7 +406,7 @@ async def talk(client: Client, other: Client) -> None:
         reply = await client.request("echo.a", b"%d" % number, timeout=20)
         assert reply.data == b"%d!" % number
     with pytest.raises(nats.errors.NoRespondersError):
-        await client.request("nobody.here", b"", timeout=2)
+        await client.request("nobody.here", b"", timeout=20)
     subscription = await client.subscribe("h.>")
     await client.publish("h.x", b"body", headers={"A": "b"})
     message = await subscription.next_msg(timeout=20)
@@ -514,8 +519,8 @@ def test_a_session_that_is_gone_is_forgotten(ours: CoreServer) -> None:
         account = ours.hub.default_account()
         assert ours.call(lambda: account.client_subscriptions) == 10_000
 
-    eventually(lambda: not ours.call(lambda: account.client_subscriptions))
-    assert ours.call(lambda: len(ours.hub.sessions)) == 0
+    eventually(lambda: not ours.call(lambda: account.client_subscriptions), within=30)
+    eventually(lambda: not ours.call(lambda: len(ours.hub.sessions)), within=30)
     assert not ours.call(lambda: account.has_interest(b"churn.1.x"))
 
 
@@ -542,14 +547,18 @@ def test_a_firehose_does_not_starve_others(core: Server) -> None:
         firehose = threading.Thread(target=publish)
         firehose.start()
         waits = []
-        for _ in range(100):
-            began = time.perf_counter()
-            other.flush()
-            waits.append(time.perf_counter() - began)
-        stop.set()
-        firehose.join()
+        try:
+            for _ in range(10):
+                slow = slowness()
+                for _ in range(10):
+                    began = time.perf_counter()
+                    other.flush()
+                    waits.append((time.perf_counter() - began) / slow)
+        finally:
+            stop.set()
+            firehose.join()
 
-    assert statistics.median(waits) < 0.1 * slowness()
+    assert statistics.median(waits) < 0.1
 
 
 def test_stopping_writes_what_gathered_and_does_not_wait_for_the_stuck() -> None:
@@ -563,4 +572,4 @@ def test_stopping_writes_what_gathered_and_does_not_wait_for_the_stuck() -> None
         server.stop()
         took = time.perf_counter() - began
 
-    assert took < 5
+    assert took < 10

@@ -107,7 +107,7 @@ class WebSocket:
                 raise ConnectionError("closed by the server")
 
     def data(self, until: bytes) -> bytes:
-        """Gather payloads, inflated, up to one that ends so."""
+        """Gather payloads, inflated, up to one that ends so; without the server's PINGs."""
         gathered, pending, deflated = b"", b"", False
         while not gathered.endswith(until):
             got = self.frame()
@@ -118,6 +118,7 @@ class WebSocket:
             if got.first & 0x80:
                 inflate = zlib.decompressobj(-15).decompress
                 gathered += inflate(pending + b"\0\0\xff\xff") if deflated else pending
+                gathered = gathered.removesuffix(b"PING\r\n")
         return gathered
 
     def rest(self) -> bytes:

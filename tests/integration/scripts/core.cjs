@@ -34,10 +34,10 @@ async function main(url) {
   }
   const h = headers();
   h.set("X-Key", "value");
-  const reply = await one.request("service", "hello", { headers: h, timeout: 3000 });
+  const reply = await one.request("service", "hello", { headers: h, timeout: 20000 });
   assert.strictEqual(reply.string(), "HELLO");
   assert.strictEqual(reply.headers.get("X-Key"), "value");
-  await assert.rejects(one.request("nobody", "", { timeout: 3000 }), /no responders/i);
+  await assert.rejects(one.request("nobody", "", { timeout: 20000 }), /no responders/i);
 
   // a subscription that is not permitted says so
   const refused = await new Promise((done) => one.subscribe("secret.a", { callback: (e) => done(e) }));
