@@ -1,6 +1,8 @@
 """Streams of one system that another copies, through outages of either side."""
 
+import contextlib
 import json
+import random
 import socket
 import threading
 from dataclasses import dataclass
@@ -14,10 +16,18 @@ from tests.support.wire import Closed, Silence, Wire
 Server = JetgateServer | NatsServer
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port for a server that starts later, and again, below those that the system hands out."""
+    while True:
+        port = random.randrange(20_000, 32_768)
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 def api(server: Server, verb: str, body: Any = None) -> dict[str, Any]:
