@@ -51,7 +51,7 @@ class Copies:
     async def ask(self, verb: str, body: object = None) -> dict[str, Any]:
         """Send an API request and return its answer, an error included."""
         payload = b"" if body is None else json.dumps(body).encode()
-        reply = await self.client.request(f"$JS.API.{verb}", payload, timeout=10)
+        reply = await self.client.request(f"$JS.API.{verb}", payload, timeout=30)
         return dict(json.loads(reply.data))
 
     async def api(self, verb: str, body: object = None) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Copies:
         seqs = []
         for tail in tails:
             subject = self.subject(short, tail)
-            reply = await self.client.request(subject, tail.encode(), timeout=10, headers=headers)
+            reply = await self.client.request(subject, tail.encode(), timeout=30, headers=headers)
             answer = json.loads(reply.data)
             assert "error" not in answer, answer
             seqs.append(int(answer["seq"]))
@@ -106,7 +106,7 @@ class Copies:
         subscription = await self.client.subscribe(inbox)
         config = {"deliver_subject": inbox, "ack_policy": "none", "deliver_policy": "all"}
         await self.api(f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": config})
-        found = [await subscription.next_msg(timeout=20) for _ in range(left)]
+        found = [await subscription.next_msg(timeout=30) for _ in range(left)]
         await subscription.unsubscribe()
         return found
 
@@ -124,11 +124,11 @@ class Copies:
 
         await self.sees(look, within)
 
-    async def empties(self, short: str) -> None:
-        """Return when a stream has no messages."""
+    async def empties(self, short: str, left: int = 0) -> None:
+        """Return when a stream has no messages, or has so many left."""
 
         async def look() -> bool:
-            return not (await self.info(short))["state"]["messages"]
+            return bool((await self.info(short))["state"]["messages"] == left)
 
         await self.sees(look)
 
