@@ -86,7 +86,7 @@ async def served(dsn: str) -> AsyncIterator[tuple[Node, JetStreamContext]]:
     async with running_node(dsn) as node:
         nc = await nats.connect(node.nats_address)
         try:
-            yield node, nc.jetstream()
+            yield node, nc.jetstream(timeout=30)
         finally:
             await nc.close()
 
@@ -146,7 +146,7 @@ def test_a_consumer_created_while_the_epochs_are_bumped_is_of_the_new_one(
             monkeypatch.setattr(node.catalog, "add_consumer", late)
             await js.add_consumer("S", consumer())
             await js.publish("s", b"x")
-            [message] = await (await js.pull_subscribe_bind("C", "S")).fetch(1)
+            [message] = await (await js.pull_subscribe_bind("C", "S")).fetch(1, timeout=30)
             await message.ack_sync(timeout=20)
 
     asyncio.run(scenario())

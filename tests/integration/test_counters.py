@@ -35,7 +35,7 @@ def with_client(address: tuple[str, int], work: Callable[[Client], Awaitable[Non
 
 def test_the_official_client_counts(server: Server) -> None:
     async def work(client: Client) -> None:
-        js = client.jetstream()
+        js = client.jetstream(timeout=30)
         await js.add_stream(name="HITS", subjects=["hits.>"], allow_msg_counter=True)
         try:
             acks = [
@@ -65,11 +65,11 @@ def test_many_at_once_get_every_total_once(server: Server) -> None:
         url = client.connected_url
         assert url is not None
         others = [await nats.connect(url.geturl()) for _ in range(4)]
-        js = client.jetstream()
+        js = client.jetstream(timeout=30)
         await js.add_stream(name="MANY", subjects=["many"], allow_msg_counter=True)
         try:
             pending = [
-                await other.jetstream().publish_async("many", headers={"Nats-Incr": "1"})
+                await other.jetstream(timeout=30).publish_async("many", headers={"Nats-Incr": "1"})
                 for _ in range(250)
                 for other in others
             ]
@@ -100,13 +100,13 @@ def test_totals_outlive_the_node_here_and_where_they_are_added_up(
     )
 
     async def count(client: Client, value: str) -> list[str | None]:
-        js = client.jetstream()
+        js = client.jetstream(timeout=30)
         pending = [await js.publish_async(n, headers={"Nats-Incr": value}) for n in names]
         return [ack.val for ack in await asyncio.gather(*pending)]
 
     async def added(client: Client, seq: int) -> object:
         """The total of all, once so many copies are there."""
-        js = client.jetstream()
+        js = client.jetstream(timeout=30)
 
         async def look() -> bool:
             return (await js.stream_info("T")).state.last_seq >= seq
@@ -126,9 +126,9 @@ def test_totals_outlive_the_node_here_and_where_they_are_added_up(
             client = await nats.connect(f"nats://127.0.0.1:{node.hub.port}")
             assert await count(client, "-1") == ["4"] * 40
             assert await added(client, 80) == {"val": "160"}
-            ack = await client.jetstream().publish("all", headers={"Nats-Incr": "1000"})
+            ack = await client.jetstream(timeout=30).publish("all", headers={"Nats-Incr": "1000"})
             assert (ack.seq, ack.val) == (81, "1160")
-            await client.jetstream().purge_stream("O", subject="o.7")
+            await client.jetstream(timeout=30).purge_stream("O", subject="o.7")
             assert (await count(client, "1"))[6:9] == ["5", "1", "5"]
             # o.7 said 4 before and says 1 now; the others say 1 more.
             assert await added(client, 121) == {"val": str(1160 + 39 - 3)}

@@ -82,7 +82,7 @@ def test_a_stream_may_be_deleted_while_it_looks_for_what_expired(
             await node.registry.delete_stream("S")
             go_on.set()
             with pytest.raises(ApiError):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     await expiring
             wire.writer.write(b"PUB t in 1\r\nx\r\n")
             await wire.until(b"}\r\n")

@@ -34,7 +34,7 @@ async def _ask(nc: Client, stream: str, request: dict[str, Any]) -> Answer:
     messages: list[tuple[str, int, bytes]] = []
     try:
         while True:
-            message = await sub.next_msg(timeout=10)
+            message = await sub.next_msg(timeout=30)
             headers = {str(k): v for k, v in (message.headers or {}).items()}
             if "Status" in headers:
                 return messages, headers["Status"], headers
@@ -58,7 +58,7 @@ def _pending(answer: Answer) -> tuple[int, str, str, str, str | None]:
 def test_1024_subjects_are_answered_and_not_one_more(server: JetgateServer | NatsServer) -> None:
     async def scenario() -> list[Any]:
         nc = await nats.connect("nats://{}:{}".format(*server.address))
-        js = nc.jetstream()
+        js = nc.jetstream(timeout=30)
         await js.add_stream(name="MANY", subjects=["many.>"], allow_direct=True)
         try:
             for i in range(1023):
@@ -141,7 +141,7 @@ async def _compare(node: Node, limit: int, chance: random.Random) -> None:
         ),
     )
     nc = await nats.connect(node.nats_address)
-    js, model = nc.jetstream(), Model(limit)
+    js, model = nc.jetstream(timeout=30), Model(limit)
     runner = node.registry.streams[name]
     patterns = [f"{name}.>", f"{name}.1.*", f"{name}.*.a", f"{name}.2.b", f"{name}.9.z", ">"]
     for step in range(12):
@@ -211,7 +211,7 @@ def test_the_last_message_is_found_while_it_is_replaced(
             )
             await add_stream(node, config)
             nc = await nats.connect(f"nats://127.0.0.1:{node.hub.port}")
-            js, runner = nc.jetstream(), node.registry.streams["LAST"]
+            js, runner = nc.jetstream(timeout=30), node.registry.streams["LAST"]
             await js.publish("k", b"old")
             runner.tail.clear(runner.machine.last_seq + 1)
             read = runner.shell.reader.points
@@ -225,7 +225,7 @@ def test_the_last_message_is_found_while_it_is_replaced(
                 return await read(stream, shelf, seqs)
 
             monkeypatch.setattr(runner.shell.reader, "points", slow)
-            answer = await nc.request(f"$JS.API.DIRECT.GET.{subject}", body, timeout=10)
+            answer = await nc.request(f"$JS.API.DIRECT.GET.{subject}", body, timeout=30)
             await nc.close()
             assert asked == [[1]], "storage was not asked for the older message"
             return answer.data
@@ -258,7 +258,7 @@ def test_the_last_message_is_found_when_storage_knows_of_its_replacement_first(
             )
             await add_stream(node, config)
             nc = await nats.connect(node.nats_address)
-            js, runner = nc.jetstream(), node.registry.streams["LAST"]
+            js, runner = nc.jetstream(timeout=30), node.registry.streams["LAST"]
             written, read, shown = asyncio.Event(), asyncio.Event(), asyncio.Event()
             commit, fetch = node.writer.commit, runner.shell.reader._pool.fetch  # type: ignore[attr-defined]
 
@@ -279,7 +279,8 @@ def test_the_last_message_is_found_when_storage_knows_of_its_replacement_first(
             rolling = asyncio.create_task(js.publish("k", b"new", headers={"Nats-Rollup": "sub"}))
             await written.wait()
             monkeypatch.setattr(runner.shell.reader, "_pool", SimpleNamespace(fetch=note))
-            asking = asyncio.create_task(nc.request(f"$JS.API.DIRECT.GET.{subject}", body))
+            direct = f"$JS.API.DIRECT.GET.{subject}"
+            asking = asyncio.create_task(nc.request(direct, body, timeout=30))
             await read.wait()
             for _ in range(10):
                 await nc.flush()  # the answer gets as far as it may
@@ -304,7 +305,7 @@ def test_a_replaced_row_stays_unseen_while_it_leaves_storage(
             )
             await add_stream(node, config)
             nc = await nats.connect(node.nats_address)
-            js, runner = nc.jetstream(), node.registry.streams["GONE"]
+            js, runner = nc.jetstream(timeout=30), node.registry.streams["GONE"]
             shell, held, left = runner.shell, asyncio.Event(), asyncio.Event()
             pool, delete_rows = shell.reader._pool, shell.sweeper.delete_rows  # type: ignore[attr-defined]
 
@@ -347,7 +348,7 @@ def test_a_recorded_purge_stays_unseen_while_memory_forgets_its_messages(
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="P", subjects=["p.*"], allow_direct=True))
             nc = await nats.connect(node.nats_address)
-            js, runner = nc.jetstream(), node.registry.streams["P"]
+            js, runner = nc.jetstream(timeout=30), node.registry.streams["P"]
             sweeper, gate = runner.shell.sweeper, asyncio.Event()
             delete_rows = sweeper.delete_rows
 
@@ -382,7 +383,7 @@ def test_a_large_batch_waits_for_a_receiver_that_does_not_read(
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="B", subjects=("b",), allow_direct=True))
             nc = await nats.connect(node.nats_address)
-            js = nc.jetstream()
+            js = nc.jetstream(timeout=30)
             for _ in range(400):
                 await nc.publish("b", bytes(100_000))
             last = (await js.publish("b", bytes(100_000))).seq
@@ -395,7 +396,7 @@ def test_a_large_batch_waits_for_a_receiver_that_does_not_read(
             )
             await wire.writer.drain()
             session = list(node.hub.sessions.values())[-1]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not session.blocked:
                     await nc.flush()
                 for _ in range(20):
@@ -434,7 +435,8 @@ def test_a_thousand_of_very_many_subjects_come_in_milliseconds(
                 wire.writer.write(b"".join(lines))
             await wire.flush()
             nc = await nats.connect(node.nats_address)
-            await nc.jetstream().publish("kv.last", b"x")
+            # It is stored behind all of them.
+            await nc.jetstream(timeout=60).publish("kv.last", b"x")
             await _ask(nc, "KV", {"multi_last": ["kv.17.*"]})
             times = []
             for key in range(20, 25):

@@ -14,7 +14,7 @@ Server = JetgateServer | NatsServer
 
 async def _get(at: Copies, subject: str, body: bytes = b"") -> tuple[bytes, str]:
     """Ask, and return the message with the name of the stream that answered."""
-    reply = await at.client.request(f"$JS.API.DIRECT.GET.{subject}", body, timeout=5)
+    reply = await at.client.request(f"$JS.API.DIRECT.GET.{subject}", body, timeout=30)
     assert reply.headers is not None
     return reply.data, reply.headers.get("Nats-Stream", reply.headers.get("Status", ""))
 
@@ -70,7 +70,7 @@ def test_an_answer_comes_once(server: Server) -> None:
         for _ in range(20):
             await at.client.publish(f"$JS.API.DIRECT.GET.{at.name('S')}", b'{"seq":1}', reply=inbox)
 
-        found = [await answers.next_msg(timeout=5) for _ in range(20)]
+        found = [await answers.next_msg(timeout=30) for _ in range(20)]
         await at.client.flush()
         assert answers.pending_msgs == 0
         assert {m.data for m in found} == {b"a"}

@@ -39,7 +39,7 @@ async def _serve(dsn: str, step: Step) -> None:
             opened.append(nc)
             return nc
 
-        boss = (await connect("boss")).jetstream()
+        boss = (await connect("boss")).jetstream(timeout=30)
         await boss.add_stream(name="ORDERS", subjects=["orders.>"])
         try:
             await step(connect)
@@ -57,7 +57,7 @@ def test_a_refused_publish_is_not_stored(database: str) -> None:
             await js.publish("orders.secret", b"2")
         with pytest.raises(nats.errors.TimeoutError):
             await js.stream_info("ORDERS")
-        boss = (await connect("boss")).jetstream()
+        boss = (await connect("boss")).jetstream(timeout=30)
         assert (await boss.stream_info("ORDERS")).state.messages == 1
         with pytest.raises(NotFoundError):
             await boss.get_last_msg("ORDERS", "orders.secret")
@@ -70,15 +70,16 @@ def test_an_ack_needs_permission(database: str, user: str, left: int) -> None:
     """Whoever may answer what was received may acknowledge it too."""
 
     async def step(connect: Callable[[str], Awaitable[Any]]) -> None:
-        boss = (await connect("boss")).jetstream()
+        boss = (await connect("boss")).jetstream(timeout=30)
         await boss.publish("orders.new", b"1")
         nc = await connect(user)
-        pull = await nc.jetstream().pull_subscribe("orders.>", durable="C", stream="ORDERS")
+        js = nc.jetstream(timeout=30)
+        pull = await js.pull_subscribe("orders.>", durable="C", stream="ORDERS")
         (msg,) = await pull.fetch(1, timeout=30)
         assert msg.data == b"1"
         await msg.ack()
         # On the same connection, for the question not to overtake the acknowledgement.
-        info = await nc.jetstream(timeout=30).consumer_info("ORDERS", "C")
+        info = await js.consumer_info("ORDERS", "C")
         assert info.num_ack_pending == left
 
     asyncio.run(_serve(database, step))

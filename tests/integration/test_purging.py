@@ -22,7 +22,7 @@ def test_what_is_stored_while_a_purge_ends_is_delivered(
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="S", subjects=["s.*"]))
             nc = await nats.connect(f"nats://127.0.0.1:{node.hub.port}")
-            js, runner = nc.jetstream(), node.registry.streams["S"]
+            js, runner = nc.jetstream(timeout=30), node.registry.streams["S"]
             consumer = await js.pull_subscribe("s.a", durable="d", stream="S")
             await js.publish("s.a", b"purged")
             await js.publish("s.b", b"other")
@@ -35,7 +35,7 @@ def test_what_is_stored_while_a_purge_ends_is_delivered(
             monkeypatch.setattr(runner, "first_message", slow)
             await js.purge_stream("S", subject="s.a")
             assert [ack.seq for ack in late] == [3], "nothing was stored while the purge ended"
-            messages = await consumer.fetch(1, timeout=5)
+            messages = await consumer.fetch(1, timeout=30)
             await nc.close()
             return [message.data for message in messages]
 
@@ -53,7 +53,7 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="S", subjects=["s.*"]))
             nc = await nats.connect(node.nats_address)
-            js, runner = nc.jetstream(), node.registry.streams["S"]
+            js, runner = nc.jetstream(timeout=30), node.registry.streams["S"]
             sweeper, janitor, asked = runner.shell.sweeper, node.janitor, asyncio.Event()
             delete_rows, finish = sweeper.delete_rows, janitor.finish
 
@@ -93,7 +93,7 @@ def test_a_purge_waits_for_no_reader(
             config = StreamConfig(name="PURGED", subjects=("p",), max_msgs_per_subject=1)
             await add_stream(node, config)
             nc = await nats.connect(node.nats_address)
-            js, kept = nc.jetstream(), node.registry.streams["KEPT"]
+            js, kept = nc.jetstream(timeout=30), node.registry.streams["KEPT"]
             purged, reader = node.registry.streams["PURGED"], kept.shell.reader
             pool, held, go = reader._pool, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
 

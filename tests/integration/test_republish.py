@@ -27,7 +27,7 @@ def test_a_batch_that_supersedes_its_own_messages_is_republished_whole(
             await wire.flush()
             wire.writer.write(b"".join(b"PUB s.%d in 1\r\nx\r\n" % (i % 2) for i in range(60)))
             data = b""
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while data.count(b'"seq":') < 60:
                     data += await wire.reader.read(1 << 16)
             assert node.registry.streams["S"].machine.msgs == 2

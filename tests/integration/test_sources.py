@@ -213,7 +213,7 @@ def test_without_sources_a_stream_has_its_name_for_a_subject(server: Server) -> 
         await at.stream("S")
         await at.stream("A", sources=[{"name": at.name("S")}])
         with pytest.raises(NoRespondersError):
-            await at.client.request(at.name("A"), b"", timeout=5)
+            await at.client.request(at.name("A"), b"", timeout=30)
 
         reply = await at.api(f"STREAM.UPDATE.{at.name('A')}", {"name": at.name("A")})
 
