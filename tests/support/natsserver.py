@@ -12,6 +12,9 @@ from tests.support.eventually import eventually
 
 Option = str | int | bool
 
+_KEPT = "kept"
+"""A directory among those of the streams, which is none."""
+
 
 class Asked:
     """How often the reference server was started, for whoever wants to know which test did."""
@@ -57,6 +60,8 @@ class NatsServer:
         return self.process.pid
 
     def start(self) -> Self:
+        # With the last stream it removes their directory, in which the next may be made already.
+        (self._streams / _KEPT).mkdir(parents=True, exist_ok=True)
         command = [binary(), "-c", str(self.config), "--ports_file_dir", str(self.dir)]
         with (self.dir / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -80,12 +85,18 @@ class NatsServer:
 
         A stream that was made anew while its files were being removed leaves some for good.
         """
-        streams = self.dir / "store" / "jetstream" / "$G" / "streams"
         try:
-            eventually(lambda: not streams.exists() or not any(streams.iterdir()), within=5)
+            eventually(lambda: not self._remains(), within=5)
         except AssertionError:
-            for remains in streams.iterdir():
+            for remains in self._remains():
                 shutil.rmtree(remains, ignore_errors=True)
+
+    @property
+    def _streams(self) -> Path:
+        return self.dir / "store" / "jetstream" / "$G" / "streams"
+
+    def _remains(self) -> list[Path]:
+        return [path for path in self._streams.iterdir() if path.name != _KEPT]
 
     def stop(self) -> None:
         """End the process and forget its store."""
