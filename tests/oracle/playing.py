@@ -14,8 +14,8 @@ _ZERO = "0001-01-01T00:00:00Z"
 _ACK_TIME = re.compile(r"(\$JS\.ACK(?:\.[^.]+){5})\.\d+\.")
 _STAMP = re.compile(r"Nats-Time-Stamp: [^\r]*")
 _UNTOLD = ("cluster", "pause_remaining")
-_PATIENCE = 5.0
-_HELD = 2.0  # seconds after which an acknowledgement counts as unanswered
+_PATIENCE = 20.0
+_HELD = 10.0  # seconds after which an acknowledgement counts as unanswered
 
 
 class Player:

@@ -309,7 +309,7 @@ def test_both_say_the_same_of_a_configuration_file(
     Path("c.conf").write_text(text)
 
     said = subprocess.run(
-        [binary(), "-t", "-c", "c.conf"], capture_output=True, text=True, check=False
+        [binary(), "-t", "-c", "c.conf"], capture_output=True, text=True, check=False, timeout=60
     )
 
     assert said_by_us(text) == said.stderr
@@ -353,7 +353,11 @@ def test_both_refuse_the_same_contradictions(text: str, tmp_path: Path) -> None:
         refuse_contradictions(options)
 
     started = subprocess.run(
-        [binary(), "-p", "-1", "-c", str(path)], capture_output=True, text=True, check=False
+        [binary(), "-p", "-1", "-c", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert started.stderr == f"nats-server: {ours.value}\n"
 
@@ -366,7 +370,7 @@ def test_a_check_of_the_file_does_not_speak_of_them(
     Path("c.conf").write_text(text)
 
     said = subprocess.run(
-        [binary(), "-t", "-c", "c.conf"], capture_output=True, text=True, check=False
+        [binary(), "-t", "-c", "c.conf"], capture_output=True, text=True, check=False, timeout=60
     )
     code = check(parse_flags(["-t", "-c", "c.conf"]))
 

@@ -20,7 +20,7 @@ from tests.support.wire import Wire
 
 LENGTH = 30
 # Seconds for what the reference server does behind its answers, as it removes what was settled.
-SOON = 3.0
+SOON = 20.0
 Address = tuple[str, int]
 
 _names = (f"H{number}" for number in itertools.count())
