@@ -39,8 +39,17 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def greeting(server: DropIn) -> bytes:
-    with socket.create_connection(server.address, timeout=5) as connection:
+    with socket.create_connection(server.address, timeout=30) as connection:
         return connection.recv(4096)
+
+
+def receive_lines(connection: socket.socket, wanted: bytes) -> None:
+    """Read lines up to one that has this in it."""
+    seen = b""
+    while wanted not in seen or not seen.endswith(b"\r\n"):
+        more = connection.recv(4096)
+        assert more, seen
+        seen += more
 
 
 def config(path: Path, *lines: str) -> str:
@@ -208,9 +217,9 @@ async def test_without_jetstream_nobody_answers_its_api(name: str) -> None:
         client = await nats.connect(server.url)
         subscription = await client.subscribe("a.*")
         await client.publish("a.b", b"x")
-        assert (await subscription.next_msg()).data == b"x"
+        assert (await subscription.next_msg(timeout=30)).data == b"x"
         with pytest.raises(nats.errors.NoRespondersError):
-            await client.request("$JS.API.INFO", b"")
+            await client.request("$JS.API.INFO", b"", timeout=30)
         await client.close()
 
 
@@ -219,21 +228,21 @@ async def test_with_jetstream_messages_survive_a_stop_and_a_kill(name: str, tmp_
     arguments = (*PLAIN, "-js", "-sd", str(tmp_path / "store"))
     with DropIn(name, *arguments) as server:
         client = await nats.connect(server.url)
-        await client.jetstream().add_stream(name="S", subjects=["s.>"])
-        await client.jetstream().publish("s.1", b"one")
+        await client.jetstream(timeout=30).add_stream(name="S", subjects=["s.>"])
+        await client.jetstream(timeout=30).publish("s.1", b"one")
         await client.close()
         server.send(signal.SIGTERM)
         assert server.end() == 0
     with DropIn(name, *arguments) as server:
         client = await nats.connect(server.url)
-        await client.jetstream().publish("s.2", b"two")
+        await client.jetstream(timeout=30).publish("s.2", b"two")
         await client.close()
         server.send(signal.SIGKILL)
         server.end()
-        eventually(lambda: not processes_in(tmp_path / "store" / "jetstream" / "pg"), within=20)
+        eventually(lambda: not processes_in(tmp_path / "store" / "jetstream" / "pg"), within=60)
     with DropIn(name, *arguments) as server:
         client = await nats.connect(server.url)
-        info = await client.jetstream().stream_info("S")
+        info = await client.jetstream(timeout=30).stream_info("S")
         assert info.state.messages == 2 or name == "nats-server"  # which forces nothing to disk
         await client.close()
 
@@ -243,7 +252,7 @@ async def test_with_jetstream_messages_survive_a_stop_and_a_kill(name: str, tmp_
 
 def answer(server: DropIn, credentials: str) -> bytes:
     """What the server says to a CONNECT with these members, and a PING."""
-    with socket.create_connection(server.address, timeout=5) as connection:
+    with socket.create_connection(server.address, timeout=30) as connection:
         said = b'CONNECT {"verbose":false%s}\r\nPING\r\n' % credentials.encode()
         connection.sendall(said)
         seen = b""
@@ -286,7 +295,7 @@ def test_headers_are_not_served_where_they_are_not_wanted(name: str, tmp_path: P
         assert b'"headers":false' in greeting(server)
         wanted = answer(server, ',"headers":true,"no_responders":true')
         assert b"-ERR 'no responders requires headers support'" in wanted
-        with socket.create_connection(server.address, timeout=5) as connection:
+        with socket.create_connection(server.address, timeout=30) as connection:
             connection.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB a 1\r\n')
             connection.sendall(
                 b"PUB a 2\r\nhi\r\nPING\r\nHPUB a 12 14\r\nNATS/1.0\r\n\r\nho\r\nPING\r\n"
@@ -310,14 +319,14 @@ def test_hup_reads_the_configuration_again(name: str, tmp_path: Path) -> None:
         assert "[INF] Reloaded: ping_interval = 10s" in server.texts()
         assert "[INF] Reloaded: authorization users" in server.texts()
         eventually(lambda: b'"max_payload":4096' in greeting(server))
-        assert b'"auth_required":true' in greeting(server)
+        eventually(lambda: b'"auth_required":true' in greeting(server))
 
         config(tmp_path, "max_payload: 4KB", "server_name: other")
         server.send(signal.SIGHUP)
         server.until("config reload not supported for ServerName: old=, new=other")
         config(tmp_path, "foo: 1")
         server.send(signal.SIGHUP)
-        server.until("[ERR] Failed to reload server configuration: ")
+        server.until('unknown field "foo"')
         assert b'"max_payload":4096' in greeting(server)
 
 
@@ -345,7 +354,7 @@ async def test_a_reload_takes_new_limits_of_jetstream(name: str, tmp_path: Path)
 async def window(client: Any, stream: str, verb: str = "CREATE") -> float:
     """Seconds of the window of duplicates of a stream that is made, or is there."""
     body = json.dumps({"name": stream, "subjects": [stream]}).encode() if verb == "CREATE" else b""
-    answer = await client.request(f"$JS.API.STREAM.{verb}.{stream}", body, timeout=10)
+    answer = await client.request(f"$JS.API.STREAM.{verb}.{stream}", body, timeout=30)
     return float(json.loads(answer.data)["config"]["duplicate_window"] / 1e9)
 
 
@@ -365,22 +374,18 @@ def test_usr2_sends_clients_away_and_ends(name: str, tmp_path: Path) -> None:
     path = config(tmp_path, 'lame_duck_duration: "30s"', 'lame_duck_grace_period: "1s"')
     with DropIn(name, "-c", path, "-js", "-sd", str(tmp_path / "store")) as server:
         place = server.address
-        with socket.create_connection(server.address, timeout=5) as connection:
+        with socket.create_connection(server.address, timeout=30) as connection:
             connection.sendall(b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n')
-            seen = b""
-            while b'"connect_info":true' not in seen:
-                seen += connection.recv(4096)
+            receive_lines(connection, b'"connect_info":true')
 
             server.send(signal.SIGUSR2)
 
-            while b'"ldm":true' not in seen:
-                more = connection.recv(4096)
-                assert more, seen
-                seen += more
+            receive_lines(connection, b'"ldm":true')
             with pytest.raises(OSError, match="refused"):
-                socket.create_connection(place, timeout=5)
+                socket.create_connection(place, timeout=30)
             assert "[INF] Entering lame duck mode, stop accepting new clients" in server.texts()
-            assert connection.recv(4096) == b""
+            rest = b"".join(iter(lambda: connection.recv(4096), b""))
+            assert rest in (b"", b"PING\r\n")  # which comes after two seconds
         assert server.end() == 0
 
 
@@ -464,7 +469,7 @@ def test_what_only_listens_is_bound_and_turns_everybody_away(tmp_path: Path) -> 
         warnings = [text for text in server.texts() if text.startswith("[WRN] ")]
         assert len(warnings) == 2
         [line] = [text for text in server.texts() if "Listening for leafnodes" in text]
-        with socket.create_connection(("127.0.0.1", int(line.rpartition(":")[2]))) as peer:
+        with socket.create_connection(("127.0.0.1", int(line.rpartition(":")[2])), 30) as peer:
             assert peer.recv(100) == b"-ERR 'leafnodes is not served'\r\n"
             assert peer.recv(100) == b""
 
@@ -485,16 +490,12 @@ def test_websocket_clients_get_an_info_too(name: str, tmp_path: Path) -> None:
         [url] = server.ports()["websocket"]
         assert f"[INF] Listening for websocket clients on {url}" in server.texts()
         host, _, port = url.removeprefix("ws://").rpartition(":")
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
             connection.sendall(
                 b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
             )
-            seen = b""
-            while b"INFO {" not in seen:
-                more = connection.recv(4096)
-                assert more, seen
-                seen += more
+            receive_lines(connection, b"INFO {")
 
 
 def test_websockets_without_encryption_must_be_wanted(name: str, tmp_path: Path) -> None:
