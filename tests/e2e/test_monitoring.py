@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -81,6 +82,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, DropIn]
     }
     loop = asyncio.new_event_loop()
     clients = [loop.run_until_complete(traffic(server)) for server in servers.values()]
+    for server in servers.values():
+        # A server learns of a client's end after the client.
+        eventually(partial(closed, server))
     yield servers
     for client in clients:
         loop.run_until_complete(client.close())
@@ -91,11 +95,11 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, DropIn]
 
 async def traffic(server: DropIn) -> Any:
     client = await nats.connect(server.url, name="cli")
-    stream = client.jetstream()
+    stream = client.jetstream(timeout=30)
     await stream.add_stream(name="S", subjects=["s.>"])
     await stream.publish("s.1", b"x")
     pull = await stream.pull_subscribe("s.>", durable="d", stream="S")
-    await pull.fetch(1)
+    await pull.fetch(1, timeout=30)
     await client.subscribe("foo", "q")
     await client.subscribe("bar.*")
     await client.flush()
@@ -104,6 +108,12 @@ async def traffic(server: DropIn) -> Any:
     await other.flush()
     await other.close()
     return client
+
+
+def closed(server: DropIn) -> dict[str, Any]:
+    """A connection that was closed; nothing while there is none."""
+    connections = server.page("/connz?state=closed")["connections"]
+    return dict(connections[0]) if connections else {}
 
 
 def shape(value: Any) -> Any:
@@ -138,7 +148,7 @@ def test_what_is_no_path_is_refused(both: dict[str, DropIn], target: str) -> Non
     said = []
     for name in NAMES:
         place = urlsplit(both[name].ports()["monitoring"][0])
-        with socket.create_connection((place.hostname, place.port), timeout=10) as sock:
+        with socket.create_connection((place.hostname, place.port), timeout=30) as sock:
             sock.sendall(request)
             said.append(sock.recv(15))
 
@@ -171,17 +181,15 @@ def test_connections_are_in_the_same_order(both: dict[str, DropIn]) -> None:
 def test_a_connection_that_was_closed_shows_what_it_had() -> None:
     for name in NAMES:
         with DropIn(name, "-a", "127.0.0.1", "-p", "-1", "-m", "-1") as server:
-            with socket.create_connection(server.address, timeout=5) as client:
+            with socket.create_connection(server.address, timeout=30) as client:
                 client.sendall(b'CONNECT {"protocol":1}\r\nSUB foo 1\r\nPING\r\n')
                 seen = b""
                 while b"PONG" not in seen:
-                    seen += client.recv(4096)
+                    more = client.recv(4096)
+                    assert more, seen
+                    seen += more
 
-            def closed(server: DropIn = server) -> dict[str, Any]:
-                connections = server.page("/connz?state=closed")["connections"]
-                return dict(connections[0]) if connections else {}
-
-            shown = eventually(closed)
+            shown = eventually(partial(closed, server))
             assert shown["subscriptions"] == 1
             assert shown["rtt"].endswith("s")
 
