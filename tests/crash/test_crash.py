@@ -61,6 +61,6 @@ def test_nothing_acknowledged_is_lost_in_twenty_crashes() -> None:
 def test_the_checker_sees_acknowledgements_sent_before_commit() -> None:
     env = {"JETGATE_TEST_ACK_BEFORE_COMMIT": "1"}
     with JetgateServer(module="tests.support.faulty_node", env=env) as server:
-        wrong = crash_run(server, 6)
+        wrong = crash_run(server, 5)
 
     assert any(text.startswith("lost") for text in wrong)

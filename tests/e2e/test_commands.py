@@ -62,7 +62,7 @@ class Process:
             except FileNotFoundError:
                 return None
 
-        found = eventually(read, within=60)
+        found = eventually(read, within=120)
         assert found is not None
         return found
 
@@ -71,7 +71,7 @@ class Process:
 
     def end(self) -> tuple[int, str]:
         """Wait for the end; the exit code and what was printed."""
-        printed, _ = self._process.communicate(timeout=30)
+        printed, _ = self._process.communicate(timeout=60)
         return self._process.returncode, printed
 
     def stderr(self) -> str:
@@ -92,7 +92,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def request(ports: dict[str, str], method: str, path: str, body: str = "") -> tuple[int, str]:
-    connection = http.client.HTTPConnection(ports["http"].removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(ports["http"].removeprefix("http://"), timeout=60)
     try:
         kind = {"Content-Type": "application/json"} if body.startswith("{") else {}
         connection.request(method, path, body or None, kind)
@@ -104,7 +104,7 @@ def request(ports: dict[str, str], method: str, path: str, body: str = "") -> tu
 
 def greeting(ports: dict[str, str]) -> bytes:
     host, _, port = ports["nats"].removeprefix("nats://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         return connection.recv(5)
 
 
@@ -113,7 +113,7 @@ def data() -> Iterator[Path]:
     place = scratch("jetgate-e2e-")
     yield place / "data"
     # PostgreSQL follows a killed process at once, but not within the same instant.
-    eventually(lambda: not processes_in(place / "data" / "pg"), within=20)
+    eventually(lambda: not processes_in(place / "data" / "pg"), within=60)
     shutil.rmtree(place)
 
 
@@ -293,7 +293,7 @@ def _taken_over(durable: PostgresServer, place: Path, fate: signal.Signals) -> f
         request(first.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
         assert request(first.ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201
         with serve(dsn, second_data) as second:
-            eventually(lambda: "standing by" in second.stderr(), within=30)
+            eventually(lambda: "standing by" in second.stderr(), within=60)
             assert not (second_data / "ports.json").exists()
 
             began = time.monotonic()
@@ -310,22 +310,22 @@ def _taken_over(durable: PostgresServer, place: Path, fate: signal.Signals) -> f
 
 def _a_deposed_leader_stands_by(first: Process) -> None:
     first.send(signal.SIGCONT)
-    eventually(lambda: first.stderr().count("standing by") >= 1, within=15)
+    eventually(lambda: first.stderr().count("standing by") >= 1, within=60)
     assert not (first.data / "ports.json").exists()
 
 
 def test_a_standby_says_so_over_http(durable: PostgresServer, data: Path) -> None:
     dsn = durable.fresh_database()
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     with serve(dsn, data) as first:
         assert first.ports
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
         standby = Process(
             *("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", str(port)),
             data=data.with_name("standby"),
         )
         with standby:
-            eventually(lambda: "standing by" in standby.stderr(), within=30)
+            eventually(lambda: "standing by" in standby.stderr(), within=60)
 
             status, body = request({"http": f"http://127.0.0.1:{port}"}, "GET", "/healthz")
 
@@ -343,5 +343,5 @@ def test_serving_goes_on_when_postgres_was_killed(data: Path) -> None:
 
         os.kill(pid, signal.SIGKILL)
 
-        eventually(lambda: request(ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201, within=20)
+        eventually(lambda: request(ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201, within=60)
         assert process.ports == ports

@@ -109,7 +109,7 @@ def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> Non
         doors = [text for text in bound if any(f"for {kind} " in text for kind in LISTENS)]
         assert len(doors) == len(LISTENS)
         for door in doors:
-            with socket.create_connection(("127.0.0.1", int(door.rpartition(":")[2]))) as peer:
+            with socket.create_connection(("127.0.0.1", int(door.rpartition(":")[2])), 30) as peer:
                 told = b"" if "for mqtt " in door else b"is not served"
                 assert told in peer.recv(100)
                 assert peer.recv(100) == b""

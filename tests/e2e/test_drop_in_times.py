@@ -62,8 +62,8 @@ def test_with_jetstream_it_is_gone_soon(stores: Iterator[str]) -> None:
 
 def test_twenty_run_side_by_side_each_with_a_store_of_its_own(tmp_path: Path) -> None:
     async def publish(server: DropIn, body: bytes) -> None:
-        client = await nats.connect(server.url, connect_timeout=20)
-        context = client.jetstream(timeout=20)
+        client = await nats.connect(server.url, connect_timeout=60)
+        context = client.jetstream(timeout=60)
         await context.add_stream(name="S", subjects=["s"])
         assert (await context.publish("s", body)).seq == 1
         assert (await context.get_msg("S", 1)).data == body

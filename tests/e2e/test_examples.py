@@ -17,6 +17,7 @@ import nats
 import pytest
 
 from tests.gateway.web import Web
+from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, JetgateServer
 
 RECORDED = Path(__file__).with_name("data") / "dumpavail.txt"
@@ -55,7 +56,7 @@ def by_pull_consumer(server: JetgateServer, stream: str, count: int) -> list[Mes
         pull = await client.jetstream().pull_subscribe(">", durable="reader", stream=stream)
         found: list[Message] = []
         while len(found) < count:
-            for msg in await pull.fetch(500, timeout=10):
+            for msg in await pull.fetch(500, timeout=30):
                 found.append((msg.metadata.sequence.stream, msg.subject, msg.data.decode()))
                 await msg.ack()
         await client.close()
@@ -173,13 +174,15 @@ def test_readings_of_this_machine(jetgate: JetgateServer) -> None:
 
 
 def test_the_lines_to_copy_work(jetgate: JetgateServer) -> None:
-    lines = jetgate.log(100_000).partition("Try it:\n")[2].splitlines()[:3]
+    # The addresses are told to programs before they are told to people.
+    text = eventually(lambda: jetgate.log(100_000).partition("Try it:\n")[2])
+    lines = text.splitlines()[:3]
     if shutil.which("curl") is None:
         lines = lines[2:]
         Web(jetgate.http).json("PUT", "/v1/streams/ORDERS", {"subjects": ["orders.>"]})
         Web(jetgate.http).publish("orders.new", b"hello")
     answers = [
-        subprocess.run(line, shell=True, capture_output=True, text=True, check=False, timeout=30)
+        subprocess.run(line, shell=True, capture_output=True, text=True, check=False, timeout=60)
         for line in lines
     ]
 

@@ -67,12 +67,12 @@ def pgbouncer(dsn: str, mode: str, ignored: str) -> Iterator[str]:
             yield f"postgresql://postgres@127.0.0.1:{port}/pooled"
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def _listens(port: int) -> bool:
     with contextlib.suppress(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
         return True
     return False
 

@@ -32,7 +32,7 @@ def test_serve_keeps_everything(postgres: PostgresServer) -> None:
 
 async def _use(address: tuple[str, int]) -> None:
     client = await nats.connect("nats://{}:{}".format(*address))
-    js = client.jetstream()
+    js = client.jetstream(timeout=30)
     await js.add_stream(StreamConfig(name="S", subjects=["s.>"], allow_direct=True))
     futures = [
         await js.publish_async(f"s.{n % 7}", b"m%d" % n, headers={"Nats-Msg-Id": str(n)})
@@ -47,23 +47,23 @@ async def _use(address: tuple[str, int]) -> None:
         await bucket.put("key", value)
     await bucket.put("other", b"1")
     pull = await js.pull_subscribe("s.>", durable="C", stream="S")
-    for msg in await pull.fetch(100):
-        await msg.ack_sync()
+    for msg in await pull.fetch(100, timeout=30):
+        await msg.ack_sync(timeout=30)
     await client.close()
 
 
 async def _find(address: tuple[str, int]) -> None:
     client = await nats.connect("nats://{}:{}".format(*address))
-    js = client.jetstream()
+    js = client.jetstream(timeout=30)
     state = (await js.stream_info("S")).state
     assert (state.messages, state.last_seq) == (COUNT - 1, COUNT)
     again = await js.publish("s.0", b"x", headers={"Nats-Msg-Id": str(COUNT)})
     assert (again.seq, again.duplicate) == (COUNT, True)
     pull = await js.pull_subscribe("s.>", durable="C", stream="S")
-    assert [msg.data for msg in await pull.fetch(3)] == [b"m101", b"m102", b"m103"]
+    assert [msg.data for msg in await pull.fetch(3, timeout=30)] == [b"m101", b"m102", b"m103"]
     config = ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
     last = await js.pull_subscribe("s.>", stream="S", config=config)
-    assert len(await last.fetch(7)) == 7
+    assert len(await last.fetch(7, timeout=30)) == 7
     assert (await js.get_last_msg("S", "s.3", direct=True)).data == b"m2999"
     assert (await (await js.key_value("B")).get("key")).value == b"3"
     await client.close()
