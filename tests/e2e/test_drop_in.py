@@ -31,6 +31,7 @@ def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 PLAIN = ("-a", "127.0.0.1", "-p", "-1")
+NOBODY = (1 << 22) + 1  # no process of Linux has a greater number than 1 << 22
 
 
 @pytest.fixture(params=NAMES)
@@ -74,7 +75,7 @@ def config(path: Path, *lines: str) -> str:
         (["foo"], 1, 'nats-server: unrecognized command: "foo"\n'),
         (["-t"], 1, "nats-server: must specify [-c, --config] option to check configuration"),
         (["-c", "/nonexistent"], 1, "nats-server: open /nonexistent: no such file or directory\n"),
-        (["--signal", "ldm=999999"], 1, 'signal "ldm" 999999: no such process'),
+        (["--signal", f"ldm={NOBODY}"], 1, f'signal "ldm" {NOBODY}: no such process'),
         (["--signal", "foo=1"], 1, 'nats-server: unknown signal "foo"\n'),
     ],
 )
