@@ -119,7 +119,11 @@ class Pages:
                 in_time = self._done.wait(_SECONDS)
             finally:
                 process.terminate()
-                process.wait()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
             assert in_time, log.read_text(errors="replace")[-3000:]
         failed = [job["failed"] for job in self._handed if "failed" in job]
         assert not failed, failed
