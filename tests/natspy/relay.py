@@ -1,6 +1,7 @@
 """A way between a client and a server that a test can cut and open again."""
 
 import asyncio
+import socket
 from typing import Self, cast
 
 
@@ -14,7 +15,11 @@ class Relay:
         self.target = target
         self.sides: set[_Side] = set()
         self._server: asyncio.Server | None = None
-        self.port = 0
+        # Bound and never listening: while the relay is shut nobody else is given its port.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", 0))
+        self.port: int = self._place.getsockname()[1]
         self.is_held = False
 
     @property
@@ -24,8 +29,9 @@ class Relay:
     async def open(self) -> None:
         """Take connections, on the same port as before."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Front(self), "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await loop.create_server(
+            lambda: _Front(self), "127.0.0.1", self.port, reuse_address=True
+        )
 
     async def cut(self) -> None:
         """End every connection at once."""
@@ -47,6 +53,7 @@ class Relay:
     async def __aexit__(self, *_: object) -> None:
         await self.shut()
         await self.cut()
+        self._place.close()
 
 
 class _Side(asyncio.Protocol):
