@@ -13,6 +13,7 @@ from typing import Any
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
+from nats.js.api import ConsumerInfo
 
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
@@ -20,7 +21,7 @@ from tests.support.natsserver import NatsServer
 from tests.wire.transcript import clean
 
 Server = JetgateServer | NatsServer
-TIMEOUT = 20.0
+TIMEOUT = 20
 _VARIES = {"created", "cluster", "time", "last_active", "pause_remaining", "timestamp"}
 
 
@@ -37,12 +38,13 @@ class Place:
         """A connection; errors that nobody waits for are gathered in `errors`."""
         client = Client()
         self._clients.append(client)
-        await client.connect(url or self.url, **{"error_cb": self._note} | options)
+        defaults: dict[str, Any] = {"error_cb": self._note, "connect_timeout": TIMEOUT}
+        await client.connect(url or self.url, **defaults | options)
         return client
 
     async def jetstream(self, **options: Any) -> JetStreamContext:
         """A JetStream context over a connection of its own."""
-        return (await self.connect()).jetstream(**options)
+        return (await self.connect()).jetstream(**{"timeout": TIMEOUT} | options)
 
     async def _note(self, error: Exception) -> None:
         self.errors.append(error)
@@ -101,6 +103,21 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 async def until(observe: Callable[[], Any], within: float = TIMEOUT) -> Any:
     """Wait until something is true, without a word to the server."""
     return await observed(observe, within=within)
+
+
+async def consumer(js: JetStreamContext, stream: str, name: str, **wanted: Any) -> ConsumerInfo:
+    """What the server tells of a consumer once these members are so.
+
+    What was sent before a question may be counted a little after its answer.
+    """
+
+    async def look() -> ConsumerInfo | None:
+        info = await js.consumer_info(stream, name)
+        told = {name: getattr(info, name) or 0 for name in wanted}  # what is 0 is left out
+        return info if told == wanted else None
+
+    found: ConsumerInfo = await until(look)
+    return found
 
 
 async def through(nc: Client) -> None:

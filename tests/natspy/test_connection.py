@@ -15,14 +15,14 @@ from nats.errors import (
     StaleConnectionError,
 )
 
-from tests.natspy.place import Place, on_both, through, until
+from tests.natspy.place import TIMEOUT, Place, on_both, through, until
 from tests.natspy.relay import Relay
 from tests.support.dropin import NAMES, DropIn
 
 
 @on_both
 async def test_what_a_connection_knows(place: Place) -> Any:
-    nc = await place.connect(name="known", connect_timeout=5)
+    nc = await place.connect(name="known", connect_timeout=TIMEOUT)
     assert nc.is_connected
     busy = [nc.is_closed, nc.is_connecting, nc.is_reconnecting, nc.is_draining]
     assert busy == [False] * 4
@@ -32,8 +32,8 @@ async def test_what_a_connection_knows(place: Place) -> Any:
     assert nc.discovered_servers == []
     assert nc.client_id
     assert nc.pending_data_size == 0
-    assert await nc.rtt(timeout=20) < 20
-    await nc.flush(timeout=20)
+    assert await nc.rtt(timeout=TIMEOUT) < 20
+    await nc.flush(timeout=TIMEOUT)
     version = nc.connected_server_version
     assert nc.last_error is None
     await nc.close()
@@ -44,7 +44,7 @@ async def test_what_a_connection_knows(place: Place) -> Any:
 @on_both
 async def test_a_connection_is_a_context(place: Place) -> Any:
     async with await place.connect() as nc:
-        assert (await nc.jsm(timeout=5).account_info()).streams == 0
+        assert (await nc.jsm(timeout=TIMEOUT).account_info()).streams == 0
     return nc.is_closed
 
 
@@ -54,10 +54,10 @@ async def test_an_echo_may_be_switched_off(place: Place) -> Any:
     own, heard = await quiet.subscribe("e"), await other.subscribe("e")
     await through(other)
     await quiet.publish("e", b"1")
-    await quiet.request("$JS.API.INFO", timeout=5)
+    await quiet.request("$JS.API.INFO", timeout=TIMEOUT)
     await other.publish("e", b"2")
     await through(other)
-    await quiet.request("$JS.API.INFO", timeout=5)
+    await quiet.request("$JS.API.INFO", timeout=TIMEOUT)
     return own.delivered, heard.delivered
 
 
@@ -68,7 +68,7 @@ async def test_every_command_is_confirmed_when_wanted(place: Place) -> Any:
     for i in range(20):
         await nc.publish("v", b"%d" % i)
     await through(nc)
-    return [(await sub.next_msg()).data for _ in range(20)]
+    return [(await sub.next_msg(TIMEOUT)).data for _ in range(20)]
 
 
 @on_both
@@ -95,7 +95,7 @@ async def test_a_silent_server_is_left(place: Place) -> Any:
             allow_reconnect=False,
         )
         relay.is_held = True
-        await until(lambda: nc.is_closed)
+        await until(lambda: nc.is_closed and steps)
         assert isinstance(nc.last_error, StaleConnectionError)
     return steps
 
@@ -135,13 +135,13 @@ async def test_a_lost_connection_comes_back_with_its_subscriptions(place: Place)
         await nc.publish("on.meanwhile", b"kept")
         assert nc.pending_data_size > 0
         await relay.open()
-        await until(lambda: nc.is_connected)
+        await until(lambda: "back" in steps)
         await through(nc)
         for i in range(3):
             await other.publish("on.limited", b"%d" % i)
         await through(other)
         await through(nc)
-        found = [await sub.next_msg() for _ in range(sub.pending_msgs)]
+        found = [await sub.next_msg(TIMEOUT) for _ in range(sub.pending_msgs)]
         assert nc.stats["reconnects"] == 1
         await nc.close()
         return steps, sorted((m.subject, m.data) for m in found), limited.delivered
@@ -170,20 +170,20 @@ async def test_a_client_may_change_the_server_by_itself(place: Place) -> Any:
         assert nc.connected_url.port == relay.port
         assert nc.client_id != before
         await nc.publish("moved", b"here")
-        assert (await sub.next_msg()).data == b"here"
+        assert (await sub.next_msg(TIMEOUT)).data == b"here"
         await nc.close()
         return asked
 
 
 @on_both
 async def test_who_finds_no_server_is_told(place: Place) -> Any:
-    async with Relay(place.address) as relay:
-        url = relay.url
     attempts = {"max_reconnect_attempts": 1, "reconnect_time_wait": 0.01}
-    with pytest.raises(NoServersError):
-        await place.connect([url, url], **attempts)
-    nc = await place.connect([url, place.url], dont_randomize=True, **attempts)
-    return nc.is_connected, len(place.errors) > 2
+    async with Relay(place.address) as relay:
+        await relay.shut()
+        with pytest.raises(NoServersError):
+            await place.connect([relay.url, relay.url], **attempts)
+        nc = await place.connect([relay.url, place.url], dont_randomize=True, **attempts)
+        return nc.is_connected, len(place.errors) > 2
 
 
 USERS = """
@@ -253,14 +253,14 @@ def test_over_websocket(command: str, tmp_path: Path) -> None:
         sub = await nc.subscribe("w")
         for size in (0, 100, 70_000, nc.max_payload):
             await nc.publish("w", bytes(size))
-            assert len((await sub.next_msg(5)).data) == size
-        js = nc.jetstream()
+            assert len((await sub.next_msg(TIMEOUT)).data) == size
+        js = nc.jetstream(timeout=TIMEOUT)
         await js.add_stream(name="W", subjects=["in.>"])
         for i in range(100):
             await js.publish_async("in.x", b"%d" % i)
         await js.publish_async_completed()
         pull = await js.pull_subscribe("in.>", "d")
-        found = [msg.metadata.sequence.stream for msg in await pull.fetch(100)]
+        found = [msg.metadata.sequence.stream for msg in await pull.fetch(100, TIMEOUT)]
         assert found == list(range(1, 101))
         await place.close()
 

@@ -5,7 +5,7 @@ from typing import Any
 from nats.js import JetStreamContext
 from nats.js.api import StreamSource, SubjectTransform
 
-from tests.natspy.place import Place, on_both, stable
+from tests.natspy.place import TIMEOUT, Place, on_both, stable
 from tests.support.eventually import observed
 
 
@@ -14,7 +14,7 @@ async def _holds(js: JetStreamContext, name: str, count: int) -> Any:
         found = (await js.stream_info(name)).state
         return found if found.messages == count else None
 
-    return stable(await observed(state))
+    return stable(await observed(state, within=40))
 
 
 @on_both
@@ -54,7 +54,7 @@ async def test_sources_are_gathered(place: Place) -> Any:
     await _holds(js, "S", 8)
     await js.publish("own", b"mine")
     sub = await js.pull_subscribe(">", stream="S")
-    found = sorted((msg.subject, msg.data) for msg in await sub.fetch(9))
+    found = sorted((msg.subject, msg.data) for msg in await sub.fetch(9, TIMEOUT))
     listed = (await js.stream_info("S", subjects_filter=">")).state.subjects
     assert made.sources is None or len(made.sources) == 2
     return stable(made.config), found, listed

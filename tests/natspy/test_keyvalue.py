@@ -1,6 +1,7 @@
 """Key-value buckets of the official client, every operation."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from nats.js.errors import (
 )
 from nats.js.kv import KeyValue
 
-from tests.natspy.place import Place, on_both, stable
+from tests.natspy.place import TIMEOUT, Place, on_both, stable
 
 
 async def _bucket(place: Place, **config: Any) -> KeyValue:
@@ -160,7 +161,7 @@ async def test_watching(place: Place) -> Any:
     ):
         watcher = await kv.watch(keys, **more)
         seen[name] = []
-        while (update := await watcher.updates(timeout=5)) is not None:
+        while (update := await watcher.updates(timeout=TIMEOUT)) is not None:
             seen[name].append(_entry(update))
         await watcher.stop()
     return seen
@@ -170,12 +171,13 @@ async def test_watching(place: Place) -> Any:
 async def test_a_watcher_goes_on(place: Place) -> Any:
     kv = await _bucket(place)
     watcher = await kv.watchall()
-    assert await watcher.updates(timeout=5) is None
-    for i in range(5):
-        await kv.put("k", b"%d" % i)
-    await kv.delete("k")
-    await kv.purge("k")
-    seen = [_entry(await watcher.updates()) for _ in range(7)]
+    assert await watcher.updates(timeout=TIMEOUT) is None
+    seen = []
+    # One by one: each takes the place of the one before, which nobody is shown from then on.
+    writes: list[Any] = [partial(kv.put, value=b"%d" % i) for i in range(5)]
+    for write in (*writes, kv.delete, kv.purge):
+        await write("k")
+        seen.append(_entry(await watcher.updates(TIMEOUT)))
     with pytest.raises(TimeoutError):
         await watcher.updates(timeout=0.05)
     await kv.put("last", b"")
@@ -186,7 +188,7 @@ async def test_a_watcher_goes_on(place: Place) -> Any:
     task = asyncio.create_task(loop())
     await asyncio.sleep(0)
     await watcher.stop()
-    return seen, len(await asyncio.wait_for(task, 5)) <= 1
+    return seen, len(await asyncio.wait_for(task, TIMEOUT)) <= 1
 
 
 @on_both

@@ -28,7 +28,7 @@ from nats.js.errors import (
     ServiceUnavailableError,
 )
 
-from tests.natspy.place import Place, on_both, stable
+from tests.natspy.place import TIMEOUT, Place, on_both, stable
 
 
 async def _filled(place: Place, count: int = 5) -> JetStreamContext:
@@ -54,7 +54,7 @@ async def test_what_an_account_uses(place: Place) -> Any:
 
 @on_both
 async def test_a_stream_of_every_option(place: Place) -> Any:
-    js = await place.jetstream(timeout=5)
+    js = await place.jetstream(timeout=TIMEOUT)
     config = StreamConfig(
         name="FULL",
         description="every option",
@@ -90,7 +90,7 @@ async def test_a_stream_of_every_option(place: Place) -> Any:
     updated = await js.update_stream(changed, max_age=7200)
     heard = await js._nc.subscribe("again.>")
     ack = await js.publish("full.a", b"x")
-    copy = await heard.next_msg()
+    copy = await heard.next_msg(TIMEOUT)
     return stable([created, again, updated, ack, copy.subject, sorted(copy.header or {})])
 
 
@@ -142,7 +142,7 @@ async def test_mistakes_about_streams_have_their_errors(place: Place) -> Any:
         with pytest.raises(NotFoundError) as missing:
             await call("NONE")
         said.append(str(missing.value))
-    nowhere = (await place.connect()).jetstream(prefix="$JS.NOWHERE.API", timeout=2)
+    nowhere = (await place.connect()).jetstream(prefix="$JS.NOWHERE.API", timeout=TIMEOUT)
     with pytest.raises(ServiceUnavailableError):
         await nowhere.account_info()
     with pytest.raises(ServiceUnavailableError):
@@ -223,9 +223,9 @@ async def test_a_consumer_of_every_option(place: Place) -> Any:
         idle_heartbeat=2,
         headers_only=True,
     )
-    made = [await js.add_consumer("M", pull), await js.add_consumer("M", push, timeout=5)]
+    made = [await js.add_consumer("M", pull), await js.add_consumer("M", push, timeout=TIMEOUT)]
     changed = await js.add_consumer("M", pull, description="changed", max_ack_pending=40)
-    info = await js.consumer_info("M", "pull", timeout=5)
+    info = await js.consumer_info("M", "pull", timeout=TIMEOUT)
     assert info.created is not None
     return stable([*made, changed, info])
 
@@ -235,7 +235,7 @@ async def test_consumers_are_listed_and_deleted(place: Place) -> Any:
     js = await _filled(place)
     for name in "abcd":
         await js.add_consumer("M", durable_name=name)
-    unnamed = await js.add_consumer("M", ack_policy=AckPolicy.NONE)
+    unnamed = await js.add_consumer("M", ack_policy=AckPolicy.NONE, inactive_threshold=60)
     listed = sorted(info.name for info in await js.consumers_info("M") if info.name in "abcd")
     rest = await js.consumers_info("M", offset=4)
     assert await js.delete_consumer("M", unnamed.name)
@@ -252,15 +252,15 @@ async def test_consumers_are_listed_and_deleted(place: Place) -> Any:
 async def test_pausing_and_resuming(place: Place) -> Any:
     js = await _filled(place)
     await js.add_consumer("M", durable_name="c")
-    paused = await js.pause_consumer("M", "c", "2099-01-01T00:00:00Z", timeout=5)
+    paused = await js.pause_consumer("M", "c", "2099-01-01T00:00:00Z", timeout=TIMEOUT)
     assert paused.paused
     assert paused.pause_remaining
     info = await js.consumer_info("M", "c")
     sub = await js.pull_subscribe_bind("c", stream="M")
     with pytest.raises(TimeoutError):
         await sub.fetch(1, timeout=0.2)
-    resumed = await js.resume_consumer("M", "c", timeout=5)
-    first = (await sub.fetch(1))[0]
+    resumed = await js.resume_consumer("M", "c", timeout=TIMEOUT)
+    first = (await sub.fetch(1, TIMEOUT))[0]
     return stable([paused.pause_until, info.paused, info.config, resumed]), first.data
 
 
@@ -271,14 +271,14 @@ async def test_resetting(place: Place) -> Any:
         "M", durable_name="c", deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=2
     )
     sub = await js.pull_subscribe_bind("c", stream="M")
-    for msg in await sub.fetch(2):
-        await msg.ack_sync()
-    await sub.fetch(1)
+    for msg in await sub.fetch(2, TIMEOUT):
+        await msg.ack_sync(TIMEOUT)
+    await sub.fetch(1, TIMEOUT)
     to_floor = await js.reset_consumer("M", "c")
-    to_seq = await js.reset_consumer("M", "c", seq=3, timeout=5)
+    to_seq = await js.reset_consumer("M", "c", seq=3, timeout=TIMEOUT)
     with pytest.raises(ConsumerInvalidResetError) as refused:
         await js.reset_consumer("M", "c", seq=1)
-    msg = (await sub.fetch(1))[0]
+    msg = (await sub.fetch(1, TIMEOUT))[0]
     return (
         [to_floor.reset_seq, to_seq.reset_seq, str(refused.value)],
         stable([to_floor.info, to_seq.info]),

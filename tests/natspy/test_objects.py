@@ -28,7 +28,7 @@ from nats.js.errors import (
 )
 from nats.js.object_store import ObjectStore
 
-from tests.natspy.place import Place, on_both, stable
+from tests.natspy.place import TIMEOUT, Place, on_both, stable
 
 LARGE = bytes(range(256)) * 4 * 1024 + b"tail"  # 1 MiB and 4 bytes: nine chunks
 
@@ -174,7 +174,7 @@ async def test_deleted_objects_leave_a_marker_and_no_chunks(place: Place) -> Any
 async def test_watching_a_store(place: Place) -> Any:
     _, store = await _store(place)
     empty = await store.watch()
-    assert await empty.updates(timeout=5) is None
+    assert await empty.updates(timeout=TIMEOUT) is None
     await empty.stop()
     with pytest.raises(NotFoundError):
         await store.list()
@@ -196,7 +196,7 @@ async def test_watching_a_store(place: Place) -> Any:
         await watcher.stop()
     fresh = await store.watch(updates_only=True)
     await store.put("c", b"c")
-    seen["fresh"] = [_known(await fresh.updates(timeout=5))]
+    seen["fresh"] = [_known(await fresh.updates(timeout=TIMEOUT))]
     await fresh.stop()
     return seen
 

@@ -8,17 +8,17 @@ import pytest
 from nats.js.api import Header, StreamConfig
 from nats.js.errors import APIError, NoStreamResponseError, TooManyStalledMsgsError
 
-from tests.natspy.place import Place, on_both, stable, until
+from tests.natspy.place import TIMEOUT, Place, on_both, stable, until
 
 
 @on_both
 async def test_an_acknowledgement_names_stream_and_sequence(place: Place) -> Any:
     js = await place.jetstream()
     await js.add_stream(name="P", subjects=["p.>"])
-    acks = [await js.publish("p.a", b"%d" % i, timeout=5) for i in range(3)]
+    acks = [await js.publish("p.a", b"%d" % i, timeout=TIMEOUT) for i in range(3)]
     acks.append(await js.publish("p.a", b"", stream="P"))
     with pytest.raises(NoStreamResponseError):
-        await js.publish("nowhere", b"", timeout=5)
+        await js.publish("nowhere", b"", timeout=TIMEOUT)
     return stable(acks)
 
 
@@ -62,16 +62,16 @@ async def test_a_rolled_up_subject_keeps_its_last(place: Place) -> Any:
 @on_both
 async def test_many_publishes_wait_for_their_acknowledgements_together(place: Place) -> Any:
     nc = await place.connect()
-    js = nc.jetstream(publish_async_max_pending=50)
+    js = nc.jetstream(publish_async_max_pending=50, timeout=TIMEOUT)
     await js.add_stream(name="P", subjects=["p.>"])
     futures = [
         await js.publish_async(
-            "p.x", b"%d" % i, wait_stall=5, stream="P", headers={Header.MSG_ID: str(i)}
+            "p.x", b"%d" % i, wait_stall=TIMEOUT, stream="P", headers={Header.MSG_ID: str(i)}
         )
         for i in range(300)
     ]
     assert js.publish_async_pending() <= 50
-    await asyncio.wait_for(js.publish_async_completed(), 5)
+    await asyncio.wait_for(js.publish_async_completed(), TIMEOUT)
     again = await (await js.publish_async("p.x", b"", headers={Header.MSG_ID: "0"}))
     with pytest.raises(NoStreamResponseError):
         await (await js.publish_async("nowhere", b""))

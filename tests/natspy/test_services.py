@@ -9,7 +9,7 @@ from nats.aio.client import Client
 from nats.micro.request import Request, ServiceError
 from nats.micro.service import EndpointConfig, GroupConfig, ServiceConfig
 
-from tests.natspy.place import Place, on_both, through, until
+from tests.natspy.place import TIMEOUT, Place, on_both, through, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 
@@ -19,7 +19,8 @@ async def _ask_all(nc: Client, subject: str, count: int) -> list[dict[str, Any]]
     answers = await nc.subscribe(inbox)
     await nc.publish(subject, b"", reply=inbox)
     await until(lambda: answers.pending_msgs >= count)
-    found = [json.loads((await answers.next_msg()).data) for _ in range(answers.pending_msgs)]
+    there = answers.pending_msgs
+    found = [json.loads((await answers.next_msg(TIMEOUT)).data) for _ in range(there)]
     await answers.unsubscribe()
     return found
 
@@ -46,7 +47,7 @@ async def test_a_service_answers_and_fails(place: Place) -> Any:
     await service.add_endpoint(name="double", handler=double, metadata={"e": "1"})
     await through(nc)
     answers = [
-        await client.request("double", body, headers={"H": "1"}, timeout=5)
+        await client.request("double", body, headers={"H": "1"}, timeout=TIMEOUT)
         for body in (b"21", b"error", b"raise", b"crash")
     ]
     stats = service.stats().endpoints[0]
@@ -56,7 +57,7 @@ async def test_a_service_answers_and_fails(place: Place) -> Any:
     await service.stopped.wait()
     await through(nc)
     with pytest.raises(Exception, match="no responders"):
-        await client.request("double", b"1", timeout=5)
+        await client.request("double", b"1", timeout=TIMEOUT)
     return (
         [(a.data, a.header) for a in answers],
         (stats.num_requests, stats.num_errors, stats.last_error, stats.queue_group),
@@ -121,7 +122,7 @@ async def test_groups_prefix_and_queues_share(place: Place) -> Any:
         await service.start()
         await through(nc)
     answers = [
-        (await client.request(subject, b"", timeout=5)).data
+        (await client.request(subject, b"", timeout=TIMEOUT)).data
         for subject in ("v1.users.get", "v1.write", "v2.deep.y")
         for _ in range(20)
     ]
@@ -139,5 +140,5 @@ async def test_a_service_is_a_context(place: Place) -> Any:
     async with await micro.add_service(nc, name="c", version="0.1.0") as service:
         await service.add_endpoint(name="echo", subject="echo.it", queue_group="q", handler=echo)
         await through(nc)
-        said = (await client.request("echo.it", b"x", timeout=5)).data
+        said = (await client.request("echo.it", b"x", timeout=TIMEOUT)).data
     return said, service.stopped.is_set()
