@@ -3,6 +3,8 @@
 import json
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +53,22 @@ def test_users(door: str, tmp_path: Path) -> None:
     assert ours == theirs
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+@contextmanager
+def _kept_port() -> Iterator[int]:
+    """A port that nobody else is given, whether the server that names it runs or not."""
+    with socket.socket() as kept:  # bound and never listening
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 def _kill_under_it(name: str, where: Path) -> list[dict[str, Any]]:
     text = f'jetstream {{ store_dir: "{where / name}" }}\n'
-    config = _configured(where, name, text, _free_port())
+    with _kept_port() as port:
+        return _killed_and_back(name, _configured(where, name, text, port))
+
+
+def _killed_and_back(name: str, config: str) -> list[dict[str, Any]]:
     with DropIn(name, "-c", config) as server:
         environment = node_environment(str(node_packages() / "node_modules"))
         script = subprocess.Popen(
