@@ -85,7 +85,7 @@ def run_node(script: Path, *arguments: str) -> str:
         [node(), str(script), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env=node_environment(str(where / "node_modules")),
         check=False,
     )

@@ -13,7 +13,7 @@ async function extensions(address) {
 for (const { name, address, ...options } of globalThis.job.doors) {
   await step(name, async () => {
     const nc = await core.wsconnect({ servers: address, reconnect: false, ...options });
-    const { data } = (await nc.request("$SYS.REQ.USER.INFO")).json();
+    const { data } = (await nc.request("$SYS.REQ.USER.INFO", "", { timeout: 20000 })).json();
     await nc.close();
     return [data.user, await extensions(address)];
   });

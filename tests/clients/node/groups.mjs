@@ -1,6 +1,6 @@
 // Priority groups and pausing: node groups.mjs nats://HOST:PORT
 import { jetstream } from "./packages.mjs";
-import { collect, dial, forget, main, step, until } from "./transcript.mjs";
+import { collect, dial, forget, main, patiently, step, until } from "./transcript.mjs";
 
 await main(async (nc, address) => {
   const jsm = await jetstream.jetstreamManager(nc);
@@ -23,14 +23,15 @@ await main(async (nc, address) => {
     return collect(await c.fetch({ max_messages: 1, expires: 1000 }));
   });
   await publish(3);
-  const fetch = async (name, options) => {
+  const fetch = (name, options) => async () => {
     const c = await js.consumers.get("JG", name);
-    const messages = await c.fetch({ max_messages: 10, expires: 1000, group: "jobs", ...options });
-    return collect(messages, (m) => m.seq);
+    const given = { max_messages: 10, expires: 1000, group: "jobs", ...options };
+    return patiently(async () => collect(await c.fetch({ ...given }), (m) => m.seq));
   };
+  const one = { max_messages: 1, expires: 20000 };
   await step("too few pending", fetch("o", { min_pending: 4 }));
-  await step("enough pending", fetch("o", { min_pending: 3, max_messages: 1 }));
-  await step("enough unacknowledged", fetch("o", { min_ack_pending: 1, max_messages: 1 }));
+  await step("enough pending", fetch("o", { min_pending: 3, ...one }));
+  await step("enough unacknowledged", fetch("o", { min_ack_pending: 1, ...one }));
   await step("too few unacknowledged", fetch("o", { min_ack_pending: 5 }));
 
   // pinned: one client gets everything until it is unpinned
@@ -78,16 +79,17 @@ await main(async (nc, address) => {
   await step("the lower number first", async () => {
     const ask = async (client, priority, waiting) => {
       const c = await client.consumers.get("JG", "r");
-      const one = { group: "jobs", max_messages: 1, expires: 1000 };
-      const got = collect(await c.fetch({ ...one, priority }));
+      const messages = await c.fetch({ ...one, group: "jobs", priority });
+      const got = collect(messages);
       await until(async () => (await jsm.consumers.info("JG", "r")).num_waiting === waiting);
-      return { got };
+      return { messages, got };
     };
     const late = await ask(js, 5, 1);
     const early = await ask(other, 1, 2);
     await publish(1);
-    const got = [await late.got, await early.got];
-    return got.map((messages) => messages.length);
+    const first = await early.got;
+    late.messages.stop();
+    return [await late.got, first].map((messages) => messages.length);
   });
   await step("bad policy", add("x", { priority_groups: ["a"], priority_policy: "fastest" }));
   await step("no groups", add("x", { priority_policy: "overflow" }));
@@ -96,17 +98,17 @@ await main(async (nc, address) => {
   // pausing
   await add("s", {});
   const future = new Date(Date.now() + 3600e3);
-  const remaining = ({ paused, pause_remaining }) => [paused, pause_remaining > 3590e9];
+  const remaining = ({ paused, pause_remaining }) => [paused, pause_remaining > 3000e9];
   await step("pause", jsm.consumers.pause("JG", "s", future).then(remaining));
   await step("paused", jsm.consumers.info("JG", "s").then(remaining));
   await step("nothing comes", async () => {
     const c = await js.consumers.get("JG", "s");
-    return collect(await c.fetch({ max_messages: 1, expires: 1000 }));
+    return patiently(async () => collect(await c.fetch({ max_messages: 1, expires: 1000 })));
   });
   await step("resume", async () => {
     const { paused } = await jsm.consumers.resume("JG", "s");
     const c = await js.consumers.get("JG", "s");
-    return [paused, (await c.next({ expires: 1000 })).seq];
+    return [paused, (await c.next({ expires: 20000 })).seq];
   });
   await step("created paused", add("t", { pause_until: future.toISOString() }).then(remaining));
   await step("pause in the past", async () => {

@@ -59,22 +59,24 @@ await main(async (nc) => {
   await step("no keys", async () => collect(await b.keys("none.*")));
 
   // watching
-  const watch = async (options, there, then, after = 0) => {
+  const watch = async (options, there, ...changes) => {
     const watcher = await b.watch(options);
-    const got = await collect(watcher, (e) => [...entry(e), e.isUpdate], there, then, after);
+    const got = await collect(watcher, (e) => [...entry(e), e.isUpdate], there, ...changes);
     watcher.stop();
     return got;
   };
-  const touch = async () => {
-    await b.put("w", "w1");
+  const touch = [() => b.put("w", "w1"), () => b.delete("w")];
+  const unseen = async () => {
     await b.delete("w");
+    await b.put("w", "w2");
   };
-  await step("watch all", watch({}, 6, touch, 2));
-  await step("watch a key", watch({ key: "b" }, 1, () => b.put("b", "seen"), 1));
+  await step("watch all", watch({}, 6, ...touch));
+  await step("watch a key", watch({ key: "b" }, 1, () => b.put("b", "seen")));
   await step("watch keys", watch({ key: ["a", "b"] }, 2));
-  await step("watch updates", watch({ include: "updates" }, 0, touch, 2));
+  await step("watch updates", watch({ include: "updates" }, 0, ...touch));
   await step("watch the history", watch({ key: "many", include: "history" }, 5));
-  await step("watch without deletes", watch({ key: "w", ignoreDeletes: true }, 0, touch, 1));
+  await step("watch without deletes", watch({ key: "w", ignoreDeletes: true }, 0, touch[0], unseen));
+  await b.delete("w");
   await step("watch headers only", watch({ key: "b", headers_only: true }, 1));
   await step("watch from a revision", watch({ resumeFromRevision: 20 }, 3));
   await step("purge of deletes", b.purgeDeletes(0));

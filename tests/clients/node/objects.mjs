@@ -118,20 +118,22 @@ await main(async (nc) => {
 
   // listing and watching
   await step("list", async () => (await o.list()).map((info) => info.name).sort());
-  const watch = async (options, there, then, after = 0) => {
+  const watch = async (options, there, ...changes) => {
     const watcher = await o.watch(options);
     const pick = (i) => [i.name, i.deleted ?? false, i.isUpdate];
-    const got = await collect(watcher, pick, there, then, after);
+    const got = await collect(watcher, pick, there, ...changes);
     watcher.stop();
     return got;
   };
-  const touch = async () => {
-    await o.putBlob({ name: "touched" }, small);
+  const put = () => o.putBlob({ name: "touched" }, small);
+  const touch = [put, () => o.delete("touched")];
+  const unseen = async () => {
     await o.delete("touched");
+    await put();
   };
-  await step("watch", watch({ includeHistory: false }, 0, touch, 2));
-  await step("watch with what is there", watch({ includeHistory: true }, 9, touch, 2));
-  await step("watch without deletes", watch({ ignoreDeletes: true }, 0, touch, 1));
+  await step("watch", watch({ includeHistory: false }, 0, ...touch));
+  await step("watch with what is there", watch({ includeHistory: true }, 9, ...touch));
+  await step("watch without deletes", watch({ ignoreDeletes: true }, 0, put, unseen));
 
   // deleting and sealing
   await step("delete", o.delete("large"));

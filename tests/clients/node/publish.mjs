@@ -1,6 +1,6 @@
 // Publishing into a stream: node publish.mjs nats://HOST:PORT
 import { core, jetstream } from "./packages.mjs";
-import { brief, collect, forget, main, step } from "./transcript.mjs";
+import { brief, collect, forget, main, step, until } from "./transcript.mjs";
 
 await main(async (nc) => {
   const jsm = await jetstream.jetstreamManager(nc);
@@ -73,7 +73,7 @@ await main(async (nc) => {
   );
   await step("many", acks.map((ack) => ack.seq).join() === acks.map((_, n) => acks[0].seq + n).join());
   await step("requested", async () => {
-    const answer = (await nc.request("jp.raw", "by request")).json();
+    const answer = (await nc.request("jp.raw", "by request", { timeout: 20000 })).json();
     return [answer.stream, typeof answer.seq];
   });
 
@@ -87,8 +87,8 @@ await main(async (nc) => {
   await jsm.streams.update("JP", { no_ack: true });
   await step("no ack", js.publish("jp.a", "x", { timeout: 200, retries: 0 }));
   await step("stored", async () => {
-    const m = await jsm.streams.getMessage("JP", { last_by_subj: "jp.a" });
-    return brief(m);
+    const last = () => jsm.streams.getMessage("JP", { last_by_subj: "jp.a" });
+    return brief(await until(() => last().then((m) => m.string() === "x" && m)));
   });
   await jsm.streams.delete("JP");
 });

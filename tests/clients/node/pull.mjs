@@ -1,8 +1,9 @@
 // Pull consumers: node pull.mjs nats://HOST:PORT
 import { core, jetstream } from "./packages.mjs";
-import { brief, collect, forget, main, numbered, step, until } from "./transcript.mjs";
+import { brief, collect, forget, main, numbered, patiently, step, until } from "./transcript.mjs";
 
 const SECOND = 1e9;
+const soon = { expires: 20000 }; // where there is something, nobody waits so long
 
 await main(async (nc) => {
   const jsm = await jetstream.jetstreamManager(nc);
@@ -50,20 +51,20 @@ await main(async (nc) => {
   // one by one, and in batches
   const c = await js.consumers.get("JC", "d");
   await step("next", async () => {
-    const m = await c.next({ expires: 1000 });
+    const m = await c.next(soon);
     m.ack();
     const { stream, consumer, deliveryCount, streamSequence, deliverySequence, pending } = m.info;
     return [stream, consumer, deliveryCount, streamSequence, deliverySequence, pending];
   });
   await step("fetch", async () => {
-    return collect(await c.fetch({ max_messages: 5, expires: 1000 }), (m) => {
+    return collect(await c.fetch({ max_messages: 5, ...soon }), (m) => {
       m.ack();
       return numbered(m);
     });
   });
   await step("fetch by bytes", async () => {
     const got = [];
-    const messages = await c.fetch({ max_bytes: 250, expires: 1000 });
+    const messages = await c.fetch({ max_bytes: 250, ...soon });
     const took = collect(messages, (m) => got.push(m.seq) && m.ack());
     return [await took.catch((error) => error.message), got];
   });
@@ -72,32 +73,32 @@ await main(async (nc) => {
     const { delivered, ack_floor } = await jsm.consumers.info("JC", "d");
     return { delivered, ack_floor };
   });
-  await step("double ack", async () => (await c.next({ expires: 1000 })).ackAck());
+  await step("double ack", async () => (await c.next(soon)).ackAck());
   await jsm.consumers.add("JC", { durable_name: "k", ack_policy: "explicit", max_ack_pending: 1 });
   const k = await js.consumers.get("JC", "k");
   await step("nak", async () => {
-    const m = await k.next({ expires: 1000 });
+    const m = await k.next(soon);
     m.nak();
-    const again = await k.next({ expires: 1000 });
+    const again = await k.next(soon);
     again.working();
     await again.ackAck();
     return [m.seq, again.seq, again.redelivered, again.info.deliveryCount];
   });
   await step("nak with delay", async () => {
-    const m = await k.next({ expires: 1000 });
+    const m = await k.next(soon);
     m.nak(50);
-    const again = await k.next({ expires: 1000 });
+    const again = await k.next(soon);
     await again.ackAck();
     return [m.seq, again.seq, again.redelivered, again.time > m.time];
   });
   await step("term", async () => {
     const events = nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.JC.d", { max: 1 });
-    const m = await c.next({ expires: 1000 });
+    const m = await c.next(soon);
     m.term("bad input");
     return collect(events, (e) => [e.json().reason, e.json().stream_seq === m.seq]);
   });
   await step("ack and next", async () => {
-    const m = await c.next({ expires: 1000 });
+    const m = await c.next(soon);
     const inbox = core.createInbox();
     const more = nc.subscribe(inbox, { max: 2 });
     m.next(inbox, { batch: 2 });
@@ -125,7 +126,7 @@ await main(async (nc) => {
     return got;
   });
   await step("consumer gone", async () => {
-    const messages = await e.consume({ expires: 1000, abort_on_missing_resource: true });
+    const messages = await e.consume({ ...soon, abort_on_missing_resource: true });
     const told = collect(messages.status(), (s) => s.type);
     const ended = collect(messages).catch((error) => error);
     await until(async () => (await jsm.consumers.info("JC", "e")).num_waiting > 0);
@@ -135,13 +136,14 @@ await main(async (nc) => {
   await step("nothing to fetch", async () => {
     await jsm.consumers.add("JC", { durable_name: "n", filter_subject: "jc.none" });
     const none = await js.consumers.get("JC", "n");
-    return [await none.next({ expires: 1000 }), await collect(await none.fetch({ expires: 1000 }))];
+    const fetch = async () => collect(await none.fetch({ expires: 1000 }));
+    return [await patiently(() => none.next({ expires: 1000 })), await patiently(fetch)];
   });
 
   // ordered
   await step("ordered", async () => {
     const o = await js.consumers.get("JC", { filter_subjects: "jc.even" });
-    return collect(await o.fetch({ max_messages: 4, expires: 1000 }), numbered);
+    return collect(await o.fetch({ max_messages: 4, ...soon }), numbered);
   });
   await step("ordered from", async () => {
     const from = { deliver_policy: "by_start_sequence", opt_start_seq: 18, headers_only: true };
@@ -168,13 +170,14 @@ await main(async (nc) => {
   await step("redelivery", async () => {
     const events = nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.JC.r", { max: 1 });
     const limited = { ack_policy: "explicit", ack_wait: SECOND / 5, max_deliver: 2 };
-    await jsm.consumers.add("JC", { durable_name: "r", ...limited, filter_subject: "jc.even" });
+    // One message: others might be delivered too often, too, before their acknowledgement comes.
+    await js.publish("jc.once", "often");
+    await jsm.consumers.add("JC", { durable_name: "r", ...limited, filter_subject: "jc.once" });
     const r = await js.consumers.get("JC", "r");
-    const first = await r.next({ expires: 1000 });
+    const first = await r.next(soon);
     const counts = [first.info.deliveryCount];
-    for await (const m of await r.consume({ max_messages: 100, expires: 1000 })) {
-      if (m.seq === first.seq) counts.push(m.info.deliveryCount);
-      else m.ack();
+    for await (const m of await r.consume({ max_messages: 100, ...soon })) {
+      counts.push(m.info.deliveryCount);
       if (counts.length === 2) break;
     }
     const [event] = await collect(events, (m) => m.json());
@@ -183,9 +186,9 @@ await main(async (nc) => {
   await step("reset", async () => {
     await jsm.consumers.add("JC", { durable_name: "t", ack_policy: "explicit" });
     const t = await js.consumers.get("JC", "t");
-    for await (const m of await t.fetch({ max_messages: 3, expires: 1000 })) await m.ackAck();
+    for await (const m of await t.fetch({ max_messages: 3, ...soon })) await m.ackAck();
     const { reset_seq } = await jsm.consumers.reset("JC", "t", 2);
-    return [reset_seq, (await t.next({ expires: 1000 })).seq];
+    return [reset_seq, (await t.next(soon)).seq];
   });
   for (const name of ["d", "f"]) await step(`delete ${name}`, jsm.consumers.delete("JC", name));
   await step("delete again", jsm.consumers.delete("JC", "d"));

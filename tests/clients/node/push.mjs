@@ -1,6 +1,6 @@
 // Push consumers: node push.mjs nats://HOST:PORT
 import { core, jetstream } from "./packages.mjs";
-import { brief, collect, forget, main, numbered, step, until } from "./transcript.mjs";
+import { brief, collect, firstOf, forget, main, numbered, step, until } from "./transcript.mjs";
 
 await main(async (nc, address) => {
   const jsm = await jetstream.jetstreamManager(nc);
@@ -48,9 +48,10 @@ await main(async (nc, address) => {
     });
     const h = await js.consumers.getPushConsumer("JQ", "h");
     const messages = await h.consume();
-    const beats = collect(messages.status(), (s) => s, 1);
-    const got = await collect(messages, brief, 4);
-    return [got, await beats];
+    const beat = firstOf(messages.status(), "heartbeat");
+    const got = await collect(messages, brief, 3, () => beat);
+    const { type, lastConsumerSequence } = await beat;
+    return [got, type, lastConsumerSequence];
   });
   await step("flow control", async () => {
     await jsm.consumers.add("JQ", {
@@ -64,9 +65,9 @@ await main(async (nc, address) => {
     for (let n = 0; n < 40; n++) await js.publish("jq.large", new Uint8Array(50000));
     const w = await js.consumers.getPushConsumer("JQ", "w");
     const messages = await w.consume();
-    const controlled = collect(messages.status(), (s) => s.type, 1);
+    const controlled = firstOf(messages.status(), "flow_control");
     const sizes = await collect(messages, (m) => m.data.length, 40);
-    return [sizes.length, new Set(sizes).size, await controlled];
+    return [sizes.length, new Set(sizes).size, (await controlled).type];
   });
 
   // a deliver group is shared by its members

@@ -113,7 +113,7 @@ await main(async (steady, address) => {
       await cut();
       await bucket.put("a", "2");
     };
-    const got = await collect(watcher, (e) => e.string(), 1, change, 1);
+    const got = await collect(watcher, (e) => e.string(), 1, change);
     watcher.stop();
     return got;
   });

@@ -12,7 +12,7 @@ const bucket = await new kv.Kvm(nc).create("jk");
 for (let n = 1; n <= 6; n++) await js.publish("jk.a", `m${n}`, { msgID: `id-${n}` });
 await bucket.put("key", "before");
 const consumer = await js.consumers.get("JK", "d");
-for await (const m of await consumer.fetch({ max_messages: 2, expires: 1000 })) await m.ackAck();
+for await (const m of await consumer.fetch({ max_messages: 2, expires: 20000 })) await m.ackAck();
 const ordered = await js.consumers.get("JK");
 const followed = [];
 const following = collect(await ordered.consume({ expires: 2000 }), (m) => followed.push(m.seq), 7);
@@ -36,7 +36,7 @@ await step("known already", async () => {
 await step("after it", js.publish("jk.a", "m7"));
 await step("acknowledged once", async () => {
   const got = [];
-  for await (const m of await consumer.fetch({ max_messages: 3, expires: 2000 })) {
+  for await (const m of await consumer.fetch({ max_messages: 3, expires: 20000 })) {
     await m.ackAck();
     got.push(m.string());
   }

@@ -1,6 +1,6 @@
 // Services (ADR-32): node services.mjs nats://HOST:PORT
 import { services } from "./packages.mjs";
-import { collect, dial, main, step } from "./transcript.mjs";
+import { collect, dial, main, step, until } from "./transcript.mjs";
 
 const { Svcm, ServiceError } = services;
 
@@ -38,7 +38,7 @@ await main(async (nc, address) => {
   await Promise.all([nc.flush(), two.flush()]);
 
   const ask = async (subject, body) => {
-    const m = await two.request(subject, body, { timeout: 2000 });
+    const m = await two.request(subject, body, { timeout: 20000 });
     const error = ServiceError.isServiceError(m) && ServiceError.toServiceError(m);
     return [m.string(), error && [error.code, error.message]];
   };
@@ -61,16 +61,22 @@ await main(async (nc, address) => {
     return { name, subject, queue_group, num_errors, last_error, data };
   };
   const client = new Svcm(two).client({ strategy: "stall", stall: 100, maxWait: 1000 });
-  await step("ping", async () => collect(await client.ping(), anonymous));
-  await step("ping by name", async () => (await collect(await client.ping("calc"))).length);
+  // who answers later than the client waits is missing; it asks again
+  const heard = (count, ask, pick) =>
+    until(async () => {
+      const found = await collect(await ask(), pick);
+      return found.length >= count && found;
+    });
+  await step("ping", heard(2, () => client.ping(), anonymous));
+  await step("ping by name", async () => (await heard(2, () => client.ping("calc"))).length);
   await step("ping by id", async () => {
-    const [found] = await collect(await client.ping("calc", both[0].info().id));
+    const [found] = await heard(1, () => client.ping("calc", both[0].info().id));
     return found.id === both[0].info().id;
   });
   await step("ping nobody", async () => collect(await client.ping("none")));
-  await step("info", async () => collect(await client.info("calc"), anonymous));
+  await step("info", heard(2, () => client.info("calc"), anonymous));
   await step("stats", async () => {
-    const found = await collect(await client.stats("calc"));
+    const found = await heard(2, () => client.stats("calc"));
     return found.map((s) => s.endpoints.map(endpoint));
   });
   await step("reset", async () => {
@@ -80,7 +86,7 @@ await main(async (nc, address) => {
   });
   await step("one stops", async () => {
     await both[0].stop();
-    return [both[0].isStopped, (await collect(await client.ping("calc"))).length];
+    return [both[0].isStopped, (await heard(1, () => client.ping("calc"))).length];
   });
   await step("the other serves", ask("sum", "[4, 5]"));
   await step("all stop", async () => {

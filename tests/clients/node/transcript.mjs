@@ -46,18 +46,33 @@ export function same(one, other) {
   return one.length === other.length && one.every((byte, index) => byte === other[index]);
 }
 
-/** All that an iterator gives, or its first `count`, each through `pick`; with `then`, that is
- *  awaited after them and `after` more are taken. */
-export async function collect(iterator, pick = (item) => item, count = Infinity, then, after = 0) {
+/** All that an iterator gives, or its first `count`, each through `pick`; after them each of
+ *  `changes` is awaited, and one more item taken: what the next takes the place of may not be shown. */
+export async function collect(iterator, pick = (item) => item, count = Infinity, ...changes) {
   const items = [];
-  if (count === 0) await then?.();
-  if (count + after === 0) return items;
+  const enough = count + changes.length;
+  if (count === 0) await changes.shift()?.();
+  if (enough === 0) return items;
   for await (const item of iterator) {
     items.push(pick(item));
-    if (items.length === count) await then?.();
-    if (items.length >= count + after) break;
+    if (items.length >= enough) break;
+    if (items.length >= count) await changes.shift()();
   }
   return items;
+}
+
+/** The first of a type, among others that tell how slow a machine is. */
+export async function firstOf(statuses, type) {
+  for await (const status of statuses) if (status.type === type) return status;
+}
+
+/** What a fetch that may wait in vain gives; again when the server was silent all the while. */
+export async function patiently(fetch) {
+  for (;;) {
+    const found = await fetch().catch((error) => error);
+    if (!(found instanceof Error)) return found;
+    if (found.message !== "heartbeats missed") throw found;
+  }
 }
 
 /** Subject and text of a message. */
@@ -67,7 +82,7 @@ export const brief = (m) => `${m.subject} ${m.string()}`;
 export const numbered = (m) => `${m.seq} ${m.subject} ${m.string()}`;
 
 /** Await `probe()` until it is true; throws when it never is within some milliseconds. */
-export async function until(probe, within = 10000) {
+export async function until(probe, within = 30000) {
   const end = Date.now() + within;
   for (;;) {
     const value = await probe();

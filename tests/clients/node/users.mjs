@@ -6,7 +6,7 @@ import { collect, dial, step, until } from "./transcript.mjs";
 const address = process.argv[2];
 const once = { reconnect: false };
 const who = async (nc) => {
-  const { data } = (await nc.request("$SYS.REQ.USER.INFO")).json();
+  const { data } = (await nc.request("$SYS.REQ.USER.INFO", "", { timeout: 20000 })).json();
   await nc.close();
   // the reference lists subjects in any order
   return JSON.parse(JSON.stringify(data, (_, v) => (Array.isArray(v) ? v.sort() : v)));
@@ -67,7 +67,10 @@ await step("may answer, once", async () => {
   bob.subscribe("open.ask", { callback: (_, m) => m.respond("1") && m.respond("2") });
   await bob.flush();
   const options = { strategy: "timer", maxWait: 200 };
-  return collect(await ann.requestMany("open.ask", "", options), (m) => m.string());
+  return until(async () => {
+    const got = await collect(await ann.requestMany("open.ask", "", options), (m) => m.string());
+    return got.length > 0 && got; // none came within that time
+  });
 });
 await bob.close();
 await ann.close();
