@@ -1,0 +1,53 @@
+"""What the player of transcripts lets pass, and what it does not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.wire import transcript
+from tests.wire.transcript import TRIES, Mismatch, Player, Step, is_hurried, parse, play_file
+
+
+class Nobody:
+    """A server that is never asked."""
+
+    address = ("127.0.0.1", 0)
+
+    def settle(self) -> None:
+        """Nothing was deleted."""
+
+
+@pytest.mark.parametrize(("line", "plays"), [("", 1), ("= hurried\n", TRIES)])
+def test_only_where_time_plays_a_part_a_transcript_may_fail(
+    line: str, plays: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text(f"# What it shows.\n{line}\n@a\n> PING\n< PONG\n")
+    played: list[list[Step]] = []
+
+    def play(player: Player, steps: list[Step]) -> None:
+        played.append(steps)
+        raise Mismatch("too late")
+
+    monkeypatch.setattr(Player, "play", play)
+    monkeypatch.setattr(transcript, "clean", Nobody.settle)
+    with pytest.raises(Mismatch):
+        play_file(path, Nobody(), TRIES if is_hurried(path) else 1)
+
+    assert len(played) == plays
+
+
+def test_lines_that_are_to_match_at_last_follow_at_once() -> None:
+    assert [step.kind for step in parse("= eventually\n> PING\n< PONG\n")] == [
+        "eventually",
+        "send",
+        "expect",
+    ]
+    with pytest.raises(ValueError, match="line 2: there is nothing to play again"):
+        parse("= eventually\n\n> PING\n< PONG\n")
+
+
+@pytest.mark.parametrize("line", ["= later", "=eventually", "= eventually "])
+def test_a_directive_that_is_none_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match="line 1 is neither"):
+        parse(line)
