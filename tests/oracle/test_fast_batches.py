@@ -68,9 +68,10 @@ def publish(chance: random.Random, reply: str, lines: list[str]) -> bytes:
     return f"PUB {subject} {reply} {len(payload)}\r\n{payload}\r\n".encode()
 
 
-def play(address: tuple[str, int], seed: int, config: dict[str, Any]) -> list[Any]:
+def play(server: JetgateServer | NatsServer, seed: int, config: dict[str, Any]) -> list[Any]:
     """What the publisher is told, and what the stream is like in the end."""
-    with Wire(address) as wire:
+    server.settle()
+    with Wire(server.address) as wire:
         wire.hello()
         asked = {
             "name": "F",
@@ -101,7 +102,7 @@ def test_random_batches(
     jetgate_server: JetgateServer, nats_server: NatsServer, config: dict[str, Any]
 ) -> None:
     for seed in range(HISTORIES):
-        ours = play(jetgate_server.address, seed, config)
-        theirs = play(nats_server.address, seed, config)
+        ours = play(jetgate_server, seed, config)
+        theirs = play(nats_server, seed, config)
         assert len(theirs) > LENGTH / 4
         assert ours == theirs, f"seed {seed}"
