@@ -36,6 +36,11 @@ _numbers = count(1)
 Step = Callable[[Node, Wire, Any], Awaitable[None]]
 
 
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    """That of the product: what waits too long for storage is refused."""
+
+
 def scenario(dsn: str, step: Step) -> None:
     """Run a step with a node that has the streams S and T, a client, and a superuser's session."""
 
