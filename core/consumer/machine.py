@@ -266,7 +266,7 @@ class ConsumerMachine:
             return PIN_MISMATCH
         waiting = self.waiting
         if len(waiting) >= self.config.max_waiting > 0:
-            waiting.expire(now, self.delivered_cseq, self.delivered_sseq)
+            waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
             if len(waiting) >= self.config.max_waiting:
                 return b"" if request.heartbeat else EXCEEDED_MAX_WAITING
         if request.no_wait and self.is_counted:
@@ -322,6 +322,11 @@ class ConsumerMachine:
         """Nothing wanted lies before `next_seq`; what counts as delivered does not move."""
         if not self.chosen:
             self.next_seq = max(self.next_seq, next_seq)
+
+    @property
+    def scanned_sseq(self) -> int:
+        """The last position that was delivered or passed over, which heartbeats tell."""
+        return max(self.next_seq - 1, 0)
 
     def ended(self, last: int) -> None:
         """Everything up to the stream's last sequence was delivered or passed."""
@@ -436,7 +441,7 @@ class ConsumerMachine:
         """Let pass what was due up to `now`: requests, heartbeats, acknowledgements."""
         for sseq in self.pending.expire(now, self.max_deliver):
             self.events.append(GivenUp(sseq, self.pending.deliveries(sseq)))
-        self.waiting.expire(now, self.delivered_cseq, self.delivered_sseq)
+        self.waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
         if self.push is not None and self.push.bucket is not None:
             self.push.bucket.is_ready(now)
 

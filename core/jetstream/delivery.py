@@ -461,7 +461,7 @@ class Pump:
         """Tell the deliver subject that the consumer lives."""
         machine, push = self._machine, self._machine.push
         assert push is not None, "pull requests have heartbeats of their own"
-        block = idle_heartbeat(machine.delivered_cseq, machine.delivered_sseq, push.request)
+        block = idle_heartbeat(machine.delivered_cseq, machine.scanned_sseq, push.request)
         subject = self._receiver.reply
         self._account.send(subject, subject, b"", block, b"")
         if machine.flow_acks and len(machine.pending):
