@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig, StreamConfig
 
-from tests.natspy.watchers import Subscription, informed
+from tests.natspy.watchers import attentive
 from tests.support.consumer_bench import Bench
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -366,11 +366,7 @@ def test_client_ordered_consumer_with_flow_control(server: Server) -> None:
     client(server, body)
 
 
-def test_client_key_value_watch_keys_and_history(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Subscription, "consumer_info", informed)
-
+def test_client_key_value_watch_keys_and_history(server: Server) -> None:
     async def body(connection: Client) -> None:
         js = connection.jetstream(timeout=30)
         kv = await js.create_key_value(KeyValueConfig(bucket="kv", history=5))
@@ -388,7 +384,8 @@ def test_client_key_value_watch_keys_and_history(
         assert (await watcher.updates(timeout=20)).value == b"new"
         await watcher.stop()
 
-    client(server, body)
+    with attentive(server):
+        client(server, body)
 
 
 def test_client_queue_group_shares(server: Server) -> None:

@@ -15,6 +15,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerInfo
 
+from tests.natspy.watchers import attentive
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -83,7 +84,8 @@ def play(server: Server, body: Body) -> Any:
             await place.close()
 
     try:
-        return asyncio.run(run())
+        with attentive(server):
+            return asyncio.run(run())
     finally:
         clean(server)
 
