@@ -9,6 +9,7 @@ and blocks in parentheses; `$name` refers to a key of an enclosing map or to the
 What may follow what, the texts of errors and the positions in them are the reference server's.
 """
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -90,6 +91,7 @@ class _Parser:
         self._environment = environment
         self._maps = maps
         self._resolving: frozenset[str] = frozenset()
+        self._including: frozenset[str] = frozenset((posixpath.normpath(name),))
 
     def parse(self) -> dict[str, Item]:
         top: dict[str, Item] = {}
@@ -143,10 +145,14 @@ class _Parser:
     def _include(self, into: dict[str, Item]) -> None:
         scan = self._scan
         scan.skip_spaces()
-        path = scan.quoted() if scan.peek() in "\"'" else scan.bare()
+        path = scan.quoted(" in {} include") if scan.peek() in "\"'" else scan.bare()
         name, text = self._read(path, self._name)
+        place = posixpath.normpath(name)
+        if place in self._including:
+            raise GrammarError(f"error parsing include file '{path}', it includes itself")
         # Variables of the including file are not seen in the included one.
         parser = _Parser(text, name, self._read, self._environment, [])
+        parser._including = self._including | {place}
         try:
             into.update(parser.parse())
         except GrammarError as error:
@@ -166,7 +172,7 @@ class _Parser:
         if first in "\"'":
             return scan.quoted()
         if first == ".":
-            raise scan.error("Floats must start with a digit, not '.'.")
+            raise scan.error("Floats must start with a digit")
         return self._scalar()
 
     def _map(self) -> dict[str, Item]:
@@ -228,13 +234,18 @@ class _Parser:
                 item.is_variable = True
                 return item.value
         text = self._environment.get(name)
-        if text is None or name in self._resolving:
+        if text is None:
+            raise GrammarError(f"variable reference for '{name}' on line {line} can not be found")
+        try:
             if name in self._resolving:
                 raise GrammarError(f"variable reference cycle for '{name}'")
-            raise GrammarError(f"variable reference for '{name}' on line {line} can not be found")
-        inner = _Parser(f"{name}={text}", self._name, self._read, self._environment, [])
-        inner._resolving = self._resolving | {name}
-        return inner.parse()[name].value
+            inner = _Parser(f"{name}={text}", self._name, self._read, self._environment, [])
+            inner._resolving = self._resolving | {name}
+            return inner.parse()[name].value
+        except GrammarError as error:
+            raise GrammarError(
+                f"variable reference for '{name}' on line {line} could not be parsed: {error}"
+            ) from error
 
 
 def _number(text: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from core.config import unserved
 from core.config.authorization_check import check_authorization
 from core.config.durations import duration, size
-from core.config.grammar import GrammarError, Item, Reader, parse, plain
+from core.config.grammar import Item, Reader, parse, plain
 from core.config.kinds import GO_TYPES, Wrong, WrongKind, flag, integer, is_not, text
 from core.config.nats_options import NatsOptions
 from core.config.websocket_check import check_websocket
@@ -42,8 +42,8 @@ def read(
         Mistakes: keys or values are wrong.
     """
     top = parse(text, name, reader, environment)
-    if not top:
-        raise GrammarError(f"{name}: config has no values or is empty\n")
+    if not top:  # a start goes on, a check does not
+        into.oddities.append(f"{name}: config has no values or is empty")
     into.config_file = name
     into.digest = digest(top)
     mistakes: list[str] = []
@@ -116,12 +116,14 @@ def _read_map(
 # -- kinds of values
 
 
-def small(name: str, most: int = _INT_32_MAX) -> Callable[[Any], int]:
-    """An integer that is not too big."""
+def small(name: str, most: int = _INT_32_MAX, least: int = -(1 << 63)) -> Callable[[Any], int]:
+    """An integer that is neither too big nor too small, which is told of as if it were negative."""
 
     def convert(value: Any) -> int:
         if integer(value) > most:
             raise Wrong(f"{name} value is too big")
+        if value < least:
+            raise Wrong(f"{name} value can not be negative")
         return integer(value)
 
     return convert
@@ -375,9 +377,9 @@ _TOP: dict[str, Setter] = {
     "max_subscriptions": _into("max_subscriptions", integer),
     "max_subs": _into("max_subscriptions", integer),
     "max_subscription_tokens": _into(
-        "max_subscription_tokens", small("max_subscription_tokens", 255)
+        "max_subscription_tokens", small("max_subscription_tokens", 255, 1)
     ),
-    "max_sub_tokens": _into("max_subscription_tokens", small("max_subscription_tokens", 255)),
+    "max_sub_tokens": _into("max_subscription_tokens", small("max_sub_tokens", 255, 1)),
     "max_closed_clients": _into("max_closed_clients", integer),
     "ping_interval": _duration("ping_interval"),
     "ping_max": _into("ping_max", integer),
@@ -400,6 +402,7 @@ _TOP: dict[str, Setter] = {
     "connect_error_reports": _unheeded(integer),
     "reconnect_error_reports": _unheeded(integer),
     "disable_sublist_cache": _unheeded(flag),
+    "no_sublist_cache": _unheeded(flag),
     "no_header_support": _into("no_header_support", flag),
     "default_js_domain": _noted("default_js_domain"),
     "allow_non_tls": _unheeded(flag),

@@ -117,13 +117,14 @@ class Scanner:
             raise self.error(f"Unexpected value '{self.shown()}'")
         return "".join(parts), escaped
 
-    def quoted(self) -> str:
-        """A string in quotes; single quotes know no escapes."""
+    def quoted(self, where: str = ".") -> str:
+        """A string in quotes; single quotes know no escapes. `where` ends the text of an error."""
         quote = self.advance()
         parts = []
         while True:
             if self.at_end():
-                raise self.error("Unexpected EOF.")
+                kind = "double quoted" if quote == '"' else "quoted"
+                raise self.error(f"Unexpected EOF{where.format(kind)}")
             if self.peek() == "\\" and quote == '"':
                 parts.append(self._escape())
             elif (taken := self.advance()) == quote:
@@ -151,7 +152,8 @@ class Scanner:
         if letter == "x":
             found = _HEX.match(self._text, self._at)
             if found is None:
-                raise self.error("Expected two hexadecimal digits after '\\x'")
+                found_instead = self._two()
+                raise self.error(f"Expected two hexadecimal digits after '\\x', {found_instead}")
             self._at = found.end()
             return chr(int(found[0], 16))
         if letter not in _ESCAPES:
@@ -160,3 +162,8 @@ class Scanner:
                 ' allowed: \\xXX, \\t, \\n, \\r, \\", \\\\.'
             )
         return _ESCAPES[letter]
+
+    def _two(self) -> str:
+        found = self._text[self._at : self._at + 2]
+        self.line += "\n" in found
+        return "but hit end of line" if "\n" in found else f"but got '{found}'"

@@ -103,6 +103,8 @@ SETTERS: dict[str, Setter] = {
     "system_account": _system_account,
     "system": _system_account,
     "no_system_account": lambda options, value: None,
+    "no_system": lambda options, value: None,
+    "no_sys_acc": lambda options, value: None,
     "https": _refused("https"),
     "https_port": _refused("https_port"),
     "tls": _refused("tls"),

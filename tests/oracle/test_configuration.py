@@ -87,6 +87,22 @@ FILES = (
             "foo: [ {dest: a, weight: 60%, cluster: x}, {dest: b, weight: 60%} ]",
         )
     ),
+    "no_system: true",
+    "no_sys_acc: true",
+    "no_sublist_cache: true",
+    "no_sublist_cache: 5",
+    "max_subscription_tokens: 0",
+    "max_sub_tokens: -1",
+    "# nothing but a comment",
+    "{\n}\n",
+    "a: .5",
+    'a: "\\x4"',
+    'a: "\\xzz"',
+    'a: "\\x4\n',
+    'include "inc.conf',
+    "include 'inc.conf\n",
+    "a: 1\nport: $UNENDED",
+    "server_name: $ITSELF",
     "mappings: 3",
     "maps: [ {a: b} ]",
     "websocket { port: 8080 }",
@@ -303,6 +319,8 @@ def test_both_say_the_same_of_a_configuration_file(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UNENDED", "a b")
+    monkeypatch.setenv("ITSELF", "$ITSELF")
     Path("inc.conf").write_text("port: 4223\n")
     Path("port_of_x.conf").write_text("port: $X\n")
     Path("deep.conf").write_text("include port_of_x.conf\n")

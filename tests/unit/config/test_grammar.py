@@ -65,6 +65,13 @@ def test_a_variable_in_quotes_is_text_and_a_cycle_is_an_error() -> None:
         values("a: $X", X="$X")
 
 
+def test_a_file_that_includes_itself_is_refused() -> None:
+    files = {"a": "include ./b", "./b": "x: 1\ninclude a"}
+
+    with pytest.raises(GrammarError, match=r"include file './b', .* 'a', it includes itself"):
+        parse("include ./b", "a", lambda path, _: (path, files[path]), {})
+
+
 def test_an_include_adds_the_keys_of_another_file_where_it_stands() -> None:
     files = {"one": "b: 2\ninclude two\n", "two": "c: 3"}
 
