@@ -51,9 +51,9 @@ class Monitor:
 
     async def start(self) -> None:
         """Listen; until `show`, every page is 503. Raises OperatorError."""
-        port = max(self._options.http_port, 0)
+        port = 0 if self._options.http_port == -1 else self._options.http_port
         try:
-            if port > 65535:
+            if not 0 <= port <= 65535:
                 raise OperatorError(f"listen tcp: address {port}: invalid port")
             listening = listen(self.host, port, "HTTP")
         except OperatorError as error:

@@ -134,7 +134,7 @@ class NatsService:
         options = self._options
         write_pid(options.pid_file)
         users = users_of(options.authorization, options.no_auth_user)
-        port = max(options.port, 0)
+        port = _port(options)
         self._probe(port)
         self._serving = _serving(options, users, self._clock)
         log.info("  Name:     %s", self._serving.hub.server_name)
@@ -162,9 +162,9 @@ class NatsService:
 
     def _probe(self, port: int) -> None:
         """Fail on a port that is taken before anything else is begun."""
-        if port <= 0:
+        if port == 0:
             return
-        if port > _PORT_MAX:
+        if not 0 < port <= _PORT_MAX:
             raise self._unbindable(OverflowError())
         try:
             listen(self._options.host, port, "NATS").close()
@@ -173,9 +173,9 @@ class NatsService:
             raise self._unbindable(cause) from error
 
     def _unbindable(self, error: BaseException) -> OperatorError:
-        port = max(self._options.port, 0)
+        port = _port(self._options)
         place = join(self._options.host, port)
-        if port > _PORT_MAX:
+        if not 0 <= port <= _PORT_MAX:
             reason = f"listen tcp: address {port}: invalid port"
         elif isinstance(error, socket.gaierror):
             reason = f"listen tcp: lookup {self._options.host}: no such host"
@@ -286,6 +286,11 @@ class NatsService:
             await self._monitor.stop()
         if self._serving is not None:
             await self._serving.stop()
+
+
+def _port(options: NatsOptions) -> int:
+    """The port to listen on; 0 for any, which the options say as -1."""
+    return 0 if options.port == -1 else options.port
 
 
 def _serving(options: NatsOptions, users: Any, clock: SystemClock) -> Any:

@@ -160,6 +160,15 @@ def test_a_port_that_is_taken_is_fatal(name: str) -> None:
             ' invalid port"\n',
         ),
         (
+            ["-p", "-5"],
+            'FTL] Error listening on port: 127.0.0.1:-5, "listen tcp: address -5: invalid port"\n',
+        ),
+        (
+            ["-p", "-1", "-m", "-5"],
+            "FTL] Can't start monitoring: can't listen to the monitor port: listen tcp:"
+            " address -5: invalid port\n",
+        ),
+        (
             ["-p", "-1", "-P", "/nonexistent/pid"],
             "FTL] Could not write pidfile: open /nonexistent/pid: no such file or directory\n",
         ),
@@ -180,6 +189,18 @@ def test_what_keeps_it_from_starting_is_one_line(
     assert [line for line in ended.stderr.splitlines() if "[INF]" not in line] == [
         ended.stderr.splitlines()[-1]
     ]
+
+
+def test_a_configuration_without_a_value_is_told_of_and_serves(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "empty.conf"
+    path.write_text("# nothing yet\n")
+
+    with DropIn(name, *PLAIN, "-c", str(path)) as server:
+        server.until(f"{path}: config has no values or is empty")
+        server.until("Server is ready")
+        server.send(signal.SIGINT)
+
+        assert server.end() == 0
 
 
 def test_a_ports_file_that_cannot_be_written_keeps_nobody_from_serving(name: str) -> None:
