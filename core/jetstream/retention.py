@@ -87,6 +87,14 @@ class Keeper:
         self._sweep_from = self._stream.machine.first_seq
         self._start()
 
+    def begin(self) -> None:
+        """Look at every message, for the stream is no longer under limits alone.
+
+        By interest, nothing stays in a stream without consumers.
+        """
+        self._drops_unwanted = not self._stream.consumers
+        self.sweep()
+
     def less_wanted(self) -> None:
         """A consumer went, or wants other subjects: by interest, messages may go with it."""
         if self._by_interest:

@@ -157,7 +157,7 @@ class StreamRunner(StreamQueries):
         if old.retention is not config.retention:
             self._configure_retention()
             if self.retention is not None:
-                self.retention.sweep()
+                self.retention.begin()
             await self.caught_up()
         if (old.mirror, old.sources) != (config.mirror, config.sources):
             self.copier.configure(config)
