@@ -70,11 +70,11 @@ def lone_msg_id(block: bytes) -> bytes:
 def stored_block(block: bytes) -> bytes:
     """Return the block as a stream keeps it: no status line, no `Nats-Request-Info`.
 
-    A block without header lines is dropped whole (empty result).
+    What is left without a line of its own is dropped whole (empty result).
     """
     plain = block.startswith(BARE_BLOCK)
     if plain and block.find(REQUEST_INFO) < 0:
-        return block if len(block) > len(b"NATS/1.0\r\n\r\n") else b""
+        return block if len(block) >= len(b"NATS/1.0\r\n\r\n") else b""
     lines = [
         line
         for line in block.split(b"\r\n")[1:]

@@ -58,7 +58,8 @@ def test_a_message_id_that_stands_alone_is_recognised(block: bytes, msg_id: byte
     ("block", "kept"),
     [
         (b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
-        (b"NATS/1.0\r\n\r\n", b""),
+        (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n\r\n"),
+        (b"NATS/1.0\r\n", b""),
         (b"NATS/1.0 503\r\n\r\n", b""),
         (b"NATS/1.0 100 Idle\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
         (b"NATS/1.0\r\nNats-Request-Info: x\r\n\r\n", b""),
