@@ -221,6 +221,9 @@ class Consumers(dict[str, ConsumerRunner]):
 
     async def _change(self, runner: ConsumerRunner, config: ConsumerConfig) -> ConsumerRunner:
         if config == runner.config:
+            # Nothing to change; that it stays paused is told as after a change.
+            if runner.paused_until:
+                self._tell_pause(runner)
             return runner
         if not runner.hidden:
             text = codec.encode(config).decode()
