@@ -37,7 +37,7 @@ _KINDS = {"WEBSOCKET": "websocket"}
 def connz(source: Source, query: Query) -> dict[str, Any]:
     """The page. Raises BadQuery."""
     sort, state = query.text("sort") or "cid", query.text("state").lower()
-    limit, offset, cid = query.number("limit"), query.number("offset"), query.unsigned("cid")
+    (offset, limit), cid = query.page(PAGE), query.unsigned("cid")
     auth = query.flag("auth")
     details = query.text("subs").lower() == "detail"
     subs = details or query.flag("subs")
@@ -49,7 +49,7 @@ def connz(source: Source, query: Query) -> dict[str, Any]:
         raise BadQuery(f"sort by {sort} only valid on closed connections")
     account = query.text("acc")
     if account and account not in source.hub.accounts:
-        return _page({"server_id": "", "now": source.head["now"]}, None, 0, offset, limit or PAGE)
+        return _page({"server_id": "", "now": source.head["now"]}, None, 0, offset, limit)
     found: list[dict[str, Any]] = []
     total, now = 0, source.clock.now()
     if _STATES[state] != "closed":
@@ -66,10 +66,8 @@ def connz(source: Source, query: Query) -> dict[str, Any]:
         found += _closed(dead, query, auth)
     if cid:
         found, limit = [shown for shown in found if shown["cid"] == cid], 1
-        offset = 0
     key, descending = _SORTS[sort]
     found.sort(key=key, reverse=descending)
-    limit = limit or PAGE
     return _page(source.head, found[offset : offset + limit], total, offset, limit)
 
 
@@ -92,11 +90,11 @@ def _is_of(session: Connection, account: str) -> bool:
 
 
 def _is_wanted(session: ClientSession, query: Query) -> bool:
-    user, subject = query.text("user"), query.text("filter_subject")
-    if user and session.user != user:
+    user, subject = query.text("user"), query.text("filter_subject").encode()
+    if (user and session.user != user) or query.text("mqtt_client"):
         return False
     return not subject or any(
-        overlap(subject.encode(), each.subject) for each in session.subscriptions.values()
+        overlap(subject, each.subject) for each in session.subscriptions.values()
     )
 
 
@@ -104,7 +102,7 @@ def _closed(dead: list[Closed], query: Query, auth: bool) -> list[dict[str, Any]
     user = query.text("user")
     found = []
     for closed in dead:
-        if user and closed.user != user:
+        if (user and closed.user != user) or query.text("mqtt_client"):
             continue
         shown = dict(closed.shown)
         if auth:

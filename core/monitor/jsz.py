@@ -18,7 +18,7 @@ async def jsz(source: Source, query: Query) -> dict[str, Any]:
         name: query.flag(name)
         for name in ("accounts", "streams", "consumers", "config", "leader-only", "raft")
     }
-    offset, limit = query.number("offset"), query.number("limit") or _LIMIT
+    offset, limit = query.page(_LIMIT)
     if source.jetstream is None:
         return _disabled(source)
     registry, account = source.jetstream.registry, query.text("acc")

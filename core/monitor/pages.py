@@ -36,7 +36,8 @@ async def serve(source: Source, path: str, query: Query) -> Page:
     page = _PAGES.get(path)
     if page is None:
         return Page(b"404 page not found\n", 404, _TEXT)
-    source.requests[path] += 1
+    if path not in _UNCOUNTED:
+        source.requests["/subsz" if path == "/subscriptionsz" else path] += 1
     try:
         return await page(source, query)
     except BadQuery as error:
@@ -67,7 +68,7 @@ async def _jsz(source: Source, query: Query) -> Page:
 
 async def _subsz(source: Source, query: Query) -> Page:
     wanted, test = query.text("acc"), query.text("test")
-    offset, limit = query.number("offset"), query.number("limit") or PAGE
+    offset, limit = query.page(PAGE)
     subs = query.flag("subs")
     if test and not is_valid_literal(test.encode()):
         raise BadQuery(f"invalid test subject, must be valid publish subject: {test}")
@@ -204,16 +205,18 @@ def _ailment(source: Source, query: Query) -> tuple[int, str, str] | None:
     return None
 
 
-def _nothing(**fields: Any) -> Callable[[Source, Query], Awaitable[Page]]:
-    """A page about something that this server has none of."""
+def _nothing(flag: str, **fields: Any) -> Callable[[Source, Query], Awaitable[Page]]:
+    """A page about something that this server has none of, which takes a flag."""
 
     async def page(source: Source, query: Query) -> Page:
+        query.flag(flag)
         return _pretty({**source.head, **fields})
 
     return page
 
 
 async def _routez(source: Source, query: Query) -> Page:
+    query.flag("subs")
     head = source.head
     name = {"server_name": source.hub.server_name}
     return _pretty(
@@ -251,6 +254,8 @@ _TITLES = {
     "/healthz": "Health Probe",
 }
 
+_UNCOUNTED = ("/ipqueuesz", "/raftz")
+
 _PAGES: dict[str, Callable[[Source, Query], Awaitable[Page]]] = {
     "/": _index,
     "/varz": _varz,
@@ -262,8 +267,8 @@ _PAGES: dict[str, Callable[[Source, Query], Awaitable[Page]]] = {
     "/accstatz": _accstatz,
     "/healthz": _healthz,
     "/routez": _routez,
-    "/gatewayz": _nothing(outbound_gateways={}, inbound_gateways={}),
-    "/leafz": _nothing(leafnodes=0, leafs=[]),
+    "/gatewayz": _nothing("accs", outbound_gateways={}, inbound_gateways={}),
+    "/leafz": _nothing("subs", leafnodes=0, leafs=[]),
     "/raftz": _raftz,
     "/ipqueuesz": _ipqueuesz,
 }

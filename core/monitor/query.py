@@ -40,6 +40,11 @@ class Query:
         begin = f"Error decoding int for '{name}': strconv.Atoi"
         return _integer(self.text(name), begin, _INTEGER, range(-(1 << 63), 1 << 63))
 
+    def page(self, most: int) -> tuple[int, int]:
+        """Where a page of a list begins and how long it may be. Raises BadQuery."""
+        limit = self.number("limit")
+        return max(self.number("offset"), 0), limit if limit > 0 else most
+
     def unsigned(self, name: str) -> int:
         """An integer of no sign. Raises BadQuery."""
         begin = f"Error decoding uint64 for '{name}': strconv.ParseUint"

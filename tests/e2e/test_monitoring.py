@@ -23,6 +23,7 @@ PAGES = (
     "/connz?state=any&sort=bytes_to",
     "/connz?cid=999999",
     "/connz?filter_subject=foo&acc=$G",
+    "/connz?mqtt_client=x&state=any",
     "/connz?user=nobody",
     "/connz?acc=nope",
     "/jsz",
@@ -32,6 +33,7 @@ PAGES = (
     "/jsz?acc=nope",
     "/subsz",
     "/subsz?test=foo",
+    "/jsz?accounts=1&limit=-1",
     "/accountz",
     "/accstatz",
     "/routez",
@@ -61,6 +63,9 @@ TEXTS = (
     "/connz?state=bogus",
     "/connz?sort=stop",
     "/accountz?acc=x",
+    "/routez?subs=x",
+    "/gatewayz?accs=x",
+    "/leafz?subs=x",
     "/subsz?test=a..b",
     "/raftz",
     "/nosuch",
@@ -133,6 +138,32 @@ def test_a_page_has_the_same_fields_in_the_same_order(both: dict[str, DropIn], p
     theirs.pop("http_req_stats", None)
     assert ours == theirs
     assert list(ours) == list(theirs)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"/connz?{query}" for query in ("limit=-1", "offset=-1", "offset=9", "cid=9&offset=2")),
+        "/connz?acc=nope&limit=-1&offset=-1",
+        "/subsz?limit=-1",
+        "/subsz?offset=-1",
+    ],
+)
+def test_a_page_of_a_list_begins_and_ends_alike(both: dict[str, DropIn], path: str) -> None:
+    ours, theirs = (both[name].page(path) for name in NAMES)
+
+    for name in ("offset", "limit", "num_connections"):
+        assert ours.get(name) == theirs.get(name)
+
+
+def test_the_same_requests_are_counted(both: dict[str, DropIn]) -> None:
+    for name in NAMES:
+        for path in ("/raftz", "/ipqueuesz", "/subscriptionsz", "/nosuch", "/varz/"):
+            both[name].get(path)
+
+    ours, theirs = (both[name].page("/varz")["http_req_stats"] for name in NAMES)
+
+    assert set(ours) <= set(theirs)
 
 
 @pytest.mark.parametrize("path", TEXTS)
