@@ -30,7 +30,6 @@ _REASONS = {
     200: "OK",
     400: "Bad Request",
     404: "Not Found",
-    405: "Method Not Allowed",
     503: "Service Unavailable",
 }
 
@@ -114,9 +113,7 @@ class Monitor:
         keeps = headers.get("connection") != "close" and words[-1] == "HTTP/1.1"
         if len(words) != 3 or headers.get("content-length", "0") != "0" or not _is_place(words[1]):
             page, keeps = Page(b"400 Bad Request", 400, "text/plain; charset=utf-8"), False
-        elif words[0] not in ("GET", "HEAD"):
-            page = Page(b"Method Not Allowed\n", 405, "text/plain; charset=utf-8")
-        else:
+        else:  # whatever the method: some health checks come with OPTIONS
             page = await self._page(words[1])
         writer.write(_written(page, with_body=words[0] != "HEAD", keeps=keeps))
         try:
