@@ -77,7 +77,6 @@ class Follower:
         self.armed = 0
         self.busy = False
         """Whether some of what it brought is being stored now."""
-        self.lag = 0
         self.identity = ""
         self.error: ErrorBody | None = None
         self.caught_up = False
@@ -87,6 +86,8 @@ class Follower:
         self._clock = shell.clock
         self._start = start
         self._ready = ready
+        self._left = 0
+        """How many messages the origin has behind the last that came, or behind one refused."""
         self._inbox: Inbox | None = None
         self._waiting: deque[tuple[Run, int]] = deque()
         self._due = 0
@@ -282,7 +283,7 @@ class Follower:
         if start < count and self.phase is Phase.FOLLOWING:
             self._pause(failed=False)
             return
-        self.lag = max(stamps.left - 1, 0)
+        self._left = stamps.left
         self.caught_up = self.caught_up or stamps.left < _NEARLY
         if self._waiting and self.phase is Phase.FOLLOWING:
             self._ready(self)
@@ -347,7 +348,7 @@ class Follower:
         """What has this consumer sequence could not be stored; it is asked for again."""
         self.busy = False
         if self.phase is Phase.FOLLOWING:
-            self.lag = max(self.lag + self._cseq - cseq, 0)
+            self._left = max(self._left + self._cseq - cseq, 0)
         if self.phase is not Phase.CLOSED:
             self._pause(failed=True)
 
@@ -392,7 +393,7 @@ class Follower:
         return StreamSourceInfo(
             name=source.name,
             external=source.external,
-            lag=self.lag,
+            lag=max(self._left - 1, 0),  # as the reference server counts
             active=now - self._heard if self._heard else -1,
             error=self.error,
             filter_subject=source.filter_subject,

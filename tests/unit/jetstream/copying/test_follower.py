@@ -175,6 +175,22 @@ def test_a_missing_delivery_makes_it_ask_again_behind_what_is_stored() -> None:
     played(test, SOURCE)
 
 
+def test_what_could_not_be_stored_shows_in_the_lag() -> None:
+    def test(play: Played) -> None:
+        play.answer()
+        play.deliver((1, 1), (2, 2), (3, 3), (4, 4))
+
+        play.follower.stalled(1)
+        assert play.follower.info().lag == 2
+        play.wait(2)
+        play.answer()
+        play.deliver((1, 1), (2, 2), left=3)
+        play.follower.stalled(1)
+        assert play.follower.info().lag == 3
+
+    played(test, SOURCE)
+
+
 def test_it_does_not_ask_before_what_came_is_stored() -> None:
     def test(play: Played) -> None:
         play.answer()
