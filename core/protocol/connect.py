@@ -1,9 +1,11 @@
 """The JSON of INFO and CONNECT.
 
 CONNECT is read as the reference server reads it: names in any case, unknown names ignored, null
-leaves the value before it, the last of equal names wins, invalid UTF-8 is replaced. A second
-CONNECT changes only what it names.
+leaves the value before it, the last of equal names wins, invalid UTF-8 and half characters are
+replaced. A second CONNECT changes only what it names.
 """
+
+import re
 
 import msgspec
 
@@ -65,6 +67,10 @@ class Connect(msgspec.Struct, kw_only=True):
 
 
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Connect))
+_SURROGATES = re.compile(
+    rb"(\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -93,7 +99,7 @@ def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
     """
     values = msgspec.to_builtins(before) if before is not None else {}
     try:
-        given = msgspec.json.decode(body.decode("utf-8", "replace"))
+        given = msgspec.json.decode(_paired(body).decode("utf-8", "replace"))
         if not isinstance(given, dict | None):
             raise ProtocolError(reason="CONNECT is not an object")
         for name, value in (given or {}).items():
@@ -108,6 +114,11 @@ def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
         raise LimitExceeded("invalid client protocol")
     _check_answers(connect)
     return connect
+
+
+def _paired(body: bytes) -> bytes:
+    """Replace the escapes of half a character, which JavaScript writes and msgspec refuses."""
+    return _SURROGATES.sub(lambda found: found[1] or b"\\ufffd", body) if b"\\u" in body else body
 
 
 def served(connect: Connect, *, headers: bool) -> Connect:

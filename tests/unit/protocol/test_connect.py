@@ -58,6 +58,16 @@ def test_what_closes_in_silence(body: bytes) -> None:
     assert caught.value.text == ""
 
 
+def test_half_a_character_is_replaced_as_javascript_may_write_it() -> None:
+    body = rb'{"name":"a\ud800b\udc00\ud83d\ude00","lang":"\\ud800\\\udfff\u0041","version":"\"\/"}'
+
+    found = decode_connect(body)
+
+    assert found.name == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}\N{GRINNING FACE}"
+    assert found.lang == "\\ud800\\\N{REPLACEMENT CHARACTER}A"
+    assert found.version == '"/'
+
+
 def test_what_closes_with_a_text() -> None:
     with pytest.raises(ProtocolError, match=r"^invalid client protocol$"):
         decode_connect(b'{"protocol":2}')
