@@ -106,9 +106,8 @@ class Gate:
 
     @staticmethod
     def _says_nothing(connect: Connect) -> bool:
-        return not (
-            connect.user or connect.password or connect.auth_token or connect.nkey or connect.jwt
-        )
+        # a key or a JWT alone says nothing here, where neither is known
+        return not (connect.user or connect.password or connect.auth_token)
 
 
 def _raw(text: str) -> bytes:

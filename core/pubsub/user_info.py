@@ -6,7 +6,7 @@ import msgspec
 
 from core.auth.users import Permissions, Rule
 from core.model.gotime import format_time
-from core.model.release import SERVER_VERSION
+from core.model.release import FEATURE_FLAGS, SERVER_VERSION
 from core.pubsub.route import Session
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ def answer_user_info(account: "Account") -> None:
             "name": hub.server_name,
             "host": hub.host,
             "id": hub.server_id,
+            **({"domain": hub.domain} if hub.domain else {}),
             "ver": SERVER_VERSION,
+            "feature_flags": FEATURE_FLAGS,
             "jetstream": hub.jetstream,
-            "flags": _JETSTREAM_FLAGS,
+            "flags": _JETSTREAM_FLAGS if hub.jetstream else 0,
             "seq": asked,
             "time": format_time(hub.clock.now()),
         }

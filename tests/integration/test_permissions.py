@@ -247,12 +247,14 @@ def test_who_am_i(both: tuple[_Address, _Address]) -> None:
         with ExitStack() as stack:
             wire = _connect(stack, address, "mixed")
             wire.send(b"SUB _INBOX.me 1\r\nPUB $SYS.REQ.USER.INFO _INBOX.me 0\r\n\r\n")
-            data = wire.frame().json()["data"]
+            said = wire.frame().json()
+            data, server = said["data"], said["server"]
             for rule in ("publish", "subscribe"):
                 data["permissions"][rule] = {
                     key: sorted(value) for key, value in data["permissions"][rule].items()
                 }
-            answers.append(data)
+            flags = {name: server[name] for name in ("flags", "feature_flags", "jetstream")}
+            answers.append((data, list(server), flags))
     assert answers[0] == answers[1]
 
 
@@ -291,6 +293,10 @@ def test_no_auth_user() -> None:
                 b'CONNECT {"user":"b","pass":"b"}\r\nPUB b 0\r\n\r\nPING\r\n',
                 b'CONNECT {"user":"b","pass":"x"}\r\nPUB b 0\r\n\r\nPING\r\n',
                 b'CONNECT {"user":"","pass":"x"}\r\nPING\r\n',
+                b'CONNECT {"jwt":"a.b.c","sig":"s"}\r\nPUB b 0\r\n\r\nPING\r\n',
+                b'CONNECT {"nkey":"U"}\r\nPUB b 0\r\n\r\nPING\r\n',
+                b'CONNECT {"nkey":"U","user":"x"}\r\nPING\r\n',
+                b'CONNECT {"jwt":"a.b.c","user":"b","pass":"b"}\r\nPUB b 0\r\n\r\nPING\r\n',
             ):
                 with Wire(address) as wire:
                     info = wire.frame().line
