@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from core.consumer.acks import nak_delay
 from core.consumer.events import Event, GivenUp, Removed
 from core.consumer.groups import GroupWaiting
-from core.consumer.pending import Pending
+from core.consumer.pending import Pending, wait_of
 from core.consumer.pull import (
     EXCEEDED_MAX_WAITING,
     NO_MESSAGES,
@@ -65,6 +65,8 @@ class ConsumerMachine:
         self.config = config
         self._new_pin = new_pin
         self.pending = Pending()
+        self.waits: tuple[int, ...] = ()
+        """How long to wait for the acknowledgement of each attempt, the last for all others."""
         self.waiting: Waiting = Waiting()
         self.push = push
         self.next_seq = next_seq
@@ -86,7 +88,7 @@ class ConsumerMachine:
         self.configure(config)
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Take a new configuration; what is pending keeps its deadlines."""
+        """Take a new configuration; other waits are also those of what is pending."""
         if not self.sampler or config.sample_freq != self.config.sample_freq:
             self.sampler = make_sampler(config.sample_freq)
         self.config = config
@@ -96,10 +98,12 @@ class ConsumerMachine:
         self.acks = config.ack_policy != AckPolicy.NONE
         self.acks_all = config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL)
         self.flow_acks = config.ack_policy is AckPolicy.FLOW_CONTROL
-        self.waits = config.backoff or (config.ack_wait or 30_000_000_000,)
+        before, self.waits = self.waits, config.backoff or (config.ack_wait or 30_000_000_000,)
         if self.flow_acks:
             # Nothing is delivered again: whoever misses something resets the consumer.
             self.waits = (_NEVER,)
+        if before and before != self.waits:
+            self.pending.rewait(before, self.waits)
         self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
         limited = self.acks and config.max_ack_pending > 0
         self.max_pending = config.max_ack_pending if limited else NO_LIMIT
@@ -365,7 +369,7 @@ class ConsumerMachine:
         self.pending.settle(self.delivered_cseq, self.delivered_sseq)
 
     def _wait(self, count: int) -> int:
-        return self.waits[min(count, len(self.waits)) - 1]
+        return wait_of(self.waits, count)
 
     # acknowledgements
 

@@ -24,6 +24,11 @@ _MARK_EVERY = 100_000_000
 _MARKS_MAX = 4096
 
 
+def wait_of(waits: Sequence[int], count: int) -> int:
+    """How long to wait for the acknowledgement of the `count`-th delivery."""
+    return waits[min(count, len(waits)) - 1]
+
+
 class Pending:
     """The pending set of one consumer with its deadlines, redelivery queue and ack floor."""
 
@@ -134,6 +139,21 @@ class Pending:
     def deadline(self) -> int | None:
         """When `expire` has something to do, perhaps (a stale entry may make it early)."""
         return self._heap[0][0] if self._heap else None
+
+    def rewait(self, before: Sequence[int], after: Sequence[int]) -> None:
+        """Count what is not due yet from its delivery anew, with other waits for each attempt.
+
+        As on the reference server, nothing is due earlier while the first wait stays the same.
+        """
+        groups = [(deadline, sseqs) for deadline, _, sseqs, first in self._heap if first]
+        alone = [(sseq, due) for sseq, due in self._due.items() if due != _QUEUED]
+        self._heap, self._heap_size = [], 0
+        for deadline, sseqs in groups:
+            self._push(deadline + after[0] - before[0], sseqs, first=True)
+        for sseq, due in alone:
+            count = self.deliveries(sseq)
+            change = wait_of(after, count) - wait_of(before, count)
+            self.delay(sseq, max(due + change, 1) if change > 0 or after[0] != before[0] else due)
 
     def expire(self, now: int, max_deliver: int) -> list[int]:
         """Queue what was not acknowledged in time, in stream order.

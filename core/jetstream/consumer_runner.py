@@ -449,6 +449,7 @@ class ConsumerRunner:
         """Take a new configuration; the caller sets `num_pending` when filters changed."""
         old, self.config = self.config, config
         self.machine.configure(config)
+        self._states.mark(self)  # Deadlines may have moved.
         self.acks.configure()
         self._take_pause()
         if old.deliver_subject != config.deliver_subject:

@@ -237,6 +237,44 @@ async def test_backoff_times_every_attempt() -> None:
     assert seen == [0.3, 0.9, 1.5]
 
 
+def change(stream: FakeStream, **config: Any) -> None:
+    """Change the configuration of the consumer."""
+    runner = stream.consumers["c"]
+    runner.configure(replace(runner.config, **config))
+
+
+@running
+async def test_another_wait_is_that_of_what_is_pending() -> None:
+    stream, frames, acks = await delivered(3, ack_wait=30 * SECOND)
+    stream.ack(acks[1], b"-NAK 29s")
+    await stream.settle()
+    change(stream, ack_wait=2 * SECOND)
+    await stream.advance(1.1)
+    assert await again(stream, frames) == [(b"m1", b"2.2.4")]
+    change(stream, ack_wait=4 * SECOND)
+    await stream.advance(2.8)
+    assert await again(stream, frames) == []
+    await stream.advance(0.2)
+    assert await again(stream, frames) == [(b"m0", b"2.1.5"), (b"m2", b"2.3.6")]
+    await stream.advance(1.1)
+    assert await again(stream, frames) == [(b"m1", b"3.2.7")]
+
+
+@running
+async def test_later_waits_only_grow_while_the_first_stays() -> None:
+    stream, frames, _ = await delivered(1, backoff=(SECOND, 3 * SECOND), ack_wait=SECOND)
+    await stream.advance(1.1)
+    assert await again(stream, frames) == [(b"m0", b"2.1.2")]
+    change(stream, backoff=(SECOND, 2 * SECOND))
+    await stream.advance(2.5)
+    assert await again(stream, frames) == []
+    change(stream, backoff=(SECOND, 3 * SECOND))
+    await stream.advance(1)
+    assert await again(stream, frames) == []
+    await stream.advance(0.6)
+    assert await again(stream, frames) == [(b"m0", b"3.1.3")]
+
+
 @running
 async def test_max_deliver_gives_up() -> None:
     stream, frames, _ = await delivered(1, ack_wait=SECOND, max_deliver=2)
