@@ -467,6 +467,24 @@ def migrate_command(dsn: Dsn, verbose: Verbose = False) -> None:
     _run(verbose, work)
 
 
+def _versions(asked: bool) -> None:
+    if asked:
+        version_command()
+        raise typer.Exit
+
+
+@cli.callback()
+def _before_any_command(
+    versions: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_versions, is_eager=True, help="What the command version prints."
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before a command."""
+
+
 @cli.command("version")
 def version_command() -> None:
     """Print the versions of jetgate, Python and the embedded PostgreSQL."""

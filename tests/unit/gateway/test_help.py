@@ -4,6 +4,7 @@ import inspect
 import re
 
 import pytest
+from typer.testing import CliRunner
 
 from gateway.__main__ import cli
 from gateway.remote_command import remotes
@@ -31,3 +32,13 @@ def test_no_line_is_wrapped_anew(name: str) -> None:
 
 def test_every_command_is_here() -> None:
     assert {"jetgate dev", "jetgate serve", "jetgate migrate", "jetgate remote add"} <= set(TEXTS)
+
+
+def test_the_flag_and_the_command_print_the_same_versions() -> None:
+    runner = CliRunner()
+
+    flag, command = runner.invoke(cli, ["--version"]), runner.invoke(cli, ["version"])
+
+    assert flag.exit_code == command.exit_code == 0
+    assert flag.output == command.output
+    assert flag.output.startswith("jetgate ")
