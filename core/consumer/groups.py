@@ -41,6 +41,7 @@ class GroupWaiting(Waiting):
         "_events",
         "_group",
         "_new_pin",
+        "_pinned_group",
         "_timeout",
         "pin",
         "pin_ends",
@@ -61,6 +62,7 @@ class GroupWaiting(Waiting):
         self._new_pin = new_pin
         self.policy = config.priority_policy
         self.pin = ""
+        self._pinned_group = ""
         self.pinned_at = 0
         self.pin_ends = 0
         self.configure(config)
@@ -90,7 +92,8 @@ class GroupWaiting(Waiting):
         self.pin = request.pin = self._new_pin()
         self.pinned_at = now
         self.pin_ends = now + self._timeout
-        self._events.append(Pinned(self._group, self.pin))
+        self._pinned_group = request.group or self._group
+        self._events.append(Pinned(self._pinned_group, self.pin))
 
     # who is served
 
@@ -178,4 +181,4 @@ class GroupWaiting(Waiting):
         """End requests whose time is over, and the pin of a client that was silent."""
         super().expire(now, cseq, sseq)
         if 0 < self.pin_ends <= now:
-            self.unpin(self._group, "timeout")
+            self.unpin(self._pinned_group, "timeout")

@@ -81,6 +81,7 @@ class PullRequest:
     frame: bytes = b""
     frame_for: object = None
     parked: bool = False
+    group: str = ""
     pin: str = ""
     priority: int = 0
     min_pending: int = 0
@@ -150,6 +151,7 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
         max_bytes=max(asked.max_bytes, 0),
         heartbeat=max(asked.idle_heartbeat, 0),
         beat=now + asked.idle_heartbeat if asked.idle_heartbeat > 0 else 0,
+        group=asked.group,
         pin=asked.id,
         priority=asked.priority,
         min_pending=asked.min_pending,
