@@ -112,13 +112,13 @@ def _rule(value: Any) -> Rule:
     if value is None:
         return Rule()
     if not isinstance(value, dict):
-        return Rule(_subjects(value))
+        return Rule(_subjects(value) or None)
     fields = {key.lower(): member for key, member in value.items()}
     for key in fields:
         if key not in ("allow", "deny"):
             raise ConfigError("permissions", f"unknown field {key!r}")
-    allow = fields.get("allow")
-    return Rule(None if allow is None else _subjects(allow), _subjects(fields.get("deny")))
+    # As in the reference server's files, a list that names nothing restricts nothing.
+    return Rule(_subjects(fields.get("allow")) or None, _subjects(fields.get("deny")))
 
 
 def _subjects(value: Any) -> tuple[str, ...]:
