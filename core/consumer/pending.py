@@ -158,9 +158,6 @@ class Pending:
     def expire(self, now: int, max_deliver: int) -> list[int]:
         """Queue what was not acknowledged in time, in stream order.
 
-        The reference server does not count the first redelivery here: what was redelivered up
-        to `max_deliver` stays pending until it comes up for redelivery once more.
-
         Returns:
             Sequences given up because they were delivered `max_deliver` times (-1: no limit).
             They are no longer pending; the floor does not move by itself.
@@ -177,7 +174,7 @@ class Pending:
         late.sort()
         given_up = []
         for sseq in late:
-            if 0 < max_deliver <= max(self.counts.get(sseq, 1) - 1, 1):
+            if 0 < max_deliver <= self.counts.get(sseq, 1):
                 self.give_up(sseq)
                 given_up.append(sseq)
             else:

@@ -153,7 +153,7 @@ class ConsumerHistory(RuleBasedStateMachine):
             model.next = seqs[-1] + 1
 
     def give_up_naked(self) -> None:
-        """The end of the last attempt is noticed when the message comes up for redelivery.
+        """A NAK after the last attempt is noticed when the message comes up for redelivery.
 
         Which of several are noticed together is the machine's business: it stops at the first
         that may go out.
@@ -218,7 +218,7 @@ class ConsumerHistory(RuleBasedStateMachine):
         for seq, pending in list(self.model.pending.items()):
             if pending.queued or pending.deadline > self.now:
                 continue
-            if 0 < self.max_deliver <= max(pending.count - 1, 1):
+            if 0 < self.max_deliver <= pending.count:
                 del self.model.pending[seq]
                 self.model.given_up.add(seq)
             else:
