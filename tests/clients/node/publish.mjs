@@ -80,8 +80,9 @@ await main(async (nc) => {
   // what the stream says to listeners
   const events = nc.subscribe("$JS.EVENT.ADVISORY.STREAM.*.JP_EVENTS", { max: 2 });
   await jsm.streams.add({ name: "JP_EVENTS", subjects: ["jpe"] });
-  await jsm.streams.delete("JP_EVENTS");
+  await jsm.streams.update("JP_EVENTS", { description: "changed" });
   await step("advisories", collect(events, (m) => [m.subject, m.json().type, m.json().action]));
+  await jsm.streams.delete("JP_EVENTS");
 
   // without acknowledgement nobody answers
   await jsm.streams.update("JP", { no_ack: true });
