@@ -65,7 +65,7 @@ async def _plan_purge_below(runner: StreamRunner, seq: int, keep: int) -> Stream
     """Plan a purge that ignores subjects: the head row says it all, rows go in the background."""
     machine, reader = runner.machine, runner.shell.reader
     plan = unchanged(runner)
-    if 0 < keep >= machine.msgs or 0 < seq <= max(machine.first_seq, 1):
+    if keep >= machine.msgs > 0 or (seq and seq <= machine.first_seq):
         return plan
     await runner.shell.janitor.finish(runner)
     if keep:
