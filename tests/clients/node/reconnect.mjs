@@ -100,7 +100,11 @@ await main(async (steady, address) => {
     const got = [];
     for await (const m of await c.consume({ max_messages: 2, expires: 1000 })) {
       got.push(m.seq);
-      if (got.length === 3) await cut();
+      if (got.length === 3) {
+        await cut();
+        // The client learns only from a later message that it lost one on the old connection.
+        await jsm.jetstream().publish("jr.a", "later");
+      }
       if (got.length === 4) break;
     }
     return got;
