@@ -2,21 +2,19 @@
 
     CoreError
     ├── ConfigError             the operator's mistake; carries the key
+    │   └── Contradiction         settings that do not go together
+    ├── OperatorError           the operator must change something before the server can go on
     ├── ProtocolError           the peer broke the wire protocol: -ERR (if there is a text), close
     │   └── LimitExceeded         payload, control line, connections, protocol level
     ├── AuthError               -ERR 'Authorization Violation'
     ├── ApiError                a numbered JetStream error: code, err_code, description
-    ├── NotLeader               another node leads; carries its name, if known
-    ├── StorageError
-    │   ├── Unavailable           transient: the caller may try again
-    │   ├── Refused               PostgreSQL refused the statement; trying again will not help
-    │   ├── OutcomeUnknown        the connection was lost during COMMIT: reload before going on
-    │   ├── Fenced                our epoch is old: step down and reload
-    │   └── Conflict              a compare-and-set was lost
-    └── ClientError             the client library's side
-        ├── RequestTimeout
-        ├── NoResponders
-        └── ConnectionClosed
+    └── StorageError
+        ├── Unavailable           transient: the caller may try again
+        ├── Refused               PostgreSQL refused the statement; trying again will not help
+        ├── OutcomeUnknown        the connection was lost during COMMIT: reload before going on
+        └── Fenced                our epoch is old: step down and reload
+
+What fails on the side of a client of a server is in `core/client/refusals.py`.
 
 Expected refusals are values in plans, not exceptions. One translator per surface turns these
 into text: the session (-ERR), the API dispatcher (JSON), the gateway (problem documents).
@@ -86,18 +84,6 @@ class ApiError(CoreError):
         return f"{self.description} ({self.err_code})"
 
 
-class NotLeader(CoreError):
-    """This node does not lead what was asked of it."""
-
-    def __init__(self, what: str, leader: str | None = None) -> None:
-        super().__init__(what, leader)
-        self.what = what
-        self.leader = leader
-
-    def __str__(self) -> str:
-        return f"not the leader of {self.what}" + (f"; {self.leader} is" if self.leader else "")
-
-
 class StorageError(CoreError):
     """The store did not do what was asked."""
 
@@ -123,26 +109,6 @@ class OutcomeUnknown(StorageError):
 
 class Fenced(StorageError):
     """Another leader has a newer epoch; nothing was written."""
-
-
-class Conflict(StorageError):
-    """The stored value is not the one expected; nothing was written."""
-
-
-class ClientError(CoreError):
-    """An operation of the client library failed."""
-
-
-class RequestTimeout(ClientError):
-    """No answer came in time."""
-
-
-class NoResponders(ClientError):
-    """Nobody listens on the subject of a request."""
-
-
-class ConnectionClosed(ClientError):
-    """The connection is closed."""
 
 
 class OperatorError(CoreError):

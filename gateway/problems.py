@@ -21,41 +21,43 @@ from core.client import (
     RequestTimeout,
 )
 from core.errors import ApiError
-from core.model.api_errors import TABLE
+from core.model.api_errors import TABLE, err_code
 
 MEDIA_TYPE = "application/problem+json"
-_STATUS_OF = {
-    10002: 409,  # limits of the account
-    10012: 400,
-    10013: 409,
-    10028: 409,
-    10047: 409,
-    10048: 503,
-    10052: 400,
-    10053: 400,
-    10054: 413,
-    10058: 409,
-    10060: 412,
-    10065: 409,
-    10069: 400,
-    10070: 412,
-    10071: 412,
-    10074: 400,
-    10097: 431,
-    10105: 409,
-    10109: 409,
-    10110: 409,
-    10111: 400,
-    10118: 503,
-    10119: 503,
-    10148: 409,
-    10149: 404,
-    10164: 412,
-    10194: 503,
-    10195: 503,
+_STATUS_BY_NAME = {
+    "JSAccountResourcesExceeded": 409,  # limits of the account
+    "JSConsumerCreate": 400,
+    "JSConsumerNameExist": 409,
+    "JSMemoryResourcesExceeded": 409,
+    "JSStorageResourcesExceeded": 409,
+    "JSStreamAssignment": 503,
+    "JSStreamInvalidConfig": 400,
+    "JSStreamLimits": 400,
+    "JSStreamMessageExceedsMaximum": 413,
+    "JSStreamNameExist": 409,
+    "JSStreamNotMatch": 412,
+    "JSStreamSubjectOverlap": 409,
+    "JSStreamUpdate": 400,
+    "JSStreamWrongLastMsgID": 412,
+    "JSStreamWrongLastSequence": 412,
+    "JSStreamReplicasNotSupported": 400,
+    "JSStreamHeaderExceedsMaximum": 431,
+    "JSConsumerExistingActive": 409,
+    "JSStreamSealed": 409,
+    "JSStreamPurgeFailed": 409,
+    "JSStreamRollupFailed": 400,
+    "JSStreamOffline": 503,
+    "JSConsumerOffline": 503,
+    "JSConsumerAlreadyExists": 409,
+    "JSConsumerDoesNotExist": 404,
+    "JSStreamWrongLastSequenceConstant": 412,
+    "JSStreamOfflineReason": 503,
+    "JSConsumerOfflineReason": 503,
 }
-_NOT_DELETED = 10057
-_LIMIT_REACHED = 10077
+_STATUS_OF = {err_code(name): status for name, status in _STATUS_BY_NAME.items()}
+_WRONG_SEQUENCE = err_code("JSStreamWrongLastSequence")
+_NOT_DELETED = err_code("JSStreamMsgDeleteFailed")
+_LIMIT_REACHED = err_code("JSStreamStoreFailed")
 _KINDS = {
     row.err_code: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", row.name.removeprefix("JS")).lower()
     for row in TABLE.values()
@@ -132,7 +134,10 @@ def _api_problem(error: ApiError) -> Problem:
     kind = _KINDS.get(error.err_code, "jetstream")
     extra: dict[str, object] = {"err_code": error.err_code} if error.err_code else {}
     headers: dict[str, str] = {}
-    if error.err_code == 10071 and (actual := error.description.rpartition(" ")[2]).isdigit():
+    if (
+        error.err_code == _WRONG_SEQUENCE
+        and (actual := error.description.rpartition(" ")[2]).isdigit()
+    ):
         extra["current_sequence"] = int(actual)
     if status in (429, 503):
         headers["Retry-After"] = "1"

@@ -13,13 +13,14 @@ from typing import Any
 import orjson
 
 from core.errors import ApiError
+from core.model.api_errors import err_code
 from gateway.call import Call
 from gateway.problems import Problem, bad_request
 
 _TAG = re.compile(r'\s*(W/)?"([\x21\x23-\x7e\x80-\xff]*)"\s*')
 SERVERS_OWN = frozenset(("_nats.ver", "_nats.level", "_nats.req.level"))
 """Metadata that the server adds by itself, and changes with its version."""
-_NOT_FOUND = (10014, 10059)
+_NOT_FOUND = (err_code("JSConsumerNotFound"), err_code("JSStreamNotFound"))
 
 
 def tag_of(info: dict[str, Any]) -> str:

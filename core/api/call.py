@@ -30,11 +30,11 @@ class Body(Enum):
     OPTIONAL = auto()
     """Decoded when it begins like an object or an array, else as if it were not there."""
     EMPTY = auto()
-    """Nothing or an empty object, else 10038."""
+    """Nothing or an empty object, else JSNotEmptyRequest."""
     LENIENT = auto()
     """Read by the older of the reference's JSON readers, which ignores unknown members."""
     NEEDED = auto()
-    """Something, else 10003; decoded."""
+    """Something, else JSBadRequest; decoded."""
 
 
 class Nothing(msgspec.Struct, frozen=True):

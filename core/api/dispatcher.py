@@ -17,7 +17,7 @@ import msgspec
 from core.api.audit import Audit
 from core.api.call import LARGE_BODY, Body, Call, Server, apart
 from core.api.routes import ROUTES, Level, Route
-from core.errors import ApiError, NotLeader, StorageError
+from core.errors import ApiError, StorageError
 from core.jetstream.advisories import Advisories
 from core.model import codec, gojson
 from core.model.api_errors import api_error
@@ -204,7 +204,7 @@ class Dispatcher:
             return await route.handler(self._server, call)
         except ApiError as error:
             return route.response(error=ErrorBody.of(error))
-        except (StorageError, NotLeader) as error:
+        except StorageError as error:
             log.warning("%s is not served: %s", route.subject, error)
             return route.response(error=ErrorBody.of(api_error("JSClusterNotAvail")))
         except Exception:

@@ -159,7 +159,8 @@ class JetStream:
     async def message(self, stream: str, request: MsgGetRequest) -> StoredMsg:
         """Read one message: by Direct Get where the stream allows it, else from its leader.
 
-        Raises ApiError 10037 when there is none, 10059 when there is no such stream.
+        Raises ApiError JSNoMessageFound when there is none, JSStreamNotFound when there is no
+        such stream.
         """
         try:
             return await self.direct_get(stream, request)

@@ -127,11 +127,11 @@ class Batches:
         machine = self._runner.machine
         block, payload = columns.headers[place], columns.payloads[place]
         if machine.config.sealed:
-            raise api_error(10109)
+            raise api_error("JSStreamSealed")
         if 0 <= machine.config.max_msg_size < len(block) + len(payload):
-            raise api_error(10054)
+            raise api_error("JSStreamMessageExceedsMaximum")
         if machine.allowance is not None and machine.allowance < 0:
-            raise api_error(10023)
+            raise api_error("JSInsufficientResources")
         now = self._clock.monotonic()
         return self._staging.take(columns.subjects[place], block, payload, found, now)
 

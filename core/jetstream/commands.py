@@ -131,18 +131,18 @@ def _indexed_rows(
 async def plan_delete(runner: StreamRunner, seq: int, now: int) -> StreamPlan:
     """Plan the removal of one message; its row goes in the same transaction.
 
-    Raises ApiError 10057 or, for a sequence between others that is gone and for any of memory
-    storage, 10043, as the reference server does.
+    Raises ApiError as the reference server does: JSSequenceNotFound for a sequence between others
+    that is gone and for any of memory storage, else JSStreamMsgDeleteFailed.
     """
     machine = runner.machine
     if seq > machine.last_seq and machine.on_file:
-        raise api_error(10057, err="stream store EOF")
+        raise api_error("JSStreamMsgDeleteFailed", err="stream store EOF")
     found = await runner.get(seq)
     if found is None:
         first = await runner.first_message()
         if machine.on_file and (first is None or seq < machine.first_seq):
-            raise api_error(10057, err="no message found")
-        raise api_error(10043, seq=seq)
+            raise api_error("JSStreamMsgDeleteFailed", err="no message found")
+        raise api_error("JSSequenceNotFound", seq=seq)
     _, _, subject, headers, payload = found
     plan = unchanged(runner)
     machine.remove(plan, seq, subject, machine.size_of(subject, headers, len(payload)))

@@ -97,7 +97,7 @@ class Consumers(dict[str, ConsumerRunner]):
         """Delete a consumer.
 
         Raises:
-            ApiError: 10014, there is none of that name.
+            ApiError: JSConsumerNotFound, there is none of that name.
         """
         async with self._changing:
             runner = self.get(name)
@@ -117,7 +117,7 @@ class Consumers(dict[str, ConsumerRunner]):
         """Deliver nothing until a wall-clock time; a time that is over, or ZERO_TIME, resumes.
 
         Raises:
-            ApiError: 10014, there is none of that name.
+            ApiError: JSConsumerNotFound, there is none of that name.
         """
         async with self._changing:
             runner = self.get(name)
@@ -137,8 +137,8 @@ class Consumers(dict[str, ConsumerRunner]):
             The consumer as it starts over, and the sequence it delivers next.
 
         Raises:
-            ApiError: 10014, there is none; 10204, its start policy does not allow the sequence;
-                10008, storage is away.
+            ApiError: JSConsumerNotFound, there is none; JSConsumerInvalidReset, its start policy
+                does not allow the sequence; JSClusterNotAvail, storage is away.
         """
         async with self._changing:
             runner = self.get(name)
@@ -152,7 +152,7 @@ class Consumers(dict[str, ConsumerRunner]):
             try:
                 info = await runner.reset(seq)
             except TimeoutError:
-                raise api_error(10008) from None
+                raise api_error("JSClusterNotAvail") from None
             if seq <= self._stream.machine.last_seq + 1:
                 # As on the reference server, what a start that lies ahead passes over stays.
                 await self._stream.less_wanted()

@@ -8,7 +8,7 @@ is there already, it is on its way to storage before the acks of the last are wr
 Failure: when the connection is lost during COMMIT the plans are kept, unacknowledged, until the
 heads are read again under a bumped epoch; a plan whose head is there was committed and is acked,
 one whose head is not there is committed again. What was gathered meanwhile is refused after two
-seconds (10008) so that no client waits for ever.
+seconds (JSClusterNotAvail) so that no client waits for ever.
 """
 
 import asyncio
@@ -233,7 +233,12 @@ class Lane:
         ((runner, plan),) = work
         self.failures += 1
         log.error("storage refused a commit: %s", error)
-        runner.fail(plan, api_error(10023) if error.is_full else api_error(10077, err=_REFUSED))
+        runner.fail(
+            plan,
+            api_error("JSInsufficientResources")
+            if error.is_full
+            else api_error("JSStreamStoreFailed", err=_REFUSED),
+        )
 
     async def _settle(
         self, work: list[tuple[Runner, StreamPlan]]
@@ -261,7 +266,7 @@ class Lane:
 
     def _refuse_gathered(self) -> None:
         for runner in self.ready:
-            runner.refuse_gathered(api_error(10008))
+            runner.refuse_gathered(api_error("JSClusterNotAvail"))
         for _ in range(len(self.ready)):
             runner = self.ready.popleft()
             runner.queued = False

@@ -53,10 +53,10 @@ class Registry:
         return {name: runner.config for name, runner in self.streams.items()}
 
     def stream(self, name: str) -> StreamRunner:
-        """Return a stream; raises ApiError 10059."""
+        """Return a stream; raises ApiError JSStreamNotFound."""
         runner = self.streams.get(name)
         if runner is None:
-            raise api_error(10059)
+            raise api_error("JSStreamNotFound")
         return runner
 
     # -- load --------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Registry:
             existing = self.streams.get(config.name)
             if existing is not None:
                 if not is_same(config, existing.config):
-                    raise api_error(10058)
+                    raise api_error("JSStreamNameExist")
                 return existing, False
             check_overlap(config, self.configs().values())
             last = max(config.first_seq, 1) - 1
@@ -179,11 +179,11 @@ class Registry:
             self.shell.janitor.drop(runner.stream, runner.shelf)
 
     async def _stored(self, change: object) -> int:
-        """Await a catalogue change; storage that is away is 10008 to the caller."""
+        """Await a catalogue change; storage that is away is JSClusterNotAvail to the caller."""
         try:
             return await change  # type: ignore[no-any-return, misc]
         except StorageError:
-            raise api_error(10008) from None
+            raise api_error("JSClusterNotAvail") from None
 
     # -- numbers -----------------------------------------------------------------------------
 

@@ -129,10 +129,10 @@ class StreamRunner(StreamQueries):
         self.scheduler.close()
         self.batches.close()
         self.tail.clear(self.machine.last_seq + 1)
-        self.refuse_gathered(api_error(10008 if shutdown else 10059))
+        self.refuse_gathered(api_error("JSClusterNotAvail" if shutdown else "JSStreamNotFound"))
         command, self.current = self.current, None
         if command is not None and not command.done.done():
-            command.done.set_exception(api_error(10008))
+            command.done.set_exception(api_error("JSClusterNotAvail"))
 
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
         """Have `save` record a configuration in the catalogue, then take it."""
@@ -212,7 +212,7 @@ class StreamRunner(StreamQueries):
     async def trim(self) -> None:
         """Enforce limits that a new configuration or the passing of time made tighter.
 
-        Raises ApiError 10008 while storage is away.
+        Raises ApiError JSClusterNotAvail while storage is away.
         """
         removed = True
         while removed:
@@ -299,7 +299,9 @@ class StreamRunner(StreamQueries):
         done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
         self.commands.append(Command(plan, done))
         if self.closed:
-            self.refuse_gathered(api_error(10059))  # storage has no head for it any more
+            self.refuse_gathered(
+                api_error("JSStreamNotFound")
+            )  # storage has no head for it any more
         else:
             self.shell.lane.enqueue(self)
         return done
@@ -493,7 +495,7 @@ class StreamRunner(StreamQueries):
     async def delete_message(self, seq: int) -> None:
         """Delete one message; its row is gone when this returns.
 
-        Raises ApiError 10057.
+        Raises ApiError JSStreamMsgDeleteFailed.
         """
         await self.command(lambda now: self._stored(commands.plan_delete(self, seq, now)))
 
@@ -501,18 +503,18 @@ class StreamRunner(StreamQueries):
         try:
             return await work
         except StorageError:
-            raise api_error(10008) from None
+            raise api_error("JSClusterNotAvail") from None
 
     async def get_message(self, request: MsgGetRequest) -> Message | None:
         """Return the message that STREAM.MSG.GET asks for.
 
-        Raises ApiError 10008 while storage is away.
+        Raises ApiError JSClusterNotAvail while storage is away.
         """
         await self.caught_up()
         try:
             return await self._get_message(request)
         except StorageError:
-            raise api_error(10008) from None
+            raise api_error("JSClusterNotAvail") from None
 
     async def _get_message(self, request: MsgGetRequest) -> Message | None:
         if request.last_by_subj:
@@ -535,13 +537,13 @@ class StreamRunner(StreamQueries):
     ) -> StreamInfo:
         """Return the stream's configuration and state.
 
-        Raises ApiError 10008 while storage is away.
+        Raises ApiError JSClusterNotAvail while storage is away.
         """
         await self.caught_up()
         try:
             state = await self.state(deleted=deleted, subjects=subjects)
         except StorageError:
-            raise api_error(10008) from None
+            raise api_error("JSClusterNotAvail") from None
         return StreamInfo(
             config=self.config,
             created=self.created,
@@ -583,7 +585,7 @@ class StreamRunner(StreamQueries):
     async def save_consumer(self, name: str, created: int, config: str, state: bytes) -> int:
         """Record a new consumer in the catalogue; return its number.
 
-        Raises ApiError 10008 while storage is away.
+        Raises ApiError JSClusterNotAvail while storage is away.
         """
         row = ConsumerRow(self.stream, 0, name, created, self.epoch, config, state)
         return await self._stored(self.shell.catalog.add_consumer(row))

@@ -28,16 +28,26 @@ def _load() -> dict[str, ApiErrorRow]:
 
 
 TABLE = _load()
-_BY_CODE = {row.err_code: row for row in TABLE.values()}
 
 
-def api_error(name: str | int, /, **texts: object) -> ApiError:
-    """Build the error called `name` (or numbered so), with its placeholders filled in.
+def err_code(name: str) -> int:
+    """Return the number of the error called `name`. Raises KeyError for an unknown name."""
+    return TABLE[name].err_code
+
+
+def api_error(name: str, /, **texts: object) -> ApiError:
+    """Build the error called `name`, with its placeholders filled in.
 
     Raises KeyError for an unknown name or a missing text: a mistake of ours, not of a client's.
     """
-    row = TABLE[name] if isinstance(name, str) else _BY_CODE[name]
+    row = TABLE[name]
     text = row.description
     if "{" in text:
         text = text.format(**texts)
     return ApiError(row.code, row.err_code, text)
+
+
+def detailed(name: str, detail: str, /) -> ApiError:
+    """Build the error called `name` with what is wrong after its own text: `bad request: ...`."""
+    row = TABLE[name]
+    return ApiError(row.code, row.err_code, f"{row.description}: {detail}")

@@ -111,7 +111,10 @@ def go_name(cls: type[msgspec.Struct]) -> str:
 
 
 def decode(cls: type[T], body: bytes) -> T:
-    """Read a request. Raises ApiError 10025 with the reference's text when it is not a `cls`."""
+    """Read a request.
+
+    Raises ApiError JSInvalidJSON with the reference's text when it is not a `cls`.
+    """
     try:
         return _decode(cls, body, lenient=False)
     except JsonError as error:

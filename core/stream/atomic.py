@@ -96,19 +96,21 @@ class AtomicJudge(Judge):
         self._check_in_batch(payload, found)
         msg_id = found.get(h.MSG_ID)
         if msg_id and (msg_id in self._ids or (self._dedups and self._find_id(msg_id, now))):
-            raise api_error(10201)
+            raise api_error("JSAtomicPublishContainsDuplicateMessage")
         if found.get(h.STREAM_SOURCE):
-            raise api_error(10227)
+            raise api_error("JSMessageSourceHdrNotAllowed")
         if self.counting is not None and not found.get(h.INCREMENT):
-            raise api_error(10169)  # before what is expected; single publishes hear it after
+            raise api_error(
+                "JSMessageIncrMissing"
+            )  # before what is expected; single publishes hear it after
         self._check_expected(place, subject, found)
         if not SCHEDULING.isdisjoint(found):
             self._check_scheduling(place, subject, found)
         rollup = self._check_rest(found)
         if rollup == b"sub" and subject in self._written:
-            raise api_error(10111, err="batch rollup sub invalid")
+            raise api_error("JSStreamRollupFailed", err="batch rollup sub invalid")
         if rollup == b"all" and place:
-            raise api_error(10111, err="batch rollup all invalid")
+            raise api_error("JSStreamRollupFailed", err="batch rollup all invalid")
         block = h.stored_block(block)
         if self.counting is not None:
             block, payload = self.counting.add(subject, block, payload, found)
@@ -132,30 +134,32 @@ class AtomicJudge(Judge):
         self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes]
     ) -> None:
         if found.get(h.EXPECTED_LAST_MSG_ID):
-            raise api_error(10177, header=h.EXPECTED_LAST_MSG_ID.decode())
+            raise api_error(
+                "JSAtomicPublishUnsupportedHeaderBatch", header=h.EXPECTED_LAST_MSG_ID.decode()
+            )
         self._check_record(subject, block, payload)
 
     def _check_expected(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_SEQ)
         if wanted:
             if h.number(wanted) != self.next_seq - 1:
-                raise api_error(10071, seq=self.next_seq - 1)
+                raise api_error("JSStreamWrongLastSequence", seq=self.next_seq - 1)
             if place:
-                raise api_error(10164)
+                raise api_error("JSStreamWrongLastSequenceConstant")
         wanted = found.get(h.EXPECTED_LAST_SUBJECT_SEQ)
         other = found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
         if not wanted:
             if other:
-                raise api_error(10193)
+                raise api_error("JSStreamExpectedLastSeqPerSubjectInvalid")
             return
         named = other or subject
         if named in self._written:
-            raise api_error(10164)
+            raise api_error("JSStreamWrongLastSequenceConstant")
         known, self._lasts = self._lasts, {}  # the batch does not count
         last = self._last_of(named, 0)
         self._lasts = known
         if h.number(wanted) != last:
-            raise api_error(10071, seq=last)
+            raise api_error("JSStreamWrongLastSequence", seq=last)
 
     def _check_limits(self, subject: bytes, size: int, rollup: bytes) -> None:
         """Refuse what a stream that discards new messages has no room for."""
@@ -164,9 +168,9 @@ class AtomicJudge(Judge):
         self._grown += size
         count = self.next_seq - machine.last_seq
         if machine.max_msgs and machine.msgs + count > machine.max_msgs:
-            raise api_error(10077, err="maximum messages exceeded")
+            raise api_error("JSStreamStoreFailed", err="maximum messages exceeded")
         if machine.max_bytes and machine.bytes + self._grown > machine.max_bytes:
-            raise api_error(10077, err="maximum bytes exceeded")
+            raise api_error("JSStreamStoreFailed", err="maximum bytes exceeded")
         limited = machine.limit > 0 and machine.config.discard_new_per_subject
         if limited and not rollup and machine.index.count(subject) + added[subject] > machine.limit:
-            raise api_error(10077, err="maximum messages per subject exceeded")
+            raise api_error("JSStreamStoreFailed", err="maximum messages per subject exceeded")

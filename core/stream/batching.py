@@ -112,16 +112,16 @@ class Staging:
         ends = found.get(h.BATCH_COMMIT)
         if ends is not None and ends not in _COMMITS:
             self.drop(batch)
-            raise api_error(10200)
+            raise api_error("JSAtomicPublishInvalidBatchCommit")
         level = found.get(h.REQUIRED_LEVEL)
         if level:
             if not is_level_supported(level):
                 self._give_up(batch, "unsupported")
-                raise api_error(10185)
+                raise api_error("JSRequiredApiLevel")
             block = without(block, h.REQUIRED_LEVEL + b":")
         if seq != len(batch.columns) + 1:
             self._give_up(batch, "incomplete")
-            raise api_error(10176)
+            raise api_error("JSAtomicPublishIncompleteBatch")
         if ends == b"eob":
             return self._end(batch)
         self._add(batch, subject, block, payload)
@@ -137,10 +137,10 @@ class Staging:
         """Return the batch that a message names, which its first message opens; and its place."""
         name = found[h.BATCH_ID]
         if len(name) > LONGEST_ID:
-            raise api_error(10179)
+            raise api_error("JSAtomicPublishInvalidBatchID")
         seq = h.number(found.get(h.BATCH_SEQ, b""))
         if seq < 0:
-            raise api_error(10175)
+            raise api_error("JSAtomicPublishMissingSeq")
         batch = self.open.get(name)
         if batch is None:
             limits = self._quota.own()
@@ -148,10 +148,10 @@ class Staging:
                 # Unsigned, as the reference server counts: nothing less one is too large.
                 size = (seq - (found.get(h.BATCH_COMMIT) == b"eob")) & _UNSIGNED
                 if size > limits.messages:
-                    raise api_error(10199, size=limits.messages)
-                raise api_error(10176)
+                    raise api_error("JSAtomicPublishTooLargeBatch", size=limits.messages)
+                raise api_error("JSAtomicPublishIncompleteBatch")
             if len(self.open) >= limits.per_stream or self._quota.batches >= limits.total:
-                raise api_error(10210)
+                raise api_error("JSAtomicPublishTooManyInflight")
             batch = self.open[name] = OpenBatch(name, limits)
             self._quota.batches += 1
         return batch, seq
@@ -161,7 +161,7 @@ class Staging:
         blocks = batch.columns.headers
         if not blocks:
             self._give_up(batch, "incomplete")
-            raise api_error(10176)
+            raise api_error("JSAtomicPublishIncompleteBatch")
         self.drop(batch)
         blocks[-1] = blocks[-1][:-2] + _COMMITTED
         return batch
@@ -171,10 +171,10 @@ class Staging:
         size = len(subject) + len(block) + len(payload)
         if len(columns) >= limits.messages:
             self._give_up(batch, "large")
-            raise api_error(10199, size=limits.messages)
+            raise api_error("JSAtomicPublishTooLargeBatch", size=limits.messages)
         if self._quota.nbytes + size > limits.nbytes:
             self._give_up(batch, "large")
-            raise api_error(10199, size=limits.nbytes)
+            raise api_error("JSAtomicPublishTooLargeBatch", size=limits.nbytes)
         self._quota.nbytes += size
         columns.subjects.append(subject)
         columns.replies.append(b"")

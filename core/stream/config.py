@@ -48,12 +48,12 @@ _UNLIMITED = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "
 
 
 def invalid(reason: str) -> ApiError:
-    """Error 10052, whose whole text is the reason."""
+    """Error JSStreamInvalidConfig, whose whole text is the reason."""
     return api_error("JSStreamInvalidConfig", err=reason)
 
 
 def pedantic_error(reason: str) -> ApiError:
-    """Error 10157: the request would have been adjusted."""
+    """Error JSPedantic: the request would have been adjusted."""
     return api_error("JSPedantic", err=reason)
 
 

@@ -61,16 +61,16 @@ def check_increment(
 ) -> None:
     """Refuse an increment that is none, has no counter, or says more than that.
 
-    Raises ApiError 10168, 10170 or 10171.
+    Raises ApiError JSMessageIncrDisabled, JSMessageIncrPayload or JSMessageIncrInvalid.
     """
     if not h.is_increment(increment):
-        raise api_error(10171)
+        raise api_error("JSMessageIncrInvalid")
     if not counts:
-        raise api_error(10168)
+        raise api_error("JSMessageIncrDisabled")
     if payload:
-        raise api_error(10170)
+        raise api_error("JSMessageIncrPayload")
     if len(found) > 1 and any(found.get(name) for name in _CONDITIONS):
-        raise api_error(10171)
+        raise api_error("JSMessageIncrInvalid")
 
 
 def growth(newest: Newest, blocks: list[bytes]) -> int:
@@ -116,14 +116,15 @@ class Counting:
     ) -> tuple[bytes, bytes]:
         """Return header block and payload as a message is stored, once `take` says that it is.
 
-        Raises ApiError: 10169 or 10171 for a bad increment, 10172 where the total cannot be
-        read, 10054 or 10097 when the message became too large.
+        Raises ApiError: JSMessageIncrMissing or JSMessageIncrInvalid for a bad increment,
+        JSMessageCounterBroken where the total cannot be read, JSStreamMessageExceedsMaximum or
+        JSStreamHeaderExceedsMaximum when the message became too large.
         """
         increment = found.get(h.INCREMENT)
         if not increment:
-            raise api_error(10169)
+            raise api_error("JSMessageIncrMissing")
         if not h.is_increment(increment):
-            raise api_error(10171)
+            raise api_error("JSMessageIncrInvalid")
         total = self._total(subject)
         sources = total.sources
         origin = found.get(h.STREAM_SOURCE)
@@ -137,9 +138,9 @@ class Counting:
             block = h.with_header(block, h.COUNTER_SOURCES, write_sources(sources))
         payload = b'{"val":"%s"}' % str(value).encode()
         if len(block) + len(payload) > self._most:
-            raise api_error(10054)
+            raise api_error("JSStreamMessageExceedsMaximum")
         if len(block) > h.MAX_BLOCK:
-            raise api_error(10097)
+            raise api_error("JSStreamHeaderExceedsMaximum")
         self._next = Total(value, sources)
         self._claims = not sources and h.COUNTER_SOURCES in found
         return block, payload
@@ -174,7 +175,7 @@ class Counting:
             return Total()
         stored = self._newest.get(subject)
         if stored is None:
-            raise api_error(10172)
+            raise api_error("JSMessageCounterBroken")
         return _read(*stored)
 
 
@@ -183,22 +184,22 @@ def _never(_subject: bytes) -> int:
 
 
 def _read(block: bytes, payload: bytes) -> Total:
-    """Read a stored message. Raises ApiError 10172."""
+    """Read a stored message. Raises ApiError JSMessageCounterBroken."""
     value = _value_of(payload)
     text = h.find(block, h.COUNTER_SOURCES) if block else None
     try:
         return Total(value, read_sources(text) if text else None)
     except JsonError:
-        raise api_error(10172) from None
+        raise api_error("JSMessageCounterBroken") from None
 
 
 def _value_of(payload: bytes) -> Decimal:
-    """Return the total that a payload tells. Raises ApiError 10172."""
+    """Return the total that a payload tells. Raises ApiError JSMessageCounterBroken."""
     plain = _STORED.fullmatch(payload)
     try:
         return _number(plain[1].decode() if plain else read_value(payload))
     except JsonError:
-        raise api_error(10172) from None
+        raise api_error("JSMessageCounterBroken") from None
 
 
 def _number(text: str) -> Decimal:

@@ -81,18 +81,19 @@ def is_fast(replies: Sequence[bytes]) -> bool:
 def parse_reply(reply: bytes) -> FastMessage:
     """Return what `<prefix>.<id>.<flow>.<gap>.<seq>.<op>.$FI` says.
 
-    Raises ApiError 10206 for another form, 10207 for an id that is too long.
+    Raises ApiError JSBatchPublishInvalidPattern for another form, JSBatchPublishInvalidBatchID for
+    an id that is too long.
     """
     tokens = reply.rsplit(b".", _TOKENS - 1)
     if len(tokens) < _TOKENS:
-        raise api_error(10206)
+        raise api_error("JSBatchPublishInvalidPattern")
     _, name, flow, gap, place, code, _ = tokens
     seq, op = h.number(place), h.number(code)
     is_form = gap in (b"ok", b"fail") and 0 < seq <= _LARGEST and 0 <= op <= _PING
     if not is_form or (seq == 1 and op in (_APPEND, _END)) or (seq > 1 and op == _START):
-        raise api_error(10206)
+        raise api_error("JSBatchPublishInvalidPattern")
     if len(name) > LONGEST_ID:
-        raise api_error(10207)
+        raise api_error("JSBatchPublishInvalidBatchID")
     return FastMessage(name, max(h.number(flow), 0) or _USUAL_FLOW, gap == b"ok", seq, op)
 
 
@@ -114,11 +115,11 @@ class FastBatches:
         """Return what a message says of its batch. Raises ApiError where it is no part of one."""
         config = self._machine.config
         if not config.allow_batched:
-            raise api_error(10205)
+            raise api_error("JSBatchPublishDisabled")
         if config.sealed:
-            raise api_error(10109)
+            raise api_error("JSStreamSealed")
         if 0 <= config.max_msg_size < len(block) + len(payload):
-            raise api_error(10054)
+            raise api_error("JSStreamMessageExceedsMaximum")
         level = h.publish_headers(block).get(h.REQUIRED_LEVEL) if block else None
         is_served = not level or is_level_supported(level)
         message = parse_reply(reply)
@@ -126,12 +127,12 @@ class FastBatches:
         if not is_served:
             if batch is not None:
                 self.drop(batch)
-            raise api_error(10185)
+            raise api_error("JSRequiredApiLevel")
         if batch is None:
             if message.seq > 1 or message.op == _PING:
-                raise api_error(10208)
+                raise api_error("JSBatchPublishUnknownBatchID")
             if len(self._open) >= PER_STREAM or self._quota.fast >= TOTAL:
-                raise api_error(10211)
+                raise api_error("JSBatchPublishTooManyInflight")
         return message
 
     def judging(self, message: FastMessage, now: int) -> bool:

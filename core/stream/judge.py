@@ -165,7 +165,7 @@ class Judge:
         if self.allowance is not None:
             # The message that goes beyond the limit is the last that is taken.
             if self.allowance < 0:
-                raise api_error(10023)
+                raise api_error("JSInsufficientResources")
             self.allowance -= self.machine.size_of(subject, block, len(payload))
         if self._room is not None and self._is_stored(subject):
             self._check_room(self._room, subject, block, payload, rollup)
@@ -195,25 +195,25 @@ class Judge:
         """Check state and sizes, which come before all headers but one."""
         config = self.machine.config
         if config.sealed:
-            raise api_error(10109)
+            raise api_error("JSStreamSealed")
         if block.find(h.REQUEST_INFO) >= 0:
             block = h.stored_block(block)
         if 0 <= config.max_msg_size < len(block) + len(payload):
-            raise api_error(10054)
+            raise api_error("JSStreamMessageExceedsMaximum")
         self._check_no_batch(found)
         self._check_record(subject, block, payload)
 
     def _check_no_batch(self, found: dict[bytes, bytes]) -> None:
         if found.get(h.BATCH_ID):
-            raise api_error(10174)
+            raise api_error("JSAtomicPublishDisabled")
 
     def _check_record(self, subject: bytes, block: bytes, payload: bytes) -> None:
         """Refuse what storage cannot keep."""
         if len(block) > h.MAX_BLOCK:
-            raise api_error(10097)
+            raise api_error("JSStreamHeaderExceedsMaximum")
         check_text(subject)
         if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
-            raise api_error(10077, err="message too large")
+            raise api_error("JSStreamStoreFailed", err="message too large")
 
     def _check_found(
         self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
@@ -227,15 +227,15 @@ class Judge:
                 return
         stream = found.get(h.EXPECTED_STREAM)
         if stream and stream != self.machine.config.name.encode():
-            raise api_error(10060)
+            raise api_error("JSStreamNotMatch")
         ttl = found.get(h.TTL)
         if ttl and not self.machine.config.allow_msg_ttl and parse_ttl(ttl):
-            raise api_error(10166)
+            raise api_error("JSMessageTTLDisabled")
         self._check_expected(place, subject, found)
         if not SCHEDULING.isdisjoint(found):
             self._check_scheduling(place, subject, found)
         if found.get(h.STREAM_SOURCE):
-            raise api_error(10227)
+            raise api_error("JSMessageSourceHdrNotAllowed")
 
     def _check_in_batch(self, payload: bytes, found: dict[bytes, bytes]) -> None:
         """Check what comes before deduplication in a message of a batch."""
@@ -244,12 +244,12 @@ class Judge:
             check_increment(increment, payload, found, counts=self.counting is not None)
         stream = found.get(h.EXPECTED_STREAM)
         if stream and stream != self.machine.config.name.encode():
-            raise api_error(10060)
+            raise api_error("JSStreamNotMatch")
         ttl = found.get(h.TTL)
         if ttl and not self.machine.config.allow_msg_ttl:
-            raise api_error(10166)
+            raise api_error("JSMessageTTLDisabled")
         if ttl and parse_ttl(ttl) is None:
-            raise api_error(10165)
+            raise api_error("JSMessageTTLInvalid")
 
     def _check_expected(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
         self._check_last_of_subject(place, subject, found)
@@ -261,14 +261,14 @@ class Judge:
         if wanted:
             last = self._last_of(other or subject, place)
             if h.number(wanted) != last:
-                raise api_error(10071, seq=last)
+                raise api_error("JSStreamWrongLastSequence", seq=last)
         elif other:
-            raise api_error(10193)
+            raise api_error("JSStreamExpectedLastSeqPerSubjectInvalid")
 
     def _check_last(self, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_SEQ)
         if wanted and h.number(wanted) != self.next_seq - 1:
-            raise api_error(10071, seq=self.next_seq - 1)
+            raise api_error("JSStreamWrongLastSequence", seq=self.next_seq - 1)
 
     def _last_of(self, pattern: bytes, place: int) -> int:
         """Return the last sequence of a subject or filter as of the message at `place`."""
@@ -305,7 +305,7 @@ class Judge:
         if ended and schedules is not None:
             last = self._last_of(ended, place)
             if last and last != (self._begun.get(ended) or schedules.seq_of(ended)):
-                raise api_error(10212)
+                raise api_error("JSMessageSchedulesSchedulerInvalid")
 
     def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
         """Check what comes after deduplication; return the kind of roll-up (b"": none)."""
@@ -315,23 +315,23 @@ class Judge:
     def _check_last_id(self, found: dict[bytes, bytes]) -> None:
         wanted = found.get(h.EXPECTED_LAST_MSG_ID)
         if wanted and wanted != self._last_id:
-            raise api_error(10070, id=self._last_id.decode(errors="replace"))
+            raise api_error("JSStreamWrongLastMsgID", id=self._last_id.decode(errors="replace"))
 
     def _check_rollup(self, found: dict[bytes, bytes]) -> bytes:
         rollup = found.get(h.ROLLUP, b"").lower()
         if rollup:
             config = self.machine.config
             if not config.allow_rollup_hdrs or config.deny_purge:
-                raise api_error(10111, err="rollup not permitted")
+                raise api_error("JSStreamRollupFailed", err="rollup not permitted")
             if rollup not in (b"sub", b"all"):
                 text = rollup.decode(errors="replace")
-                raise api_error(10111, err=f'rollup value invalid: "{text}"')
+                raise api_error("JSStreamRollupFailed", err=f'rollup value invalid: "{text}"')
         return rollup
 
     def _check_ttl(self, found: dict[bytes, bytes]) -> None:
         ttl = found.get(h.TTL)
         if ttl and parse_ttl(ttl) is None:
-            raise api_error(10165)
+            raise api_error("JSMessageTTLInvalid")
 
     def _is_stored(self, subject: bytes) -> bool:
         """Whether somebody is interested, where that decides: what is not stored takes no room."""
@@ -343,7 +343,7 @@ class Judge:
         size = self.machine.size_of(subject, block, len(payload))
         why = room.refusal(subject, size, rollup)
         if why:
-            raise api_error(10077, err=why)
+            raise api_error("JSStreamStoreFailed", err=why)
         room.take(subject, size, rollup)
 
     # -- acceptance --------------------------------------------------------------------------
@@ -363,9 +363,9 @@ class Judge:
         """Return the header block of a schedule as it is stored, which may be too large."""
         block = stored_schedule(block)
         if 0 <= self.machine.config.max_msg_size < len(block) + len(payload):
-            raise api_error(10054)
+            raise api_error("JSStreamMessageExceedsMaximum")
         if len(block) > h.MAX_BLOCK:
-            raise api_error(10097)
+            raise api_error("JSStreamHeaderExceedsMaximum")
         self._begun[subject] = self.next_seq
         return block
 

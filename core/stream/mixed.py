@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
-from core.model.api_errors import api_error
+from core.model.api_errors import api_error, err_code
 from core.stream import headers as h
 from core.stream.batching import without
 from core.stream.fast import SUFFIX
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from core.stream.machine import StreamMachine
     from core.stream.plan import Columns, StreamPlan
 
-_WRONG_LAST_ID = 10070
+_WRONG_LAST_ID = err_code("JSStreamWrongLastMsgID")
 _NOTHING_TOLD: list[bytes] = []
 
 
@@ -177,7 +177,7 @@ class MixedJudge(Judge):
             return super()._check_rest(found)
         place, subject = self._fast
         if found.get(h.STREAM_SOURCE):
-            raise api_error(10227)
+            raise api_error("JSMessageSourceHdrNotAllowed")
         self._check_last(found)
         self._check_last_of_subject(place, subject, found)
         if not SCHEDULING.isdisjoint(found):

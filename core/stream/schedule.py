@@ -65,7 +65,7 @@ class _Local:
 def find_zone(name: str) -> Zone:
     """Return a zone by its IANA name.
 
-    Raises ApiError 10223.
+    Raises ApiError JSMessageSchedulesTimeZoneInvalid.
     """
     if name == "UTC":
         return UTC
@@ -74,7 +74,7 @@ def find_zone(name: str) -> Zone:
     try:
         return _Named(ZoneInfo(name))
     except (KeyError, ValueError, OSError):
-        raise api_error(10223) from None
+        raise api_error("JSMessageSchedulesTimeZoneInvalid") from None
 
 
 def parse_instant(text: str) -> int | None:
@@ -162,7 +162,7 @@ def parse_schedule(pattern: bytes, zone_name: bytes | None) -> Schedule | None:
     """Read the value of `Nats-Schedule` beside that of `Nats-Schedule-Time-Zone` (None: absent).
 
     Returns None for a value that is no schedule at all: the message is one like any other.
-    Raises ApiError 10223, 10189.
+    Raises ApiError JSMessageSchedulesTimeZoneInvalid, JSMessageSchedulesPatternInvalid.
     """
     text = pattern.decode("utf-8", "replace")
     zone = None if zone_name is None else find_zone(zone_name.decode("utf-8", "replace"))
@@ -170,19 +170,19 @@ def parse_schedule(pattern: bytes, zone_name: bytes | None) -> Schedule | None:
         return None
     if text.startswith((_AT, _EVERY)):
         if zone is not None:
-            raise api_error(10189)
+            raise api_error("JSMessageSchedulesPatternInvalid")
         return _once(text) if text.startswith(_AT) else _interval(text)
     try:
         cron = Cron(_NAMED.get(text, text))
     except ValueError:
-        raise api_error(10189) from None
+        raise api_error("JSMessageSchedulesPatternInvalid") from None
     return Schedule(cron=cron, zone=zone or UTC)
 
 
 def _once(text: str) -> Schedule | None:
     instant = parse_instant(text[len(_AT) :])
     if instant is None:
-        raise api_error(10189)
+        raise api_error("JSMessageSchedulesPatternInvalid")
     if instant == _ZERO:
         return None
     # Times that 64 bits do not hold wrap around, so what lies too far ahead comes due at once.
@@ -195,5 +195,5 @@ def _interval(text: str) -> Schedule:
     except ValueError:
         every = 0
     if every < SECOND:
-        raise api_error(10189)
+        raise api_error("JSMessageSchedulesPatternInvalid")
     return Schedule(every=every)

@@ -44,31 +44,32 @@ def check_schedule(
         now: Wall-clock time in nanoseconds.
 
     Raises:
-        ApiError: 10188 (not allowed), 10189, 10223, 10191, 10192, 10166, 10190, 10203.
+        ApiError: JSMessageSchedulesDisabled, JSMessageTTLDisabled, or JSMessageSchedules...Invalid
+            for a pattern, time zone, TTL, roll-up, target or source that is not one.
     """
     try:
         schedule = parse_schedule(found.get(h.SCHEDULE, b""), found.get(h.SCHEDULE_TIME_ZONE))
         if schedule is not None and schedule.first(now) is None:
-            raise api_error(10189)
+            raise api_error("JSMessageSchedulesPatternInvalid")
     except ApiError:
         if not config.allow_msg_schedules:
-            raise api_error(10188) from None
+            raise api_error("JSMessageSchedulesDisabled") from None
         raise
     if schedule is None:
         return False
     if not config.allow_msg_schedules:
-        raise api_error(10188)
+        raise api_error("JSMessageSchedulesDisabled")
     ttl = found.get(h.SCHEDULE_TTL)
     if ttl and parse_ttl(ttl) is None:
-        raise api_error(10191)
+        raise api_error("JSMessageSchedulesTTLInvalid")
     if found.get(h.SCHEDULE_ROLLUP, b"") not in (b"", _ROLLUP_SUB):
-        raise api_error(10192)
+        raise api_error("JSMessageSchedulesRollupInvalid")
     if ttl and not config.allow_msg_ttl:
-        raise api_error(10166)
+        raise api_error("JSMessageTTLDisabled")
     _check_places(config, subject, found)
     rollup = found.setdefault(h.ROLLUP, _ROLLUP_SUB)
     if rollup and rollup.lower() != _ROLLUP_SUB:
-        raise api_error(10192)
+        raise api_error("JSMessageSchedulesRollupInvalid")
     return True
 
 
@@ -77,13 +78,13 @@ def _check_places(config: StreamConfig, subject: bytes, found: dict[bytes, bytes
     target, source = found.get(h.SCHEDULE_TARGET, b""), found.get(h.SCHEDULE_SOURCE, b"")
     goal, origin = _text(target), _text(source)
     if goal is None or target == subject:
-        raise api_error(10190)
+        raise api_error("JSMessageSchedulesTargetInvalid")
     if source and (origin is None or source in (target, subject)):
-        raise api_error(10203)
+        raise api_error("JSMessageSchedulesSourceInvalid")
     if not any(collide(one, goal) for one in config.subjects):
-        raise api_error(10190)
+        raise api_error("JSMessageSchedulesTargetInvalid")
     if origin is not None and not any(collide(one, origin) for one in config.subjects):
-        raise api_error(10203)
+        raise api_error("JSMessageSchedulesSourceInvalid")
 
 
 def _text(subject: bytes) -> str | None:
@@ -98,17 +99,17 @@ def _text(subject: bytes) -> str | None:
 def check_end(config: StreamConfig, subject: bytes, found: dict[bytes, bytes]) -> bytes:
     """Return the subject whose schedule a client ends with a publish (b"": it ends none).
 
-    Raises ApiError 10212, 10188.
+    Raises ApiError JSMessageSchedulesSchedulerInvalid, JSMessageSchedulesDisabled.
     """
     following, scheduler = found.get(h.SCHEDULE_NEXT), found.get(h.SCHEDULER, b"")
     if not following:
         if scheduler:
-            raise api_error(10212)
+            raise api_error("JSMessageSchedulesSchedulerInvalid")
         return b""
     if following != PURGE or scheduler == subject or _text(scheduler) is None:
-        raise api_error(10212)
+        raise api_error("JSMessageSchedulesSchedulerInvalid")
     if not config.allow_msg_schedules:
-        raise api_error(10188)
+        raise api_error("JSMessageSchedulesDisabled")
     return scheduler
 
 

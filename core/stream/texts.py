@@ -1,6 +1,7 @@
 """Subjects as the text that storage keeps, errors as the text that publishers get."""
 
 from core.errors import ApiError
+from core.model.api_errors import detailed
 
 # A subject is a column of the log's unique index, whose entries are limited to 2704 bytes.
 MAX_SUBJECT = 2048
@@ -39,15 +40,15 @@ def texts_of(subjects: list[bytes]) -> list[str] | None:
 
 
 def check_text(subject: bytes) -> None:
-    """Refuse a subject that PostgreSQL cannot keep as text. Raises ApiError 10003."""
+    """Refuse a subject that PostgreSQL cannot keep as text. Raises ApiError JSBadRequest."""
     if len(subject) > MAX_SUBJECT:
-        raise ApiError(400, 10003, f"bad request: subject longer than {MAX_SUBJECT} bytes")
+        raise detailed("JSBadRequest", f"subject longer than {MAX_SUBJECT} bytes")
     try:
         subject.decode()
     except UnicodeDecodeError:
-        raise ApiError(400, 10003, "bad request: subject is not UTF-8 text") from None
+        raise detailed("JSBadRequest", "subject is not UTF-8 text") from None
     if b"\0" in subject:
-        raise ApiError(400, 10003, "bad request: subject contains a NUL byte")
+        raise detailed("JSBadRequest", "subject contains a NUL byte")
 
 
 def holds(answer: bytes, before: int) -> bool:

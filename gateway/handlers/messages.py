@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from core.client import header_items
-from core.errors import ApiError
+from core.model.api_errors import api_error
 from core.model.gotime import format_time, parse_time
 from core.model.message import MsgGetRequest, StoredMsg
 from gateway import rendering, tags
@@ -95,7 +95,7 @@ async def delete_message(call: Call) -> Response:
     seq = sequence(call.params["seq"], "sequence")
     await call.no_body()
     if not seq:
-        raise ApiError(404, 10037, "no message found")
+        raise api_error("JSNoMessageFound")
     request = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
     await call.gateway.js.call(f"STREAM.MSG.DELETE.{stream}", request)
     return no_content()

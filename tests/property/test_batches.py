@@ -187,7 +187,9 @@ class BatchRules(RuleBasedStateMachine):
             sent_at.append((sent, seq, b"reply.%d" % self.replies))
             self.bench.gather(sent.subject, b"", sent.block(seq), sent_at[-1][2])
         self.refused = refused
-        self.bench.flush(refused=api_error(10077, err="disk full") if refused else None)
+        self.bench.flush(
+            refused=api_error("JSStreamStoreFailed", err="disk full") if refused else None
+        )
         for sent, seq, reply in sent_at:
             said = _meaning(self.bench.answers.pop(reply))
             wanted = self._expect_batched(sent, seq) if sent.batch else self._expect_ordinary(sent)

@@ -244,7 +244,7 @@ class CopyRules(RuleBasedStateMachine):
     @rule()
     def store_in_vain(self) -> None:
         if self._submit():
-            self.bench.flush(refused=api_error(10077, err="disk full"))
+            self.bench.flush(refused=api_error("JSStreamStoreFailed", err="disk full"))
             self._settle()
 
     @rule(commits=st.booleans())

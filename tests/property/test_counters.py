@@ -119,7 +119,9 @@ class CounterRules(RuleBasedStateMachine):
         self.replies += len(batch)
         for sent, reply in zip(batch, replies, strict=True):
             self.bench.gather(sent.subject, b"", sent.block(), reply)
-        self.bench.flush(refused=api_error(10077, err="disk full") if refused else None)
+        self.bench.flush(
+            refused=api_error("JSStreamStoreFailed", err="disk full") if refused else None
+        )
         return [_meaning(self.bench.answers.pop(reply)) for reply in replies]
 
     @rule(batch=st.lists(increments, min_size=1, max_size=8))

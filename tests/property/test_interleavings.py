@@ -115,7 +115,7 @@ class Crowd:
             self.taken.clear()
             await self.turns()
             if plan.changes_head and self.rng.random() < 0.05:
-                runner.fail(plan, api_error(10077, err="made up"))
+                runner.fail(plan, api_error("JSStreamStoreFailed", err="made up"))
             else:
                 if plan.changes_head:
                     self.store.commit(plan)

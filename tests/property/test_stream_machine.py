@@ -148,7 +148,7 @@ class StreamRules(RuleBasedStateMachine):
         """The commit is refused: every publisher is told so, and nothing has changed."""
         replies = self._gather(batch)
 
-        self.bench.flush(refused=api_error(10077, err="disk full"))
+        self.bench.flush(refused=api_error("JSStreamStoreFailed", err="disk full"))
 
         before = self.model.last_seq
         for reply in replies:

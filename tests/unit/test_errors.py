@@ -8,8 +8,6 @@ from core import errors
 def test_each_error_says_what_it_knows() -> None:
     assert str(errors.ConfigError("nats.port", "not a number")) == "nats.port: not a number"
     assert str(errors.ApiError(404, 10059, "stream not found")) == "stream not found (10059)"
-    assert str(errors.NotLeader("stream S")) == "not the leader of stream S"
-    assert str(errors.NotLeader("stream S", "b")) == "not the leader of stream S; b is"
     assert str(errors.ProtocolError("Invalid Subject")) == "Invalid Subject"
     assert str(errors.ProtocolError(reason="bad size")) == "bad size"
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from core.jetstream.copying.inbox import Inbox
 from core.jetstream.copying.origin import Origin, Start, cleaned
 from core.jetstream.copying.stamps import Stamps, read_stamps
-from core.model.api_errors import api_error
+from core.model.api_errors import api_error, err_code
 from core.model.codec import decode_lenient
 from core.model.consumer import AckPolicy, ConsumerInfo
 from core.model.gojson import JsonError
@@ -38,11 +38,11 @@ _ANSWER_WITHIN = 10 * _SECOND
 _SILENCE = 10 * _SECOND
 _PAUSE, _PAUSE_MAX = 2 * _SECOND, 60 * _SECOND
 _IDENTITY = b"Nats-Stream-Identity"
-_MISMATCH = 10225
+_MISMATCH = err_code("JSConsumerStreamIdentityMismatch")
 # Fewer messages than this behind the origin is as good as none.
 _NEARLY = 10
 # Servers that do not know what is asked for: a required API level, a member of the configuration.
-_OLD_SERVER = (10185, 10025)
+_OLD_SERVER = (err_code("JSRequiredApiLevel"), err_code("JSInvalidJSON"))
 
 
 class Phase(Enum):

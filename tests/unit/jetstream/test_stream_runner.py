@@ -209,7 +209,7 @@ def test_a_refused_commit_is_refused_to_every_publisher_and_changes_nothing(make
     bench.gather(b"a", b"", block(Nats_Msg_Id="old"), b"reply.3")
     bench.gather(b"a", b"", block(Nats_TTL="x"), b"reply.4")
 
-    bench.flush(refused=api_error(10077, err="disk full"))
+    bench.flush(refused=api_error("JSStreamStoreFailed", err="disk full"))
 
     codes = [b'"err_code":10077', b'"err_code":10077', b'"duplicate": true', b'"err_code":10165']
     for place, code in enumerate(codes, 1):
