@@ -22,11 +22,11 @@ from core.client.loopback import attach
 from core.errors import Fenced
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane, Runner
+from core.jetstream.log.tail import TailBudget
 from core.jetstream.registry import Registry
 from core.jetstream.resources import Resources
-from core.jetstream.shell import TAIL_BYTES, Shell
+from core.jetstream.services import TAIL_BYTES, Shell
 from core.jetstream.state_writer import StateWriter
-from core.jetstream.tail import TailBudget
 from core.jetstream.timers import Timers
 from core.model.account import ServerLimits
 from core.protocol.upgrade import WebSocketOptions

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from core.api.call import LARGE_LIST, Call, Nothing, Server, apart
-from core.jetstream.stream_runner import StreamRunner
+from core.jetstream.stream.runner import StreamRunner
 from core.model import unsupported
 from core.model.api_errors import api_error
 from core.model.stream import (

@@ -18,9 +18,9 @@ from core.errors import ApiError, Unavailable
 from core.runtime.tasks import spawn
 
 if TYPE_CHECKING:
-    from core.jetstream.queries import StreamQueries
-    from core.jetstream.shell import Shell
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.log.stream_log import StreamQueries
+    from core.jetstream.services import Shell
+    from core.jetstream.stream.runner import StreamRunner
     from core.stream.machine import StreamMachine
     from core.stream.plan import StreamPlan
 

@@ -10,10 +10,10 @@ import asyncio
 import logging
 
 from core.errors import ApiError, StorageError
-from core.jetstream.commands import unchanged
-from core.jetstream.opening import restore
-from core.jetstream.shell import Shell
-from core.jetstream.stream_runner import StreamRunner
+from core.jetstream.log.loading import restore
+from core.jetstream.services import Shell
+from core.jetstream.stream.commands import unchanged
+from core.jetstream.stream.runner import StreamRunner
 from core.model.account import AccountStats
 from core.model.api_errors import api_error
 from core.model.codec import decode_lenient, encode

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from core.model.stream import Storage
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
     from core.runtime.turn import Turn
 
 

@@ -342,7 +342,7 @@ def test_a_recorded_purge_stays_unseen_while_memory_forgets_its_messages(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of a purge by filter wait for their removal; the tail may let them go before."""
-    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 2)
+    monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 2)
 
     async def scenario() -> list[int]:
         async with running_node(database) as node:

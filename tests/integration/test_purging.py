@@ -6,7 +6,7 @@ from typing import Any
 import nats
 import pytest
 
-from core.jetstream.queries import Message, StreamQueries
+from core.jetstream.log.stream_log import Message, StreamQueries
 from core.model.stream import StreamConfig
 from tests.support.eventually import observed
 from tests.support.node import add_stream, running_node
@@ -46,7 +46,7 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of a recorded purge leave later, a part at a time; nobody may count them meanwhile."""
-    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 2)
+    monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 2)
     monkeypatch.setattr("core.jetstream.janitor._SCATTERED_ROWS", 2)
 
     async def scenario() -> tuple[int, int, bytes]:

@@ -18,7 +18,7 @@ import asyncpg
 import pytest
 
 from core.errors import ApiError, Unavailable
-from core.jetstream.commands import unchanged
+from core.jetstream.stream.commands import unchanged
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig
 from core.node import Node

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from core.jetstream.consumer_runner import ConsumerRunner
+from core.jetstream.consumer.runner import ConsumerRunner
 from core.model.consumer import AckPolicy, PriorityPolicy
 from core.pubsub.account import Subscription
 from core.storage.interface import ConsumerRow

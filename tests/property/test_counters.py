@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from core.jetstream.facts import facts_for
+from core.jetstream.log.facts import facts_for
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
 from core.stream.copying import Run, plan_copies

@@ -216,7 +216,7 @@ class Crowd:
 def test_memory_and_rows_agree_whatever_came_between(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 4)
+    monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 4)
     monkeypatch.setattr("core.jetstream.janitor._SCATTERED_ROWS", 3)
     for seed in range(20, 25):
         crowd = Crowd(dict(KINDS[kind]), seed)

@@ -9,9 +9,9 @@ from typing import Any
 
 from core.consumer.machine import ConsumerMachine
 from core.jetstream.advisories import Advisories
-from core.jetstream.consumer_push import make_push
-from core.jetstream.consumer_runner import ConsumerRunner
-from core.jetstream.consumers import Consumers
+from core.jetstream.consumer.consumers import Consumers
+from core.jetstream.consumer.listeners import make_push
+from core.jetstream.consumer.runner import ConsumerRunner
 from core.jetstream.timers import Timers
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig

@@ -12,10 +12,10 @@ from typing import Any, TypeVar, cast
 
 from core.errors import ApiError
 from core.jetstream.janitor import Janitor
-from core.jetstream.opening import restore
-from core.jetstream.shell import Shell
-from core.jetstream.stream_runner import StreamRunner
-from core.jetstream.tail import TailBudget
+from core.jetstream.log.loading import restore
+from core.jetstream.log.tail import TailBudget
+from core.jetstream.services import Shell
+from core.jetstream.stream.runner import StreamRunner
 from core.jetstream.timers import Timers
 from core.model.stream import StreamConfig
 from core.pubsub.server import Hub

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 from core.errors import Unavailable
 from core.jetstream.copying.follower import Follower
 from core.jetstream.copying.origin import Origin, Start, key_in_header
-from core.jetstream.direct_get import DirectGet
-from core.jetstream.facts import facts_for
+from core.jetstream.direct.direct_get import DirectGet
+from core.jetstream.log.facts import facts_for
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
 from core.runtime.tasks import spawn
 from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
 from core.stream.plan import Position, StreamPlan
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
 
 log = logging.getLogger("jetgate.copying")
 

@@ -30,7 +30,7 @@ from core.stream.copying import Run
 from core.stream.plan import Columns
 
 if TYPE_CHECKING:
-    from core.jetstream.shell import Shell
+    from core.jetstream.services import Shell
     from core.pubsub.account import Account
 
 _SECOND = 1_000_000_000

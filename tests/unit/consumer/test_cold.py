@@ -3,7 +3,7 @@
 import pytest
 
 from core.errors import Unavailable
-from core.jetstream import cursor
+from core.jetstream.consumer import cursor
 from core.stream.segment import Segment
 from tests.support.consumers import FakeStream, Frames, running
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.jetstream.consumer_runner import ConsumerRunner
+from core.jetstream.consumer.runner import ConsumerRunner
 from core.model.consumer import AckPolicy
 from core.model.stream import Retention, StreamConfig
 from tests.support.consumers import FakeStream, Frames, running

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.jetstream.commands import plan_expiry
-from core.jetstream.lifetimes import foresee
+from core.jetstream.stream.commands import plan_expiry
+from core.jetstream.stream.expiry import foresee
 from core.stream.ttl import SECOND
 from tests.support.streams import StreamBench, saved
 from tests.unit.stream.support import block, config

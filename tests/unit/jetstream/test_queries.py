@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from core.jetstream.queries import StreamQueries
-from core.jetstream.scan import scan
+from core.jetstream.log.scan import scan
+from core.jetstream.log.stream_log import StreamQueries
 from core.model.message import MsgGetRequest
 from core.stream.segment import Segment
 from tests.support.streams import StreamBench
@@ -93,7 +93,7 @@ def test_a_count_has_what_came_and_left_memory_meanwhile(
 def test_a_count_leaves_out_what_a_purge_has_still_to_remove(
     bench: StreamBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 1)
+    monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 1)
 
     async def before(runner: Any) -> None:
         """What was to be swept when the count began is; the purge comes after that."""

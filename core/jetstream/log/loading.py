@@ -18,7 +18,7 @@ from core.stream.headers import MSG_ID, find
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
     from core.storage.interface import Head
     from core.stream.expiry import Expiry, Row
 

@@ -15,7 +15,7 @@ from core.consumer.acks import AckKind
 from core.consumer.sampling import Sampler
 
 if TYPE_CHECKING:
-    from core.jetstream.consumer_runner import ConsumerRunner
+    from core.jetstream.consumer.runner import ConsumerRunner
     from core.pubsub.account import Session
 
 _DIGITS_MAX = 20  # of a number of 64 bits

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.jetstream.queries import message_at
+from core.jetstream.log.stream_log import message_at
 from core.stream.headers import ROLLUP, publish_headers
 from core.stream.scheduling import replaced_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
     from core.stream.counting import Newest
     from core.stream.judge import Rollups
     from core.stream.plan import Columns

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from core.jetstream import lifetimes
-from core.jetstream.marks import mark_deleted, plan_marked_purge
-from core.jetstream.opening import build_index
+from core.jetstream.log.loading import build_index
+from core.jetstream.stream import expiry as lifetimes
+from core.jetstream.stream.markers import mark_deleted, plan_marked_purge
 from core.model.api_errors import api_error
 from core.stream.index import LogIndex
 from core.stream.plan import Columns, StreamPlan
@@ -15,8 +15,8 @@ from core.stream.ttl import PURGE
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
-    from core.jetstream.lifetimes import Foresight
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.expiry import Foresight
+    from core.jetstream.stream.runner import StreamRunner
 
 # A removal of more rows than this is recorded and finished after the reply.
 _AT_ONCE = 10_000

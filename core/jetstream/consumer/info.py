@@ -10,7 +10,7 @@ from core.model.consumer import ConsumerInfo, PriorityGroupState, SequenceInfo
 from core.storage.interface import StateWrite
 
 if TYPE_CHECKING:
-    from core.jetstream.consumer_runner import ConsumerRunner
+    from core.jetstream.consumer.runner import ConsumerRunner
 
 
 def consumer_info(runner: ConsumerRunner) -> ConsumerInfo:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.jetstream.lifetimes import advance, make_way
+from core.jetstream.stream.expiry import advance, make_way
 from core.stream.expiring import emptied, mark
 from core.stream.ttl import PURGE, REMOVE, is_marker
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
     from core.stream.expiry import Row
     from core.stream.plan import StreamPlan
 

@@ -14,23 +14,24 @@ from functools import partial
 from typing import TypeVar
 
 from core.errors import ApiError, StorageError
-from core.jetstream import commands, lifetimes
-from core.jetstream.acks import AckEmitter
 from core.jetstream.advisories import Advisories
-from core.jetstream.batches import Batches
-from core.jetstream.consumer_runner import ConsumerRunner
-from core.jetstream.consumers import Consumers
+from core.jetstream.consumer.consumers import Consumers
+from core.jetstream.consumer.runner import ConsumerRunner
 from core.jetstream.copying.copier import Copier
-from core.jetstream.direct_get import DirectGet
-from core.jetstream.facts import facts_for
-from core.jetstream.opening import build_index
-from core.jetstream.purging import follow_purge, follow_rollups
-from core.jetstream.queries import Message, StreamQueries
-from core.jetstream.republish import Republisher
-from core.jetstream.retention import Keeper, make_retention
-from core.jetstream.scheduler import Scheduler
-from core.jetstream.shell import Shell
-from core.jetstream.tail import Tail
+from core.jetstream.direct.direct_get import DirectGet
+from core.jetstream.log.facts import facts_for
+from core.jetstream.log.loading import build_index
+from core.jetstream.log.stream_log import Message, StreamQueries
+from core.jetstream.log.tail import Tail
+from core.jetstream.services import Shell
+from core.jetstream.stream import commands
+from core.jetstream.stream import expiry as lifetimes
+from core.jetstream.stream.acks import AckEmitter
+from core.jetstream.stream.batches import Batches
+from core.jetstream.stream.following import follow_purge, follow_rollups
+from core.jetstream.stream.republish import Republisher
+from core.jetstream.stream.retention import Keeper, make_retention
+from core.jetstream.stream.scheduler import Scheduler
 from core.model.api_errors import api_error
 from core.model.message import MsgGetRequest
 from core.model.names import short_hash

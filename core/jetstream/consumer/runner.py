@@ -19,11 +19,11 @@ from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
 from core.consumer.purging import start_after
 from core.consumer.state import ConsumerState, decode
 from core.errors import CoreError
-from core.jetstream.consumer_acks import AckIntake
-from core.jetstream.consumer_info import consumer_info, state_write
-from core.jetstream.consumer_push import Listeners
-from core.jetstream.cursor import Cursor
-from core.jetstream.delivery import Pump
+from core.jetstream.consumer.acks import AckIntake
+from core.jetstream.consumer.cursor import Cursor
+from core.jetstream.consumer.info import consumer_info, state_write
+from core.jetstream.consumer.listeners import Listeners
+from core.jetstream.consumer.pump import Pump
 from core.model.consumer import ConsumerConfig, ConsumerInfo
 from core.model.names import short_hash
 from core.model.stream import Retention
@@ -33,8 +33,8 @@ from core.storage.interface import StateWrite
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
-    from core.jetstream.queries import Match
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.log.stream_log import Match
+    from core.jetstream.stream.runner import StreamRunner
     from core.pubsub.account import ServiceSubscription, Session
     from core.stream.segment import Segment
 

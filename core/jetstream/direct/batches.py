@@ -15,18 +15,18 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
-from core.jetstream.as_of import last_as_of
-from core.jetstream.queries import message_at
-from core.jetstream.scan import scan
+from core.jetstream.log.as_of import last_as_of
+from core.jetstream.log.scan import scan
+from core.jetstream.log.stream_log import message_at
 from core.model.gotime import parse_time
 from core.runtime.tasks import spawn
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
-    from core.jetstream.direct_get import DirectGet
-    from core.jetstream.direct_request import DirectGetRequest
-    from core.jetstream.queries import Message
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.direct.direct_get import DirectGet
+    from core.jetstream.direct.request import DirectGetRequest
+    from core.jetstream.log.stream_log import Message
+    from core.jetstream.stream.runner import StreamRunner
     from core.pubsub.account import Session
 
 MOST_SUBJECTS = 1024

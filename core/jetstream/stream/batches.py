@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
-from core.jetstream.facts import facts_for
+from core.jetstream.log.facts import facts_for
 from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.atomic import decide_batch
@@ -25,7 +25,7 @@ from core.stream.texts import refusal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
     from core.stream.plan import StreamPlan
 
 

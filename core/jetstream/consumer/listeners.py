@@ -9,7 +9,7 @@ from core.model.consumer import AckPolicy, ConsumerConfig
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
-    from core.jetstream.consumer_runner import ConsumerRunner
+    from core.jetstream.consumer.runner import ConsumerRunner
     from core.pubsub.account import ServiceSubscription, Session
 
 MAX_PAYLOAD = 1 << 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
 
 _WINDOW, _WINDOW_MAX = 1_000, 200_000
 

@@ -20,15 +20,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
-from core.jetstream.commands import unchanged
-from core.jetstream.lasts import find_lasts
+from core.jetstream.log.last_sequences import find_lasts
+from core.jetstream.stream.commands import unchanged
 from core.model.stream import Retention
 from core.runtime.tasks import spawn
 from core.stream.index import LogIndex
 from core.stream.plan import StreamPlan
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
 
 log = logging.getLogger("jetgate.retention")
 

@@ -11,14 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from core.jetstream.search import search
+from core.jetstream.log.search import search
 from core.model.stream import StreamState
 from core.stream.segment import Segment
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
-    from core.jetstream.shell import Shell
-    from core.jetstream.tail import Tail
+    from core.jetstream.log.tail import Tail
+    from core.jetstream.services import Shell
     from core.stream.machine import StreamMachine
 
 Match = Callable[[bytes], bool]

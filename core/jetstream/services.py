@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from core.jetstream.tail import TailBudget
+from core.jetstream.log.tail import TailBudget
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.interface import Catalog, LogReader, Sweeper

@@ -9,8 +9,8 @@ from core.subjects.subject import compile_filters
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from core.jetstream.queries import Match
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.log.stream_log import Match
+    from core.jetstream.stream.runner import StreamRunner
     from core.stream.segment import Segment
 
 SLICE = 256

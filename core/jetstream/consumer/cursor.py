@@ -17,7 +17,7 @@ from core.runtime.tasks import spawn
 from core.stream.segment import Segment
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
 
 READ_ROWS = 2000
 POINT_ROWS = 500

@@ -13,17 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError, StorageError
-from core.jetstream.commands import unchanged
-from core.jetstream.facts import facts_for
-from core.jetstream.queries import message_at
+from core.jetstream.log.facts import facts_for
+from core.jetstream.log.stream_log import message_at
+from core.jetstream.stream.commands import unchanged
 from core.runtime.tasks import spawn
 from core.stream.firing import Firing, outputs, plan_firings
 from core.stream.headers import SCHEDULE_SOURCE, find
 from core.stream.schedules import Pending, schedule_of
 
 if TYPE_CHECKING:
-    from core.jetstream.queries import Message
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.log.stream_log import Message
+    from core.jetstream.stream.runner import StreamRunner
     from core.model.stream import StreamConfig
     from core.stream.plan import StreamPlan
     from core.stream.schedules import Schedules

@@ -30,8 +30,8 @@ from core.stream.segment import Segment
 
 if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
-    from core.jetstream.cursor import Cursor
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.consumer.cursor import Cursor
+    from core.jetstream.stream.runner import StreamRunner
     from core.pubsub.account import Route, Session, Target
 
 TURN_MESSAGES = 2000

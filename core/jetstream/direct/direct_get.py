@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
-from core.jetstream.direct_batch import DirectBatches
-from core.jetstream.direct_request import DirectGetRequest, decode_request
-from core.jetstream.queries import Message, message_at
+from core.jetstream.direct.batches import DirectBatches
+from core.jetstream.direct.request import DirectGetRequest, decode_request
+from core.jetstream.log.stream_log import Message, message_at
 from core.model.gotime import format_time, parse_time
 from core.model.versions import is_level_supported
 from core.runtime.tasks import spawn
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
     from core.pubsub.account import ServiceSubscription, Session
 
 _PREFIX = b"$JS.API.DIRECT.GET."

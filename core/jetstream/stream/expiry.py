@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.jetstream.lasts import find_lasts
+from core.jetstream.log.last_sequences import find_lasts
 from core.stream.expiring import Departure, departing, markers_of, plan_departure
 from core.stream.ttl import MAX_AGE
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
     from core.model.stream import StreamConfig
     from core.stream.plan import StreamPlan
 

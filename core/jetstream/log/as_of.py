@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.jetstream.search import search
+from core.jetstream.log.search import search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
 
 _TRIES = 3
 _WINDOW = 10_000

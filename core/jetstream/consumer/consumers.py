@@ -18,8 +18,8 @@ from core.consumer.machine import ConsumerMachine
 from core.consumer.sourcing import sourcing_form
 from core.consumer.state import StateError, encode
 from core.errors import CoreError
-from core.jetstream.consumer_push import make_push
-from core.jetstream.consumer_runner import ConsumerRunner
+from core.jetstream.consumer.listeners import make_push
+from core.jetstream.consumer.runner import ConsumerRunner
 from core.model import codec
 from core.model.account import ServerLimits
 from core.model.api_errors import api_error
@@ -31,7 +31,7 @@ from core.runtime.tasks import spawn
 from core.storage.interface import ConsumerRow
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
 
 log = logging.getLogger("jetgate.consumers")
 

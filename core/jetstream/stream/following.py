@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from core.stream.plan import StreamPlan
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.stream.runner import StreamRunner
 
 
 def follow_rollups(runner: StreamRunner, plan: StreamPlan) -> None:
