@@ -25,7 +25,7 @@ from core.jetstream.lane import Lane, Runner
 from core.jetstream.log.tail import TailBudget
 from core.jetstream.registry import Registry
 from core.jetstream.resources import Resources
-from core.jetstream.services import TAIL_BYTES, Shell
+from core.jetstream.services import TAIL_BYTES, Services
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.timers import Timers
 from core.model.account import ServerLimits
@@ -196,7 +196,8 @@ class Node:
         writers = await self._connector.pool(Purpose.WRITE, _WRITERS)
         self._pools.append(writers)
         self.catalog = PostgresCatalog(writers, self._depose)
-        self.janitor = Janitor()
+        sweeper = PostgresReader(writers)
+        self.janitor = Janitor(self.clock, sweeper, self.catalog)
         self.states = StateWriter(self.catalog, self.turn, self.clock, self._depose)
         self.lane = Lane(
             self.writer,
@@ -206,11 +207,11 @@ class Node:
             self._recover,
             self._depose,
         )
-        shell = Shell(
+        services = Services(
             clock=self.clock,
             turn=self.turn,
             reader=PostgresReader(readers),
-            sweeper=PostgresReader(writers),
+            sweeper=sweeper,
             catalog=self.catalog,
             lane=self.lane,
             states=self.states,
@@ -225,8 +226,7 @@ class Node:
             batches=Quota(lambda: batch_limits(self._own_limits())),
         )
         self.lane.release = self._release
-        self.janitor.attach(shell)
-        self.registry = Registry(self.hub.accounts[_ACCOUNT], shell)
+        self.registry = Registry(self.hub.accounts[_ACCOUNT], services)
         self.remotes = Remotes(
             self.hub.accounts[_ACCOUNT],
             self.clock,
@@ -255,7 +255,7 @@ class Node:
         for consumer in consumers:
             by_stream.setdefault(consumer.stream, []).append(consumer)
         shelves = {row.stream: row.shelf for row in streams}
-        sweeper = self.registry.shell.sweeper
+        sweeper = self.registry.services.sweeper
         for stream in {purge.stream for purge in purges}:
             await sweeper.delete_purged(stream, shelves[stream])
         for row in streams:

@@ -41,7 +41,7 @@ def _streams(node: Node) -> list[StreamNumbers]:
             runner.name,
             runner.machine.msgs,
             runner.machine.bytes,
-            runner.machine.first_seq,
+            runner.log.first_seq,
             runner.machine.last_seq,
             len(runner.consumers),
         )

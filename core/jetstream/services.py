@@ -1,4 +1,4 @@
-"""What every runner of a node shares."""
+"""What the streams and consumers of a node share."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TAIL_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
-class Shell:
-    """The node's services, as runners use them; wired once by the composition root."""
+class Services:
+    """The services of the node that leads, wired once for all its streams."""
 
     clock: Clock
     turn: Turn

@@ -8,40 +8,70 @@ from __future__ import annotations
 
 from contextlib import suppress
 from random import randrange
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from core.consumer import acks
 from core.consumer.acks import AckKind
 from core.consumer.sampling import Sampler
+from core.jetstream.state_writer import Stateful
 
 if TYPE_CHECKING:
-    from core.jetstream.consumer.runner import ConsumerRunner
-    from core.pubsub.account import Session
+    from core.consumer.machine import ConsumerMachine
+    from core.jetstream.advisories import Advisories
+    from core.jetstream.state_writer import StateWriter
+    from core.pubsub.account import Account, Session
+    from core.runtime.clock import Clock
 
 _DIGITS_MAX = 20  # of a number of 64 bits
+
+
+class AckOwner(Stateful, Protocol):
+    """A consumer as its acknowledgements know it."""
+
+    used: int
+    """When a client last asked for or acknowledged something, monotonic nanoseconds."""
+    last_acked: int
+    """When the last acknowledgement came, wall-clock nanoseconds."""
+
+    def wake(self) -> None:
+        """Have acknowledgements applied in this turn of the loop."""
+        ...
 
 
 class AckIntake:
     """Takes the acknowledgements that clients send to one consumer.
 
     Args:
-        runner: The consumer.
+        consumer: Who is told what happened.
+        machine: The rules.
+        account: Where answers go.
+        clock: The time.
+        states: Stores what acknowledgements change.
+        advisories: Tells of what is refused, terminated or sampled.
+        names: Of the stream and of the consumer.
     """
 
-    def __init__(self, runner: ConsumerRunner) -> None:
-        self._runner = runner
-        self._machine = runner.machine
-        self._clock = runner.stream.shell.clock
-        self._states = runner.stream.shell.states
-        self._account = runner.stream.account
-        self._advisories = runner.stream.advisories
-        self._names = (runner.stream.name, runner.name)
+    def __init__(
+        self,
+        consumer: AckOwner,
+        machine: ConsumerMachine,
+        account: Account,
+        clock: Clock,
+        states: StateWriter,
+        advisories: Advisories,
+        names: tuple[str, str],
+    ) -> None:
+        self._consumer = consumer
+        self._machine = machine
+        self._account = account
+        self._clock = clock
+        self._states = states
+        self._advisories = advisories
+        self._names = names
         self.noted: list[bytes] = []
         """Stream sequences of plain acknowledgements, as they stood in the subject."""
         self.answers: list[bytes] = []
         """Who waits for an answer."""
-        self.last = 0
-        """Wall-clock time of the last one."""
         self._each = False
         self.configure()
 
@@ -61,7 +91,7 @@ class AckIntake:
         """Take one acknowledgement; `parts` is its subject (see `AckCall`)."""
         if payload in acks.PLAIN and not reply and not self._each:
             self.noted.append(parts[2])
-            self._runner.wake()
+            self._consumer.wake()
             return
         try:
             sseq, cseq = number(parts[2]), number(parts[3])
@@ -70,12 +100,12 @@ class AckIntake:
         if self.noted:
             self.apply()
         self._act(payload, sseq, cseq, parts, reply)
-        self._runner.wake()
+        self._consumer.wake()
 
     def _act(self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes) -> None:
         """Carry out one acknowledgement that is not a plain one."""
         machine, now = self._machine, self._clock.monotonic()
-        self._runner.used = now
+        self._consumer.used = now
         kind, argument = acks.parse(payload)
         known = machine.was_delivered(sseq)
         if kind in (AckKind.ACK, AckKind.NEXT, AckKind.TERM):
@@ -91,13 +121,14 @@ class AckIntake:
             machine.progress(sseq, now)
         if reply and (known or kind not in (AckKind.ACK, AckKind.TERM)):
             self.answers.append(reply)
-        self._states.mark(self._runner)
+        self._states.mark(self._consumer)
 
     def _settle(self, kind: AckKind, reason: bytes, sseq: int, cseq: int, count: int) -> None:
         """Finish a message. TERM counts as an acknowledgement of the same kind."""
         machine = self._machine
+        # With all acknowledged up to it, it says nothing new.
         if not machine.acks_all or sseq > machine.pending.floor()[1]:
-            self.last = self._clock.now()  # With all acknowledged up to it, it says nothing new.
+            self._consumer.last_acked = self._clock.now()
         sampler: Sampler | None = machine.sampler
         counts = kind is not AckKind.TERM and not machine.acks_all and machine.is_open(sseq)
         if counts and sampler is not None and sampler.wants(randrange(100)):
@@ -114,9 +145,9 @@ class AckIntake:
         if not noted:
             return
         self._machine.ack(_numbers(noted))
-        self._runner.used = self._clock.monotonic()
-        self.last = self._clock.now()
-        self._states.mark(self._runner)
+        self._consumer.used = self._clock.monotonic()
+        self._consumer.last_acked = self._clock.now()
+        self._states.mark(self._consumer)
 
     def answer_later(self) -> None:
         """Answer double acks once the state that contains them is durable."""
@@ -126,7 +157,7 @@ class AckIntake:
             for reply in answers:
                 self._account.publish(reply, b"", b"", b"")
 
-        self._states.sync(self._runner, answer)
+        self._states.sync(self._consumer, answer)
 
 
 def number(text: bytes) -> int:

@@ -20,6 +20,8 @@ from core.consumer.state import StateError, encode
 from core.errors import CoreError
 from core.jetstream.consumer.listeners import make_push
 from core.jetstream.consumer.runner import ConsumerRunner
+from core.jetstream.log.subjects import next_by_subject, subjects_matching
+from core.jetstream.refusals import or_not_available
 from core.model import codec
 from core.model.account import ServerLimits
 from core.model.api_errors import api_error
@@ -31,7 +33,7 @@ from core.runtime.tasks import spawn
 from core.storage.interface import ConsumerRow
 
 if TYPE_CHECKING:
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.consumer.stream import ConsumedStream
 
 log = logging.getLogger("jetgate.consumers")
 
@@ -42,9 +44,11 @@ _NO_LIMITS = ServerLimits()
 class Consumers(dict[str, ConsumerRunner]):
     """The consumers of a stream by name."""
 
-    def __init__(self, stream: StreamRunner) -> None:
+    def __init__(self, stream: ConsumedStream) -> None:
         super().__init__()
         self._stream = stream
+        self._log = stream.log
+        self._catalog = stream.services.catalog
         self._started = False
         self._changing = asyncio.Lock()
 
@@ -106,11 +110,12 @@ class Consumers(dict[str, ConsumerRunner]):
             # While its state still tells what it settled.
             await self._stream.caught_up()
             if not runner.hidden:
-                await self._stream.remove_consumer(runner.consumer)
+                change = self._catalog.drop_consumer(self._log.stream, runner.consumer)
+                await or_not_available(change)
             if self.get(name) is runner:
                 del self[name]
             runner.close(deleted=True)
-            self._stream.advisories.consumer_deleted(self._stream.name, name)
+            self._stream.advisories.consumer_deleted(self._log.name, name)
             await self._stream.less_wanted()
 
     async def pause(self, name: str, until: int) -> ConsumerRunner:
@@ -153,7 +158,7 @@ class Consumers(dict[str, ConsumerRunner]):
                 info = await runner.reset(seq)
             except TimeoutError:
                 raise api_error("JSClusterNotAvail") from None
-            if seq <= self._stream.machine.last_seq + 1:
+            if seq <= self._log.machine.last_seq + 1:
                 # As on the reference server, what a start that lies ahead passes over stays.
                 await self._stream.less_wanted()
             return info, seq
@@ -167,7 +172,7 @@ class Consumers(dict[str, ConsumerRunner]):
             case DeliverPolicy.BY_START_SEQUENCE:
                 reason = "below start seq" if seq < config.opt_start_seq else ""
             case DeliverPolicy.BY_START_TIME:
-                first = await self._stream.first_at_time(config.opt_start_time or 0)
+                first = await self._log.first_at_time(config.opt_start_time or 0)
                 reason = "below start time" if seq < first else ""
             case _:
                 reason = "not allowed"
@@ -186,7 +191,7 @@ class Consumers(dict[str, ConsumerRunner]):
         for runner in list(self.values()):
             runner.close(deleted=not shutdown)
             if not shutdown:
-                self._stream.advisories.consumer_deleted(self._stream.name, runner.name)
+                self._stream.advisories.consumer_deleted(self._log.name, runner.name)
         self.clear()
 
     async def restore(self, row: ConsumerRow, config: ConsumerConfig) -> ConsumerRunner:
@@ -197,7 +202,7 @@ class Consumers(dict[str, ConsumerRunner]):
                 runner.restore_state(row.state)
             except StateError as error:
                 # A damaged state never costs the consumer itself: it starts over.
-                log.error("consumer %s.%s starts over: %s", self._stream.name, row.name, error)
+                log.error("consumer %s.%s starts over: %s", self._log.name, row.name, error)
         await runner.recount()
         self._enter(runner)
         return runner
@@ -206,15 +211,16 @@ class Consumers(dict[str, ConsumerRunner]):
 
     async def _add(self, name: str, config: ConsumerConfig) -> ConsumerRunner:
         stream = self._stream
-        created = stream.shell.clock.now()
+        created = stream.services.clock.now()
         runner = await self._make(0, name, config, created)
         if not runner.hidden:
             state = encode(runner.machine.state(0))
             text = codec.encode(config).decode()
-            runner.consumer = await stream.save_consumer(name, created, text, state)
+            row = ConsumerRow(self._log.stream, 0, name, created, stream.epoch, text, state)
+            runner.consumer = await or_not_available(self._catalog.add_consumer(row))
         await runner.recount()
         self._enter(runner)
-        stream.advisories.consumer_created(stream.name, name)
+        stream.advisories.consumer_created(self._log.name, name)
         if runner.paused_until:
             self._tell_pause(runner)
         return runner
@@ -227,7 +233,8 @@ class Consumers(dict[str, ConsumerRunner]):
             return runner
         if not runner.hidden:
             text = codec.encode(config).decode()
-            await self._stream.change_consumer(runner.consumer, text)
+            change = self._catalog.set_consumer(self._log.stream, runner.consumer, text)
+            await or_not_available(change)
         filters = runner.config.filters
         runner.configure(config)
         if config.filters != filters:
@@ -241,14 +248,14 @@ class Consumers(dict[str, ConsumerRunner]):
         paused, until = runner.paused_until > 0, runner.config.pause_until
         tell = self._stream.advisories.consumer_paused
         told = ZERO_TIME if until is None else until
-        tell(self._stream.name, runner.name, paused=paused, until=told)
+        tell(self._log.name, runner.name, paused=paused, until=told)
 
     async def _make(
         self, number: int, name: str, config: ConsumerConfig, created: int
     ) -> ConsumerRunner:
         stream = self._stream
         next_seq, chosen, live_from = await self._start(config)
-        push = make_push(config, stream.nameb, name, stream.config.max_msg_size)
+        push = make_push(config, self._log.name.encode(), name, stream.config.max_msg_size)
         machine = ConsumerMachine(
             config, next_seq, chosen=chosen, live_from=live_from, push=push, new_pin=nuid
         )
@@ -256,8 +263,8 @@ class Consumers(dict[str, ConsumerRunner]):
 
     async def _start(self, config: ConsumerConfig) -> tuple[int, list[int], int]:
         """Where a new consumer starts: next sequence, chosen ones, where the rest begins."""
-        stream = self._stream
-        machine = stream.machine
+        log = self._log
+        machine = log.machine
         first, end = await self._first(), machine.last_seq + 1
         match config.deliver_policy:
             case DeliverPolicy.NEW:
@@ -265,10 +272,10 @@ class Consumers(dict[str, ConsumerRunner]):
             case DeliverPolicy.LAST:
                 if not config.filters:
                     return max(machine.last_seq, first), [], 0
-                rows = await stream.subjects_matching([f.encode() for f in config.filters])
+                rows = await subjects_matching(log, [f.encode() for f in config.filters])
                 return max((last for _, _, last in rows), default=first), [], 0
-            case DeliverPolicy.LAST_PER_SUBJECT if stream.config.max_msgs_per_subject != 1:
-                rows = await stream.subjects_matching([f.encode() for f in config.filters])
+            case DeliverPolicy.LAST_PER_SUBJECT if self._stream.config.max_msgs_per_subject != 1:
+                rows = await subjects_matching(log, [f.encode() for f in config.filters])
                 # What was stored during the search comes in its turn.
                 chosen = sorted(last for _, _, last in rows if 0 < last < end)
                 if not chosen:
@@ -283,18 +290,18 @@ class Consumers(dict[str, ConsumerRunner]):
 
     async def _first(self) -> int:
         """The stream's first sequence, past what was removed from its beginning."""
-        stream, machine = self._stream, self._stream.machine
+        log, machine = self._log, self._log.machine
         if not machine.msgs:
             return machine.last_seq + 1 if machine.last_seq else machine.first_seq
-        if machine.msgs != machine.last_seq - machine.first_seq + 1:
-            await stream.first_message()
-        return machine.first_seq
+        if machine.msgs != machine.last_seq - log.first_seq + 1:
+            await log.first_message()
+        return log.first_seq
 
     async def _first_since(self, config: ConsumerConfig) -> int:
         """Where the start time leads; if nothing that is wanted comes before, to the first."""
-        stream = self._stream
-        seq, last = await stream.first_at_time(config.opt_start_time or 0), stream.machine.last_seq
-        found = [await stream.next_by_subject(name.encode(), 0) for name in config.filters]
+        log = self._log
+        seq, last = await log.first_at_time(config.opt_start_time or 0), log.machine.last_seq
+        found = [await next_by_subject(log, name.encode(), 0) for name in config.filters]
         firsts = [message[0] for message in found if message is not None and message[0] >= seq]
         first = min(firsts, default=last)
         return first if seq < first < last else seq
@@ -312,10 +319,10 @@ class Consumers(dict[str, ConsumerRunner]):
 
     async def _expire(self, runner: ConsumerRunner) -> None:
         level = logging.DEBUG if runner.hidden else logging.INFO
-        log.log(level, "consumer %s.%s is inactive and goes", self._stream.name, runner.name)
+        log.log(level, "consumer %s.%s is inactive and goes", self._log.name, runner.name)
         try:
             if self.get(runner.name) is runner:
                 await self.delete(runner.name)
         except CoreError as error:
-            log.warning("consumer %s.%s stays: %s", self._stream.name, runner.name, error)
-            runner.stays()
+            log.warning("consumer %s.%s stays: %s", self._log.name, runner.name, error)
+            runner.deletion_failed()

@@ -17,7 +17,8 @@ from core.runtime.tasks import spawn
 from core.stream.segment import Segment
 
 if TYPE_CHECKING:
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.log.stream_log import StreamLog
+    from core.runtime.clock import Clock
 
 READ_ROWS = 2000
 POINT_ROWS = 500
@@ -28,12 +29,14 @@ class Cursor:
     """Reads the log for one consumer.
 
     Args:
-        stream: The stream.
+        log: The log of the stream.
+        clock: Tells when storage was found to be away.
         wake: Called when a read has brought something; the consumer then asks again.
     """
 
-    def __init__(self, stream: StreamRunner, wake: Callable[[], None]) -> None:
-        self._stream = stream
+    def __init__(self, log: StreamLog, clock: Clock, wake: Callable[[], None]) -> None:
+        self._log = log
+        self._clock = clock
         self._wake = wake
         self._cold: Segment | None = None
         self._cold_from = 0
@@ -52,12 +55,12 @@ class Cursor:
 
         None means: a read is under way (`reading`), or there is nothing up to the last sequence.
         """
-        stream = self._stream
+        log = self._log
         while True:
-            seq = max(seq, stream.machine.first_seq)
-            if seq > stream.machine.last_seq:
+            seq = max(seq, log.machine.first_seq)
+            if seq > log.machine.last_seq:
                 return None
-            place = stream.tail_at(seq)
+            place = log.tail.at(seq)
             if place is not None:
                 self._drop_cold()
                 return place
@@ -77,7 +80,7 @@ class Cursor:
         None means: a read is under way (`reading`), or the message is gone.
         """
         seq = seqs[0]
-        place = self._stream.tail_at(seq)
+        place = self._log.tail.at(seq)
         if place is None:
             if seq not in self._asked:
                 wanted = sorted(seqs[:POINT_ROWS])
@@ -129,21 +132,21 @@ class Cursor:
     def _read_ahead(self, cold: Segment) -> None:
         if self._ahead is None and not self.reading:
             seq = cold.last + 1
-            last = self._stream.machine.last_seq
-            if seq <= last and seq not in self._empty and self._stream.tail_at(seq) is None:
+            last = self._log.machine.last_seq
+            if seq <= last and seq not in self._empty and self._log.tail.at(seq) is None:
                 self._start(partial(self._read, seq))
 
     def _start(self, read: Callable[[], Awaitable[None]]) -> None:
         if not self.reading:
             self.reading = True
-            spawn(self._finish(read), name=f"read of {self._stream.name}")
+            spawn(self._finish(read), name=f"read of {self._log.name}")
 
     async def _finish(self, read: Callable[[], Awaitable[None]]) -> None:
         try:
             await read()
         except CoreError:
             # Until `retry` it is as good as under way: nobody may take the rest for empty.
-            self.failed_at = self._stream.shell.clock.monotonic()
+            self.failed_at = self._clock.monotonic()
         finally:
             self.reading = self.failed_at > 0
         self._wake()
@@ -153,8 +156,8 @@ class Cursor:
         self.failed_at, self.reading = 0, False
 
     async def _read(self, seq: int) -> None:
-        version, last = self._version, self._stream.machine.last_seq
-        segment = await self._stream.read(seq, READ_ROWS)
+        version, last = self._version, self._log.machine.last_seq
+        segment = await self._log.read(seq, READ_ROWS)
         if version != self._version:
             return
         if segment is None:
@@ -165,8 +168,8 @@ class Cursor:
             self._ahead = (seq, segment)
 
     async def _pick(self, seqs: list[int]) -> None:
-        stream, version = self._stream, self._version
-        segment = await stream.shell.reader.points(stream.stream, stream.shelf, seqs)
-        found = stream.live(segment) if segment is not None else None
+        log, version = self._log, self._version
+        segment = await log.rows.points(seqs)
+        found = log.live(segment) if segment is not None else None
         if version == self._version:
             self._asked, self._picked = set(seqs), found

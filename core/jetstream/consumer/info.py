@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from core.consumer.groups import GroupWaiting
 from core.consumer.state import encode
@@ -10,29 +10,46 @@ from core.model.consumer import ConsumerInfo, PriorityGroupState, SequenceInfo
 from core.storage.interface import StateWrite
 
 if TYPE_CHECKING:
-    from core.jetstream.consumer.runner import ConsumerRunner
+    from core.consumer.machine import ConsumerMachine
+    from core.model.consumer import ConsumerConfig
+    from core.runtime.clock import Clock
 
 
-def consumer_info(runner: ConsumerRunner) -> ConsumerInfo:
-    """What CONSUMER.INFO tells; acknowledgements that came are applied before."""
-    machine, clock = runner.machine, runner.stream.shell.clock
+class Shown(Protocol):
+    """A consumer as CONSUMER.INFO shows it."""
+
+    name: str
+    config: ConsumerConfig
+    created: int
+    machine: ConsumerMachine
+    last_delivered: int
+    """When it last delivered something, wall-clock nanoseconds; 0 = never."""
+    last_acked: int
+    """When the last acknowledgement came, wall-clock nanoseconds; 0 = never."""
+    paused_until: int
+    """Monotonic nanoseconds; 0 = not paused."""
+
+
+def consumer_info(consumer: Shown, stream: str, clock: Clock) -> ConsumerInfo:
+    """Return what CONSUMER.INFO tells; acknowledgements that came are applied before."""
+    machine = consumer.machine
     floor_cseq, floor_sseq = machine.pending.floor()
     redelivered = 0 if machine.max_deliver == 1 else len(machine.pending.counts)
-    paused = runner.paused_until
+    paused = consumer.paused_until
     return ConsumerInfo(
-        stream_name=runner.stream.name,
-        name=runner.name,
-        created=runner.created,
-        config=runner.config,
+        stream_name=stream,
+        name=consumer.name,
+        created=consumer.created,
+        config=consumer.config,
         delivered=SequenceInfo(
             consumer_seq=machine.delivered_cseq,
             stream_seq=machine.delivered_sseq,
-            last_active=runner.last_delivered or None,
+            last_active=consumer.last_delivered or None,
         ),
         ack_floor=SequenceInfo(
             consumer_seq=floor_cseq,
             stream_seq=floor_sseq,
-            last_active=runner.acks.last or None,
+            last_active=consumer.last_acked or None,
         ),
         num_ack_pending=len(machine.pending),
         num_redelivered=redelivered,
@@ -42,28 +59,29 @@ def consumer_info(runner: ConsumerRunner) -> ConsumerInfo:
         paused=paused > 0,
         pause_remaining=max(paused - clock.monotonic(), 0) if paused else 0,
         ts=clock.now(),
-        priority_groups=_groups(runner),
+        priority_groups=_groups(consumer, clock),
     )
 
 
-def _groups(runner: ConsumerRunner) -> tuple[PriorityGroupState, ...]:
-    """The state of the first group; the reference shows no other."""
-    waiting, clock = runner.machine.waiting, runner.stream.shell.clock
+def _groups(consumer: Shown, clock: Clock) -> tuple[PriorityGroupState, ...]:
+    """Return the state of the first group; the reference shows no other."""
+    waiting = consumer.machine.waiting
     if not isinstance(waiting, GroupWaiting):
         return ()
     pinned_at = clock.now() - clock.monotonic() + waiting.pinned_at if waiting.pin else 0
-    group = runner.config.priority_groups[0]
+    group = consumer.config.priority_groups[0]
     state = PriorityGroupState(group=group, pinned_client_id=waiting.pin, pinned_ts=pinned_at)
     return (state,)
 
 
-def state_write(runner: ConsumerRunner) -> StateWrite:
-    """What the state writer stores."""
-    machine, clock = runner.machine, runner.stream.shell.clock
+def state_write(
+    machine: ConsumerMachine, clock: Clock, *, stream: int, consumer: int, epoch: int
+) -> StateWrite:
+    """Return the row that holds the state of a consumer, under the epoch of its stream."""
     return StateWrite(
-        stream=runner.stream.stream,
-        consumer=runner.consumer,
-        epoch=runner.stream.epoch,
+        stream=stream,
+        consumer=consumer,
+        epoch=epoch,
         state=encode(machine.state(clock.now() - clock.monotonic())),
         delivered_stream_seq=machine.delivered_sseq,
         ack_floor_stream_seq=machine.pending.floor()[1],

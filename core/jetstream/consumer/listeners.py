@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from core.consumer.push import Push
+from core.jetstream.consumer.acks import AckOwner
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
-    from core.jetstream.consumer.runner import ConsumerRunner
-    from core.pubsub.account import ServiceSubscription, Session
+    from core.consumer.machine import ConsumerMachine
+    from core.jetstream.state_writer import StateWriter
+    from core.pubsub.account import Account, ServiceSubscription, Session
+    from core.runtime.clock import Clock
 
 MAX_PAYLOAD = 1 << 20
 _LAST_CONSUMER = b"Nats-Last-Consumer"
 _LAST_STREAM = b"Nats-Last-Stream"
 
 
+class Listened(AckOwner, Protocol):
+    """A push consumer as its listeners know it."""
+
+    config: ConsumerConfig
+    closed: bool
+
+
 class Listeners:
     """Watches the deliver subject and the flow-control answers of one consumer.
 
     Args:
-        runner: The consumer; a pull consumer has nothing to watch.
+        consumer: The consumer; a pull consumer has nothing to watch.
+        machine: Its rules.
+        account: Where subscribers are.
+        clock: The time.
+        states: Stores what acknowledgements change.
     """
 
-    def __init__(self, runner: ConsumerRunner) -> None:
-        self._runner = runner
-        self._account = runner.stream.account
-        self._clock = runner.stream.shell.clock
+    def __init__(
+        self,
+        consumer: Listened,
+        machine: ConsumerMachine,
+        account: Account,
+        clock: Clock,
+        states: StateWriter,
+    ) -> None:
+        self._consumer = consumer
+        self._machine = machine
+        self._account = account
+        self._clock = clock
+        self._states = states
 
     def start(self) -> list[ServiceSubscription]:
         """Begin to watch; returns subscriptions to end with the consumer."""
-        push = self._runner.machine.push
+        push = self._machine.push
         if push is None:
             return []
         found = []
@@ -51,7 +74,7 @@ class Listeners:
 
         As in the reference, a wildcard that covers the subject does not count.
         """
-        config = self._runner.config
+        config = self._consumer.config
         subject = config.deliver_subject.encode()
         if not subject:
             return False
@@ -68,7 +91,7 @@ class Listeners:
 
     def watch(self) -> None:
         """Begin or stop to push, by who listens."""
-        push = self._runner.machine.push
+        push = self._machine.push
         if push is None:
             return
         bound, now = self.present(), self._clock.monotonic()
@@ -76,12 +99,12 @@ class Listeners:
             push.start(now)
         elif not bound and push.active:
             push.stop()
-            self._runner.used = now
-        self._runner.wake()
+            self._consumer.used = now
+        self._consumer.wake()
 
     def _on_interest(self, subject: bytes) -> None:
-        deliver = self._runner.config.deliver_subject
-        if not deliver or self._runner.closed:
+        deliver = self._consumer.config.deliver_subject
+        if not deliver or self._consumer.closed:
             return
         if subject == deliver.encode():
             self.watch()
@@ -89,20 +112,20 @@ class Listeners:
     def _on_flow_control(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
-        push = self._runner.machine.push
+        push = self._machine.push
         if push is not None and push.answered(subject):
-            if headers and self._runner.machine.flow_acks:
+            if headers and self._machine.flow_acks:
                 self._acknowledged(publish_headers(headers))
-            self._runner.wake()
+            self._consumer.wake()
 
     def _acknowledged(self, told: dict[bytes, bytes]) -> None:
         """Take the acknowledgement that came with a flow-control answer (ADR-60)."""
-        machine = self._runner.machine
+        machine = self._machine
         cseq, sseq = (told.get(name, b"") for name in (_LAST_CONSUMER, _LAST_STREAM))
         if cseq.isdigit() and sseq.isdigit() and machine.was_delivered(int(sseq)):
             machine.ack_upto(int(sseq), int(cseq))
-            self._runner.acks.last = self._runner.stream.shell.clock.now()
-            self._runner.stream.shell.states.mark(self._runner)
+            self._consumer.last_acked = self._clock.now()
+            self._states.mark(self._consumer)
 
 
 def make_push(config: ConsumerConfig, stream: bytes, name: str, burst: int = 0) -> Push | None:

@@ -31,8 +31,9 @@ from core.stream.segment import Segment
 if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
     from core.jetstream.consumer.cursor import Cursor
-    from core.jetstream.stream.runner import StreamRunner
-    from core.pubsub.account import Route, Session, Target
+    from core.jetstream.log.stream_log import StreamLog
+    from core.pubsub.account import Account, Route, Session, Target
+    from core.runtime.turn import Turn
 
 TURN_MESSAGES = 2000
 _WINDOW = 256
@@ -43,7 +44,9 @@ class Pump:
     """Delivers for one consumer as long as there is somebody to deliver to.
 
     Args:
-        stream: The stream.
+        log: The log of the stream.
+        account: Where receivers are.
+        turn: The turn of the loop, at whose end sessions write.
         cursor: Where the messages come from.
         machine: The rules.
         head: `$JS.ACK.<stream>.<consumer>`.
@@ -52,15 +55,17 @@ class Pump:
 
     def __init__(
         self,
-        stream: StreamRunner,
+        log: StreamLog,
+        account: Account,
+        turn: Turn,
         cursor: Cursor,
         machine: ConsumerMachine,
         head: bytes,
         wake: Callable[[], None],
     ) -> None:
-        self._stream = stream
-        self._account = stream.account
-        self._turn = stream.shell.turn
+        self._log = log
+        self._account = account
+        self._turn = turn
         self._cursor = cursor
         self._machine = machine
         self._head = head
@@ -104,7 +109,7 @@ class Pump:
                     return False
                 if is_chosen:
                     continue  # It was gone, which says nothing of those that follow.
-                machine.ended(self._stream.machine.last_seq)
+                machine.ended(self._log.machine.last_seq)
                 machine.waiting.end_of_stream()
                 self.replay = None
                 self.send_statuses()
@@ -202,18 +207,18 @@ class Pump:
 
     def _next(self, limit: int) -> Batch | None:
         """Cut the next messages out of the log; an empty batch = a window without wanted ones."""
-        machine, cursor, stream = self._machine, self._cursor, self._stream
+        machine, cursor, log = self._machine, self._cursor, self._log
         seq = machine.upcoming()
         nothing = machine.num_pending <= 0 and machine.is_counted
-        if machine.match is not None and nothing and stream.tail_at(seq) is None:
+        if machine.match is not None and nothing and log.tail.at(seq) is None:
             # Nothing is wanted below the tail, so nothing has to be read to know it.
-            machine.passed(stream.machine.last_seq + 1)
+            machine.passed(log.machine.last_seq + 1)
             return None
         place = cursor.at(seq)
         if place is None:
             return None
         segment, start = place
-        if machine.match is None and not stream.dead and not cursor.hidden:
+        if machine.match is None and not log.removed.hidden and not cursor.hidden:
             return _slice(segment, start, min(start + limit, len(segment)))
         stop = min(start + max(4 * limit, _WINDOW), len(segment))
         places = self._wanted(segment, start, stop)
@@ -224,19 +229,19 @@ class Pump:
 
     def _wanted(self, segment: Segment, start: int, stop: int) -> list[int]:
         """The places of a window that are live and match the filters."""
-        machine, dead, hidden = self._machine, self._stream.dead, self._cursor.hidden
+        machine, hidden, held = self._machine, self._log.removed.hidden, self._cursor.hidden
         places: Sequence[int] = range(start, stop)
         if machine.match is not None:
             matched = map(machine.match, islice(segment.subjects, start, stop))
             places = list(compress(places, matched))
-        if dead or hidden:
+        if hidden or held:
             seqs = segment.seqs
-            places = [i for i in places if seqs[i] not in dead and seqs[i] not in hidden]
+            places = [i for i in places if seqs[i] not in hidden and seqs[i] not in held]
         return list(places)
 
     def _next_chosen(self, limit: int) -> Batch | None:
         """Cut the next of the chosen messages (last per subject) out of the log."""
-        machine, cursor, stream = self._machine, self._cursor, self._stream
+        machine, cursor, log = self._machine, self._cursor, self._log
         wanted = machine.chosen[:limit]
         place = cursor.pick(machine.chosen)
         if place is None:
@@ -249,7 +254,7 @@ class Pump:
             index = segment.index(seq)
             if index == len(segment) or segment.seqs[index] != seq:
                 break
-            if not stream.is_live(seq) or seq in cursor.hidden:
+            if not log.is_live(seq) or seq in cursor.hidden:
                 break
             places.append(index)
         if not places:
@@ -423,7 +428,7 @@ class Pump:
         """Deliver one message again; False while it has to be read first."""
         machine, cursor = self._machine, self._cursor
         place = None
-        if self._stream.is_live(sseq) and sseq not in cursor.hidden:
+        if self._log.is_live(sseq) and sseq not in cursor.hidden:
             place = cursor.pick([sseq, *machine.pending.later_queued()])
             if place is None and cursor.reading:
                 return False

@@ -24,6 +24,7 @@ from core.jetstream.consumer.cursor import Cursor
 from core.jetstream.consumer.info import consumer_info, state_write
 from core.jetstream.consumer.listeners import Listeners
 from core.jetstream.consumer.pump import Pump
+from core.jetstream.log.counts import count_at_once, count_from
 from core.model.consumer import ConsumerConfig, ConsumerInfo
 from core.model.names import short_hash
 from core.model.stream import Retention
@@ -33,8 +34,8 @@ from core.storage.interface import StateWrite
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
-    from core.jetstream.log.stream_log import Match
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.consumer.stream import ConsumedStream
+    from core.jetstream.log.message import Match
     from core.pubsub.account import ServiceSubscription, Session
     from core.stream.segment import Segment
 
@@ -63,7 +64,7 @@ class ConsumerRunner:
 
     def __init__(
         self,
-        stream: StreamRunner,
+        stream: ConsumedStream,
         consumer: int,
         name: str,
         config: ConsumerConfig,
@@ -71,8 +72,9 @@ class ConsumerRunner:
         machine: ConsumerMachine,
         on_inactive: Callable[[ConsumerRunner], None],
     ) -> None:
-        shell = stream.shell
+        services, log = stream.services, stream.log
         self.stream = stream
+        self._log = log
         self.consumer = consumer
         self.name = name
         self.config = config
@@ -83,23 +85,34 @@ class ConsumerRunner:
         self.hidden = config.direct
         """Nobody is told of it and nothing is stored: whoever copies asks again after a crash."""
         self.last_delivered = 0
+        self.last_acked = 0
         self.paused_until = 0
         """Monotonic nanoseconds; 0 = not paused."""
-        self.used = shell.clock.monotonic()
+        self.used = services.clock.monotonic()
         """When a client last asked for or acknowledged something, monotonic nanoseconds."""
         self.expiring = False
         """Whether it is being deleted because nobody uses it."""
         self._account = stream.account
-        self._clock = shell.clock
-        self._turn = shell.turn
-        self._states = shell.states
-        self._timers = shell.timers
+        self._clock = services.clock
+        self._turn = services.turn
+        self._states = services.states
+        self._timers = services.timers
         self._on_inactive = on_inactive
-        self._head = b"$JS.ACK.%b.%b" % (stream.nameb, name.encode())
-        self.cursor = Cursor(stream, self.wake)
-        self.pump = Pump(stream, self.cursor, machine, self._head, self.wake)
-        self.acks = AckIntake(self)
-        self.listeners = Listeners(self)
+        self._head = b"$JS.ACK.%b.%b" % (log.name.encode(), name.encode())
+        self.cursor = Cursor(log, services.clock, self.wake)
+        self.pump = Pump(
+            log, stream.account, services.turn, self.cursor, machine, self._head, self.wake
+        )
+        self.acks = AckIntake(
+            self,
+            machine,
+            stream.account,
+            services.clock,
+            services.states,
+            stream.advisories,
+            (log.name, name),
+        )
+        self.listeners = Listeners(self, machine, stream.account, services.clock, services.states)
         self._queued = False
         self._miscounted = False
         self._counting = 0
@@ -107,7 +120,7 @@ class ConsumerRunner:
         self._count_at = 0
         """When to count again after storage was away, monotonic nanoseconds."""
         self._owed = False
-        """Whether something is delivered before it is known how much is left, for once."""
+        """Whether one message is delivered although the count of what is left is not known yet."""
         self._subscriptions: list[ServiceSubscription] = []
         self.watch_retention()
         self._take_pause()
@@ -116,7 +129,7 @@ class ConsumerRunner:
 
     def start(self) -> None:
         """Listen for requests, acknowledgements and subscribers."""
-        account, names = self._account, (self.stream.nameb, self.name.encode())
+        account, names = self._account, (self._log.name.encode(), self.name.encode())
         self._subscriptions = [
             account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
         ]
@@ -129,8 +142,8 @@ class ConsumerRunner:
     def _ack_heads(self) -> list[bytes]:
         if not self.machine.acks:
             return []
-        domain = self.stream.shell.domain.encode() or b"_"
-        names = (self.stream.nameb, self.name.encode())
+        domain = self.stream.services.domain.encode() or b"_"
+        names = (self._log.name.encode(), self.name.encode())
         long = b"$JS.ACK.%b.%b.%b.%b" % (domain, short_hash(self._account.name), *names)
         return [self._head, long]
 
@@ -199,7 +212,7 @@ class ConsumerRunner:
         settled, self.machine.settled = self.machine.settled, []
         if settled:
             self.machine.leaving.update(settled)
-            self.stream.on_acked(self, settled)
+            self.stream.settle(settled)
 
     def settle_now(self) -> None:
         """Have acknowledgements that wait for the end of the turn take effect."""
@@ -210,7 +223,7 @@ class ConsumerRunner:
     def _tell_events(self) -> None:
         events = self.machine.events.copy()
         self.machine.events.clear()
-        tell, names = self.stream.advisories, (self.stream.name, self.name)
+        tell, names = self.stream.advisories, (self._log.name, self.name)
         for event in events:
             match event:
                 case GivenUp():
@@ -228,13 +241,13 @@ class ConsumerRunner:
 
     def _count_again(self) -> None:
         """Count what is left after a purge: at once where memory knows, or behind."""
-        machine, stream = self.machine, self.stream
+        machine, log = self.machine, self._log
         count = None
-        if not machine.chosen and machine.upcoming() <= stream.machine.first_seq:
-            count = stream.count_at_once(machine.match, machine.filters)
+        if not machine.chosen and machine.upcoming() <= log.first_seq:
+            count = count_at_once(log, machine.match, machine.filters)
         if count is None:
             # Until it is known, rather too many than too few.
-            machine.num_pending = stream.machine.msgs
+            machine.num_pending = log.machine.msgs
             self._counting += 1
             spawn(self._count_behind(), name=f"count for consumer {self.name}")
         else:
@@ -294,8 +307,8 @@ class ConsumerRunner:
         is_exact = push is not None and threshold != EPHEMERAL_THRESHOLD
         return self.used + threshold + (0 if is_exact else _INACTIVE_GRACE)
 
-    def stays(self) -> None:
-        """It could not be deleted; that is tried again when nobody has used it that long again."""
+    def deletion_failed(self) -> None:
+        """Stay, and be deleted when nobody has used the consumer that long once more."""
         self.expiring = False
         if not self.closed:
             self.used = self._clock.monotonic()
@@ -349,7 +362,7 @@ class ConsumerRunner:
         chosen = len(self.machine.chosen)
         is_done = self.machine.removed(removed, tells=tells)
         if is_done:
-            self.acks.last = self._clock.now()
+            self.last_acked = self._clock.now()
         if is_done or len(self.machine.chosen) < chosen:
             self._states.mark(self)  # Or a restart would go on waiting for what is not there.
         self.cursor.hide(removed)
@@ -375,7 +388,7 @@ class ConsumerRunner:
         """Everything below `first_seq` is gone."""
         self.cursor.reset()
         if self.machine.has_open_below(first_seq):
-            self.acks.last = self._clock.now()
+            self.last_acked = self._clock.now()
         if self.machine.purged(first_seq):
             # What the stream adds in the same commit is reported after this call.
             self._miscounted = True
@@ -389,13 +402,13 @@ class ConsumerRunner:
         if start is None:
             return
         if machine.follow(start):
-            self.acks.last = self._clock.now()
+            self.last_acked = self._clock.now()
         self._states.mark(self)
 
     async def reset(self, seq: int) -> ConsumerInfo:
         """Start over at a sequence; returns how that looked when it is durable."""
         self.acks.apply()
-        self.acks.last = self.last_delivered = 0
+        self.last_acked = self.last_delivered = 0
         self.cursor.reset()
         self.machine.reset(seq)
         self._states.mark(self)
@@ -424,13 +437,13 @@ class ConsumerRunner:
 
     async def _recount(self) -> None:
         self._miscounted = False
-        stream, machine = self.stream, self.machine
+        log, machine = self._log, self.machine
         machine.is_counted = False
         if machine.chosen:
-            machine.chosen = [seq for seq in machine.chosen if stream.is_live(seq)]
+            machine.chosen = [seq for seq in machine.chosen if log.is_live(seq)]
         for _ in range(_COUNT_TRIES):
             counted = start, *_ = self._count_of()
-            count = await stream.count_from(start, machine.match, machine.filters)
+            count = await count_from(log, start, machine.match, machine.filters)
             machine.num_pending = count + len(machine.chosen)
             if self._count_of() == counted:
                 break
@@ -439,7 +452,7 @@ class ConsumerRunner:
 
     def _count_of(self) -> tuple[int, int, int, Match | None]:
         """What a count is about: where it begins, how far the stream is, what is wanted."""
-        machine, log = self.machine, self.stream.machine
+        machine, log = self.machine, self._log.machine
         start = machine.live_from if machine.chosen else machine.upcoming()
         return start, log.last_seq, log.msgs, machine.match
 
@@ -470,23 +483,29 @@ class ConsumerRunner:
         self.paused_until = 0
         until = self.config.pause_until or 0
         tell = self.stream.advisories.consumer_paused
-        tell(self.stream.name, self.name, paused=False, until=until)
+        tell(self._log.name, self.name, paused=False, until=until)
 
     def restore_state(self, state: bytes) -> None:
         """Take over a persisted state. Raises StateError when it cannot be read."""
         restored: ConsumerState = decode(state)
-        last = self.stream.machine.last_seq
+        last = self._log.machine.last_seq
         restored.delivered_sseq = min(restored.delivered_sseq, max(last, 0))
         restored.floor_sseq = min(restored.floor_sseq, restored.delivered_sseq)
         shift = self._clock.now() - self._clock.monotonic()
-        self.machine.restored(restored, shift, self.stream.is_live)
+        self.machine.restored(restored, shift, self._log.is_live)
 
     def state_write(self) -> StateWrite | None:
         """What the state writer stores for this consumer; None when it is gone or hidden."""
         if self.closed or self.hidden:
             return None
         self.acks.apply()
-        return state_write(self)
+        return state_write(
+            self.machine,
+            self._clock,
+            stream=self._log.stream,
+            consumer=self.consumer,
+            epoch=self.stream.epoch,
+        )
 
     def info(self) -> ConsumerInfo:
         """The consumer as the API shows it."""
@@ -494,5 +513,5 @@ class ConsumerRunner:
         self._count_if_due()
         if self.machine.waiting.queue:
             self.pump.forget_gone()
-        self.machine.bound(self.stream.machine.last_seq, self.stream.machine.msgs)
-        return consumer_info(self)
+        self.machine.bound(self._log.machine.last_seq, self._log.machine.msgs)
+        return consumer_info(self, self._log.name, self._clock)

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
 from core.jetstream.log.as_of import last_as_of
+from core.jetstream.log.counts import count_from
+from core.jetstream.log.message import message_at
 from core.jetstream.log.scan import scan
-from core.jetstream.log.stream_log import message_at
 from core.model.gotime import parse_time
 from core.runtime.tasks import spawn
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
-    from core.jetstream.direct.direct_get import DirectGet
+    from core.jetstream.direct.answers import Answers
     from core.jetstream.direct.request import DirectGetRequest
-    from core.jetstream.log.stream_log import Message
-    from core.jetstream.stream.runner import StreamRunner
-    from core.pubsub.account import Session
+    from core.jetstream.log.message import Message
+    from core.jetstream.log.stream_log import StreamLog
+    from core.pubsub.account import Account, Session
 
 MOST_SUBJECTS = 1024
 _CHUNK = 64
@@ -37,11 +38,18 @@ Work = tuple["DirectGetRequest", bytes]
 
 
 class DirectBatches:
-    """Serves the requests of one stream that may have more than one answer."""
+    """Serves the requests of one stream that may have more than one answer.
 
-    def __init__(self, direct: DirectGet, runner: StreamRunner) -> None:
-        self._direct = direct
-        self._runner = runner
+    Args:
+        log: The log of the stream.
+        account: Where requesters are.
+        answers: Builds the answers.
+    """
+
+    def __init__(self, log: StreamLog, account: Account, answers: Answers) -> None:
+        self._log = log
+        self._account = account
+        self._answers = answers
         self._queues: dict[Session | None, deque[Work]] = {}
 
     def ask(self, session: Session | None, request: DirectGetRequest, reply: bytes) -> None:
@@ -51,12 +59,12 @@ class DirectBatches:
             queue.append((request, reply))
             return
         self._queues[session] = deque(((request, reply),))
-        spawn(self._drain(session), name=f"direct get {self._runner.name}")
+        spawn(self._drain(session), name=f"direct get {self._log.name}")
 
     async def _drain(self, session: Session | None) -> None:
         queue = self._queues[session]
         try:
-            while queue and not self._runner.closed and not (session and session.closed):
+            while queue and not self._log.closed and not (session and session.closed):
                 request, reply = queue.popleft()
                 try:
                     if request.multi_last:
@@ -69,30 +77,30 @@ class DirectBatches:
             del self._queues[session]
 
     def _max_bytes(self, request: DirectGetRequest) -> int:
-        return request.max_bytes or self._runner.account.hub.limits.max_pending
+        return request.max_bytes or self._account.hub.limits.max_pending
 
     async def _batch(self, request: DirectGetRequest, reply: bytes) -> None:
         """Answer with messages from a sequence or time on, of the subjects that match."""
-        runner = self._runner
+        log = self._log
         seq = request.seq
         if request.start_time is not None:
-            seq = await runner.first_at_time(parse_time(request.start_time))
+            seq = await log.first_at_time(parse_time(request.start_time))
         filters = [request.next_by_subj.encode()] if request.next_by_subj else []
         match = compile_filters(filters)
-        out = _Answer(self._direct, runner, reply, no_hdr=request.no_hdr)
+        out = _Reply(log, self._account, self._answers, reply, no_hdr=request.no_hdr)
         through = 0
         if request.batch < 0:
-            out.pending = await runner.count_from(seq, match, filters)
-            through = runner.machine.last_seq
+            out.pending = await count_from(log, seq, match, filters)
+            through = log.machine.last_seq
         left, most = max(request.batch, 0), self._max_bytes(request)
-        async for segment, places in scan(runner, seq, filters, left):
+        async for segment, places in scan(log, seq, filters, left):
             if not left:
                 break
             for place in places:
                 message = message_at(segment, place)
                 if not out.last:
-                    out.pending = await runner.count_from(message[0], match, filters)
-                    through = runner.machine.last_seq
+                    out.pending = await count_from(log, message[0], match, filters)
+                    through = log.machine.last_seq
                 out.put(message)
                 left -= 1
                 if not left or out.nbytes >= most:
@@ -104,8 +112,8 @@ class DirectBatches:
         if not out.last and request.batch > 0:
             out.status(b"404 Message Not Found\r\n")
             return
-        if runner.machine.last_seq > through:
-            out.pending = await runner.count_from(max(out.last + 1, seq), match, filters)
+        if log.machine.last_seq > through:
+            out.pending = await count_from(log, max(out.last + 1, seq), match, filters)
         out.status(
             b"204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
             % (out.pending, out.last)
@@ -113,19 +121,19 @@ class DirectBatches:
 
     async def _multi_last(self, request: DirectGetRequest, reply: bytes) -> None:
         """Answer with the last message of every subject that matches, as of a sequence or time."""
-        runner = self._runner
-        out = _Answer(self._direct, runner, reply, no_hdr=False)
+        log = self._log
+        out = _Reply(log, self._account, self._answers, reply, no_hdr=False)
         up_to = request.up_to_seq
         if request.up_to_time is not None:
-            up_to = await runner.first_at_time(parse_time(request.up_to_time)) - 1
+            up_to = await log.first_at_time(parse_time(request.up_to_time)) - 1
         timed = request.up_to_time is not None
         filters = [pattern.encode() for pattern in request.multi_last or ()]
         # A file store of the reference server has nothing to say of what is still to come.
-        is_ahead = up_to > runner.machine.last_seq and runner.machine.on_file
-        if is_ahead or (timed and up_to < runner.machine.first_seq):
+        is_ahead = up_to > log.machine.last_seq and log.machine.on_file
+        if is_ahead or (timed and up_to < log.machine.first_seq):
             out.status(b"404 No Results\r\n")
             return
-        seqs, up_to = await last_as_of(runner, filters, up_to, MOST_SUBJECTS)
+        seqs, up_to = await last_as_of(log, filters, up_to, MOST_SUBJECTS)
         if len(seqs) > MOST_SUBJECTS:
             out.status(b"413 Too Many Results\r\n")
             return
@@ -140,14 +148,14 @@ class DirectBatches:
             b"Nats-UpTo-Sequence: %d\r\n" % (out.pending, out.last, up_to)
         )
 
-    async def _send(self, out: _Answer, seqs: list[int], batch: int, most: int) -> None:
+    async def _send(self, out: _Reply, seqs: list[int], batch: int, most: int) -> None:
         """Send messages by sequence; one that is gone from storage is left out."""
-        runner, chunk, start, sent = self._runner, _CHUNK, 0, 0
+        chunk, start, sent = _CHUNK, 0, 0
         while start < len(seqs):
             some = seqs[start : start + chunk]
             start += len(some)
             before = out.nbytes
-            found = await _load(runner, some)
+            found = await self._log.get_all(some)
             for seq in some:
                 if seq not in found:
                     out.pending -= 1
@@ -161,35 +169,20 @@ class DirectBatches:
             chunk = _rows_for((out.nbytes - before) // len(some))
 
 
-async def _load(runner: StreamRunner, seqs: list[int]) -> dict[int, Message]:
-    """Return messages by sequence from memory or, all that are not there, with one query."""
-    found: dict[int, Message] = {}
-    for seq in seqs:
-        place = runner.tail.at(seq)
-        if place is not None and place[0].seqs[place[1]] == seq:
-            found[seq] = message_at(*place)
-    missing = [seq for seq in seqs if seq not in found]
-    if missing:
-        page = await runner.shell.reader.points(runner.stream, runner.shelf, missing)
-        if page is not None:
-            found.update((seq, message_at(page, i)) for i, seq in enumerate(page.seqs))
-    return found
-
-
 def _rows_for(size: int) -> int:
     """Return how many messages of about `size` bytes to hold at once."""
     return min(max(_CHUNK_BYTES // max(size, 1), 1), MOST_SUBJECTS)
 
 
-class _Answer:
-    """What goes to one reply subject: `last` and `pending` are told with the next message."""
+class _Reply:
+    """The messages that go to one reply subject; each tells `last` and `pending`."""
 
     def __init__(
-        self, direct: DirectGet, runner: StreamRunner, reply: bytes, *, no_hdr: bool
+        self, log: StreamLog, account: Account, answers: Answers, reply: bytes, *, no_hdr: bool
     ) -> None:
-        self._direct = direct
-        self._account = runner.account
-        self._runner = runner
+        self._log = log
+        self._account = account
+        self._answers = answers
         self._reply = reply
         self._no_hdr = no_hdr
         self.pending = 0
@@ -204,7 +197,7 @@ class _Answer:
         else:
             self.pending -= self.pending > 0
             more = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (self.pending, self.last)
-            block = self._direct.header_block(message, more)
+            block = self._answers.header_block(message, more)
             self._account.publish(self._reply, b"", block, payload)
         self.last = seq
         self.nbytes += len(subject) + len(headers) + len(payload)
@@ -224,4 +217,4 @@ class _Answer:
             writable = asyncio.Event()
             session.on_writable.append(writable.set)
             await writable.wait()
-        return not self._runner.closed
+        return not self._log.closed

@@ -9,51 +9,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
+from core.jetstream.direct.answers import Answers
 from core.jetstream.direct.batches import DirectBatches
 from core.jetstream.direct.request import DirectGetRequest, decode_request
-from core.jetstream.log.stream_log import Message, message_at
-from core.model.gotime import format_time, parse_time
+from core.jetstream.log.message import Message, message_at
+from core.jetstream.log.subjects import last_by_subject, next_by_subject
+from core.model.gotime import parse_time
 from core.model.versions import is_level_supported
 from core.runtime.tasks import spawn
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
-    from core.jetstream.stream.runner import StreamRunner
-    from core.pubsub.account import ServiceSubscription, Session
+    from core.jetstream.log.stream_log import StreamLog
+    from core.pubsub.account import Account, ServiceSubscription, Session
+    from core.runtime.turn import Turn
 
 _PREFIX = b"$JS.API.DIRECT.GET."
 _CACHE_BYTES = 16 << 20
 _CACHED_MAX = 4096
 _ENTRY_COST = 250
 _BATCH = 2000
-_SECONDS_MAX = 1000
 
 
 class DirectGet:
     """Serves `$JS.API.DIRECT.GET.<stream>` and its subject form for one stream.
 
     Args:
-        runner: the stream.
+        log: the log of the stream.
+        account: where requests come from.
+        turn: the turn of the loop, at whose end sessions write.
         name: answer for a stream of this name; the stream's own by default.
         queue: share the requests with others of this queue group.
     """
 
-    def __init__(self, runner: StreamRunner, name: bytes = b"", queue: bytes = b"") -> None:
-        self._runner = runner
-        self._account = runner.account
-        self._machine = runner.machine
-        self._prefixes = runner.account.prefixes
-        self._turn = runner.shell.turn
-        self._dirty = runner.shell.turn.dirty
-        self._seconds: dict[int, str] = {}
-        self._subject = _PREFIX + (name or runner.nameb)
+    def __init__(
+        self, log: StreamLog, account: Account, turn: Turn, name: bytes = b"", queue: bytes = b""
+    ) -> None:
+        self._log = log
+        self._account = account
+        self._machine = log.machine
+        self._prefixes = account.prefixes
+        self._turn = turn
+        self._dirty = turn.dirty
+        self._answers = Answers(log.name.encode(), account)
+        self._subject = _PREFIX + (name or log.name.encode())
         self._queue = queue
         self._skip = len(self._subject) + 1
         self._subscriptions: list[ServiceSubscription] = []
         # What storage is asked for: sequence, reply, without headers, as the last of which subject.
         self._missed: list[tuple[int, bytes, bool, bytes]] = []
         self._reading = False
-        self._batches = DirectBatches(self, runner)
+        self._batches = DirectBatches(log, account, self._answers)
         # last answers by subject: (version seen, sequence, what follows the subscription id)
         self._cache: dict[bytes, tuple[int, int, bytes]] = {}
         self._cached_bytes = 0
@@ -115,18 +121,18 @@ class DirectGet:
         seq = self._machine.index.last(wanted)
         if seq:
             self._by_seq(seq, reply, no_hdr, wanted)
-        elif b"*" in wanted or b">" in wanted or self._runner.loading is not None:
-            self._spawn(reply, self._runner.last_by_subject(wanted), no_hdr)
+        elif b"*" in wanted or b">" in wanted or self._log.loading is not None:
+            self._spawn(reply, last_by_subject(self._log, wanted), no_hdr)
         else:
-            self._status(reply, b"404 Message Not Found")
+            self._answers.status(reply, b"404 Message Not Found")
 
     def _with_body(self, wanted: bytes, reply: bytes, body: bytes) -> None:
         request = decode_request(body)
         if request is None or request.is_malformed():
-            self._status(reply, b"408 Malformed Request")
+            self._answers.status(reply, b"408 Malformed Request")
             return
         if request != DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes):
-            self._status(reply, b"408 Bad Request")
+            self._answers.status(reply, b"408 Bad Request")
             return
         self._last_of(wanted, reply, request.no_hdr)
 
@@ -138,15 +144,15 @@ class DirectGet:
         if headers and self._level_refused(headers, reply):
             return
         if not body:
-            self._status(reply, b"408 Empty Request")
+            self._answers.status(reply, b"408 Empty Request")
             return
         request = decode_request(body)
         if request is None:
-            self._status(reply, b"408 Malformed Request")
+            self._answers.status(reply, b"408 Malformed Request")
             return
         refused = request.refusal()
         if refused:
-            self._status(reply, refused)
+            self._answers.status(reply, refused)
             return
         if request.batch or request.multi_last:
             self._batches.ask(session, request, reply)
@@ -158,71 +164,71 @@ class DirectGet:
             self._by_seq(request.seq, reply, request.no_hdr, b"")
 
     async def _next(self, request: DirectGetRequest) -> Message | None:
-        runner = self._runner
+        log = self._log
         seq = request.seq
         if request.start_time is not None:
             since = parse_time(request.start_time)
             if not request.next_by_subj:
-                return await runner.get_at_time(since)
-            seq = await runner.first_at_time(since)
+                return await log.get_at_time(since)
+            seq = await log.first_at_time(since)
         if request.next_by_subj:
-            return await runner.next_by_subject(request.next_by_subj.encode(), seq)
-        return await runner.get(seq)
+            return await next_by_subject(log, request.next_by_subj.encode(), seq)
+        return await log.get(seq)
 
     def _level_refused(self, headers: bytes, reply: bytes) -> bool:
         level = publish_headers(headers).get(b"Nats-Required-Api-Level")
         if not level or is_level_supported(level):
             return False
-        self._status(reply, b"412 Required Api Level")
+        self._answers.status(reply, b"412 Required Api Level")
         return True
 
     # -- answers -----------------------------------------------------------------------------
 
     def _by_seq(self, seq: int, reply: bytes, no_hdr: bool, subject: bytes) -> None:
-        found = self._runner.in_tail(seq)
+        log = self._log
+        found = log.in_tail(seq)
         if found is not None:
             self._answer(reply, found, no_hdr, subject)
             return
-        machine = self._runner.machine
-        if seq >= self._runner.tail.start or seq < machine.first_seq or seq in self._runner.dead:
-            self._status(reply, b"404 Message Not Found")
+        if seq >= log.tail.start or not log.is_live(seq):
+            self._answers.status(reply, b"404 Message Not Found")
             return
         self._missed.append((seq, reply, no_hdr, subject))
         if not self._reading:
             self._reading = True
-            spawn(self._read_missed(), name=f"direct get {self._runner.name}")
+            spawn(self._read_missed(), name=f"direct get {self._log.name}")
 
     async def _read_missed(self) -> None:
         """Read everything that was missed, again and again while more gathers."""
-        runner = self._runner
+        log = self._log
         try:
             while self._missed:
                 batch, self._missed = self._missed[:_BATCH], self._missed[_BATCH:]
                 seqs = sorted({miss[0] for miss in batch})
                 try:
-                    page = await runner.shell.reader.points(runner.stream, runner.shelf, seqs)
+                    page = await log.rows.points(seqs)
                 except Unavailable:
                     continue  # no answer: the requester times out and may ask again
-                live = runner.live(page) if page is not None else None
+                live = log.live(page) if page is not None else None
                 rows = {s: i for i, s in enumerate(live.seqs)} if live is not None else {}
                 for seq, reply, no_hdr, subject in batch:
                     place = rows.get(seq)
                     if place is not None and live is not None:
                         self._answer(reply, message_at(live, place), no_hdr, b"")
-                    elif subject and runner.machine.index.last(subject) != seq:
+                    elif subject and log.machine.index.last(subject) != seq:
                         # A newer message took its place while storage was read.
                         self._last_of(subject, reply, no_hdr)
-                    elif subject and runner.is_live(seq):
+                    elif subject and log.is_live(seq):
                         # One takes its place with a commit that is still to show.
-                        self._spawn(reply, runner.last_by_subject(subject), no_hdr)
+                        self._spawn(reply, last_by_subject(log, subject), no_hdr)
                     else:
-                        self._status(reply, b"404 Message Not Found")
-                runner.shell.turn.run()
+                        self._answers.status(reply, b"404 Message Not Found")
+                self._turn.run()
         finally:
             self._reading = False
 
     def _spawn(self, reply: bytes, query: object, no_hdr: bool = False) -> None:
-        spawn(self._reply(reply, query, no_hdr), name=f"direct get {self._runner.name}")
+        spawn(self._reply(reply, query, no_hdr), name=f"direct get {self._log.name}")
 
     async def _reply(self, reply: bytes, query: object, no_hdr: bool) -> None:
         try:
@@ -230,17 +236,17 @@ class DirectGet:
         except Unavailable:
             return
         if found is None:
-            self._status(reply, b"404 Message Not Found")
+            self._answers.status(reply, b"404 Message Not Found")
         else:
             self._answer(reply, found, no_hdr, b"")
-        self._runner.shell.turn.arm()
+        self._turn.arm()
 
     def _answer(self, reply: bytes, found: Message, no_hdr: bool, cache_as: bytes) -> None:
         payload = found[4]
         if no_hdr:
             self._account.publish(reply, b"", b"", payload)
             return
-        block = self.header_block(found, b"")
+        block = self._answers.header_block(found, b"")
         body = block + payload
         if cache_as and len(body) < _CACHED_MAX:
             self._remember(cache_as, found[0], b"%d %d\r\n%b\r\n" % (len(block), len(body), body))
@@ -254,21 +260,6 @@ class DirectGet:
         self._cache[subject] = (self._machine.version, seq, tail)
         self._cached_bytes += len(subject) + len(tail) + _ENTRY_COST
 
-    def header_block(self, message: Message, more: bytes) -> bytes:
-        """Return the headers of an answer: the message's own, what is known of it, and `more`."""
-        seq, ts, subject, headers, _ = message
-        return (
-            b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
-            b"Nats-Time-Stamp: %b\r\n%b\r\n"
-        ) % (
-            headers[:-2] if headers else b"NATS/1.0\r\n",
-            self._runner.nameb,
-            subject,
-            seq,
-            self._stamp(ts),
-            more,
-        )
-
     def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
         """Write an answer straight into the session of its only receiver."""
         target = self._account.route(reply).sole
@@ -281,18 +272,3 @@ class DirectGet:
         target.delivered += 1
         line = b"%b%d %d\r\n" % (target.mid, header_size, len(body))
         out += (b"HMSG ", reply, line, body, b"\r\n")
-
-    def _stamp(self, ts: int) -> bytes:
-        """Format a time; the whole seconds, which many share, are formatted once."""
-        second, fraction = divmod(ts, 1_000_000_000)
-        text = self._seconds.get(second)
-        if text is None:
-            if len(self._seconds) >= _SECONDS_MAX:
-                self._seconds.clear()
-            text = self._seconds[second] = format_time(second * 1_000_000_000)[:-1]
-        if not fraction:
-            return f"{text}Z".encode()
-        return f"{text}.{fraction:09}".rstrip("0").encode() + b"Z"
-
-    def _status(self, reply: bytes, status: bytes) -> None:
-        self._account.publish(reply, b"", b"NATS/1.0 " + status + b"\r\n\r\n", b"")

@@ -9,7 +9,7 @@ from core.jetstream.log.search import search
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.log.stream_log import StreamLog
 
 _TRIES = 3
 _WINDOW = 10_000
@@ -17,19 +17,19 @@ _WINDOW_MAX = 500_000
 
 
 async def last_as_of(
-    runner: StreamRunner, filters: Sequence[bytes], up_to: int, most: int
+    log: StreamLog, filters: Sequence[bytes], up_to: int, most: int
 ) -> tuple[list[int], int]:
     """Return the last sequence, ascending, of every subject that matches, and as of which one.
 
     Args:
-        runner: the stream.
+        log: the stream's log.
         filters: which subjects.
         up_to: the sequence of the instant; 0: now.
         most: more than this many are not wanted: the answer may then be cut after one more.
 
     Raises Unavailable.
     """
-    machine = runner.machine
+    machine = log.machine
     names: list[bytes] = []
     for _ in range(_TRIES):
         names, before = [], -1
@@ -56,26 +56,23 @@ async def last_as_of(
             seqs.append(max((seq for seq, _ in rows if seq <= up_to), default=0))
     found = [seq for seq in seqs if seq]
     if later and len(found) <= most:
-        found += await _stored_before(runner, later, up_to, most + 1 - len(found))
+        found += await _stored_before(log, later, up_to, most + 1 - len(found))
     return sorted(found), up_to
 
 
-async def _stored_before(
-    runner: StreamRunner, names: set[bytes], up_to: int, most: int
-) -> list[int]:
+async def _stored_before(log: StreamLog, names: set[bytes], up_to: int, most: int) -> list[int]:
     """Return the last sequences of subjects up to one: windows of the log, newest first."""
-    await runner.shell.janitor.finish(runner)
-    reader, stream, shelf = runner.shell.reader, runner.stream, runner.shelf
+    await log.deleted()
     found: list[int] = []
     width = _WINDOW
-    while names and len(found) < most and up_to >= runner.machine.first_seq:
-        low = max(up_to - width + 1, runner.machine.first_seq)
-        for name, _, last in await reader.subjects(stream, shelf, low, up_to):
+    while names and len(found) < most and up_to >= log.machine.first_seq:
+        low = max(up_to - width + 1, log.machine.first_seq)
+        for name, _, last in await log.rows.subjects(low, up_to):
             if name not in names:
                 continue
             seq = last
-            while seq >= low and not runner.is_live(seq):
-                seq = await reader.last_before(stream, shelf, name.decode(), seq)
+            while seq >= low and not log.is_live(seq):
+                seq = await log.rows.last_before(name.decode(), seq)
             if seq >= low:
                 names.discard(name)
                 found.append(seq)

@@ -1,4 +1,4 @@
-"""The last messages of subjects that lose theirs: a log's index does not know those before."""
+"""The last sequence of subjects whose newest messages go, which the index does not know."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.log.stream_log import StreamLog
 
 _WINDOW, _WINDOW_MAX = 1_000, 200_000
 
 
-async def find_lasts(
-    stream: StreamRunner, subjects: Iterable[bytes], gone: Container[int]
+async def last_sequences(
+    log: StreamLog, subjects: Iterable[bytes], gone: Container[int]
 ) -> dict[bytes, int]:
     """Return the last sequence of each subject that is there and not in `gone`.
 
@@ -21,14 +21,14 @@ async def find_lasts(
     """
     wanted = set(subjects)
     found: dict[bytes, int] = {}
-    index = stream.machine.index
+    index = log.machine.index
     end = max((index.last(subject) for subject in wanted), default=0) - 1
     width = _WINDOW
-    while wanted and end >= stream.machine.first_seq:
-        start = max(end - width + 1, stream.machine.first_seq)
-        names = await stream.shell.reader.names(stream.stream, stream.shelf, start, end)
+    while wanted and end >= log.machine.first_seq:
+        start = max(end - width + 1, log.machine.first_seq)
+        names = await log.rows.names(start, end)
         for seq, subject in reversed(names):
-            if subject in wanted and seq not in gone and stream.is_live(seq):
+            if subject in wanted and seq not in gone and log.is_live(seq):
                 wanted.remove(subject)
                 found[subject] = seq
         end, width = start - 1, min(width * 4, _WINDOW_MAX)

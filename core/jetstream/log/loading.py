@@ -1,4 +1,4 @@
-"""Bringing a stream's machine back from storage: nothing but rows and the head row is needed.
+"""Bringing the state of a stream back from storage: nothing but rows and the head row is needed.
 
 Message bodies are not read: subjects come from the log's index, sizes from row lengths, message
 ids from the headers inside the deduplication window.
@@ -9,23 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
-from core.runtime.tasks import spawn
 from core.stream.headers import MSG_ID, find
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 
 if TYPE_CHECKING:
-    from core.jetstream.stream.runner import StreamRunner
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from core.jetstream.log.stream_log import StreamLog
     from core.storage.interface import Head
     from core.stream.expiry import Expiry, Row
 
-log = logging.getLogger("jetgate.streams")
+logger = logging.getLogger("jetgate.streams")
 
 _PAGE = 100_000
-# Messages from which on a log is read behind instead of before it is served.
+# Messages from which on a log is read while it is served, instead of before.
 _LONG = 200_000
 _RETRY = 0.2
 # Subjects taken in before the event loop gets its turn back.
@@ -33,53 +33,54 @@ _SLICE = 20_000
 _SAME_AGE_NS = 1_000_000
 
 
-async def restore(runner: StreamRunner, head: Head) -> None:
-    """Rebuild state, subject index, deduplication window and last message id.
+def take_head(log: StreamLog, head: Head) -> bool:
+    """Set bounds and counts as the head row has them; whether the rest may be read later.
 
-    A long log without limits that evict is served at once: its subjects and ids are read behind
-    (`runner.loading`), and only what needs them waits.
+    A long log without limits that evict may be served at once: see `load_behind`.
     """
-    machine = runner.machine
+    machine = log.machine
     machine.first_seq, machine.last_seq = head.first_seq, head.last_seq
     machine.last_ts, machine.msgs, machine.bytes = head.last_ts, head.msgs, head.bytes
     machine.front.upto = max(head.first_seq - 1, 0)
-    runner.tail.clear(head.last_seq + 1)
-    await runner.copier.restore(runner.config)
+    log.tail.clear(head.last_seq + 1)
     removes = machine.limit or machine.evicts or machine.max_age or machine.expiry is not None
-    if head.msgs > _LONG and not removes and machine.schedules is None:
-        runner.loading = spawn(_load_behind(runner, head), name=f"load {runner.name}")
-        return
+    return head.msgs > _LONG and not removes and machine.schedules is None
+
+
+async def load(log: StreamLog, head: Head, now: int) -> None:
+    """Read subjects, what limits supersede, and message ids. Raises Unavailable.
+
+    Args:
+        log: The log, with the bounds that `take_head` set.
+        head: The head row.
+        now: Wall-clock time in nanoseconds.
+    """
+    machine = log.machine
     expiry = machine.expiry
-    index, superseded = await build_index(runner, machine.limit, expiry=expiry)
+    index, superseded = await build_index(log, machine.limit, expiry=expiry)
     machine.index = index
-    runner.dead.update(seq for seq, _, _ in superseded)
-    runner.backlog.update(dict.fromkeys(seq for seq, _, _ in superseded))
+    log.removed.hide([seq for seq, _, _ in superseded])
     count = sum(n for _, n, _ in index.items())
     # What expired may still be stored: it counts until it is found to be due again.
-    machine.msgs = count if expiry is not None else _agreed(runner, count, head)
+    machine.msgs = count if expiry is not None else _agreed(log, count, head)
     if machine.msgs != head.msgs:
-        machine.bytes = await _counted_bytes(runner)
-    await _restore_ids(runner, head)
-    await runner.scheduler.restore()
-    runner.shell.janitor.sweep(runner)
-    runner.shell.janitor.watch_age(runner)
+        machine.bytes = await _counted_bytes(log)
+    await _restore_ids(log, head, now)
 
 
-async def _load_behind(runner: StreamRunner, head: Head) -> None:
+async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> None:
     """Read subjects and ids of a log that is being served and may grow meanwhile."""
-    machine = runner.machine
+    machine = log.machine
     index = machine.index
     assert isinstance(index, LogIndex), "only a log without limits is loaded behind"
     rows: list[tuple[bytes, int, int]] = []
-    while not runner.closed:
+    while not log.closed:
         try:
-            await _restore_ids(runner, head)
-            rows = await runner.shell.reader.subjects(
-                runner.stream, runner.shelf, head.first_seq, head.last_seq
-            )
+            await _restore_ids(log, head, now())
+            rows = await log.rows.subjects(head.first_seq, head.last_seq)
             break
         except Unavailable as error:
-            log.warning("loading stream %s waits for storage: %s", runner.name, error)
+            logger.warning("loading stream %s waits for storage: %s", log.name, error)
             await asyncio.sleep(_RETRY)
     count = 0
     for start in range(0, len(rows), _SLICE):
@@ -87,28 +88,22 @@ async def _load_behind(runner: StreamRunner, head: Head) -> None:
         index.load(page)
         count += sum(n for _, n, _ in page)
         await asyncio.sleep(0)
-    machine.msgs += _agreed(runner, count, head) - head.msgs
-    runner.loading = None
-    runner.shell.janitor.sweep(runner)
-    if runner.has_work():
-        runner.shell.lane.enqueue(runner)
+    machine.msgs += _agreed(log, count, head) - head.msgs
 
 
-async def _counted_bytes(runner: StreamRunner) -> int:
+async def _counted_bytes(log: StreamLog) -> int:
     """Count the bytes of a stream anew, from the row lengths of what is there."""
-    machine = runner.machine
-    await runner.shell.janitor.finish(runner)
-    count, content, blocks = await runner.shell.reader.totals(
-        runner.stream, runner.shelf, machine.first_seq, machine.last_seq
-    )
+    machine = log.machine
+    await log.deleted()
+    count, content, blocks = await log.rows.totals(machine.first_seq, machine.last_seq)
     return content + machine.overhead * count + (4 * blocks if machine.on_file else 0)
 
 
-def _agreed(runner: StreamRunner, count: int, head: Head) -> int:
+def _agreed(log: StreamLog, count: int, head: Head) -> int:
     if count != head.msgs:
-        log.error(
+        logger.error(
             "stream %s: head counts %d messages, storage has %d; storage is right",
-            runner.name,
+            log.name,
             head.msgs,
             count,
         )
@@ -116,12 +111,12 @@ def _agreed(runner: StreamRunner, count: int, head: Head) -> int:
 
 
 async def build_index(
-    runner: StreamRunner, limit: int, first: int = 0, *, expiry: Expiry | None = None
+    log: StreamLog, limit: int, first: int = 0, *, expiry: Expiry | None = None
 ) -> tuple[LogIndex | LastIndex | HistoryIndex, list[Row]]:
     """Read a stream's rows, from sequence `first` on, into an index of the form `limit` needs.
 
     Args:
-        runner: The stream.
+        log: The log of the stream.
         limit: Messages that a subject may have.
         first: Where to begin.
         expiry: Empty queues to read the rows into as well.
@@ -129,16 +124,16 @@ async def build_index(
     Returns:
         The index, and the (sequence, subject, size) of rows that the limit supersedes.
     """
-    machine, reader = runner.machine, runner.shell.reader
+    machine = log.machine
     index = make_index(limit)
     first, last = max(first, machine.first_seq), machine.last_seq
     if isinstance(index, LogIndex) and expiry is None:
         if machine.msgs:
-            index.load(await reader.subjects(runner.stream, runner.shelf, first, last))
+            index.load(await log.rows.subjects(first, last))
         return index, []
     kept: dict[bytes, deque[tuple[int, int]]] = {}
     superseded: list[Row] = []
-    async for rows in _pages(runner, first, last, expiry):
+    async for rows in _pages(log, first, last, expiry):
         if isinstance(index, LogIndex):
             index.add([row[0] for row in rows], [row[1] for row in rows], ())
             continue
@@ -157,21 +152,21 @@ async def build_index(
 
 
 async def _pages(
-    runner: StreamRunner, first: int, last: int, expiry: Expiry | None
+    log: StreamLog, first: int, last: int, expiry: Expiry | None
 ) -> AsyncIterator[list[Row]]:
     """Yield the stream's rows in order; what may expire goes into `expiry` on the way."""
-    machine, reader = runner.machine, runner.shell.reader
+    machine = log.machine
     overhead, more = machine.overhead, 4 if machine.on_file else 0
     for start in range(first, last + 1, _PAGE):
         below = min(start + _PAGE, last + 1)
         if expiry is None:
-            lengths = await reader.sizes(runner.stream, runner.shelf, None, start, below)
+            lengths = await log.rows.sizes(None, start, below)
             rows = [
                 (seq, subject, overhead + len(subject) + data + (hdr + more if hdr else 0))
                 for seq, subject, data, hdr in lengths
             ]
         else:
-            lives = await reader.lifetimes(runner.stream, runner.shelf, start, below)
+            lives = await log.rows.lifetimes(start, below)
             rows = [
                 (seq, subject, overhead + len(subject) + data + (hdr + more if hdr else 0))
                 for seq, subject, data, hdr, _, _ in lives
@@ -183,22 +178,22 @@ async def _pages(
             yield rows
 
 
-async def _restore_ids(runner: StreamRunner, head: Head) -> None:
+async def _restore_ids(log: StreamLog, head: Head, now: int) -> None:
     """Read the message ids inside the window, a page of sequences at a time."""
-    machine, reader = runner.machine, runner.shell.reader
+    machine = log.machine
     if not head.msgs:
         return
-    newest = await reader.range(runner.stream, runner.shelf, head.last_seq, 1)
+    newest = await log.rows.range(head.last_seq, 1)
     if newest is not None and newest.headers is not None:
         machine.last_msg_id = find(newest.headers[0] or b"", MSG_ID) or b""
     window = machine.config.duplicate_window
     if window <= 0:
         return
-    since = runner.shell.clock.now() - window
-    first = await reader.first_at(runner.stream, runner.shelf, since, head.first_seq, head.last_seq)
+    since = now - window
+    first = await log.rows.first_at(since, head.first_seq, head.last_seq)
     while first <= head.last_seq:
         last = min(first + _PAGE - 1, head.last_seq)
-        rows = await reader.message_ids(runner.stream, runner.shelf, since, first, last)
+        rows = await log.rows.message_ids(since, first, last)
         for ts, ids in _by_age(rows):
             machine.dedup.add(ids, ts)
         first = last + 1

@@ -8,11 +8,9 @@ are decided with all others. Open batches live in memory, and time out on the on
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
-from core.jetstream.log.facts import facts_for
 from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.atomic import decide_batch
@@ -23,29 +21,50 @@ from core.stream.plan import Columns
 from core.stream.texts import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.log.facts import FactReader
+    from core.jetstream.timers import Timers
+    from core.runtime.clock import Clock
+    from core.stream.batching import Quota
+    from core.stream.machine import StreamMachine
     from core.stream.plan import StreamPlan
 
 
 class Batches:
-    """The open batches of a stream, as far as it allows any."""
+    """The open batches of a stream, as far as it allows any.
 
-    def __init__(self, runner: StreamRunner) -> None:
-        self._runner = runner
-        self._clock = runner.shell.clock
-        self._timers = runner.shell.timers
-        abandoned = partial(runner.advisories.batch_abandoned, runner.name)
-        self._staging = Staging(runner.shell.batches, abandoned)
-        self._fast = FastBatches(runner.shell.batches, runner.machine)
+    Args:
+        machine: The state of the stream.
+        facts: What the machine has to be told before it decides.
+        clock: The time.
+        timers: Where batches time out.
+        quota: What the batches of the node may use together.
+        abandoned: Called with the id of a batch that is dropped, and why.
+    """
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        facts: FactReader,
+        clock: Clock,
+        timers: Timers,
+        quota: Quota,
+        abandoned: Callable[[bytes, str], None],
+    ) -> None:
+        self._machine = machine
+        self._facts = facts
+        self._clock = clock
+        self._timers = timers
+        self._staging = Staging(quota, abandoned)
+        self._fast = FastBatches(quota, machine)
         self.armed = 0
 
     def configure(self) -> None:
         """Forget what is open of a kind that the stream does not allow any more."""
-        if not self._runner.config.allow_atomic:
+        if not self._machine.config.allow_atomic:
             self._staging.clear()
-        if not self._runner.config.allow_batched:
+        if not self._machine.config.allow_batched:
             self._fast.clear()
 
     def close(self) -> None:
@@ -70,13 +89,13 @@ class Batches:
 
     def concern(self, columns: Columns) -> bool:
         """Whether any of these messages could belong to a batch."""
-        return (columns.headered and self._runner.config.allow_atomic) or is_fast(columns.replies)
+        return (columns.headered and self._machine.config.allow_atomic) or is_fast(columns.replies)
 
     def cut(self, columns: Columns) -> int:
         """Return how many of the gathered messages to decide next: none behind the end of an
         atomic batch, which is decided alone.
         """
-        if columns.headered and self._runner.config.allow_atomic:
+        if columns.headered and self._machine.config.allow_atomic:
             for place, block in enumerate(columns.headers):
                 if block and _ends_batch(columns, place):
                     return max(place, 1)
@@ -87,10 +106,10 @@ class Batches:
 
         When this raises, nothing has changed.
         """
-        machine = self._runner.machine
-        is_atomic = columns.headered and self._runner.config.allow_atomic
+        machine = self._machine
+        is_atomic = columns.headered and self._machine.config.allow_atomic
         whole = self._with_batch(columns) if is_atomic else columns
-        rollups = await facts_for(self._runner, whole, now) or {}
+        rollups = await self._facts.read(whole, now) or {}
         answers: dict[int, bytes] = {}
         for place, found in _atomic(columns) if is_atomic else ():
             try:
@@ -124,7 +143,7 @@ class Batches:
 
     def _take(self, columns: Columns, place: int, found: dict[bytes, bytes]) -> OpenBatch | None:
         """Put a message aside, or return the batch that it completes. Raises ApiError."""
-        machine = self._runner.machine
+        machine = self._machine
         block, payload = columns.headers[place], columns.payloads[place]
         if machine.config.sealed:
             raise api_error("JSStreamSealed")

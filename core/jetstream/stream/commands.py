@@ -15,8 +15,8 @@ from core.stream.ttl import PURGE
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
+    from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.stream.expiry import Foresight
-    from core.jetstream.stream.runner import StreamRunner
 
 # A removal of more rows than this is recorded and finished after the reply.
 _AT_ONCE = 10_000
@@ -24,12 +24,12 @@ _AT_ONCE = 10_000
 _HIGHEST = 2**62
 
 
-def unchanged(runner: StreamRunner) -> StreamPlan:
+def unchanged(log: StreamLog) -> StreamPlan:
     """Return a plan that changes nothing yet."""
-    machine = runner.machine
+    machine = log.machine
     return StreamPlan(
         before=machine.last_seq,
-        first_seq=machine.first_seq,
+        first_seq=log.first_seq,
         last_seq=machine.last_seq,
         last_ts=machine.last_ts,
         msgs=machine.msgs,
@@ -38,19 +38,19 @@ def unchanged(runner: StreamRunner) -> StreamPlan:
 
 
 async def plan_purge(
-    runner: StreamRunner, pattern: bytes | None, seq: int, keep: int, now: int
+    log: StreamLog, pattern: bytes | None, seq: int, keep: int, now: int
 ) -> StreamPlan:
     """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter."""
-    machine = runner.machine
+    machine = log.machine
     if PURGE in machine.marks and seq <= machine.last_seq + 1:
         below = seq or machine.last_seq + 1
-        return await plan_marked_purge(runner, unchanged(runner), pattern, below, keep, now)
+        return await plan_marked_purge(log, unchanged(log), pattern, below, keep, now)
     if pattern is None:
-        return await _plan_purge_below(runner, seq, keep)
-    rows = await _live_rows(runner, pattern, seq or machine.last_seq + 1)
+        return await _plan_purge_below(log, seq, keep)
+    rows = await _live_rows(log, pattern, seq or machine.last_seq + 1)
     if keep:
         rows = rows[: max(len(rows) - keep, 0)]
-    plan = unchanged(runner)
+    plan = unchanged(log)
     for row in rows:
         machine.remove(plan, *row)
     if len(rows) <= _AT_ONCE:
@@ -61,15 +61,15 @@ async def plan_purge(
     return plan
 
 
-async def _plan_purge_below(runner: StreamRunner, seq: int, keep: int) -> StreamPlan:
+async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> StreamPlan:
     """Plan a purge that ignores subjects: the head row says it all, rows go in the background."""
-    machine, reader = runner.machine, runner.shell.reader
-    plan = unchanged(runner)
-    if keep >= machine.msgs > 0 or (seq and seq <= machine.first_seq):
+    machine = log.machine
+    plan = unchanged(log)
+    if keep >= machine.msgs > 0 or (seq and seq <= log.first_seq):
         return plan
-    await runner.shell.janitor.finish(runner)
+    await log.deleted()
     if keep:
-        seq = await reader.newest(runner.stream, runner.shelf, keep)
+        seq = await log.rows.newest(keep)
     everything = not seq or seq > machine.last_seq
     plan.purged_below = seq
     if everything:
@@ -80,18 +80,18 @@ async def _plan_purge_below(runner: StreamRunner, seq: int, keep: int) -> Stream
         plan.last_seq = plan.purged_below - 1
         plan.msgs = plan.nbytes = 0
         return plan
-    plan.index, _ = await build_index(runner, machine.limit, seq)
-    count, content, blocks = await reader.totals(runner.stream, runner.shelf, seq, machine.last_seq)
+    plan.index, _ = await build_index(log, machine.limit, seq)
+    count, content, blocks = await log.rows.totals(seq, machine.last_seq)
     plan.msgs = count
     plan.nbytes = content + machine.overhead * count + (4 * blocks if machine.on_file else 0)
     return plan
 
 
 async def _live_rows(
-    runner: StreamRunner, pattern: bytes | None, below: int
+    log: StreamLog, pattern: bytes | None, below: int
 ) -> list[tuple[int, bytes, int]]:
     """Return (sequence, subject, size) of live messages below a sequence, ascending."""
-    machine = runner.machine
+    machine = log.machine
     match = compile_filters([pattern]) if pattern is not None else None
     literal = None
     if pattern is not None and b"*" not in pattern and b">" not in pattern:
@@ -102,23 +102,21 @@ async def _live_rows(
         if known is not None:
             return [(seq, pattern, size) for seq, size in known if seq < below]
     if not isinstance(machine.index, LogIndex):
-        return _indexed_rows(runner, match, below)
+        return _indexed_rows(log, match, below)
     more = 4 if machine.on_file else 0
-    stored = await runner.shell.reader.sizes(
-        runner.stream, runner.shelf, literal, machine.first_seq, below
-    )
+    stored = await log.rows.sizes(literal, machine.first_seq, below)
     return [
         (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
         for seq, subject, data, hdr in stored
-        if runner.is_live(seq) and seq <= machine.last_seq and (match is None or match(subject))
+        if log.is_live(seq) and seq <= machine.last_seq and (match is None or match(subject))
     ]
 
 
 def _indexed_rows(
-    runner: StreamRunner, match: Callable[[bytes], bool] | None, below: int
+    log: StreamLog, match: Callable[[bytes], bool] | None, below: int
 ) -> list[tuple[int, bytes, int]]:
     """The same from an index that knows every message."""
-    index = runner.machine.index
+    index = log.machine.index
     subjects = [s for s, _, _ in index.items() if match is None or match(s)]
     rows = (
         (seq, subject, size)
@@ -128,57 +126,57 @@ def _indexed_rows(
     return sorted(row for row in rows if row[0] < below)
 
 
-async def plan_delete(runner: StreamRunner, seq: int, now: int) -> StreamPlan:
+async def plan_delete(log: StreamLog, seq: int, now: int) -> StreamPlan:
     """Plan the removal of one message; its row goes in the same transaction.
 
     Raises ApiError as the reference server does: JSSequenceNotFound for a sequence between others
     that is gone and for any of memory storage, else JSStreamMsgDeleteFailed.
     """
-    machine = runner.machine
+    machine = log.machine
     if seq > machine.last_seq and machine.on_file:
         raise api_error("JSStreamMsgDeleteFailed", err="stream store EOF")
-    found = await runner.get(seq)
+    found = await log.get(seq)
     if found is None:
-        first = await runner.first_message()
-        if machine.on_file and (first is None or seq < machine.first_seq):
+        first = await log.first_message()
+        if machine.on_file and (first is None or seq < log.first_seq):
             raise api_error("JSStreamMsgDeleteFailed", err="no message found")
         raise api_error("JSSequenceNotFound", seq=seq)
     _, _, subject, headers, payload = found
-    plan = unchanged(runner)
+    plan = unchanged(log)
     machine.remove(plan, seq, subject, machine.size_of(subject, headers, len(payload)))
     plan.erased = [seq]
-    if seq == machine.first_seq:
+    if seq == log.first_seq:
         plan.first_seq = seq + 1
     index = machine.index
     knows_all = index.of_subject(subject) is not None
     if not knows_all and index.last(subject) == seq and index.count(subject) > 1:
-        plan.lasts = [(subject, await _last_before(runner, subject.decode(), seq))]
-    await mark_deleted(runner, plan, subject, headers, now)
+        plan.lasts = [(subject, await _last_before(log, subject.decode(), seq))]
+    await mark_deleted(log, plan, subject, headers, now)
     return plan
 
 
-async def _last_before(runner: StreamRunner, subject: str, seq: int) -> int:
+async def _last_before(log: StreamLog, subject: str, seq: int) -> int:
     """Return the last live sequence of a subject below `seq` (0: none)."""
     while seq:
-        seq = await runner.shell.reader.last_before(runner.stream, runner.shelf, subject, seq)
-        if runner.is_live(seq):
+        seq = await log.rows.last_before(subject, seq)
+        if log.is_live(seq):
             break
     return seq
 
 
-async def plan_expiry(runner: StreamRunner, foreseen: Foresight, now: int) -> StreamPlan:
+async def plan_expiry(log: StreamLog, foreseen: Foresight, now: int) -> StreamPlan:
     """Plan the removal of what time or a tighter limit asks for, a slice of it.
 
     Args:
-        runner: The stream.
+        log: The log of the stream.
         foreseen: What `lifetimes.foresee` found.
         now: Wall-clock time in nanoseconds.
     """
-    machine, empty, wanted = runner.machine, Columns(), len(runner.machine.front) + 1
+    machine, empty, wanted = log.machine, Columns(), len(log.machine.front) + 1
     # A page of rows that only wait for the janitor says nothing of what is behind it.
     while len(machine.front) < wanted and machine.front_deficit(empty, now):
-        await runner.load_front()
+        await log.load_front()
     plan = machine.decide(empty, now)
     if machine.expiry is not None and not plan.removed:
-        await lifetimes.plan_due(runner, plan, foreseen, now)
+        await lifetimes.plan_due(log, plan, foreseen, now)
     return plan

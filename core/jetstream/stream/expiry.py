@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.jetstream.log.last_sequences import find_lasts
+from core.jetstream.log.last_sequences import last_sequences
 from core.stream.expiring import Departure, departing, markers_of, plan_departure
 from core.stream.ttl import MAX_AGE
 
 if TYPE_CHECKING:
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
     from core.stream.plan import StreamPlan
 
@@ -42,62 +42,62 @@ class Foresight:
     lasts: dict[bytes, int]
 
 
-async def foresee(runner: StreamRunner) -> Foresight:
+async def foresee(log: StreamLog, now: int) -> Foresight:
     """Find what is due, and the messages that will be the last of their subjects after it.
 
     This asks storage before the stream has its turn in the lane, which would hold up all others.
     Raises Unavailable.
     """
-    machine = runner.machine
-    version, forgotten = machine.version, runner.forgotten
-    departure = departing(machine, runner.shell.clock.now(), _AT_ONCE)
+    machine = log.machine
+    version, forgotten = machine.version, log.removed.generation
+    departure = departing(machine, now, _AT_ONCE)
     lasts: dict[bytes, int] = {}
     if departure is not None and departure.orphaned:
         gone = {row[0] for row in departure.rows}
-        lasts = await find_lasts(runner, departure.orphaned, gone)
+        lasts = await last_sequences(log, departure.orphaned, gone)
     return Foresight(version, forgotten, departure, lasts)
 
 
-async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, now: int) -> None:
+async def plan_due(log: StreamLog, plan: StreamPlan, foreseen: Foresight, now: int) -> None:
     """Let messages whose time has come leave with a plan that changes nothing yet.
 
     Raises Unavailable.
     """
-    machine = runner.machine
+    machine = log.machine
     departure = foreseen.departure
     if foreseen.version != machine.version:
         departure = departing(machine, now, _AT_ONCE)
     if departure is None:
         return
     gone = {row[0] for row in departure.rows}
-    known = foreseen.lasts if foreseen.forgotten == runner.forgotten else {}
+    known = foreseen.lasts if foreseen.forgotten == log.removed.generation else {}
     lasts = {
         subject: seq
         for subject in departure.orphaned
-        if (seq := known.get(subject, 0)) and seq not in gone and runner.is_live(seq)
+        if (seq := known.get(subject, 0)) and seq not in gone and log.is_live(seq)
     }
     unknown = [subject for subject in departure.orphaned if subject not in lasts]
     if unknown:
-        lasts.update(await find_lasts(runner, unknown, gone))
-    await make_way(runner, departure.marked, MAX_AGE, now)
-    advance(runner, plan, gone)
+        lasts.update(await last_sequences(log, unknown, gone))
+    await make_way(log, departure.marked, MAX_AGE, now)
+    advance(log, plan, gone)
     plan_departure(machine, plan, departure, lasts, now)
 
 
-async def make_way(runner: StreamRunner, subjects: list[bytes], reason: bytes, now: int) -> None:
+async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: int) -> None:
     """Read the oldest messages that markers on some subjects may make leave."""
     if not subjects:
         return
-    markers = markers_of(runner.machine, subjects, reason)
-    while runner.machine.front_deficit(markers, now):
-        await runner.load_front()
+    markers = markers_of(log.machine, subjects, reason)
+    while log.machine.front_deficit(markers, now):
+        await log.load_front()
 
 
-def advance(runner: StreamRunner, plan: StreamPlan, gone: set[int]) -> None:
+def advance(log: StreamLog, plan: StreamPlan, gone: set[int]) -> None:
     """Move the first sequence of a plan past what it removes."""
-    if gone and len(gone) == runner.machine.msgs:
-        plan.first_seq = runner.machine.last_seq + 1
+    if gone and len(gone) == log.machine.msgs:
+        plan.first_seq = log.machine.last_seq + 1
     elif plan.first_seq in gone and (end := max(gone) + 1) - plan.first_seq == len(gone):
         plan.first_seq = end
-    while plan.first_seq in gone or plan.first_seq in runner.dead:
+    while plan.first_seq in gone or plan.first_seq in log.removed.hidden:
         plan.first_seq += 1

@@ -14,7 +14,7 @@ from core.stream.ttl import PURGE, REMOVE, is_marker
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.log.stream_log import StreamLog
     from core.stream.expiry import Row
     from core.stream.plan import StreamPlan
 
@@ -24,31 +24,31 @@ _AT_ONCE = 10_000
 
 
 async def mark_deleted(
-    runner: StreamRunner, plan: StreamPlan, subject: bytes, block: bytes, now: int
+    log: StreamLog, plan: StreamPlan, subject: bytes, block: bytes, now: int
 ) -> None:
     """Add what a plan that deletes one message leaves on its subject, if anything."""
-    machine = runner.machine
+    machine = log.machine
     if REMOVE not in machine.marks or machine.index.count(subject) != 1 or is_marker(block):
         return
-    await make_way(runner, [subject], REMOVE, now)
+    await make_way(log, [subject], REMOVE, now)
     mark(machine, plan, [subject], REMOVE, now)
 
 
 async def plan_marked_purge(
-    runner: StreamRunner, plan: StreamPlan, pattern: bytes | None, below: int, keep: int, now: int
+    log: StreamLog, plan: StreamPlan, pattern: bytes | None, below: int, keep: int, now: int
 ) -> StreamPlan:
     """Purge as `commands.plan_purge` does, and mark the subjects that have nothing left.
 
     Args:
-        runner: The stream.
+        log: The log of the stream.
         plan: A plan that changes nothing yet.
         pattern: What to purge (None: everything).
         below: Messages before this sequence go.
         keep: The newest of them that stay.
         now: Wall-clock time in nanoseconds.
     """
-    machine = runner.machine
-    found = await _rows(runner, pattern, below)
+    machine = log.machine
+    found = await _rows(log, pattern, below)
     if keep:
         found = found[: max(len(found) - keep, 0)]
     for row, _ in found:
@@ -59,25 +59,23 @@ async def plan_marked_purge(
     else:
         plan.purge_filters = ((pattern or b">").decode(),)
         plan.purge_up_to = found[-1][0][0]
-    advance(runner, plan, gone)
+    advance(log, plan, gone)
     subjects = emptied(machine, found)
-    await make_way(runner, subjects, PURGE, now)
+    await make_way(log, subjects, PURGE, now)
     mark(machine, plan, subjects, PURGE, now)
     return plan
 
 
-async def _rows(runner: StreamRunner, pattern: bytes | None, below: int) -> list[tuple[Row, bytes]]:
+async def _rows(log: StreamLog, pattern: bytes | None, below: int) -> list[tuple[Row, bytes]]:
     """Return the live messages that match, ascending, with the header blocks that matter."""
-    machine = runner.machine
+    machine = log.machine
     match = compile_filters([pattern]) if pattern is not None else None
     more = 4 if machine.on_file else 0
     found: list[tuple[Row, bytes]] = []
     for start in range(machine.first_seq, below, _PAGE):
-        page = await runner.shell.reader.lifetimes(
-            runner.stream, runner.shelf, start, min(start + _PAGE, below)
-        )
+        page = await log.rows.lifetimes(start, min(start + _PAGE, below))
         for seq, subject, data, hdr, _, block in page:
-            if runner.is_live(seq) and (match is None or match(subject)):
+            if log.is_live(seq) and (match is None or match(subject)):
                 size = machine.overhead + len(subject) + data + (hdr + more if hdr else 0)
                 found.append(((seq, subject, size), block or b""))
     return found

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
-from core.jetstream.log.last_sequences import find_lasts
+from core.jetstream.log.last_sequences import last_sequences
 from core.jetstream.stream.commands import unchanged
 from core.model.stream import Retention
 from core.runtime.tasks import spawn
@@ -28,9 +28,11 @@ from core.stream.index import LogIndex
 from core.stream.plan import StreamPlan
 
 if TYPE_CHECKING:
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.changes import Submit
+    from core.jetstream.consumer.consumers import Consumers
+    from core.jetstream.log.stream_log import StreamLog
 
-log = logging.getLogger("jetgate.retention")
+logger = logging.getLogger("jetgate.retention")
 
 _AT_ONCE = 10_000
 _RETRY = 0.2
@@ -38,22 +40,22 @@ _RETRY = 0.2
 Row = tuple[int, bytes, int]
 
 
-def make_retention(stream: StreamRunner) -> Keeper | None:
-    """Return what watches over a stream's messages; None where only limits remove them."""
-    retention = stream.config.retention
-    return None if retention is Retention.LIMITS else Keeper(stream, retention)
-
-
-class Keeper:
+class RetentionKeeper:
     """Removes what consumers are done with.
 
     Args:
-        stream: The stream.
+        log: The log of the stream.
+        consumers: The consumers of the stream.
         retention: Interest or workqueue.
+        submit: Gives a removal its turn.
     """
 
-    def __init__(self, stream: StreamRunner, retention: Retention) -> None:
-        self._stream = stream
+    def __init__(
+        self, log: StreamLog, consumers: Consumers, retention: Retention, submit: Submit
+    ) -> None:
+        self._log = log
+        self._consumers = consumers
+        self._submit = submit
         self._by_interest = retention is Retention.INTEREST
         self._settled: dict[int, None] = {}
         self._in_hand: Sequence[int] = ()
@@ -69,7 +71,7 @@ class Keeper:
         return self._has_consumer if self._by_interest else None
 
     def _has_consumer(self, subject: bytes) -> bool:
-        machines = (consumer.machine for consumer in self._stream.consumers.values())
+        machines = (consumer.machine for consumer in self._consumers.values())
         return any(m.match is None or m.match(subject) for m in machines)
 
     # -- what there is to do -----------------------------------------------------------------
@@ -84,7 +86,7 @@ class Keeper:
 
         What no consumer ever wanted stays then, as on the reference server.
         """
-        self._sweep_from = self._stream.machine.first_seq
+        self._sweep_from = self._log.first_seq
         self._start()
 
     def begin(self) -> None:
@@ -92,7 +94,7 @@ class Keeper:
 
         By interest, nothing stays in a stream without consumers.
         """
-        self._drops_unwanted = not self._stream.consumers
+        self._drops_unwanted = not self._consumers
         self.sweep()
 
     def less_wanted(self) -> None:
@@ -107,10 +109,10 @@ class Keeper:
         Consumers may go on without end meanwhile. While storage is away this returns with work
         left: it is done when storage is back.
         """
-        for consumer in list(self._stream.consumers.values()):
+        for consumer in list(self._consumers.values()):
             consumer.settle_now()
         awaited = {*self._in_hand, *self._settled}
-        while self._task is not None and not self._stream.closed:
+        while self._task is not None and not self._log.closed:
             awaited.intersection_update((*self._in_hand, *self._settled))
             if not awaited and self._sweep_from is None and not self._is_sweeping:
                 return
@@ -121,22 +123,22 @@ class Keeper:
                 return
 
     def _start(self) -> None:
-        if self._task is None and not self._stream.closed:
-            self._task = spawn(self._run(), name=f"retention of {self._stream.name}")
+        if self._task is None and not self._log.closed:
+            self._task = spawn(self._run(), name=f"retention of {self._log.name}")
 
     # -- doing it ----------------------------------------------------------------------------
 
     async def _run(self) -> None:
         """Remove until nothing is left to do."""
-        stream = self._stream
+        log = self._log
         try:
-            while (self._settled or self._sweep_from is not None) and not stream.closed:
+            while (self._settled or self._sweep_from is not None) and not log.closed:
                 try:
                     await self._round()
                 except ApiError as error:
-                    if stream.closed:
+                    if log.closed:
                         return
-                    log.warning("retention of %s waits: %s", stream.name, error)
+                    logger.warning("retention of %s waits: %s", log.name, error)
                     self._turned.set()
                     await asyncio.sleep(_RETRY)
                     continue
@@ -157,7 +159,7 @@ class Keeper:
             for seq in batch:
                 del self._settled[seq]
             try:
-                await self._stream.command(lambda _now: self._plan_settled(batch))
+                await self._submit(lambda _now: self._plan_settled(batch))
             except ApiError:
                 self.settle(batch)
                 raise
@@ -176,13 +178,13 @@ class Keeper:
         self._sweep_from = None
         gone: set[int] = set()
         try:
-            await self._stream.command(lambda _now: self._plan_sweep(start, gone))
+            await self._submit(lambda _now: self._plan_sweep(start, gone))
         except ApiError:
             self.sweep()
             raise
         self._drop_pending(gone)
         below = start + _AT_ONCE
-        if self._sweep_from is None and below <= self._stream.machine.last_seq:
+        if self._sweep_from is None and below <= self._log.machine.last_seq:
             self._sweep_from = below
         if self._sweep_from is None:
             self._drops_unwanted = False
@@ -190,7 +192,7 @@ class Keeper:
     def _left(self, batch: Sequence[int]) -> None:
         """What was looked at need not survive a crash any more."""
         batch = [seq for seq in batch if seq not in self._settled]
-        for consumer in self._stream.consumers.values():
+        for consumer in self._consumers.values():
             if consumer.machine.leaving:
                 consumer.machine.leaving.difference_update(batch)
 
@@ -198,7 +200,7 @@ class Keeper:
         """Nothing waits for the acknowledgement of a message that storage does not have."""
         if not gone:
             return
-        for consumer in self._stream.consumers.values():
+        for consumer in self._consumers.values():
             for seq in sorted(gone & consumer.machine.pending.first.keys()):
                 consumer.machine.vanished(seq)
 
@@ -213,45 +215,45 @@ class Keeper:
 
     async def _plan_sweep(self, start: int, gone: set[int]) -> StreamPlan:
         """Remove what of a range of sequences nobody needs; report pending ones without row."""
-        stream, machine = self._stream, self._stream.machine
+        log, machine = self._log, self._log.machine
         below = min(start + _AT_ONCE, machine.last_seq + 1)
-        stored = await stream.shell.reader.sizes(stream.stream, stream.shelf, None, start, below)
+        stored = await log.rows.sizes(None, start, below)
         more = 4 if machine.on_file else 0
         rows = [
             (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
             for seq, subject, data, hdr in stored
-            if stream.is_live(seq)
+            if log.is_live(seq)
         ]
         there = {row[0] for row in rows}
-        for consumer in stream.consumers.values():
+        for consumer in self._consumers.values():
             pending = consumer.machine.pending.first
             gone.update(s for s in pending if start <= s < below and s not in there)
         if not self._by_interest:
-            return unchanged(stream)
+            return unchanged(log)
         rows = [row for row in rows if not self._is_needed(row[0], row[1])]
         if not self._drops_unwanted:
             rows = [row for row in rows if self._has_consumer(row[1])]
         return await self._plan(rows)
 
     def _is_needed(self, seq: int, subject: bytes) -> bool:
-        return any(c.needs(seq, subject) for c in self._stream.consumers.values())
+        return any(c.needs(seq, subject) for c in self._consumers.values())
 
     async def _rows(self, batch: Sequence[int]) -> list[Row]:
         """Return (sequence, subject, size) of those messages that are still there, ascending."""
-        stream, machine = self._stream, self._stream.machine
+        log, machine = self._log, self._log.machine
         rows: list[Row] = []
         cold: list[int] = []
         for seq in batch:
-            if seq > machine.last_seq or not stream.is_live(seq):
+            if seq > machine.last_seq or not log.is_live(seq):
                 continue
-            found = stream.in_tail(seq)
+            found = log.in_tail(seq)
             if found is not None:
                 rows.append((seq, found[2], machine.size_of(found[2], found[3], len(found[4]))))
-            elif seq < stream.tail.start:
+            elif seq < log.tail.start:
                 cold.append(seq)
         if not cold:
             return rows
-        page = await stream.shell.reader.points(stream.stream, stream.shelf, cold)
+        page = await log.rows.points(cold)
         if page is not None:
             headers = page.headers or [None] * len(page)
             columns = zip(page.seqs, page.subjects, headers, page.payloads, strict=True)
@@ -260,8 +262,8 @@ class Keeper:
 
     async def _plan(self, rows: list[Row]) -> StreamPlan:
         """Plan a removal; the rows go in the same transaction."""
-        machine = self._stream.machine
-        plan = unchanged(self._stream)
+        machine = self._log.machine
+        plan = unchanged(self._log)
         for row in rows:
             machine.remove(plan, *row)
         plan.erased = [row[0] for row in rows]
@@ -284,4 +286,4 @@ class Keeper:
             for subject, count in counts.items()
             if index.count(subject) > count and index.last(subject) in gone
         ]
-        return list((await find_lasts(self._stream, wanted, gone)).items())
+        return list((await last_sequences(self._log, wanted, gone)).items())

@@ -1,7 +1,7 @@
-"""StreamRunner: one stream, its machine, its memory tail, its consumers.
+"""StreamRunner: one stream on the node that leads it, from its publishes to its consumers.
 
 Publishes are gathered in columns; the lane asks for a plan, commits it, and hands it back to
-`emit`. Everything else that changes the log (purge, delete, expiry) is a command that yields a
+`emit`. Everything else that changes the log (purge, delete, expiry) is a change that yields a
 plan of the same kind, so there is one way to write.
 """
 
@@ -11,101 +11,121 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
-from core.errors import ApiError, StorageError
+from core.errors import ApiError
 from core.jetstream.advisories import Advisories
+from core.jetstream.changes import Change
 from core.jetstream.consumer.consumers import Consumers
-from core.jetstream.consumer.runner import ConsumerRunner
 from core.jetstream.copying.copier import Copier
 from core.jetstream.direct.direct_get import DirectGet
-from core.jetstream.log.facts import facts_for
-from core.jetstream.log.loading import build_index
-from core.jetstream.log.stream_log import Message, StreamQueries
-from core.jetstream.log.tail import Tail
-from core.jetstream.services import Shell
-from core.jetstream.stream import commands
-from core.jetstream.stream import expiry as lifetimes
+from core.jetstream.log.facts import FactReader
+from core.jetstream.log.loading import build_index, load, load_behind, take_head
+from core.jetstream.log.message import Message
+from core.jetstream.log.state import state_of
+from core.jetstream.log.stream_log import StreamLog
+from core.jetstream.log.subjects import get_message
+from core.jetstream.refusals import or_not_available
+from core.jetstream.services import Services
+from core.jetstream.stream import commands, expiry
 from core.jetstream.stream.acks import AckEmitter
 from core.jetstream.stream.batches import Batches
+from core.jetstream.stream.expiry_timer import ExpiryTimer
 from core.jetstream.stream.following import follow_purge, follow_rollups
 from core.jetstream.stream.republish import Republisher
-from core.jetstream.stream.retention import Keeper, make_retention
+from core.jetstream.stream.retention import RetentionKeeper
 from core.jetstream.stream.scheduler import Scheduler
 from core.model.api_errors import api_error
 from core.model.message import MsgGetRequest
 from core.model.names import short_hash
-from core.model.stream import ClusterInfo, StreamConfig, StreamInfo
+from core.model.stream import ClusterInfo, Retention, StreamConfig, StreamInfo
 from core.model.transform import Transform
 from core.protocol.gather import Batch
 from core.pubsub.account import Account, ServiceSubscription, Session
-from core.storage.interface import ConsumerRow, StreamRow
+from core.runtime.tasks import spawn
+from core.storage.interface import Head, StreamRow
 from core.stream.expiry import Expiry
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
 from core.stream.segment import Segment
 from core.stream.texts import holds, refusal
 
-T = TypeVar("T")
-
 # Gathered bytes of one stream above which publishers are no longer read.
 PRESSURE_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
-class Command:
-    """A change of the log other than a publish: computed when its turn comes."""
+class Waiting:
+    """A change that waits for its turn."""
 
-    plan: Callable[[int], Awaitable[StreamPlan]]
+    plan: Change
     done: asyncio.Future[StreamPlan]
 
 
-class StreamRunner(StreamQueries):
-    """The owner of one stream on the node that leads it."""
+class StreamRunner:
+    """The leader of one stream: takes its publishes and requests, and changes its log.
+
+    Args:
+        row: The stream as the catalogue has it.
+        config: Its configuration.
+        account: The account that it belongs to.
+        services: The node's services.
+    """
 
     def __init__(
-        self, row: StreamRow, config: StreamConfig, account: Account, shell: Shell
+        self, row: StreamRow, config: StreamConfig, account: Account, services: Services
     ) -> None:
         self.stream = row.stream
         self.shelf = row.shelf
         self.epoch = row.head.epoch
         self.created = row.created
         self.name = row.name
-        self.nameb = row.name.encode()
         self.identity = short_hash(f"{account.name}.{row.name}.{row.created}").decode()
         """Which incarnation of the name this is, for those who copy it."""
         self.config = config
         self.account = account
-        self.shell = shell
-        self.machine = StreamMachine(config, shell.domain)
-        self.columns = Columns()
-        self.commands: deque[Command] = deque()
-        self.current: Command | None = None
-        # In the order of removal, which is the order of sweeping: what a newer message of its
-        # subject replaced must not outlive that message in storage.
-        self.backlog: dict[int, None] = {}
-        self.purging: list[int] = []
-        # Swept, but perhaps not yet for a read that began before.
-        self.leaving: set[int] = set()
-        self.forgotten = 0
-        self.dead: set[int] = set()
-        self.tail = Tail(shell.tails, self.machine.last_seq + 1, self._tail_dropped)
-        self.advisories = Advisories(account, shell.clock, shell.server_name, shell.domain)
-        self.acks = AckEmitter(account, shell.turn, self.machine.ack_name)
-        self.consumers = Consumers(self)
-        self.direct = DirectGet(self)
-        self.subscriptions: list[ServiceSubscription] = []
+        self.services = services
         self.queued = False
-        self.closed = False
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
+        self.retention: RetentionKeeper | None = None
+        self._columns = Columns()
+        self._changes: deque[Waiting] = deque()
+        self._current: Waiting | None = None
+        self._subscriptions: list[ServiceSubscription] = []
+        self.machine = StreamMachine(config, services.domain)
+        self.log = StreamLog(
+            row.stream,
+            row.shelf,
+            row.name,
+            self.machine,
+            services.reader,
+            services.tails,
+            services.lane,
+            services.janitor,
+        )
+        self._open_parts()
+
+    def _open_parts(self) -> None:
+        """Make what reads and changes the log."""
+        account, services, log = self.account, self.services, self.log
+        clock = services.clock
+        self.advisories = Advisories(account, clock, services.server_name, services.domain)
+        self.acks = AckEmitter(account, services.turn, self.machine.ack_name)
+        self.consumers = Consumers(self)
+        self.direct = DirectGet(log, account, services.turn)
+        self.expiry = ExpiryTimer(log, clock, services.janitor, self.trim)
+        facts = FactReader(log, services.resources, services.max_payload)
+        abandoned = partial(self.advisories.batch_abandoned, self.name)
+        self.batches = Batches(
+            self.machine, facts, clock, services.timers, services.batches, abandoned
+        )
+        self.scheduler = Scheduler(
+            log, facts, clock, self.submit, self.map_subjects, services.sweeper
+        )
+        self.copier = Copier(log, facts, account, services, self.submit, self.map_subjects)
+        self._facts = facts
         self._configure_subjects()
-        self.batches = Batches(self)
-        self.scheduler = Scheduler(self)
-        self.copier = Copier(self)
-        self.retention: Keeper | None = None
         self._configure_retention()
-        self.loading: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------
 
@@ -119,31 +139,55 @@ class StreamRunner(StreamQueries):
         self.copier.start()
         self.scheduler.watch()
 
+    async def restore(self, head: Head) -> None:
+        """Rebuild state, subject index, deduplication window and last message id from storage.
+
+        A long log without limits that evict is served at once: its subjects and ids are read
+        meanwhile (`StreamLog.loading`), and only what needs them waits. Raises Unavailable.
+        """
+        may_wait = take_head(self.log, head)
+        await self.copier.restore(self.config)
+        if may_wait:
+            self.log.loading = spawn(self._load_behind(head), name=f"load {self.name}")
+            return
+        await load(self.log, head, self.services.clock.now())
+        await self.scheduler.restore()
+        self.services.janitor.sweep(self.log)
+        self.expiry.watch()
+
+    async def _load_behind(self, head: Head) -> None:
+        await load_behind(self.log, head, self.services.clock.now)
+        self.log.loading = None
+        self.services.janitor.sweep(self.log)
+        if self.has_work():
+            self.services.lane.enqueue(self)
+
     def close(self, *, shutdown: bool = False) -> None:
         """Take nothing any more; waiting pulls are told why."""
-        self.closed = True
+        self.log.closed = True
         self.unlisten()
         self.direct.configure(False)
         self.copier.close(forget=not shutdown)
         self.consumers.close(shutdown=shutdown)
-        self.shell.janitor.forget(self)
+        self.services.janitor.forget(self.log)
+        self.expiry.stop()
         self.scheduler.close()
         self.batches.close()
-        self.tail.clear(self.machine.last_seq + 1)
+        self.log.tail.clear(self.machine.last_seq + 1)
         self.refuse_gathered(api_error("JSClusterNotAvail" if shutdown else "JSStreamNotFound"))
-        command, self.current = self.current, None
-        if command is not None and not command.done.done():
-            command.done.set_exception(api_error("JSClusterNotAvail"))
+        change, self._current = self._current, None
+        if change is not None and not change.done.done():
+            change.done.set_exception(api_error("JSClusterNotAvail"))
 
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
         """Have `save` record a configuration in the catalogue, then take it."""
         old = self.config
-        await self._stored(self.copier.restore(config))
+        await or_not_available(self.copier.restore(config))
         other_limit = max(old.max_msgs_per_subject, 0) != max(config.max_msgs_per_subject, 0)
-        if other_limit or lifetimes.begin(old, config):
-            await self.command(lambda _now: self._plan_new_limit(config, save))
-        elif lifetimes.may_grow(old, config):
-            await self.command(lambda _now: self._plan_longer_lives(config, save))
+        if other_limit or expiry.begin(old, config):
+            await self.submit(lambda _now: self._plan_new_limit(config, save))
+        elif expiry.may_grow(old, config):
+            await self.submit(lambda _now: self._plan_longer_lives(config, save))
         else:
             await save()
             self.machine.configure(config)
@@ -153,8 +197,8 @@ class StreamRunner(StreamQueries):
         if old.subjects != config.subjects:
             self.listen()
         self.direct.configure(config.allow_direct)
-        await self.shell.janitor.trim(self)
-        await self._stored(self.scheduler.reconfigure(old))
+        await self.expiry.trim()
+        await or_not_available(self.scheduler.reconfigure(old))
         if old.retention is not config.retention:
             self._configure_retention()
             if self.retention is not None:
@@ -167,7 +211,10 @@ class StreamRunner(StreamQueries):
 
     def _configure_retention(self) -> None:
         """Have consumers decide what is stored and kept, or limits alone."""
-        self.retention = make_retention(self)
+        retention = self.config.retention
+        self.retention = None
+        if retention is not Retention.LIMITS:
+            self.retention = RetentionKeeper(self.log, self.consumers, retention, self.submit)
         self.machine.wanted = self.retention.is_wanted() if self.retention is not None else None
         for consumer in self.consumers.values():
             consumer.watch_retention()
@@ -181,6 +228,10 @@ class StreamRunner(StreamQueries):
             self.transform = Transform(transform.src, transform.dest, random.random)
         self.republisher = Republisher(config, self.account) if config.republish else None
 
+    def map_subjects(self, subjects: list[bytes]) -> list[bytes]:
+        """Return what the stream's subject transform makes of subjects."""
+        return subjects if self.transform is None else self.transform.apply_all(subjects)
+
     async def _plan_new_limit(
         self, config: StreamConfig, save: Callable[[], Awaitable[None]]
     ) -> StreamPlan:
@@ -189,13 +240,13 @@ class StreamRunner(StreamQueries):
         Rows that the old limit removed leave storage before the new one is recorded, which could
         allow them again; nothing is published in between.
         """
-        await self.shell.janitor.finish(self)
+        await self.log.deleted()
         limit = max(config.max_msgs_per_subject, 0)
-        expiry = Expiry(config.max_age) if lifetimes.begin(self.config, config) else None
-        index, superseded = await build_index(self, limit, expiry=expiry)
+        queues = Expiry(config.max_age) if expiry.begin(self.config, config) else None
+        index, superseded = await build_index(self.log, limit, expiry=queues)
         await save()
-        plan = commands.unchanged(self)
-        plan.config, plan.index, plan.expiry = config, index, expiry
+        plan = commands.unchanged(self.log)
+        plan.config, plan.index, plan.expiry = config, index, queues
         for row in superseded:
             self.machine.remove(plan, *row)
         return plan
@@ -204,9 +255,9 @@ class StreamRunner(StreamQueries):
         self, config: StreamConfig, save: Callable[[], Awaitable[None]]
     ) -> StreamPlan:
         """Let what has expired leave storage before a configuration that would have kept it."""
-        await self.shell.janitor.finish(self)
+        await self.log.deleted()
         await save()
-        plan = commands.unchanged(self)
+        plan = commands.unchanged(self.log)
         plan.config = config
         return plan
 
@@ -217,8 +268,9 @@ class StreamRunner(StreamQueries):
         """
         removed = True
         while removed:
-            foreseen = await self._stored(lifetimes.foresee(self))
-            plan = await self.command(partial(commands.plan_expiry, self, foreseen))
+            now = self.services.clock.now()
+            foreseen = await or_not_available(expiry.foresee(self.log, now))
+            plan = await self.submit(partial(commands.plan_expiry, self.log, foreseen))
             removed = bool(plan.removed)
 
     # -- interest ----------------------------------------------------------------------------
@@ -226,19 +278,19 @@ class StreamRunner(StreamQueries):
     def listen(self) -> None:
         """Subscribe to the stream's subjects (again, after they changed)."""
         self.unlisten()
-        self.subscriptions = [
+        self._subscriptions = [
             self.account.subscribe(subject.encode(), self.ingest)
             for subject in self.config.subjects
         ]
         take = self.ingest_batch  # one object, by which its routes are known to be of one stream
-        for subscription in self.subscriptions:
+        for subscription in self._subscriptions:
             subscription.batch = take
 
     def unlisten(self) -> None:
         """Take no more publishes."""
-        for subscription in self.subscriptions:
+        for subscription in self._subscriptions:
             self.account.unsubscribe(subscription)
-        self.subscriptions = []
+        self._subscriptions = []
 
     # -- gather ------------------------------------------------------------------------------
 
@@ -251,9 +303,9 @@ class StreamRunner(StreamQueries):
         payload: bytes,
     ) -> None:
         """Take one publish: four appends, and a place in the lane for the first of a batch."""
-        columns = self.columns
+        columns = self._columns
         if not self.queued:
-            self.shell.lane.enqueue(self)
+            self.services.lane.enqueue(self)
         columns.subjects.append(subject)
         columns.replies.append(reply)
         columns.headers.append(headers)
@@ -262,13 +314,13 @@ class StreamRunner(StreamQueries):
         if headers:
             columns.headered = True
         if columns.nbytes > PRESSURE_BYTES:
-            self.shell.press()
+            self.services.press()
 
     def ingest_batch(self, batch: Batch) -> None:
         """Take the publishes of a read."""
-        columns = self.columns
+        columns = self._columns
         if not self.queued:
-            self.shell.lane.enqueue(self)
+            self.services.lane.enqueue(self)
         columns.subjects += batch.subjects
         columns.replies += batch.replies
         columns.headers += batch.headers
@@ -276,7 +328,7 @@ class StreamRunner(StreamQueries):
         columns.nbytes += sum(map(len, batch.payloads))
         columns.headered = columns.headered or batch.has_headers
         if columns.nbytes > PRESSURE_BYTES:
-            self.shell.press()
+            self.services.press()
 
     def has_work(self) -> bool:
         """Whether there is something for the next round.
@@ -284,27 +336,24 @@ class StreamRunner(StreamQueries):
         While the subjects are still being read, publishes with headers, which may name message ids
         or expected sequences, and changes of the log wait.
         """
-        if self.loading is not None and (self.columns.headered or self.commands):
+        if self.log.loading is not None and (self._columns.headered or self._changes):
             return False
-        return bool(self.columns.subjects or self.commands)
+        return bool(self._columns.subjects or self._changes)
 
-    async def command(self, plan: Callable[[int], Awaitable[StreamPlan]]) -> StreamPlan:
-        """Run a change of the log in its turn; return the committed plan.
+    def submit(self, plan: Change) -> asyncio.Future[StreamPlan]:
+        """Give a change of the log its turn.
 
-        Raises ApiError when the change is refused or storage is away.
+        The future has the committed plan, or ApiError when the change is refused or storage is
+        away.
         """
-        return await self.submit(plan)
-
-    def submit(self, plan: Callable[[int], Awaitable[StreamPlan]]) -> asyncio.Future[StreamPlan]:
-        """Give a change of the log its turn; the future has the committed plan, or ApiError."""
         done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
-        self.commands.append(Command(plan, done))
-        if self.closed:
+        self._changes.append(Waiting(plan, done))
+        if self.log.closed:
             self.refuse_gathered(
                 api_error("JSStreamNotFound")
             )  # storage has no head for it any more
         else:
-            self.shell.lane.enqueue(self)
+            self.services.lane.enqueue(self)
         return done
 
     # -- decide ------------------------------------------------------------------------------
@@ -313,13 +362,13 @@ class StreamRunner(StreamQueries):
         """Return what this stream wants committed next, or None."""
         if not self.has_work():
             return None
-        if self.commands:
-            return await self._command_plan(now)
-        columns = self.columns
+        if self._changes:
+            return await self._plan_change(now)
+        columns = self._columns
         if len(columns) > limit:
             columns = columns.split(limit)
         else:
-            self.columns = Columns()
+            self._columns = Columns()
         in_batches = self.batches.concern(columns)
         if in_batches:
             rest, columns = columns, columns.split(self.batches.cut(columns))
@@ -331,7 +380,7 @@ class StreamRunner(StreamQueries):
             if in_batches:
                 plan = await self.batches.decide(columns, now)
             else:
-                rollups = await facts_for(self, columns, now)
+                rollups = await self._facts.read(columns, now)
                 plan = self.machine.decide(columns, now, rollups)
         except BaseException:
             columns.subjects = published
@@ -347,28 +396,29 @@ class StreamRunner(StreamQueries):
         per-subject limit had removed, for the newest, and mark again what has expired.
         """
         limited = self.machine.limit > 0 or self.machine.expiry is not None
-        if limited and self.backlog and (plan.erased or plan.purge_filters):
-            plan.erased += self.backlog
+        rows = self.log.removed.rows
+        if limited and rows and (plan.erased or plan.purge_filters):
+            plan.erased += rows
 
-    async def _command_plan(self, now: int) -> StreamPlan | None:
-        command = self.commands.popleft()
-        if command.done.cancelled():
+    async def _plan_change(self, now: int) -> StreamPlan | None:
+        change = self._changes.popleft()
+        if change.done.cancelled():
             return None
         try:
-            plan = await command.plan(now)
+            plan = await change.plan(now)
         except ApiError as error:
-            if not command.done.cancelled():
-                command.done.set_exception(error)
+            if not change.done.cancelled():
+                change.done.set_exception(error)
             return None
         except BaseException:
-            self.commands.appendleft(command)
+            self._changes.appendleft(change)
             raise
-        self.current = command
+        self._current = change
         self._erase_superseded(plan)
         return plan
 
     def _give_back(self, columns: Columns) -> None:
-        later, self.columns = self.columns, columns
+        later, self._columns = self._columns, columns
         columns.extend(later)
 
     # -- emit --------------------------------------------------------------------------------
@@ -380,12 +430,12 @@ class StreamRunner(StreamQueries):
         elif plan.changes_head:
             self._apply(plan)
         if plan.acks:
-            self.shell.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
+            self.services.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
         if plan.answers:
-            self.shell.lane.tell(partial(self.acks.answer, plan.answers))
-        command, self.current = self.current, None
-        if command is not None and not command.done.done():
-            command.done.set_result(plan)
+            self.services.lane.tell(partial(self.acks.answer, plan.answers))
+        change, self._current = self._current, None
+        if change is not None and not change.done.done():
+            change.done.set_result(plan)
 
     def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
         """Apply a plan and send on what it stores; the last sequences are those before it."""
@@ -403,51 +453,44 @@ class StreamRunner(StreamQueries):
         if plan.removed:
             self._removed(plan)
         if segment is not None and len(segment):
-            self.tail.append(segment)
+            self.log.tail.append(segment)
             if self.consumers:
                 counts = Counter(segment.subjects)
                 for consumer in self.consumers.values():
                     consumer.on_stored(segment, counts)
-        elif self.tail.start == plan.before + 1:
-            self.tail.start = plan.last_seq + 1
+        elif self.log.tail.start == plan.before + 1:
+            self.log.tail.start = plan.last_seq + 1
         if plan.purges:
-            follow_rollups(self, plan)
+            follow_rollups(self.log, self.consumers, plan)
         if machine.max_age or machine.expiry is not None:
-            self.shell.janitor.watch_age(self)
+            self.expiry.watch()
         if machine.schedules is not None:
             self.scheduler.watch()
 
     def _purged(self, plan: StreamPlan) -> None:
         if plan.index is None:
-            self.tail.clear(plan.last_seq + 1)
-            self.dead.clear()
-            self.backlog.clear()
+            self.log.tail.clear(plan.last_seq + 1)
+            self.log.removed.clear()
         for consumer in self.consumers.values():
             consumer.on_purged(plan.purged_below)
-        self.shell.janitor.sweep(self)
+        self.services.janitor.sweep(self.log)
 
     def _removed(self, plan: StreamPlan) -> None:
         """Hide removed messages from every reader; leave their rows to the janitor."""
         hidden = [seq for seq, _, _ in plan.removed if seq >= self.machine.first_seq]
-        self.dead.update(hidden)
         if plan.purge_filters:
-            self.shell.janitor.finish_purge(self, plan)
+            self.log.removed.hide_purged(hidden, [seq for seq, _, _ in plan.removed])
+            self.services.janitor.sweep_purge(self.log)
         else:
-            # Erased rows too, although they are gone: the janitor forgets what it swept.
-            self.backlog.update(dict.fromkeys(hidden))
+            # Erased rows too, although they are gone: what was deleted is forgotten in one way.
+            self.log.removed.hide(hidden)
         if self.consumers:
             pairs = [(seq, subject) for seq, subject, _ in plan.removed]
             # As on the reference server nobody is told of what goes by the dozen.
             tells = not plan.purges or len(pairs) == len(plan.purges)
             for consumer in self.consumers.values():
                 consumer.on_removed(pairs, tells=tells)
-        self.shell.janitor.sweep(self)
-
-    def _tail_dropped(self, segment: Segment) -> None:
-        """A dead message is forgotten once neither the tail nor storage holds it."""
-        if self.dead and not self.purging:
-            self.dead.difference_update(set(segment.seqs).difference(self.backlog, self.leaving))
-            self.forgotten += 1
+        self.services.janitor.sweep(self.log)
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""
@@ -456,20 +499,20 @@ class StreamRunner(StreamQueries):
         self.acks.answer((reply, body) for reply in plan.acks if reply)
         held = ((reply, a if holds(a, plan.before) else body) for reply, a in plan.answers)
         self.acks.answer(held)
-        command, self.current = self.current, None
-        if command is not None and not command.done.done():
-            command.done.set_exception(error)
+        change, self._current = self._current, None
+        if change is not None and not change.done.done():
+            change.done.set_exception(error)
 
     def refuse_gathered(self, error: ApiError) -> None:
         """Answer everything that waits for storage with an error."""
-        columns, self.columns = self.columns, Columns()
+        columns, self._columns = self._columns, Columns()
         if not self.config.no_ack:
             body = refusal(error, self.machine.json_name)
             self.acks.answer((reply, body) for reply in columns.replies if reply)
-        commands, self.commands = self.commands, deque()
-        for command in commands:
-            if not command.done.done():
-                command.done.set_exception(error)
+        changes, self._changes = self._changes, deque()
+        for change in changes:
+            if not change.done.done():
+                change.done.set_exception(error)
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -484,12 +527,13 @@ class StreamRunner(StreamQueries):
         async def plan_it(now: int) -> StreamPlan:
             nonlocal before
             before = self.machine.msgs
-            plan = await self._stored(commands.plan_purge(self, wanted, seq or 0, keep or 0, now))
+            purge = commands.plan_purge(self.log, wanted, seq or 0, keep or 0, now)
+            plan = await or_not_available(purge)
             plan.purges.append((wanted or b"", 0))
             return plan
 
-        plan = await self.command(plan_it)
-        await self._stored(follow_purge(self, wanted))
+        plan = await self.submit(plan_it)
+        await or_not_available(follow_purge(self.log, self.consumers, wanted))
         marks = 0 if plan.segment is None else len(plan.segment)
         return before - plan.msgs + marks
 
@@ -498,13 +542,7 @@ class StreamRunner(StreamQueries):
 
         Raises ApiError JSStreamMsgDeleteFailed.
         """
-        await self.command(lambda now: self._stored(commands.plan_delete(self, seq, now)))
-
-    async def _stored(self, work: Awaitable[T]) -> T:
-        try:
-            return await work
-        except StorageError:
-            raise api_error("JSClusterNotAvail") from None
+        await self.submit(lambda now: or_not_available(commands.plan_delete(self.log, seq, now)))
 
     async def get_message(self, request: MsgGetRequest) -> Message | None:
         """Return the message that STREAM.MSG.GET asks for.
@@ -512,22 +550,7 @@ class StreamRunner(StreamQueries):
         Raises ApiError JSClusterNotAvail while storage is away.
         """
         await self.caught_up()
-        try:
-            return await self._get_message(request)
-        except StorageError:
-            raise api_error("JSClusterNotAvail") from None
-
-    async def _get_message(self, request: MsgGetRequest) -> Message | None:
-        if request.last_by_subj:
-            return await self.last_by_subject(request.last_by_subj.encode())
-        seq = request.seq
-        if request.start_time is not None:
-            if not request.next_by_subj:
-                return await self.get_at_time(request.start_time)
-            seq = await self.first_at_time(request.start_time)
-        if request.next_by_subj:
-            return await self.next_by_subject(request.next_by_subj.encode(), seq)
-        return await self.get(seq)
+        return await or_not_available(get_message(self.log, request))
 
     async def info(
         self,
@@ -541,19 +564,18 @@ class StreamRunner(StreamQueries):
         Raises ApiError JSClusterNotAvail while storage is away.
         """
         await self.caught_up()
-        try:
-            state = await self.state(deleted=deleted, subjects=subjects)
-        except StorageError:
-            raise api_error("JSClusterNotAvail") from None
+        state = await or_not_available(
+            state_of(self.log, self.consumer_count, deleted=deleted, subjects=subjects)
+        )
         return StreamInfo(
             config=self.config,
             created=self.created,
             state=state,
-            domain=self.shell.domain,
-            cluster=ClusterInfo(leader=self.shell.server_name) if with_cluster else None,
+            domain=self.services.domain,
+            cluster=ClusterInfo(leader=self.services.server_name) if with_cluster else None,
             mirror=self.copier.mirror_info(),
             sources=self.copier.source_infos(),
-            ts=self.shell.clock.now(),
+            ts=self.services.clock.now(),
         )
 
     def consumer_count(self) -> int:
@@ -562,13 +584,8 @@ class StreamRunner(StreamQueries):
 
     # -- from and for consumers ---------------------------------------------------------------
 
-    def on_acked(self, consumer: ConsumerRunner, sseqs: Sequence[int]) -> None:
-        """Hear what a consumer is done with; consumers tell it only where retention depends on it.
-
-        Args:
-            consumer: Whose messages.
-            sseqs: Settled for good: acknowledged, terminated, or delivered without need of acks.
-        """
+    def settle(self, sseqs: Sequence[int]) -> None:
+        """Let messages go that a consumer is done with, where retention depends on it."""
         if self.retention is not None:
             self.retention.settle(sseqs)
 
@@ -582,19 +599,3 @@ class StreamRunner(StreamQueries):
         if self.retention is not None:
             self.retention.less_wanted()
             await self.retention.caught_up()
-
-    async def save_consumer(self, name: str, created: int, config: str, state: bytes) -> int:
-        """Record a new consumer in the catalogue; return its number.
-
-        Raises ApiError JSClusterNotAvail while storage is away.
-        """
-        row = ConsumerRow(self.stream, 0, name, created, self.epoch, config, state)
-        return await self._stored(self.shell.catalog.add_consumer(row))
-
-    async def change_consumer(self, consumer: int, config: str) -> None:
-        """Record a consumer's new configuration."""
-        await self._stored(self.shell.catalog.set_consumer(self.stream, consumer, config))
-
-    async def remove_consumer(self, consumer: int) -> None:
-        """Drop a consumer from the catalogue."""
-        await self._stored(self.shell.catalog.drop_consumer(self.stream, consumer))

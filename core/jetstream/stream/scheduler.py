@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError, StorageError
-from core.jetstream.log.facts import facts_for
-from core.jetstream.log.stream_log import message_at
+from core.jetstream.log.message import messages_of
+from core.jetstream.log.subjects import last_by_subject
 from core.jetstream.stream.commands import unchanged
 from core.runtime.tasks import spawn
 from core.stream.firing import Firing, outputs, plan_firings
@@ -22,13 +22,17 @@ from core.stream.headers import SCHEDULE_SOURCE, find
 from core.stream.schedules import Pending, schedule_of
 
 if TYPE_CHECKING:
-    from core.jetstream.log.stream_log import Message
-    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.changes import MapSubjects, Submit
+    from core.jetstream.log.facts import FactReader
+    from core.jetstream.log.message import Message
+    from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
+    from core.runtime.clock import Clock
+    from core.storage.interface import Sweeper
     from core.stream.plan import StreamPlan
     from core.stream.schedules import Schedules
 
-log = logging.getLogger("jetgate.schedules")
+logger = logging.getLogger("jetgate.schedules")
 
 STEP_NS = 250_000_000
 """The timer is never finer than this (the reference server's granularity)."""
@@ -41,14 +45,32 @@ _PAGE = 100_000
 
 
 class Scheduler:
-    """Has one stream's schedules come due.
+    """Fires the schedules of one stream when they come due.
 
     Args:
-        runner: The stream.
+        log: The log of the stream.
+        facts: What the machine has to be told before it decides.
+        clock: The time.
+        submit: Gives a firing its turn.
+        map_subjects: The stream's subject transform.
+        sweeper: Deletes records of schedules that are gone.
     """
 
-    def __init__(self, runner: StreamRunner) -> None:
-        self._runner = runner
+    def __init__(
+        self,
+        log: StreamLog,
+        facts: FactReader,
+        clock: Clock,
+        submit: Submit,
+        map_subjects: MapSubjects,
+        sweeper: Sweeper,
+    ) -> None:
+        self._log = log
+        self._facts = facts
+        self._clock = clock
+        self._submit = submit
+        self._map_subjects = map_subjects
+        self._sweeper = sweeper
         self._handle: asyncio.TimerHandle | None = None
         self._at = 0
         self._is_firing = False
@@ -57,17 +79,17 @@ class Scheduler:
 
     async def restore(self) -> None:
         """Find the schedules of a stream that is opened. Raises Unavailable."""
-        if self._runner.machine.schedules is not None:
-            await self._load(self._runner.machine.schedules, None)
+        if self._log.machine.schedules is not None:
+            await self._load(self._log.machine.schedules, None)
 
     async def reconfigure(self, old: StreamConfig) -> None:
         """Take an update of the configuration: schedules that were copied begin to come due.
 
         Raises Unavailable.
         """
-        schedules = self._runner.machine.schedules
+        schedules = self._log.machine.schedules
         if schedules is not None and not old.allow_msg_schedules:
-            await self._load(schedules, self._runner.shell.clock.now())
+            await self._load(schedules, self._clock.now())
         self.watch()
 
     def close(self) -> None:
@@ -84,19 +106,19 @@ class Scheduler:
             begun: Since when they come due; what was missed before is left out (None: since they
                 were stored).
         """
-        runner, reader = self._runner, self._runner.shell.reader
+        log = self._log
         found: dict[bytes, tuple[int, int, bytes]] = {}
-        last = runner.machine.last_seq
-        for start in range(max(runner.machine.first_seq, 1), last + 1, _PAGE):
+        last = log.machine.last_seq
+        for start in range(max(log.machine.first_seq, 1), last + 1, _PAGE):
             below = min(start + _PAGE, last + 1)
-            rows = await reader.schedules(runner.stream, runner.shelf, start, below)
-            found.update((s, (seq, ts, hdr)) for seq, s, ts, hdr in rows if runner.is_live(seq))
+            rows = await log.rows.schedules(start, below)
+            found.update((s, (seq, ts, hdr)) for seq, s, ts, hdr in rows if log.is_live(seq))
         pairs = [(subject, row[0]) for subject, row in found.items()]
-        over = await reader.replaced(runner.stream, runner.shelf, pairs) if pairs else set()
-        known = {(p.subject, p.seq): p.due for p in await reader.dues(runner.stream)}
+        over = await log.rows.replaced(pairs) if pairs else set()
+        known = {(p.subject, p.seq): p.due for p in await log.rows.dues()}
         for subject, (seq, stored, block) in found.items():
             schedule = schedule_of(block)
-            if schedule is None or not runner.is_live(seq) or schedules.seq_of(subject) >= seq:
+            if schedule is None or not log.is_live(seq) or schedules.seq_of(subject) >= seq:
                 continue
             if subject in over:
                 schedules.add(subject, seq, None)
@@ -109,20 +131,20 @@ class Scheduler:
             schedules.add(subject, seq, due)
         gone = [Pending(subject, seq, 0) for subject, seq in known]
         if gone:
-            await runner.shell.sweeper.forget_dues(runner.stream, gone)
+            await self._sweeper.forget_dues(log.stream, gone)
 
     # -- the clock ---------------------------------------------------------------------------
 
     def watch(self) -> None:
         """Make sure that a timer waits for the schedule that comes due first."""
-        runner = self._runner
-        schedules = runner.machine.schedules
-        if schedules is None or self._is_firing or runner.closed or runner.config.sealed:
+        log = self._log
+        schedules = log.machine.schedules
+        if schedules is None or self._is_firing or log.closed or log.machine.config.sealed:
             return
         due = schedules.next_due()
         if due is None:
             return
-        now = runner.shell.clock.now()
+        now = self._clock.now()
         at = min(max(due, now + STEP_NS), now + _LONGEST_NS)
         if self._handle is not None:
             if self._at <= at:
@@ -133,23 +155,23 @@ class Scheduler:
 
     def _ring(self) -> None:
         self._handle = None
-        if not self._runner.closed:
+        if not self._log.closed:
             self._is_firing = True
-            spawn(self._fire(), name=f"schedules of {self._runner.name}")
+            spawn(self._fire(), name=f"schedules of {self._log.name}")
 
     async def _fire(self) -> None:
-        runner = self._runner
+        log = self._log
         try:
-            while not runner.closed:
-                now = runner.shell.clock.now()
+            while not log.closed:
+                now = self._clock.now()
                 due = self._schedules().next_due()
                 if due is None or due > now:
                     break
                 firings = await self._ready(now)
-                await runner.command(partial(self._plan, firings))
+                await self._submit(partial(self._plan, firings))
         except (ApiError, StorageError) as error:
-            if not runner.closed:
-                log.warning("schedules of stream %s wait: %s", runner.name, error)
+            if not log.closed:
+                logger.warning("schedules of stream %s wait: %s", log.name, error)
         finally:
             self._is_firing = False
         self.watch()
@@ -178,26 +200,25 @@ class Scheduler:
         return firings
 
     def _schedules(self) -> Schedules:
-        schedules = self._runner.machine.schedules
+        schedules = self._log.machine.schedules
         assert schedules is not None, "only a stream with schedules has something due"
         return schedules
 
     async def _messages(self, seqs: list[int]) -> dict[int, Message]:
         """Return live messages by sequence: from memory, the rest in one query."""
-        runner = self._runner
-        found = {seq: message for seq in seqs if (message := runner.in_tail(seq)) is not None}
-        cold = [seq for seq in seqs if seq not in found and seq < runner.tail.start]
+        log = self._log
+        found = {seq: message for seq in seqs if (message := log.in_tail(seq)) is not None}
+        cold = [seq for seq in seqs if seq not in found and seq < log.tail.start]
         if cold:
-            page = await runner.shell.reader.points(runner.stream, runner.shelf, sorted(cold))
-            rows = [] if page is None else [message_at(page, i) for i in range(len(page))]
-            found.update((row[0], row) for row in rows if runner.is_live(row[0]))
+            rows = messages_of(await log.rows.points(sorted(cold)))
+            found.update((row[0], row) for row in rows if log.is_live(row[0]))
         return found
 
     async def _copy(self, firing: Firing) -> None:
         """Have a schedule with a source send the last message there, if there is one."""
         source = find(firing.block, SCHEDULE_SOURCE)
-        if source and self._runner.machine.index.last(source) != firing.source:
-            last = await self._runner.last_by_subject(source)
+        if source and self._log.machine.index.last(source) != firing.source:
+            last = await last_by_subject(self._log, source)
             if last is not None:
                 firing.copy(last[0], last[3], last[4])
             else:
@@ -205,21 +226,20 @@ class Scheduler:
 
     async def _plan(self, firings: list[Firing], now: int) -> StreamPlan:
         """Plan the outputs of what is still due."""
-        runner, schedules = self._runner, self._schedules()
+        log, schedules = self._log, self._schedules()
         there: list[Firing] = []
         for firing in firings:
-            if firing.is_over(now) or not runner.is_live(firing.pending.seq):
+            if firing.is_over(now) or not log.is_live(firing.pending.seq):
                 schedules.end(firing.pending)
             elif schedules.is_pending(firing.pending):
                 await self._copy(firing)
                 there.append(firing)
         if not there:
-            return unchanged(runner)
+            return unchanged(log)
         columns = outputs(there, now)
-        if runner.transform is not None:
-            columns.subjects = runner.transform.apply_all(columns.subjects)
-        rollups = await facts_for(runner, columns, now)
-        plan, refused = plan_firings(runner.machine, there, columns, now, rollups or {})
+        columns.subjects = self._map_subjects(columns.subjects)
+        rollups = await self._facts.read(columns, now)
+        plan, refused = plan_firings(log.machine, there, columns, now, rollups or {})
         if refused:
-            log.warning("schedules of stream %s: not taken: %s", runner.name, refused[0].decode())
+            logger.warning("schedules of stream %s: not taken: %s", log.name, refused[0].decode())
         return plan

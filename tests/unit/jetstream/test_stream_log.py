@@ -2,26 +2,21 @@
 
 import asyncio
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from core.jetstream.log.counts import count_from
 from core.jetstream.log.scan import scan
-from core.jetstream.log.stream_log import StreamQueries
+from core.jetstream.log.stream_log import StreamLog
+from core.jetstream.log.tail import TailBudget
 from core.model.message import MsgGetRequest
+from core.stream.machine import StreamMachine
 from core.stream.segment import Segment
 from tests.support.streams import StreamBench
 from tests.unit.stream.support import block, config
 
 MIB = 1 << 20
-
-
-class Stream(StreamQueries):
-    """Queries of a stream without consumers."""
-
-    def consumer_count(self) -> int:
-        return 0
 
 
 class Reader:
@@ -40,12 +35,13 @@ class Reader:
     [(10_000, 200, 2000), (10_000, MIB, 32), (3, 64 * MIB, 1), (0, 0, 1)],
 )
 def test_a_page_of_large_messages_has_fewer_of_them(msgs: int, size: int, limit: int) -> None:
-    queries, reader = cast(Any, Stream()), Reader()
-    queries.stream, queries.shelf = 1, 0
-    queries.shell = SimpleNamespace(reader=reader)
-    queries.machine = SimpleNamespace(first_seq=1, last_seq=10_000, msgs=msgs, bytes=msgs * size)
+    machine, reader = StreamMachine(config()), Reader()
+    machine.first_seq, machine.last_seq = 1, 10_000
+    machine.msgs, machine.bytes = msgs, msgs * size
+    nobody = cast(Any, None)
+    log = StreamLog(1, 0, "S", machine, cast(Any, reader), TailBudget(0), nobody, nobody)
 
-    assert asyncio.run(queries.read(1, 2000)) is None
+    assert asyncio.run(log.read(1, 2000)) is None
 
     assert reader.limits == [limit]
 
@@ -56,7 +52,7 @@ def bench() -> Iterator[StreamBench]:
     bench = StreamBench(config())
     _publish(bench, 8)
     bench.flush()
-    bench.runner.tail.clear(9)
+    bench.runner.log.tail.clear(9)
     yield bench
     bench.close()
 
@@ -68,7 +64,7 @@ def _publish(bench: StreamBench, count: int) -> None:
 
 def _count(bench: StreamBench) -> int:
     bench.flush()
-    return bench.run(bench.runner.count_from(2, b"s.a".__eq__, [b"s.a"]))
+    return bench.run(count_from(bench.runner.log, 2, b"s.a".__eq__, [b"s.a"]))
 
 
 def test_a_count_has_what_came_and_left_memory_meanwhile(
@@ -83,7 +79,7 @@ def test_a_count_has_what_came_and_left_memory_meanwhile(
             rounds -= 1
             _publish(bench, 4)
             await bench.step()
-            bench.runner.tail.clear(bench.machine.last_seq - 1)
+            bench.runner.log.tail.clear(bench.machine.last_seq - 1)
         return found
 
     monkeypatch.setattr(bench.store, "subjects", slowly)
@@ -95,14 +91,10 @@ def test_a_count_leaves_out_what_a_purge_has_still_to_remove(
 ) -> None:
     monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 1)
 
-    async def before(runner: Any) -> None:
+    async def before(log: StreamLog) -> None:
         """What was to be swept when the count began is; the purge comes after that."""
 
-    def later(runner: Any, plan: Any) -> None:
-        runner.purging += [seq for seq, _, _ in plan.removed]
-
     monkeypatch.setattr(bench.janitor, "finish", before)
-    monkeypatch.setattr(bench.janitor, "finish_purge", later)
     _publish(bench, 2)
     assert bench.serve(bench.runner.purge("s.a", 7, None)) == 3
     assert sorted(bench.store.rows) == list(range(1, 11))
@@ -136,7 +128,7 @@ def test_a_time_leads_to_what_comes_while_it_is_looked_up(
 
     monkeypatch.setattr(bench.store, "first_at", slowly)
     monkeypatch.setattr(bench.store, "range", late)
-    assert bench.run(bench.runner.first_at_time(bench.machine.last_ts)) == 9
+    assert bench.run(bench.runner.log.first_at_time(bench.machine.last_ts)) == 9
 
 
 def test_the_message_of_a_time_is_the_next_when_it_is_deleted_meanwhile(
@@ -171,7 +163,7 @@ def test_a_list_of_what_is_gone_is_as_long_as_it_says(
 
     monkeypatch.setattr(bench.store, "names", slowly)
     bench.serve(bench.runner.delete_message(3))
-    state = bench.run(bench.runner.state(deleted=True))
+    state = bench.run(bench.runner.info(deleted=True)).state
     assert (state.deleted, state.num_deleted) == ((3, 5, 9), 3)
     assert (state.messages, state.first_seq, state.last_seq) == (7, 1, 10)
 
@@ -194,8 +186,8 @@ def test_a_state_waits_for_a_removal_that_only_storage_knows_of(
                 runner.emit(plan)
                 await purging
 
-        monkeypatch.setattr(runner.shell.lane, "settled", settled)
-        state = await runner.state()
+        monkeypatch.setattr(runner.services.lane, "settled", settled)
+        state = (await runner.info()).state
         return state.messages, state.first_seq, state.num_deleted
 
     assert bench.run(scenario()) == (4, 2, 3)
@@ -208,7 +200,7 @@ def test_a_walk_finds_what_takes_the_place_of_a_message_before_it_comes_there(
 
     async def walk() -> list[int]:
         found: list[int] = []
-        async for segment, places in scan(bench.runner, 1, [b"s.*"], 1):
+        async for segment, places in scan(bench.runner.log, 1, [b"s.*"], 1):
             found += [segment.seqs[place] for place in places]
             if bench.machine.last_seq == 8:
                 bench.gather(b"s.b", b"", block(Nats_Rollup="sub"))
