@@ -18,7 +18,7 @@ from core.stream import headers as h
 from core.stream.atomic import decide_batch
 from core.stream.batching import OpenBatch, Staging, ends_batch
 from core.stream.fast import SUFFIX, FastBatches, is_fast
-from core.stream.mixed import decide_mixed
+from core.stream.fast_publishing import decide_fast
 from core.stream.plan import Columns
 from core.stream.texts import refusal
 
@@ -104,7 +104,7 @@ class Batches:
             answers[place] = b""
         times = now, self._clock.monotonic()
         if answers or is_fast(columns.replies):
-            plan = decide_mixed(machine, columns, answers, self._fast, times, rollups)
+            plan = decide_fast(machine, columns, answers, self._fast, times, rollups)
         else:
             plan = machine.decide(columns, now, rollups)
         self._timers.at(self, self.deadline())

@@ -42,7 +42,7 @@ async def plan_purge(
 ) -> StreamPlan:
     """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter."""
     machine = runner.machine
-    if PURGE in machine.marks and seq <= machine.last_seq + 1:
+    if PURGE in machine.marker_reasons and seq <= machine.last_seq + 1:
         below = seq or machine.last_seq + 1
         return await plan_marked_purge(runner, unchanged(runner), pattern, below, keep, now)
     if pattern is None:
@@ -152,7 +152,7 @@ async def plan_delete(runner: StreamRunner, seq: int, now: int) -> StreamPlan:
     index = machine.index
     knows_all = index.of_subject(subject) is not None
     if not knows_all and index.last(subject) == seq and index.count(subject) > 1:
-        plan.lasts = [(subject, await _last_before(runner, subject.decode(), seq))]
+        plan.last_seqs = [(subject, await _last_before(runner, subject.decode(), seq))]
     await mark_deleted(runner, plan, subject, headers, now)
     return plan
 
@@ -174,10 +174,10 @@ async def plan_expiry(runner: StreamRunner, foreseen: Foresight, now: int) -> St
         foreseen: What `lifetimes.foresee` found.
         now: Wall-clock time in nanoseconds.
     """
-    machine, empty, wanted = runner.machine, Columns(), len(runner.machine.front) + 1
+    machine, empty, wanted = runner.machine, Columns(), len(runner.machine.oldest) + 1
     # A page of rows that only wait for the janitor says nothing of what is behind it.
-    while len(machine.front) < wanted and machine.front_deficit(empty, now):
-        await runner.load_front()
+    while len(machine.oldest) < wanted and machine.lacks_oldest(empty, now):
+        await runner.load_oldest()
     plan = machine.decide(empty, now)
     if machine.expiry is not None and not plan.removed:
         await lifetimes.plan_due(runner, plan, foreseen, now)

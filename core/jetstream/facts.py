@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from core.jetstream.queries import message_at
 from core.stream.headers import ROLLUP, publish_headers
-from core.stream.scheduling import replaced_by
+from core.stream.schedule_headers import replaced_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,9 +27,9 @@ async def facts_for(runner: StreamRunner, columns: Columns, now: int) -> Rollups
     if machine.counts:
         machine.newest = await newest_of(runner, set(columns.subjects))
         machine.max_payload = runner.shell.max_payload()
-    if columns.headered or machine.front_deficit(columns, now):
-        while machine.front_deficit(columns, now):
-            await runner.load_front()
+    if columns.headered or machine.lacks_oldest(columns, now):
+        while machine.lacks_oldest(columns, now):
+            await runner.load_oldest()
         if columns.headered and machine.ends_schedules:
             rollups = await _ended(runner, columns)
         elif columns.headered:

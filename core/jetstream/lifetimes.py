@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.jetstream.lasts import find_lasts
-from core.stream.expiring import Departure, departing, markers_of, plan_departure
+from core.stream.expired import Expired, find_expired, markers_of, plan_expired
 from core.stream.ttl import MAX_AGE
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Foresight:
 
     version: int
     forgotten: int
-    departure: Departure | None
+    departure: Expired | None
     lasts: dict[bytes, int]
 
 
@@ -50,7 +50,7 @@ async def foresee(runner: StreamRunner) -> Foresight:
     """
     machine = runner.machine
     version, forgotten = machine.version, runner.forgotten
-    departure = departing(machine, runner.shell.clock.now(), _AT_ONCE)
+    departure = find_expired(machine, runner.shell.clock.now(), _AT_ONCE)
     lasts: dict[bytes, int] = {}
     if departure is not None and departure.orphaned:
         gone = {row[0] for row in departure.rows}
@@ -66,7 +66,7 @@ async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, 
     machine = runner.machine
     departure = foreseen.departure
     if foreseen.version != machine.version:
-        departure = departing(machine, now, _AT_ONCE)
+        departure = find_expired(machine, now, _AT_ONCE)
     if departure is None:
         return
     gone = {row[0] for row in departure.rows}
@@ -81,7 +81,7 @@ async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, 
         lasts.update(await find_lasts(runner, unknown, gone))
     await make_way(runner, departure.marked, MAX_AGE, now)
     advance(runner, plan, gone)
-    plan_departure(machine, plan, departure, lasts, now)
+    plan_expired(machine, plan, departure, lasts, now)
 
 
 async def make_way(runner: StreamRunner, subjects: list[bytes], reason: bytes, now: int) -> None:
@@ -89,8 +89,8 @@ async def make_way(runner: StreamRunner, subjects: list[bytes], reason: bytes, n
     if not subjects:
         return
     markers = markers_of(runner.machine, subjects, reason)
-    while runner.machine.front_deficit(markers, now):
-        await runner.load_front()
+    while runner.machine.lacks_oldest(markers, now):
+        await runner.load_oldest()
 
 
 def advance(runner: StreamRunner, plan: StreamPlan, gone: set[int]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.jetstream.lifetimes import advance, make_way
-from core.stream.expiring import emptied, mark
+from core.stream.expired import add_markers, emptied
 from core.stream.ttl import PURGE, REMOVE, is_marker
 from core.subjects.subject import compile_filters
 
@@ -28,10 +28,14 @@ async def mark_deleted(
 ) -> None:
     """Add what a plan that deletes one message leaves on its subject, if anything."""
     machine = runner.machine
-    if REMOVE not in machine.marks or machine.index.count(subject) != 1 or is_marker(block):
+    if (
+        REMOVE not in machine.marker_reasons
+        or machine.index.count(subject) != 1
+        or is_marker(block)
+    ):
         return
     await make_way(runner, [subject], REMOVE, now)
-    mark(machine, plan, [subject], REMOVE, now)
+    add_markers(machine, plan, [subject], REMOVE, now)
 
 
 async def plan_marked_purge(
@@ -62,7 +66,7 @@ async def plan_marked_purge(
     advance(runner, plan, gone)
     subjects = emptied(machine, found)
     await make_way(runner, subjects, PURGE, now)
-    mark(machine, plan, subjects, PURGE, now)
+    add_markers(machine, plan, subjects, PURGE, now)
     return plan
 
 

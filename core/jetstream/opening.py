@@ -42,7 +42,7 @@ async def restore(runner: StreamRunner, head: Head) -> None:
     machine = runner.machine
     machine.first_seq, machine.last_seq = head.first_seq, head.last_seq
     machine.last_ts, machine.msgs, machine.bytes = head.last_ts, head.msgs, head.bytes
-    machine.front.upto = max(head.first_seq - 1, 0)
+    machine.oldest.upto = max(head.first_seq - 1, 0)
     runner.tail.clear(head.last_seq + 1)
     await runner.copier.restore(runner.config)
     removes = machine.limit or machine.evicts or machine.max_age or machine.expiry is not None

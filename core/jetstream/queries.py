@@ -26,7 +26,7 @@ Message = tuple[int, int, bytes, bytes, bytes]  # sequence, time, subject, heade
 
 _PAGE = 2000
 _PAGE_BYTES = 32 << 20
-_FRONT_PAGE = 5000
+_OLDEST_PAGE = 5000
 _COUNT_AT_ONCE = 5000
 _WINDOW = 10_000
 _WINDOW_MAX = 200_000
@@ -346,16 +346,16 @@ class StreamQueries(ABC):
 
     # -- facts for the machine ---------------------------------------------------------------
 
-    async def load_front(self) -> None:
+    async def load_oldest(self) -> None:
         """Load the next page of the oldest messages into the machine's window."""
         machine = self.machine
-        front = machine.front
-        start = max(front.upto + 1, machine.first_seq)
-        rows = await self.shell.reader.front(self.stream, self.shelf, start, _FRONT_PAGE)
-        upto = rows[-1][0] if len(rows) == _FRONT_PAGE else machine.last_seq
+        oldest = machine.oldest
+        start = max(oldest.upto + 1, machine.first_seq)
+        rows = await self.shell.reader.front(self.stream, self.shelf, start, _OLDEST_PAGE)
+        upto = rows[-1][0] if len(rows) == _OLDEST_PAGE else machine.last_seq
         size = machine.overhead
         more = 4 if machine.on_file else 0
-        front.load(
+        oldest.load(
             (
                 (seq, subject, size + len(subject) + data + (hdr + more if hdr else 0), ts)
                 for seq, subject, data, hdr, ts in rows

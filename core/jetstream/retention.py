@@ -271,7 +271,7 @@ class Keeper:
         while plan.first_seq in gone:
             plan.first_seq += 1
         if isinstance(machine.index, LogIndex):
-            plan.lasts = await self._lasts(machine.index, rows, gone)
+            plan.last_seqs = await self._lasts(machine.index, rows, gone)
         return plan
 
     async def _lasts(

@@ -43,7 +43,7 @@ from core.stream.expiry import Expiry
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
 from core.stream.segment import Segment
-from core.stream.texts import holds, refusal
+from core.stream.texts import refusal, survives_failed_commit
 
 T = TypeVar("T")
 
@@ -453,7 +453,10 @@ class StreamRunner(StreamQueries):
         self.batches.failed()
         body = refusal(error, self.machine.json_name)
         self.acks.answer((reply, body) for reply in plan.acks if reply)
-        held = ((reply, a if holds(a, plan.before) else body) for reply, a in plan.answers)
+        held = (
+            (reply, a if survives_failed_commit(a, plan.before) else body)
+            for reply, a in plan.answers
+        )
         self.acks.answer(held)
         command, self.current = self.current, None
         if command is not None and not command.done.done():

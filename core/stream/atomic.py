@@ -17,8 +17,8 @@ from core.stream import headers as h
 from core.stream.batching import quoted
 from core.stream.counting import Counting
 from core.stream.judge import Judge
-from core.stream.scheduling import HEADERS as SCHEDULING
-from core.stream.scheduling import ended_by
+from core.stream.schedule_headers import HEADERS as SCHEDULING
+from core.stream.schedule_headers import ended_by
 from core.stream.texts import refusal, texts_of
 
 if TYPE_CHECKING:
@@ -155,9 +155,9 @@ class AtomicJudge(Judge):
         named = other or subject
         if named in self._written:
             raise api_error("JSStreamWrongLastSequenceConstant")
-        known, self._lasts = self._lasts, {}  # the batch does not count
+        known, self._last_seqs = self._last_seqs, {}  # the batch does not count
         last = self._last_of(named, 0)
-        self._lasts = known
+        self._last_seqs = known
         if h.number(wanted) != last:
             raise api_error("JSStreamWrongLastSequence", seq=last)
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.stream import headers as h
+from core.stream.discard_new import Capacity
 from core.stream.judge import Duplicate, Judge, Rollups
 from core.stream.plan import Columns, Position, StreamPlan
-from core.stream.room import Room
 from core.stream.texts import texts_of
 
 if TYPE_CHECKING:
@@ -160,10 +160,10 @@ def _fill(
     columns = gathered(runs)
     if len(columns):
         stamps = (_seqs(runs[0].seqs), runs[0].times) if mirrors else None
-        room = None
-        if machine.refuses and not machine.has_room(columns):
-            room = Room(machine, rollups)
-        judge = CopyJudge(machine, plan, room, rollups)
+        capacity = None
+        if machine.refuses and not machine.fits_limits(columns):
+            capacity = Capacity(machine, rollups)
+        judge = CopyJudge(machine, plan, capacity, rollups)
         judge.counting = machine.counting()
         judge.stamps = stamps
         if machine.allowance is not None and machine.coming(columns) > machine.allowance:
@@ -212,7 +212,7 @@ class CopyJudge(Judge):
         config = self.machine.config
         return (
             self._clean
-            and self._room is None
+            and self._capacity is None
             and self.allowance is None
             and self.counting is None
             and not (self._dedups or config.allow_rollup_hdrs or config.allow_msg_ttl)

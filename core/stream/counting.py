@@ -23,7 +23,7 @@ from core.stream import headers as h
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from core.stream.evicting import Evictions
+    from core.stream.discard_old import Evictions
 
 Newest = dict[bytes, tuple[bytes, bytes]]
 """Header block and payload of the last message of each subject."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from core.stream.headers import SCHEDULE_TARGET, find
 from core.stream.judge import Judge
 from core.stream.plan import Columns
+from core.stream.schedule_headers import output_block
 from core.stream.schedules import NEVER, Pending
-from core.stream.scheduling import output_block
 
 if TYPE_CHECKING:
     from core.stream.judge import Rollups

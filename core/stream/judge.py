@@ -15,8 +15,8 @@ from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.counting import check_increment
 from core.stream.plan import Columns, StreamPlan
-from core.stream.scheduling import HEADERS as SCHEDULING
-from core.stream.scheduling import check_end, check_schedule, ended_by, stored_schedule
+from core.stream.schedule_headers import HEADERS as SCHEDULING
+from core.stream.schedule_headers import check_end, check_schedule, ended_by, stored_schedule
 from core.stream.texts import MAX_SUBJECT, check_text, refusal, texts_of
 from core.stream.ttl import parse_ttl, raised
 from core.subjects.subject import compile_filters
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from core.stream.counting import Counting
+    from core.stream.discard_new import Capacity
     from core.stream.machine import StreamMachine
-    from core.stream.room import Room
 
 LARGEST_RECORD = 32 << 20
 # What a record has beside its header block and payload, at most.
@@ -47,19 +47,19 @@ class Judge:
     """Judges one batch; used once.
 
     Most batches are accepted whole: their columns are stored as they came, and only what is
-    refused costs more than the checks. `room` is given when the stream could refuse a message
+    refused costs more than the checks. `capacity` is given when the stream could refuse a message
     for lack of it.
     """
 
     def __init__(
-        self, machine: StreamMachine, plan: StreamPlan, room: Room | None, rollups: Rollups
+        self, machine: StreamMachine, plan: StreamPlan, capacity: Capacity | None, rollups: Rollups
     ) -> None:
         config = machine.config
         self.machine = machine
         self.plan = plan
         self.rollups = rollups
         self.next_seq = machine.last_seq + 1
-        self._room = room
+        self._capacity = capacity
         # Bytes that this stream may still take, where that could be less than the batch.
         self.allowance: int | None = None
         # What the subjects amount to, in a stream of counters.
@@ -81,7 +81,7 @@ class Judge:
         self._ids: dict[bytes, int] = {}
         self._last_id = machine.last_msg_id
         # Last sequence by subject within the batch, as far as `_scanned` messages.
-        self._lasts: dict[bytes, int] = {}
+        self._last_seqs: dict[bytes, int] = {}
         self._scanned = 0
         # Where the newest roll-up of each subject, and of everything, stands among the accepted.
         self._rolled: dict[bytes, int] = {}
@@ -99,7 +99,7 @@ class Judge:
         texts = texts_of(subjects)
         self._subjects = subjects
         self._clean = texts is not None and self._fits(columns)
-        unlimited = self._room is None and self.allowance is None
+        unlimited = self._capacity is None and self.allowance is None
         simple = self._clean and unlimited and self.counting is None
         lone_msg_id, dedups, ids = h.lone_msg_id, self._dedups, self._ids
         find_new, find_old = ids.get, self._find_id
@@ -167,8 +167,8 @@ class Judge:
             if self.allowance < 0:
                 raise api_error("JSInsufficientResources")
             self.allowance -= self.machine.size_of(subject, block, len(payload))
-        if self._room is not None and self._is_stored(subject):
-            self._check_room(self._room, subject, block, payload, rollup)
+        if self._capacity is not None and self._is_stored(subject):
+            self._check_capacity(self._capacity, subject, block, payload, rollup)
         if rollup or self._ends:
             self._roll(place, subject, rollup, found)
         if self.counting is not None:
@@ -275,7 +275,7 @@ class Judge:
         index, wiped = self.machine.index, self._wiped >= 0
         self._scan(place)
         if b"*" not in pattern and b">" not in pattern:
-            last = self._lasts.get(pattern)
+            last = self._last_seqs.get(pattern)
             if last is None:
                 return 0 if wiped else index.last(pattern)
             return last
@@ -285,7 +285,7 @@ class Judge:
             for _ in index.prepare((pattern,)):
                 pass
             stored = {s: index.last(s) for part in index.search((pattern,)) for s in part}
-        stored.update((s, last) for s, last in self._lasts.items() if match(s))
+        stored.update((s, last) for s, last in self._last_seqs.items() if match(s))
         return max(stored.values(), default=0)
 
     def _scan(self, upto: int) -> None:
@@ -294,7 +294,7 @@ class Judge:
         self._scanned = upto
         places = [i for i in range(start, upto) if i not in refused]
         seqs = range(self.next_seq - len(places), self.next_seq)
-        self._lasts.update(zip([self._subjects[i] for i in places], seqs, strict=True))
+        self._last_seqs.update(zip([self._subjects[i] for i in places], seqs, strict=True))
 
     def _check_scheduling(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
         """Check what schedules or ends schedules; a schedule replaces those before it."""
@@ -337,14 +337,14 @@ class Judge:
         """Whether somebody is interested, where that decides: what is not stored takes no room."""
         return self.machine.wanted is None or self.machine.wanted(subject)
 
-    def _check_room(
-        self, room: Room, subject: bytes, block: bytes, payload: bytes, rollup: bytes
+    def _check_capacity(
+        self, capacity: Capacity, subject: bytes, block: bytes, payload: bytes, rollup: bytes
     ) -> None:
         size = self.machine.size_of(subject, block, len(payload))
-        why = room.refusal(subject, size, rollup)
+        why = capacity.refusal(subject, size, rollup)
         if why:
             raise api_error("JSStreamStoreFailed", err=why)
-        room.take(subject, size, rollup)
+        capacity.take(subject, size, rollup)
 
     # -- acceptance --------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class Judge:
     def _end(self, place: int, subject: bytes) -> None:
         """Note that a message of the batch purges a subject, whose schedule is over."""
         self._scan(place)
-        self._lasts[subject] = 0
+        self._last_seqs[subject] = 0
         self._rolled[subject] = len(self._headers) + 1
         self._ended.add(subject)
 
@@ -382,7 +382,7 @@ class Judge:
             self._rolled[subject] = len(self._headers)
         elif rollup:
             self._wiped = len(self._headers)
-            self._lasts.clear()
+            self._last_seqs.clear()
             if self.counting is not None:
                 self.counting.wipe()
             self._scanned = place

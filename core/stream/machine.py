@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.counting import Counting, Newest, growth
 from core.stream.dedup import DedupWindow
-from core.stream.evicting import Evictions
+from core.stream.discard_new import Capacity
+from core.stream.discard_old import Evictions
 from core.stream.expiry import Expiry
-from core.stream.front import FRONT_MAX, FrontWindow
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge
+from core.stream.oldest import OLDEST_MAX, OldestMessages
 from core.stream.plan import Columns, StreamPlan
-from core.stream.room import Room
 from core.stream.schedules import Schedules
 from core.stream.segment import Segment
 from core.stream.texts import json_text, texts_of
-from core.stream.ttl import SECOND, marks_of
+from core.stream.ttl import SECOND, marker_reasons_of
 
 _FILE_OVERHEAD = 30
 _FILE_HEADER_OVERHEAD = 4
@@ -33,7 +33,7 @@ class StreamMachine:
     """Committed state of one stream.
 
     `first_seq` is a lower bound: no live message is below it. It is exact whenever eviction or a
-    purge set it; after an interior removal at the front the runner tightens it on demand.
+    purge set it; after an removal among the oldest messages the runner tightens it on demand.
     """
 
     def __init__(self, config: StreamConfig, domain: str = "") -> None:
@@ -51,7 +51,7 @@ class StreamMachine:
         self.version = 0
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
-        self.front = FrontWindow(self.last_seq)
+        self.oldest = OldestMessages(self.last_seq)
         # Which subjects somebody wants stored (None: all).
         self.wanted: Callable[[bytes], bool] | None = None
         # When messages leave, where each may say so.
@@ -100,7 +100,7 @@ class StreamMachine:
         # How long the markers of subjects live (0: there are none), and the least TTL in seconds.
         self.marker_ttl = max(config.subject_delete_marker_ttl, 0)
         # Which removals leave markers, beside those by age.
-        self.marks = marks_of(config) if self.marker_ttl else frozenset[bytes]()
+        self.marker_reasons = marker_reasons_of(config) if self.marker_ttl else frozenset[bytes]()
         self.least_ttl = self.marker_ttl // SECOND if self.limit != 1 else 0
 
     def _configure_schedules(self, config: StreamConfig) -> None:
@@ -120,21 +120,21 @@ class StreamMachine:
 
     # -- facts -------------------------------------------------------------------------------
 
-    def front_deficit(self, columns: Columns, now: int) -> bool:
+    def lacks_oldest(self, columns: Columns, now: int) -> bool:
         """Tell whether `decide` needs more of the oldest messages than the window holds."""
-        front = self.front
-        if front.upto >= self.last_seq:
+        oldest = self.oldest
+        if oldest.upto >= self.last_seq:
             return False
-        if self.max_age and front.newest_time() <= now - self.max_age:
+        if self.max_age and oldest.newest_time() <= now - self.max_age:
             return True
         if not self.evicts:
             return False
         n = len(columns)
-        if self.max_msgs and len(front) < self.msgs + n - self.max_msgs:
+        if self.max_msgs and len(oldest) < self.msgs + n - self.max_msgs:
             return True
         if not self.max_bytes:
             return False
-        return front.nbytes < self.bytes + self.coming(columns) - self.max_bytes
+        return oldest.nbytes < self.bytes + self.coming(columns) - self.max_bytes
 
     # -- decide ------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class StreamMachine:
                 batch names, where only storage knows them.
         """
         plan = self.begin_plan(len(columns) > 0)
-        roomy = not self.refuses or self.has_room(columns)
+        roomy = not self.refuses or self.fits_limits(columns)
         scarce = self.allowance is not None and self.coming(columns) > self.allowance
         checks = columns.headered or self.config.sealed or self.counts
         simple = roomy and not scarce and not checks
@@ -165,7 +165,9 @@ class StreamMachine:
             plan.last_msg_id = b""
             self.store(plan, columns.subjects, None, columns.payloads, now)
         elif len(columns):
-            judge = Judge(self, plan, None if roomy else Room(self, rollups or {}), rollups or {})
+            judge = Judge(
+                self, plan, None if roomy else Capacity(self, rollups or {}), rollups or {}
+            )
             judge.allowance = self.allowance if scarce else None
             judge.counting = self.counting()
             judge.judge(columns, now)
@@ -183,7 +185,7 @@ class StreamMachine:
             nbytes=self.bytes,
         )
 
-    def has_room(self, columns: Columns) -> bool:
+    def fits_limits(self, columns: Columns) -> bool:
         """Whether a stream that discards new messages can take a whole batch."""
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
@@ -351,7 +353,7 @@ class StreamMachine:
             return
         gone = {seq for seq, _, _ in plan.removed} if plan.removed else ()
         evicted: list[tuple[int, bytes, int]] = []
-        for seq, subject, size, ts in () if plan.purged_below else self.front:
+        for seq, subject, size, ts in () if plan.purged_below else self.oldest:
             if seq in gone:
                 continue
             if over_msgs <= 0 and over_bytes <= 0 and ts > oldest:
@@ -364,7 +366,7 @@ class StreamMachine:
             plan.msgs -= len(evicted)
             plan.nbytes -= sum([row[2] for row in evicted])
             plan.first_seq = max(plan.first_seq, evicted[-1][0] + 1)
-        known = plan.purged_below > 0 or self.front.upto >= self.last_seq
+        known = plan.purged_below > 0 or self.oldest.upto >= self.last_seq
         if (over_msgs > 0 or over_bytes > 0) and known:
             self._evict_new(plan, over_msgs, over_bytes)
 
@@ -405,16 +407,16 @@ class StreamMachine:
         segment = plan.segment
         if segment is not None and len(segment):
             self.index.add(segment.seqs, segment.subjects, plan.sizes)
-            self._extend_front(segment, plan.sizes, plan.before)
-        elif self.front.upto >= plan.before:
-            self.front.upto = plan.last_seq
+            self._extend_oldest(segment, plan.sizes, plan.before)
+        elif self.oldest.upto >= plan.before:
+            self.oldest.upto = plan.last_seq
         if plan.removed:
             # After the additions: a subject that has a newer message keeps its place.
             if plan.index is None:
                 self.index.remove_all(plan.removed)
-            if len(self.front):
-                self.front.drop(plan.removed)
-        for subject, seq in plan.lasts:
+            if len(self.oldest):
+                self.oldest.drop(plan.removed)
+        for subject, seq in plan.last_seqs:
             self.index.set_last(subject, seq)
         if self.expiry is not None:
             self._apply_expiry(self.expiry, plan)
@@ -451,15 +453,15 @@ class StreamMachine:
         if plan.index is not None:
             self.index = plan.index
             if plan.purged_below:
-                self.front = FrontWindow(plan.purged_below - 1)
+                self.oldest = OldestMessages(plan.purged_below - 1)
         elif plan.purged_below:
             self.index = make_index(self.limit)
-            self.front = FrontWindow(plan.before)
+            self.oldest = OldestMessages(plan.before)
 
-    def _extend_front(self, segment: Segment, sizes: Sequence[int], before: int) -> None:
-        front = self.front
-        if front.upto < before or not (self.max_age or self.evicts) or len(front) >= FRONT_MAX:
+    def _extend_oldest(self, segment: Segment, sizes: Sequence[int], before: int) -> None:
+        oldest = self.oldest
+        if oldest.upto < before or not (self.max_age or self.evicts) or len(oldest) >= OLDEST_MAX:
             return
         if not sizes:
             sizes = self._sizes_of(segment)
-        front.extend(segment.seqs, segment.subjects, sizes, segment.times, self.last_seq)
+        oldest.extend(segment.seqs, segment.subjects, sizes, segment.times, self.last_seq)

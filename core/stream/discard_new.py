@@ -1,4 +1,4 @@
-"""What a stream that discards new messages has room for, message by message.
+"""Limits of a stream whose discard policy is `new`, counted message by message.
 
 Only such a stream must know its exact counts inside a batch: what a message replaces makes room
 for it, and a message that finds none is refused. The rules are the reference server's:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from core.stream.machine import StreamMachine
 
 
-class Room:
-    """Counts of one batch: the committed state and what the batch has changed so far.
+class Capacity:
+    """What the limits still allow one batch: committed counts, and what the batch changed so far.
 
     `rollups` are (sequence, size) of the stored messages of each subject that a roll-up of the
     batch names, where the index does not know them.
