@@ -1,10 +1,12 @@
-"""What a stream's machine has to be told before it decides a batch: it holds no storage."""
+"""Reading what a stream's decision about a batch depends on beside its state."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.jetstream.queries import message_at
+from core.stream.facts import NO_FACTS, Facts
 from core.stream.headers import ROLLUP, publish_headers
 from core.stream.schedule_headers import replaced_by
 
@@ -12,39 +14,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from core.jetstream.stream_runner import StreamRunner
-    from core.stream.counting import Newest
-    from core.stream.judge import Rollups
+    from core.stream.facts import LastMessages, StoredRows
     from core.stream.plan import Columns
 
 
-async def facts_for(runner: StreamRunner, columns: Columns, now: int) -> Rollups | None:
-    """Tell the machine of room on the node and of the oldest messages, as far as it needs them.
+async def facts_for(runner: StreamRunner, columns: Columns, now: int) -> Facts:
+    """Return the facts of a batch, and have the machine know enough of the oldest messages.
 
-    Returns the messages that roll-ups of the batch replace, as `StreamMachine.decide` takes them.
+    Raises Unavailable.
     """
     machine = runner.machine
-    rollups: Rollups | None = None
+    facts = NO_FACTS
     if machine.counts:
-        machine.newest = await newest_of(runner, set(columns.subjects))
-        machine.max_payload = runner.shell.max_payload()
-    if columns.headered or machine.lacks_oldest(columns, now):
-        while machine.lacks_oldest(columns, now):
+        newest = await last_messages_of(runner, set(columns.subjects))
+        facts = Facts(newest, max_payload=runner.shell.max_payload())
+    if columns.headered or machine.lacks_oldest(columns, now, facts):
+        while machine.lacks_oldest(columns, now, facts):
             await runner.load_oldest()
-        if columns.headered and machine.ends_schedules:
-            rollups = await _ended(runner, columns)
-        elif columns.headered:
-            rollups = await _replaced(runner, columns)
+        replaced: StoredRows = {}
+        if columns.headered:
+            find = _replaced_or_ended if machine.ends_schedules else _replaced
+            replaced = await find(runner, columns)
+        if replaced:
+            facts = replace(facts, replaced=replaced)
     if runner.shell.resources is not None:
-        machine.allowance = runner.shell.resources.left(runner.config.storage)
-    return rollups
+        left = runner.shell.resources.left(runner.config.storage)
+        facts = facts if left is None else replace(facts, storage_left=left)
+    unwanted = without_interest(runner, columns.subjects)
+    return replace(facts, no_interest=unwanted) if unwanted else facts
 
 
-async def newest_of(runner: StreamRunner, subjects: Iterable[bytes]) -> Newest:
+def without_interest(runner: StreamRunner, subjects: Iterable[bytes]) -> frozenset[bytes]:
+    """Return the subjects that are not stored, because retention is by interest and none has it."""
+    return frozenset() if runner.retention is None else runner.retention.without_interest(subjects)
+
+
+async def last_messages_of(runner: StreamRunner, subjects: Iterable[bytes]) -> LastMessages:
     """Return the last message of each subject that has one: from memory, the rest in one query.
 
     Raises Unavailable.
     """
-    newest: Newest = {}
+    newest: dict[bytes, tuple[bytes, bytes]] = {}
     stored: list[int] = []
     last = runner.machine.index.last
     for subject in subjects:
@@ -61,24 +71,23 @@ async def newest_of(runner: StreamRunner, subjects: Iterable[bytes]) -> Newest:
     return newest
 
 
-async def _ended(runner: StreamRunner, columns: Columns) -> Rollups:
+async def _replaced_or_ended(runner: StreamRunner, columns: Columns) -> StoredRows:
     """Return the same where messages are schedules and end those of other subjects, too."""
     index = runner.machine.index
-    rollups: Rollups = {}
+    rows: dict[bytes, list[tuple[int, int]]] = {}
     for subject, block in zip(columns.subjects, columns.headers, strict=True):
         for name in replaced_by(subject, block) if block else ():
-            if index.of_subject(name) is None and name not in rollups:
-                rollups[name] = await runner.rows_of(name)
-    return rollups
+            if index.of_subject(name) is None and name not in rows:
+                rows[name] = await runner.rows_of(name)
+    return rows
 
 
-async def _replaced(runner: StreamRunner, columns: Columns) -> Rollups | None:
+async def _replaced(runner: StreamRunner, columns: Columns) -> StoredRows:
     """Return the messages of each subject that a roll-up of the batch names, if storage knows."""
-    rollups: Rollups | None = None
+    rows: dict[bytes, list[tuple[int, int]]] = {}
     for subject, block in zip(columns.subjects, columns.headers, strict=True):
         if block.find(ROLLUP) < 0 or runner.machine.index.of_subject(subject) is not None:
             continue
         if publish_headers(block).get(ROLLUP, b"").lower() == b"sub":
-            rollups = rollups or {}
-            rollups[subject] = await runner.rows_of(subject)
-    return rollups
+            rows[subject] = await runner.rows_of(subject)
+    return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.jetstream.facts import without_interest
 from core.jetstream.lasts import find_lasts
 from core.stream.expired import Expired, find_expired, markers_of, plan_expired
 from core.stream.ttl import MAX_AGE
@@ -81,7 +82,8 @@ async def plan_due(runner: StreamRunner, plan: StreamPlan, foreseen: Foresight, 
         lasts.update(await find_lasts(runner, unknown, gone))
     await make_way(runner, departure.marked, MAX_AGE, now)
     advance(runner, plan, gone)
-    plan_expired(machine, plan, departure, lasts, now)
+    unwanted = without_interest(runner, departure.marked)
+    plan_expired(machine, plan, departure, lasts, now, unwanted)
 
 
 async def make_way(runner: StreamRunner, subjects: list[bytes], reason: bytes, now: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core.jetstream.facts import without_interest
 from core.jetstream.lifetimes import advance, make_way
 from core.stream.expired import add_markers, emptied
 from core.stream.ttl import PURGE, REMOVE, is_marker
@@ -35,7 +36,7 @@ async def mark_deleted(
     ):
         return
     await make_way(runner, [subject], REMOVE, now)
-    add_markers(machine, plan, [subject], REMOVE, now)
+    add_markers(machine, plan, [subject], REMOVE, now, without_interest(runner, [subject]))
 
 
 async def plan_marked_purge(
@@ -66,7 +67,7 @@ async def plan_marked_purge(
     advance(runner, plan, gone)
     subjects = emptied(machine, found)
     await make_way(runner, subjects, PURGE, now)
-    add_markers(machine, plan, subjects, PURGE, now)
+    add_markers(machine, plan, subjects, PURGE, now, without_interest(runner, subjects))
     return plan
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -64,9 +64,11 @@ class Keeper:
         self._rounds = 0
         self._turned = asyncio.Event()
 
-    def is_wanted(self) -> Callable[[bytes], bool] | None:
-        """Tell which subjects are stored (None: all, whether somebody consumes them or not)."""
-        return self._has_consumer if self._by_interest else None
+    def without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
+        """Return which subjects are not stored: no consumer matches them, and interest decides."""
+        if not self._by_interest:
+            return frozenset()
+        return frozenset(s for s in set(subjects) if not self._has_consumer(s))
 
     def _has_consumer(self, subject: bytes) -> bool:
         machines = (consumer.machine for consumer in self._stream.consumers.values())

@@ -218,8 +218,8 @@ class Scheduler:
         columns = outputs(there, now)
         if runner.transform is not None:
             columns.subjects = runner.transform.apply_all(columns.subjects)
-        rollups = await facts_for(runner, columns, now)
-        plan, refused = plan_firings(runner.machine, there, columns, now, rollups or {})
+        facts = await facts_for(runner, columns, now)
+        plan, refused = plan_firings(runner.machine, there, columns, now, facts)
         if refused:
             log.warning("schedules of stream %s: not taken: %s", runner.name, refused[0].decode())
         return plan

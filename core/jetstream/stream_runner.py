@@ -167,7 +167,6 @@ class StreamRunner(StreamQueries):
     def _configure_retention(self) -> None:
         """Have consumers decide what is stored and kept, or limits alone."""
         self.retention = make_retention(self)
-        self.machine.wanted = self.retention.is_wanted() if self.retention is not None else None
         for consumer in self.consumers.values():
             consumer.watch_retention()
 
@@ -330,8 +329,8 @@ class StreamRunner(StreamQueries):
             if in_batches:
                 plan = await self.batches.decide(columns, now)
             else:
-                rollups = await facts_for(self, columns, now)
-                plan = self.machine.decide(columns, now, rollups)
+                facts = await facts_for(self, columns, now)
+                plan = self.machine.decide(columns, now, facts)
         except BaseException:
             columns.subjects = published
             self._give_back(columns)

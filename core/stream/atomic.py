@@ -22,13 +22,13 @@ from core.stream.schedule_headers import ended_by
 from core.stream.texts import refusal, texts_of
 
 if TYPE_CHECKING:
-    from core.stream.judge import Rollups
+    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
     from core.stream.plan import Columns, StreamPlan
 
 
 def decide_batch(
-    machine: StreamMachine, name: bytes, batch: Columns, reply: bytes, now: int, rollups: Rollups
+    machine: StreamMachine, name: bytes, batch: Columns, reply: bytes, now: int, facts: Facts
 ) -> StreamPlan:
     """Return the plan that stores a complete batch, or the one that refuses it.
 
@@ -38,14 +38,14 @@ def decide_batch(
         batch: its messages.
         reply: where the answer to the last message goes (b"": nowhere).
         now: wall-clock time in nanoseconds.
-        rollups: as for `StreamMachine.decide`.
+        facts: as for `StreamMachine.decide`.
     """
     plan = machine.begin_plan(True)
-    judge = AtomicJudge(machine, plan, None, rollups)
+    judge = AtomicJudge(machine, plan, None, facts)
     if machine.counts:
         # The batch counts on from what is stored before it, whatever it evicts itself.
-        limits = machine.config.max_msg_size, machine.max_payload
-        judge.counting = Counting(machine.index.last, machine.newest, *limits)
+        limits = machine.config.max_msg_size, facts.max_payload
+        judge.counting = Counting(machine.index.last, facts.last_messages, *limits)
     error = judge.judge_all(batch, now)
     if error is not None:
         answer = refusal(error, machine.json_name)

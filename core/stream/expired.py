@@ -79,6 +79,7 @@ def plan_expired(
     expired: Expired,
     last_seqs: Mapping[bytes, int],
     now: int,
+    no_interest: frozenset[bytes],
 ) -> None:
     """Remove expired messages with a plan that changes nothing yet.
 
@@ -88,6 +89,7 @@ def plan_expired(
         expired: What leaves.
         last_seqs: What will be the last sequence of each orphaned subject.
         now: Wall-clock time in nanoseconds.
+        no_interest: As in `Facts`, of the subjects that get a marker.
     """
     rows = expired.rows
     plan.due = expired.due
@@ -96,11 +98,16 @@ def plan_expired(
     plan.msgs -= len(rows)
     plan.nbytes -= sum([row[2] for row in rows])
     plan.last_seqs = [(subject, last_seqs[subject]) for subject in expired.orphaned]
-    add_markers(machine, plan, expired.marked, MAX_AGE, now)
+    add_markers(machine, plan, expired.marked, MAX_AGE, now, no_interest)
 
 
 def add_markers(
-    machine: StreamMachine, plan: StreamPlan, subjects: list[bytes], reason: bytes, now: int
+    machine: StreamMachine,
+    plan: StreamPlan,
+    subjects: list[bytes],
+    reason: bytes,
+    now: int,
+    no_interest: frozenset[bytes],
 ) -> None:
     """Store a marker on each subject, with a plan that removes the last message of each."""
     if not subjects:
@@ -109,7 +116,7 @@ def add_markers(
     plan.texts = [subject.decode() for subject in subjects]
     plan.last_msg_id = b""
     n = len(subjects)
-    machine.store(plan, subjects, [block] * n, [b""] * n, now)
+    machine.store(plan, subjects, [block] * n, [b""] * n, now, no_interest=no_interest)
     machine.evict(plan, now)
 
 

@@ -15,8 +15,8 @@ from core.stream.schedule_headers import HEADERS as SCHEDULING
 from core.stream.texts import refusal, texts_of
 
 if TYPE_CHECKING:
+    from core.stream.facts import Facts
     from core.stream.fast import FastBatches, FastMessage
-    from core.stream.judge import Rollups
     from core.stream.machine import StreamMachine
     from core.stream.plan import Columns, StreamPlan
 
@@ -30,7 +30,7 @@ def decide_fast(
     answers: dict[int, bytes],
     fast: FastBatches,
     times: tuple[int, int],
-    rollups: Rollups,
+    facts: Facts,
 ) -> StreamPlan:
     """Return the plan for publishes of which some are those of fast batches.
 
@@ -40,16 +40,16 @@ def decide_fast(
         answers: of messages that have theirs already, by place.
         fast: the open fast batches, which take note of their messages.
         times: wall-clock and monotonic, in nanoseconds.
-        rollups: as for `StreamMachine.decide`.
+        facts: as for `StreamMachine.decide`.
     """
     plan = machine.begin_plan(True)
     capacity = None
-    if machine.refuses and not machine.fits_limits(columns):
-        capacity = Capacity(machine, rollups)
-    judge = FastJudge(machine, plan, capacity, rollups)
-    if machine.allowance is not None and machine.coming(columns) > machine.allowance:
-        judge.allowance = machine.allowance
-    judge.counting = machine.counting()
+    if machine.refuses and not machine.fits_limits(columns, facts):
+        capacity = Capacity(machine, facts.replaced)
+    judge = FastJudge(machine, plan, capacity, facts)
+    if facts.storage_left is not None and machine.coming(columns, facts) > facts.storage_left:
+        judge.storage_left = facts.storage_left
+    judge.counting = machine.counting(facts)
     judge.judge_fast(columns, answers, fast, times)
     machine.evict(plan, times[0])
     return plan
@@ -76,7 +76,7 @@ class FastJudge(Judge):
         self._clean = texts is not None and self._fits(columns)
         self._refused.update(answers)
         self.now, monotonic = times
-        is_simple = self._clean and self._capacity is None and self.allowance is None
+        is_simple = self._clean and self._capacity is None and self.storage_left is None
         is_simple = is_simple and self.counting is None
         replies, blocks, payloads = columns.replies, columns.headers, columns.payloads
         place = 0

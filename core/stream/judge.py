@@ -17,7 +17,7 @@ from core.stream.counting import check_increment
 from core.stream.plan import Columns, StreamPlan
 from core.stream.schedule_headers import HEADERS as SCHEDULING
 from core.stream.schedule_headers import check_end, check_schedule, ended_by, stored_schedule
-from core.stream.texts import MAX_SUBJECT, check_text, refusal, texts_of
+from core.stream.texts import LARGEST_RECORD, MAX_SUBJECT, check_text, refusal, texts_of
 from core.stream.ttl import parse_ttl, raised
 from core.subjects.subject import compile_filters
 
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
 
     from core.stream.counting import Counting
     from core.stream.discard_new import Capacity
+    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
 
-LARGEST_RECORD = 32 << 20
 # What a record has beside its header block and payload, at most.
 LONGEST_FRAME = 34 + MAX_SUBJECT
 _NOTHING: dict[bytes, bytes] = {}
-
-Rollups = dict[bytes, list[tuple[int, int]]]
 
 
 class Duplicate(Exception):
@@ -52,16 +50,16 @@ class Judge:
     """
 
     def __init__(
-        self, machine: StreamMachine, plan: StreamPlan, capacity: Capacity | None, rollups: Rollups
+        self, machine: StreamMachine, plan: StreamPlan, capacity: Capacity | None, facts: Facts
     ) -> None:
         config = machine.config
         self.machine = machine
         self.plan = plan
-        self.rollups = rollups
+        self.facts = facts
         self.next_seq = machine.last_seq + 1
         self._capacity = capacity
-        # Bytes that this stream may still take, where that could be less than the batch.
-        self.allowance: int | None = None
+        # Bytes that the node has left, where that could be less than the batch.
+        self.storage_left: int | None = None
         # What the subjects amount to, in a stream of counters.
         self.counting: Counting | None = None
         # Sequences and times of messages that bring their own.
@@ -99,7 +97,7 @@ class Judge:
         texts = texts_of(subjects)
         self._subjects = subjects
         self._clean = texts is not None and self._fits(columns)
-        unlimited = self._capacity is None and self.allowance is None
+        unlimited = self._capacity is None and self.storage_left is None
         simple = self._clean and unlimited and self.counting is None
         lone_msg_id, dedups, ids = h.lone_msg_id, self._dedups, self._ids
         find_new, find_old = ids.get, self._find_id
@@ -162,11 +160,11 @@ class Judge:
             block, payload = self.counting.add(subject, block, payload, found)
         if more:
             block = self._complete(place, subject, block, payload, found)
-        if self.allowance is not None:
+        if self.storage_left is not None:
             # The message that goes beyond the limit is the last that is taken.
-            if self.allowance < 0:
+            if self.storage_left < 0:
                 raise api_error("JSInsufficientResources")
-            self.allowance -= self.machine.size_of(subject, block, len(payload))
+            self.storage_left -= self.machine.size_of(subject, block, len(payload))
         if self._capacity is not None and self._is_stored(subject):
             self._check_capacity(self._capacity, subject, block, payload, rollup)
         if rollup or self._ends:
@@ -335,7 +333,7 @@ class Judge:
 
     def _is_stored(self, subject: bytes) -> bool:
         """Whether somebody is interested, where that decides: what is not stored takes no room."""
-        return self.machine.wanted is None or self.machine.wanted(subject)
+        return subject not in self.facts.no_interest
 
     def _check_capacity(
         self, capacity: Capacity, subject: bytes, block: bytes, payload: bytes, rollup: bytes
@@ -410,7 +408,10 @@ class Judge:
         plan.texts = [s.decode() for s in self._subjects] if texts is None else texts
         dropped = self._roll_up() if self._rolled or self._wiped >= 0 else None
         blocks = headers if any(headers) else None
-        self.machine.store(plan, self._subjects, blocks, payloads, now, dropped, self.stamps)
+        no_interest = self.facts.no_interest
+        self.machine.store(
+            plan, self._subjects, blocks, payloads, now, dropped, self.stamps, no_interest
+        )
 
     def _answer(self, replies: list[bytes], seq: int) -> None:
         """Say something to everybody, in order, because not all are accepted."""
@@ -437,9 +438,9 @@ class Judge:
         else:
             for subject, place in rolled.items():
                 plan.purges.append((subject, machine.last_seq + 1 + place))
-                stored = machine.index.of_subject(subject)
+                stored: Sequence[tuple[int, int]] | None = machine.index.of_subject(subject)
                 if stored is None:
-                    stored = self.rollups.get(subject, [])
+                    stored = self.facts.replaced.get(subject, ())
                 for seq, size in stored:
                     machine.remove(plan, seq, subject, size)
                     # With one message per subject the next leader derives it from the rows.

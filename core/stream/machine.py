@@ -6,21 +6,22 @@ is the reference server's, so that a client sees the same error when several app
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from core.model.stream import Discard, Storage, StreamConfig
-from core.stream.counting import Counting, Newest, growth
+from core.stream.counting import Counting, growth
 from core.stream.dedup import DedupWindow
 from core.stream.discard_new import Capacity
 from core.stream.discard_old import Evictions
 from core.stream.expiry import Expiry
+from core.stream.facts import NO_FACTS, Facts
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
-from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge
+from core.stream.judge import LONGEST_FRAME, Judge
 from core.stream.oldest import OLDEST_MAX, OldestMessages
 from core.stream.plan import Columns, StreamPlan
 from core.stream.schedules import Schedules
 from core.stream.segment import Segment
-from core.stream.texts import json_text, texts_of
+from core.stream.texts import LARGEST_RECORD, json_text, texts_of
 from core.stream.ttl import SECOND, marker_reasons_of
 
 _FILE_OVERHEAD = 30
@@ -38,8 +39,6 @@ class StreamMachine:
 
     def __init__(self, config: StreamConfig, domain: str = "") -> None:
         self.domain = domain
-        # Bytes that the streams of the node have left between them (None: no limit).
-        self.allowance: int | None = None
         self.last_seq = max(config.first_seq, 1) - 1
         # 0: nothing was ever stored, purged or configured, which the state shows as such.
         self.first_seq = config.first_seq
@@ -52,14 +51,8 @@ class StreamMachine:
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
         self.oldest = OldestMessages(self.last_seq)
-        # Which subjects somebody wants stored (None: all).
-        self.wanted: Callable[[bytes], bool] | None = None
         # When messages leave, where each may say so.
         self.expiry: Expiry | None = None
-        # The last messages of the next batch's subjects, in a stream of counters.
-        self.newest: Newest = {}
-        # What the server takes in one message, headers and payload together.
-        self.max_payload = LARGEST_RECORD
         # What is to be sent later, where the stream allows schedules.
         self.schedules: Schedules | None = None
         # Off in tests, which hold the column form of `decide` to the one by message.
@@ -120,7 +113,7 @@ class StreamMachine:
 
     # -- facts -------------------------------------------------------------------------------
 
-    def lacks_oldest(self, columns: Columns, now: int) -> bool:
+    def lacks_oldest(self, columns: Columns, now: int, facts: Facts = NO_FACTS) -> bool:
         """Tell whether `decide` needs more of the oldest messages than the window holds."""
         oldest = self.oldest
         if oldest.upto >= self.last_seq:
@@ -134,27 +127,22 @@ class StreamMachine:
             return True
         if not self.max_bytes:
             return False
-        return oldest.nbytes < self.bytes + self.coming(columns) - self.max_bytes
+        return oldest.nbytes < self.bytes + self.coming(columns, facts) - self.max_bytes
 
     # -- decide ------------------------------------------------------------------------------
 
-    def decide(
-        self,
-        columns: Columns,
-        now: int,
-        rollups: dict[bytes, list[tuple[int, int]]] | None = None,
-    ) -> StreamPlan:
+    def decide(self, columns: Columns, now: int, facts: Facts = NO_FACTS) -> StreamPlan:
         """Return the plan for a batch.
 
         Args:
             columns: what was published, in order.
             now: wall-clock time in nanoseconds; stored times are strictly increasing from it.
-            rollups: (sequence, size) of the messages of each subject that a roll-up of this
-                batch names, where only storage knows them.
+            facts: what is known of the batch beside the state of the stream.
         """
         plan = self.begin_plan(len(columns) > 0)
-        roomy = not self.refuses or self.fits_limits(columns)
-        scarce = self.allowance is not None and self.coming(columns) > self.allowance
+        roomy = not self.refuses or self.fits_limits(columns, facts)
+        left = facts.storage_left
+        scarce = left is not None and self.coming(columns, facts) > left
         checks = columns.headered or self.config.sealed or self.counts
         simple = roomy and not scarce and not checks
         texts = self._texts(columns) if simple and self.shortcut else None
@@ -163,13 +151,13 @@ class StreamMachine:
             plan.acks = [] if self.config.no_ack else columns.replies
             plan.ack_first = self.last_seq + 1
             plan.last_msg_id = b""
-            self.store(plan, columns.subjects, None, columns.payloads, now)
-        elif len(columns):
-            judge = Judge(
-                self, plan, None if roomy else Capacity(self, rollups or {}), rollups or {}
+            self.store(
+                plan, columns.subjects, None, columns.payloads, now, None, None, facts.no_interest
             )
-            judge.allowance = self.allowance if scarce else None
-            judge.counting = self.counting()
+        elif len(columns):
+            judge = Judge(self, plan, None if roomy else Capacity(self, facts.replaced), facts)
+            judge.storage_left = left if scarce else None
+            judge.counting = self.counting(facts)
             judge.judge(columns, now)
         self.evict(plan, now)
         return plan
@@ -185,29 +173,29 @@ class StreamMachine:
             nbytes=self.bytes,
         )
 
-    def fits_limits(self, columns: Columns) -> bool:
+    def fits_limits(self, columns: Columns, facts: Facts) -> bool:
         """Whether a stream that discards new messages can take a whole batch."""
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
             return False
         if self.max_msgs and self.msgs + n > self.max_msgs:
             return False
-        return not self.max_bytes or self.bytes + self.coming(columns) <= self.max_bytes
+        return not self.max_bytes or self.bytes + self.coming(columns, facts) <= self.max_bytes
 
-    def coming(self, columns: Columns) -> int:
+    def coming(self, columns: Columns, facts: Facts) -> int:
         """Return at least what a batch adds to `bytes`."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + _MOST_OVERHEAD * len(columns)
         if self.counts:
-            coming += len(columns) * growth(self.newest, columns.headers)
+            coming += len(columns) * growth(facts.last_messages, columns.headers)
         return coming + sum(map(len, columns.headers)) if columns.headered else coming
 
-    def counting(self) -> Counting | None:
+    def counting(self, facts: Facts) -> Counting | None:
         """Return what counts the next batch, if the stream is one of counters."""
         if not self.counts:
             return None
         evictions = Evictions(self) if self.evicts else None
-        limits = self.config.max_msg_size, self.max_payload
-        return Counting(self.index.last, self.newest, *limits, evictions)
+        limits = self.config.max_msg_size, facts.max_payload
+        return Counting(self.index.last, facts.last_messages, *limits, evictions)
 
     def _texts(self, columns: Columns) -> list[str] | None:
         """Return the subjects as text if no message of a batch without headers can be refused."""
@@ -226,11 +214,13 @@ class StreamMachine:
         now: int,
         dropped: set[int] | None = None,
         stamps: tuple[Sequence[int], Sequence[int]] | None = None,
+        no_interest: frozenset[bytes] = frozenset(),
     ) -> None:
         """Give every message a sequence and a time; drop what the per-subject limit supersedes.
 
         `dropped` are places of messages that a roll-up of the same batch replaces: they use up
-        their sequence and are never written. `stamps` are sequences and times that copies bring.
+        their sequence and are never written, like what is on a subject of `no_interest`. `stamps`
+        are sequences and times that copies bring.
         """
         n = len(payloads)
         if stamps is None:
@@ -240,7 +230,7 @@ class StreamMachine:
         segment = Segment(*stamps, subjects, headers, payloads, 0)
         plan.last_seq, plan.last_ts = stamps[0][-1], stamps[1][-1]
         plan.segment = segment
-        unwanted = self._unwanted(subjects) if self.wanted is not None else None
+        unwanted = {i for i, s in enumerate(subjects) if s in no_interest} if no_interest else None
         if self.config.republish is not None:
             plan.accepted = Segment(segment.seqs, segment.times, subjects, headers, payloads, 0)
             if unwanted:
@@ -257,12 +247,6 @@ class StreamMachine:
             segment.nbytes = self._bytes_of(segment)
         plan.msgs += len(segment)
         plan.nbytes += segment.nbytes
-
-    def _unwanted(self, subjects: list[bytes]) -> set[int]:
-        """Return the places of messages that nobody consumes; they use up their sequence."""
-        assert self.wanted is not None, "only asked where interest decides"
-        unwanted = {subject for subject in set(subjects) if not self.wanted(subject)}
-        return {i for i, s in enumerate(subjects) if s in unwanted} if unwanted else set()
 
     def _bytes_of(self, segment: Segment) -> int:
         """Return what the messages of a segment count towards `bytes`."""

@@ -5,6 +5,8 @@ from core.model.api_errors import detailed
 
 # A subject is a column of the log's unique index, whose entries are limited to 2704 bytes.
 MAX_SUBJECT = 2048
+LARGEST_RECORD = 32 << 20
+"""Bytes that one row of the log may have."""
 
 
 def refusal(error: ApiError, name: bytes) -> bytes:

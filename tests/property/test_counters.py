@@ -160,8 +160,8 @@ class CounterRules(RuleBasedStateMachine):
 
     def _plan_of(self, run: Run) -> Any:
         async def plan(now: int) -> Any:
-            await facts_for(self.bench.runner, run.columns, now)
-            return plan_copies(self.bench.machine, [run], now, {}, mirrors=False).plan
+            facts = await facts_for(self.bench.runner, run.columns, now)
+            return plan_copies(self.bench.machine, [run], now, facts, mirrors=False).plan
 
         return plan
 

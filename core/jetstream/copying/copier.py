@@ -221,8 +221,8 @@ class Copier:
         if runner.transform is not None:
             for run in runs:
                 run.columns.subjects = runner.transform.apply_all(run.columns.subjects)
-        rollups = await facts_for(runner, gathered(runs), now)
-        self._copied = plan_copies(machine, runs, now, rollups or {}, mirrors=self._mirrors)
+        facts = await facts_for(runner, gathered(runs), now)
+        self._copied = plan_copies(machine, runs, now, facts, mirrors=self._mirrors)
         return self._copied.plan
 
     def _fresh(self, run: Run) -> Run:

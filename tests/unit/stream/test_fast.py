@@ -10,6 +10,7 @@ import pytest
 
 from core.errors import ApiError
 from core.stream.batching import SECOND, Quota
+from core.stream.facts import NO_FACTS
 from core.stream.fast import PER_STREAM, TOTAL, FastBatches, is_fast, parse_reply
 from core.stream.fast_publishing import decide_fast
 from core.stream.machine import StreamMachine
@@ -178,7 +179,7 @@ def played(sent: list[tuple[bytes, bytes]], sizes: Iterator[int]) -> tuple[list[
         start += len(some)
         rows = columns(*((b"s", block, b"x") for _, block in some))
         rows.replies = [reply for reply, _ in some]
-        plan = decide_fast(machine, rows, {}, fast, (NOW, NOW), {})
+        plan = decide_fast(machine, rows, {}, fast, (NOW, NOW), NO_FACTS)
         told += [answer for answer in plan.answers if answer[0] != PLAIN]
         machine.apply(plan)
     return told, machine.msgs
