@@ -24,19 +24,6 @@ _AT_ONCE = 10_000
 _HIGHEST = 2**62
 
 
-def unchanged(runner: StreamRunner) -> StreamPlan:
-    """Return a plan that changes nothing yet."""
-    machine = runner.machine
-    return StreamPlan(
-        before=machine.last_seq,
-        first_seq=machine.first_seq,
-        last_seq=machine.last_seq,
-        last_ts=machine.last_ts,
-        msgs=machine.msgs,
-        nbytes=machine.bytes,
-    )
-
-
 async def plan_purge(
     runner: StreamRunner, pattern: bytes | None, seq: int, keep: int, now: int
 ) -> StreamPlan:
@@ -44,13 +31,13 @@ async def plan_purge(
     machine = runner.machine
     if PURGE in machine.marker_reasons and seq <= machine.last_seq + 1:
         below = seq or machine.last_seq + 1
-        return await plan_marked_purge(runner, unchanged(runner), pattern, below, keep, now)
+        return await plan_marked_purge(runner, machine.unchanged(), pattern, below, keep, now)
     if pattern is None:
         return await _plan_purge_below(runner, seq, keep)
     rows = await _live_rows(runner, pattern, seq or machine.last_seq + 1)
     if keep:
         rows = rows[: max(len(rows) - keep, 0)]
-    plan = unchanged(runner)
+    plan = machine.unchanged()
     for row in rows:
         machine.remove(plan, *row)
     if len(rows) <= _AT_ONCE:
@@ -64,7 +51,7 @@ async def plan_purge(
 async def _plan_purge_below(runner: StreamRunner, seq: int, keep: int) -> StreamPlan:
     """Plan a purge that ignores subjects: the head row says it all, rows go in the background."""
     machine, reader = runner.machine, runner.shell.reader
-    plan = unchanged(runner)
+    plan = machine.unchanged()
     if keep >= machine.msgs > 0 or (seq and seq <= machine.first_seq):
         return plan
     await runner.shell.janitor.finish(runner)
@@ -83,7 +70,7 @@ async def _plan_purge_below(runner: StreamRunner, seq: int, keep: int) -> Stream
     plan.index, _ = await build_index(runner, machine.limit, seq)
     count, content, blocks = await reader.totals(runner.stream, runner.shelf, seq, machine.last_seq)
     plan.msgs = count
-    plan.nbytes = content + machine.overhead * count + (4 * blocks if machine.on_file else 0)
+    plan.nbytes = machine.record_size.total(count, content, blocks)
     return plan
 
 
@@ -103,12 +90,12 @@ async def _live_rows(
             return [(seq, pattern, size) for seq, size in known if seq < below]
     if not isinstance(machine.index, LogIndex):
         return _indexed_rows(runner, match, below)
-    more = 4 if machine.on_file else 0
+    size = machine.record_size.of_row
     stored = await runner.shell.reader.sizes(
         runner.stream, runner.shelf, literal, machine.first_seq, below
     )
     return [
-        (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
+        (seq, subject, size(subject, data, hdr))
         for seq, subject, data, hdr in stored
         if runner.is_live(seq) and seq <= machine.last_seq and (match is None or match(subject))
     ]
@@ -144,8 +131,8 @@ async def plan_delete(runner: StreamRunner, seq: int, now: int) -> StreamPlan:
             raise api_error("JSStreamMsgDeleteFailed", err="no message found")
         raise api_error("JSSequenceNotFound", seq=seq)
     _, _, subject, headers, payload = found
-    plan = unchanged(runner)
-    machine.remove(plan, seq, subject, machine.size_of(subject, headers, len(payload)))
+    plan = machine.unchanged()
+    machine.remove(plan, seq, subject, machine.record_size.of(subject, headers, len(payload)))
     plan.erased = [seq]
     if seq == machine.first_seq:
         plan.first_seq = seq + 1

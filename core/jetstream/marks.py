@@ -75,7 +75,7 @@ async def _rows(runner: StreamRunner, pattern: bytes | None, below: int) -> list
     """Return the live messages that match, ascending, with the header blocks that matter."""
     machine = runner.machine
     match = compile_filters([pattern]) if pattern is not None else None
-    more = 4 if machine.on_file else 0
+    size_of = machine.record_size.of_row
     found: list[tuple[Row, bytes]] = []
     for start in range(machine.first_seq, below, _PAGE):
         page = await runner.shell.reader.lifetimes(
@@ -83,6 +83,5 @@ async def _rows(runner: StreamRunner, pattern: bytes | None, below: int) -> list
         )
         for seq, subject, data, hdr, _, block in page:
             if runner.is_live(seq) and (match is None or match(subject)):
-                size = machine.overhead + len(subject) + data + (hdr + more if hdr else 0)
-                found.append(((seq, subject, size), block or b""))
+                found.append(((seq, subject, size_of(subject, data, hdr)), block or b""))
     return found

@@ -101,7 +101,7 @@ async def _counted_bytes(runner: StreamRunner) -> int:
     count, content, blocks = await runner.shell.reader.totals(
         runner.stream, runner.shelf, machine.first_seq, machine.last_seq
     )
-    return content + machine.overhead * count + (4 * blocks if machine.on_file else 0)
+    return machine.record_size.total(count, content, blocks)
 
 
 def _agreed(runner: StreamRunner, count: int, head: Head) -> int:
@@ -161,20 +161,16 @@ async def _pages(
 ) -> AsyncIterator[list[Row]]:
     """Yield the stream's rows in order; what may expire goes into `expiry` on the way."""
     machine, reader = runner.machine, runner.shell.reader
-    overhead, more = machine.overhead, 4 if machine.on_file else 0
+    size = machine.record_size.of_row
     for start in range(first, last + 1, _PAGE):
         below = min(start + _PAGE, last + 1)
         if expiry is None:
             lengths = await reader.sizes(runner.stream, runner.shelf, None, start, below)
-            rows = [
-                (seq, subject, overhead + len(subject) + data + (hdr + more if hdr else 0))
-                for seq, subject, data, hdr in lengths
-            ]
+            rows = [(seq, subject, size(subject, data, hdr)) for seq, subject, data, hdr in lengths]
         else:
             lives = await reader.lifetimes(runner.stream, runner.shelf, start, below)
             rows = [
-                (seq, subject, overhead + len(subject) + data + (hdr + more if hdr else 0))
-                for seq, subject, data, hdr, _, _ in lives
+                (seq, subject, size(subject, data, hdr)) for seq, subject, data, hdr, _, _ in lives
             ]
             if rows:
                 seqs, subjects, _, _, times, blocks = zip(*lives, strict=True)

@@ -353,11 +353,10 @@ class StreamQueries(ABC):
         start = max(oldest.upto + 1, machine.first_seq)
         rows = await self.shell.reader.front(self.stream, self.shelf, start, _OLDEST_PAGE)
         upto = rows[-1][0] if len(rows) == _OLDEST_PAGE else machine.last_seq
-        size = machine.overhead
-        more = 4 if machine.on_file else 0
+        size = machine.record_size.of_row
         oldest.load(
             (
-                (seq, subject, size + len(subject) + data + (hdr + more if hdr else 0), ts)
+                (seq, subject, size(subject, data, hdr), ts)
                 for seq, subject, data, hdr, ts in rows
                 if seq <= machine.last_seq and seq not in self.dead
             ),
@@ -370,13 +369,8 @@ class StreamQueries(ABC):
         rows = await self.shell.reader.sizes(
             self.stream, self.shelf, subject.decode(), machine.first_seq, machine.last_seq + 1
         )
-        more = 4 if machine.on_file else 0
-        base = machine.overhead + len(subject)
-        return [
-            (seq, base + data + (hdr + more if hdr else 0))
-            for seq, _, data, hdr in rows
-            if self.is_live(seq)
-        ]
+        size = machine.record_size.of_row
+        return [(seq, size(subject, data, hdr)) for seq, _, data, hdr in rows if self.is_live(seq)]
 
     # -- state -------------------------------------------------------------------------------
 

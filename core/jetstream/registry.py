@@ -10,7 +10,6 @@ import asyncio
 import logging
 
 from core.errors import ApiError, StorageError
-from core.jetstream.commands import unchanged
 from core.jetstream.opening import restore
 from core.jetstream.shell import Shell
 from core.jetstream.stream_runner import StreamRunner
@@ -169,7 +168,7 @@ class Registry:
                 await self._stored(self.shell.catalog.drop_stream(runner.stream))
                 del self.streams[name]
                 runner.close()
-                return unchanged(runner)
+                return runner.machine.unchanged()
 
             # In its turn in the lane: a commit under way must still find the stream's head, and
             # what was published meanwhile must not look for it afterwards.

@@ -20,7 +20,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
-from core.jetstream.commands import unchanged
 from core.jetstream.lasts import find_lasts
 from core.model.stream import Retention
 from core.runtime.tasks import spawn
@@ -218,9 +217,9 @@ class Keeper:
         stream, machine = self._stream, self._stream.machine
         below = min(start + _AT_ONCE, machine.last_seq + 1)
         stored = await stream.shell.reader.sizes(stream.stream, stream.shelf, None, start, below)
-        more = 4 if machine.on_file else 0
+        size = machine.record_size.of_row
         rows = [
-            (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
+            (seq, subject, size(subject, data, hdr))
             for seq, subject, data, hdr in stored
             if stream.is_live(seq)
         ]
@@ -229,7 +228,7 @@ class Keeper:
             pending = consumer.machine.pending.first
             gone.update(s for s in pending if start <= s < below and s not in there)
         if not self._by_interest:
-            return unchanged(stream)
+            return machine.unchanged()
         rows = [row for row in rows if not self._is_needed(row[0], row[1])]
         if not self._drops_unwanted:
             rows = [row for row in rows if self._has_consumer(row[1])]
@@ -248,7 +247,9 @@ class Keeper:
                 continue
             found = stream.in_tail(seq)
             if found is not None:
-                rows.append((seq, found[2], machine.size_of(found[2], found[3], len(found[4]))))
+                rows.append(
+                    (seq, found[2], machine.record_size.of(found[2], found[3], len(found[4])))
+                )
             elif seq < stream.tail.start:
                 cold.append(seq)
         if not cold:
@@ -257,13 +258,13 @@ class Keeper:
         if page is not None:
             headers = page.headers or [None] * len(page)
             columns = zip(page.seqs, page.subjects, headers, page.payloads, strict=True)
-            rows += [(seq, s, machine.size_of(s, h, len(p))) for seq, s, h, p in columns]
+            rows += [(seq, s, machine.record_size.of(s, h, len(p))) for seq, s, h, p in columns]
         return sorted(rows)
 
     async def _plan(self, rows: list[Row]) -> StreamPlan:
         """Plan a removal; the rows go in the same transaction."""
         machine = self._stream.machine
-        plan = unchanged(self._stream)
+        plan = machine.unchanged()
         for row in rows:
             machine.remove(plan, *row)
         plan.erased = [row[0] for row in rows]

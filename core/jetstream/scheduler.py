@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError, StorageError
-from core.jetstream.commands import unchanged
 from core.jetstream.facts import facts_for
 from core.jetstream.queries import message_at
 from core.runtime.tasks import spawn
@@ -214,7 +213,7 @@ class Scheduler:
                 await self._copy(firing)
                 there.append(firing)
         if not there:
-            return unchanged(runner)
+            return runner.machine.unchanged()
         columns = outputs(there, now)
         if runner.transform is not None:
             columns.subjects = runner.transform.apply_all(columns.subjects)

@@ -192,7 +192,7 @@ class StreamRunner(StreamQueries):
         expiry = Expiry(config.max_age) if lifetimes.begin(self.config, config) else None
         index, superseded = await build_index(self, limit, expiry=expiry)
         await save()
-        plan = commands.unchanged(self)
+        plan = self.machine.unchanged()
         plan.config, plan.index, plan.expiry = config, index, expiry
         for row in superseded:
             self.machine.remove(plan, *row)
@@ -204,7 +204,7 @@ class StreamRunner(StreamQueries):
         """Let what has expired leave storage before a configuration that would have kept it."""
         await self.shell.janitor.finish(self)
         await save()
-        plan = commands.unchanged(self)
+        plan = self.machine.unchanged()
         plan.config = config
         return plan
 

@@ -40,7 +40,7 @@ def decide_batch(
         now: wall-clock time in nanoseconds.
         facts: as for `StreamMachine.decide`.
     """
-    plan = machine.begin_plan(True)
+    plan = machine.unchanged()
     judge = AtomicJudge(machine, plan, None, facts)
     if machine.counts:
         # The batch counts on from what is stored before it, whatever it evicts itself.
@@ -117,7 +117,9 @@ class AtomicJudge(Judge):
             self.counting.take(subject, block, payload)
         block = self._complete(place, subject, block, payload, found)
         if self.machine.refuses:
-            self._check_limits(subject, self.machine.size_of(subject, block, len(payload)), rollup)
+            self._check_limits(
+                subject, self.machine.record_size.of(subject, block, len(payload)), rollup
+            )
         if rollup == b"sub":
             self._rolled[subject] = place
         if self._ends and (ended := ended_by(found)):

@@ -101,7 +101,7 @@ def plan_copies(
         facts: as for `StreamMachine.decide`.
         mirrors: keep sequences and times.
     """
-    copied = Copied(machine.begin_plan(bool(runs)), list(runs))
+    copied = Copied(machine.unchanged(), list(runs))
     while True:
         try:
             _fill(machine, copied.plan, copied.runs, now, facts, mirrors)
@@ -109,9 +109,12 @@ def plan_copies(
             place, start = _owner(copied.runs, stop.place)
             copied.stalled[place] = stop.error
             copied.runs[place] = copied.runs[place].part(0, stop.place - start)
-            copied.plan = machine.begin_plan(bool(runs))
+            copied.plan = machine.unchanged()
             continue
         break
+    if runs:
+        # Also without a message: the position in its origin is a beginning.
+        copied.plan.first_seq = copied.plan.first_seq or 1
     if not mirrors:
         copied.plan.positions = [
             Position(run.key, run.through, run.identity) for run in copied.runs if run.through
@@ -121,7 +124,7 @@ def plan_copies(
 
 def plan_skip(machine: StreamMachine, through: int) -> StreamPlan:
     """Return the plan of a mirror whose origin has nothing (more) up to a sequence."""
-    plan = machine.begin_plan(False)
+    plan = machine.unchanged()
     if machine.msgs:
         plan.last_seq = through
         return plan

@@ -35,7 +35,7 @@ class Evictions:
 
     def take(self, subject: bytes, block: bytes, payload: bytes) -> list[bytes]:
         """Count an accepted message; return the subjects that have no message any more."""
-        size = self._machine.size_of(subject, block, len(payload))
+        size = self._machine.record_size.of(subject, block, len(payload))
         self._seq += 1
         self._msgs += 1
         self._bytes += size

@@ -42,7 +42,7 @@ def decide_fast(
         times: wall-clock and monotonic, in nanoseconds.
         facts: as for `StreamMachine.decide`.
     """
-    plan = machine.begin_plan(True)
+    plan = machine.unchanged()
     capacity = None
     if machine.refuses and not machine.fits_limits(columns, facts):
         capacity = Capacity(machine, facts.replaced)

@@ -105,7 +105,7 @@ def plan_firings(
         now: Wall-clock time in nanoseconds.
         facts: As for `StreamMachine.decide`.
     """
-    plan = machine.begin_plan(True)
+    plan = machine.unchanged()
     judge = _OutputJudge(machine, plan, None, facts)
     if facts.storage_left is not None and machine.coming(columns, facts) > facts.storage_left:
         judge.storage_left = facts.storage_left

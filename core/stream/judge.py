@@ -164,7 +164,7 @@ class Judge:
             # The message that goes beyond the limit is the last that is taken.
             if self.storage_left < 0:
                 raise api_error("JSInsufficientResources")
-            self.storage_left -= self.machine.size_of(subject, block, len(payload))
+            self.storage_left -= self.machine.record_size.of(subject, block, len(payload))
         if self._capacity is not None and self._is_stored(subject):
             self._check_capacity(self._capacity, subject, block, payload, rollup)
         if rollup or self._ends:
@@ -210,7 +210,7 @@ class Judge:
         if len(block) > h.MAX_BLOCK:
             raise api_error("JSStreamHeaderExceedsMaximum")
         check_text(subject)
-        if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
+        if self.machine.record_size.of(subject, block, len(payload)) > LARGEST_RECORD:
             raise api_error("JSStreamStoreFailed", err="message too large")
 
     def _check_found(
@@ -338,7 +338,7 @@ class Judge:
     def _check_capacity(
         self, capacity: Capacity, subject: bytes, block: bytes, payload: bytes, rollup: bytes
     ) -> None:
-        size = self.machine.size_of(subject, block, len(payload))
+        size = self.machine.record_size.of(subject, block, len(payload))
         why = capacity.refusal(subject, size, rollup)
         if why:
             raise api_error("JSStreamStoreFailed", err=why)

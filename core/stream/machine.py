@@ -19,15 +19,11 @@ from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.stream.judge import LONGEST_FRAME, Judge
 from core.stream.oldest import OLDEST_MAX, OldestMessages
 from core.stream.plan import Columns, StreamPlan
+from core.stream.record_size import LARGEST_OVERHEAD, record_size
 from core.stream.schedules import Schedules
 from core.stream.segment import Segment
 from core.stream.texts import LARGEST_RECORD, json_text, texts_of
 from core.stream.ttl import SECOND, marker_reasons_of
-
-_FILE_OVERHEAD = 30
-_FILE_HEADER_OVERHEAD = 4
-_MEMORY_OVERHEAD = 16
-_MOST_OVERHEAD = _FILE_OVERHEAD + _FILE_HEADER_OVERHEAD
 
 
 class StreamMachine:
@@ -70,7 +66,7 @@ class StreamMachine:
         self._configure_schedules(config)
         self.counts = config.allow_msg_counter
         self.on_file = config.storage is Storage.FILE
-        self.overhead = _FILE_OVERHEAD if self.on_file else _MEMORY_OVERHEAD
+        self.record_size = record_size(config.storage)
         self.evicts = config.discard is Discard.OLD and bool(self.max_msgs or self.max_bytes)
         self.refuses = config.discard is Discard.NEW and bool(
             self.max_msgs or self.max_bytes or (self.limit and config.discard_new_per_subject)
@@ -104,13 +100,6 @@ class StreamMachine:
         rolls = config.allow_rollup_hdrs and not config.deny_purge
         self.ends_schedules = rolls and (copies or config.allow_msg_schedules)
 
-    def size_of(self, subject: bytes, headers: bytes | None, payload_len: int) -> int:
-        """Return what a message counts towards `bytes`."""
-        if headers:
-            more = len(headers) + (_FILE_HEADER_OVERHEAD if self.on_file else 0)
-            return self.overhead + len(subject) + payload_len + more
-        return self.overhead + len(subject) + payload_len
-
     # -- facts -------------------------------------------------------------------------------
 
     def lacks_oldest(self, columns: Columns, now: int, facts: Facts = NO_FACTS) -> bool:
@@ -139,7 +128,7 @@ class StreamMachine:
             now: wall-clock time in nanoseconds; stored times are strictly increasing from it.
             facts: what is known of the batch beside the state of the stream.
         """
-        plan = self.begin_plan(len(columns) > 0)
+        plan = self.unchanged()
         roomy = not self.refuses or self.fits_limits(columns, facts)
         left = facts.storage_left
         scarce = left is not None and self.coming(columns, facts) > left
@@ -162,11 +151,11 @@ class StreamMachine:
         self.evict(plan, now)
         return plan
 
-    def begin_plan(self, has_messages: bool) -> StreamPlan:
-        """Return a plan that changes nothing yet; with messages the stream has a beginning."""
+    def unchanged(self) -> StreamPlan:
+        """Return a plan that changes nothing yet."""
         return StreamPlan(
             before=self.last_seq,
-            first_seq=self.first_seq or int(has_messages),
+            first_seq=self.first_seq,
             last_seq=self.last_seq,
             last_ts=self.last_ts,
             msgs=self.msgs,
@@ -184,7 +173,7 @@ class StreamMachine:
 
     def coming(self, columns: Columns, facts: Facts) -> int:
         """Return at least what a batch adds to `bytes`."""
-        coming = columns.nbytes + sum(map(len, columns.subjects)) + _MOST_OVERHEAD * len(columns)
+        coming = columns.nbytes + sum(map(len, columns.subjects)) + LARGEST_OVERHEAD * len(columns)
         if self.counts:
             coming += len(columns) * growth(facts.last_messages, columns.headers)
         return coming + sum(map(len, columns.headers)) if columns.headered else coming
@@ -228,6 +217,7 @@ class StreamMachine:
             ts = max(now, self.last_ts + 1)
             stamps = range(first, first + n), range(ts, ts + n)
         segment = Segment(*stamps, subjects, headers, payloads, 0)
+        plan.first_seq = plan.first_seq or 1
         plan.last_seq, plan.last_ts = stamps[0][-1], stamps[1][-1]
         plan.segment = segment
         unwanted = {i for i, s in enumerate(subjects) if s in no_interest} if no_interest else None
@@ -244,18 +234,10 @@ class StreamMachine:
         elif self.limit:
             self._supersede_history(plan, segment)
         else:
-            segment.nbytes = self._bytes_of(segment)
+            columns = segment.subjects, segment.headers, segment.payloads
+            segment.nbytes = self.record_size.sum_of_columns(*columns)
         plan.msgs += len(segment)
         plan.nbytes += segment.nbytes
-
-    def _bytes_of(self, segment: Segment) -> int:
-        """Return what the messages of a segment count towards `bytes`."""
-        nbytes = self.overhead * len(segment)
-        nbytes += sum(map(len, segment.subjects)) + sum(map(len, segment.payloads))
-        if segment.headers is not None:
-            more = _FILE_HEADER_OVERHEAD if self.on_file else 0
-            nbytes += sum(len(block) + more for block in segment.headers if block)
-        return nbytes
 
     def _supersede_last(self, plan: StreamPlan, segment: Segment) -> None:
         newest = dict(zip(segment.subjects, range(len(segment)), strict=True))
@@ -304,16 +286,7 @@ class StreamMachine:
         segment.nbytes = sum(plan.sizes)
 
     def _sizes_of(self, segment: Segment) -> list[int]:
-        overhead, headers = self.overhead, segment.headers
-        if headers is None:
-            return [
-                overhead + len(s) + len(p)
-                for s, p in zip(segment.subjects, segment.payloads, strict=True)
-            ]
-        return [
-            self.size_of(s, b, len(p))
-            for s, b, p in zip(segment.subjects, headers, segment.payloads, strict=True)
-        ]
+        return self.record_size.of_columns(segment.subjects, segment.headers, segment.payloads)
 
     def _keep(self, plan: StreamPlan, segment: Segment, places: list[int]) -> None:
         """Reduce a segment that is not yet committed to the messages at `places`."""

@@ -89,7 +89,7 @@ class ScheduleRules(RuleBasedStateMachine):
             return
         row = self.rows[place % len(self.rows)]
         machine = self.stream.machine
-        plan = machine.begin_plan(False)
+        plan = machine.unchanged()
         sizes = dict(machine.index.of_subject(row[1].encode()) or ())
         machine.remove(plan, row[0], row[1].encode(), sizes[row[0]])
         machine.apply(plan)

@@ -214,7 +214,7 @@ class Copier:
         self._batch = batch or self._gather()
         runs = [self._fresh(run) for _, run, _ in self._batch]
         if self._mirrors and runs and not len(runs[0]):
-            self._copied = Copied(machine.begin_plan(False), runs)
+            self._copied = Copied(machine.unchanged(), runs)
             if runs[0].through > machine.last_seq:
                 self._copied.plan = plan_skip(machine, runs[0].through)
             return self._copied.plan

@@ -56,7 +56,7 @@ def test_a_schedule_that_is_over_may_still_be_cancelled() -> None:
     """The newest message of its subject is one again, once what ended it is deleted."""
     made = stream(max_msgs_per_subject=2)
     made.publish(scheduled("a"), message("a"))
-    plan = made.machine.begin_plan(False)
+    plan = made.machine.unchanged()
     made.machine.remove(plan, 2, b"a", dict(made.machine.index.of_subject(b"a") or ())[2])
     made.machine.apply(plan)
 
