@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from core.stream.plan import StreamPlan
 
@@ -15,6 +15,9 @@ Raises ApiError to refuse it, Unavailable to be asked again when storage is back
 
 Submit = Callable[[Change], "asyncio.Future[StreamPlan]"]
 """Gives a change its turn; the future has the committed plan, or ApiError."""
+
+WithoutInterest = Callable[[Iterable[bytes]], frozenset[bytes]]
+"""Returns the subjects that are not stored: retention is by interest, and no consumer has it."""
 
 MapSubjects = Callable[[list[bytes]], list[bytes]]
 """Returns the subjects under which messages published on some subjects are stored."""

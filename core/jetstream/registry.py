@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from core.errors import ApiError
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
-from core.jetstream.stream.commands import unchanged
 from core.jetstream.stream.runner import StreamRunner
 from core.model.account import AccountStats
 from core.model.api_errors import api_error
@@ -170,7 +169,7 @@ class Registry:
                 await or_not_available(self.services.catalog.drop_stream(runner.stream))
                 del self.streams[name]
                 runner.close()
-                return unchanged(runner.log)
+                return runner.machine.unchanged()
 
             # In its turn in the lane: a commit under way must still find the stream's head, and
             # what was published meanwhile must not look for it afterwards.

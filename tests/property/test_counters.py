@@ -159,8 +159,8 @@ class CounterRules(RuleBasedStateMachine):
 
     def _plan_of(self, run: Run) -> Any:
         async def plan(now: int) -> Any:
-            await self.bench.runner._facts.read(run.columns, now)
-            return plan_copies(self.bench.machine, [run], now, {}, mirrors=False).plan
+            facts = await self.bench.runner._facts.read(run.columns, now)
+            return plan_copies(self.bench.machine, [run], now, facts, mirrors=False).plan
 
         return plan
 

@@ -209,7 +209,7 @@ class Crowd:
         names: dict[bytes, tuple[int, int]] = {}
         for seq, row in rows:
             names[row.subject] = (names.get(row.subject, (0, 0))[0] + 1, seq)
-        size = sum(machine.size_of(r.subject, r.headers, len(r.payload)) for _, r in rows)
+        size = sum(machine.record_size.of(r.subject, r.headers, len(r.payload)) for _, r in rows)
         return len(rows), size, rows[0][0], sorted((s, *found) for s, found in names.items())
 
 

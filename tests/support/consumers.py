@@ -15,7 +15,6 @@ from core.jetstream.consumer.consumers import Consumers
 from core.jetstream.consumer.listeners import make_push
 from core.jetstream.consumer.runner import ConsumerRunner
 from core.jetstream.log.stream_log import StreamLog
-from core.jetstream.stream.commands import unchanged
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig
 from core.pubsub.account import Subscription
@@ -174,10 +173,10 @@ class FakeStream:
 
     def _without(self, seqs: Iterable[int]) -> StreamPlan:
         """Plan the removal of messages; their rows go at once."""
-        plan = unchanged(self.log)
+        plan = self.machine.unchanged()
         for seq in seqs:
             row = self.rows[seq]
-            size = self.machine.size_of(row.subject, row.headers, len(row.payload))
+            size = self.machine.record_size.of(row.subject, row.headers, len(row.payload))
             self.machine.remove(plan, seq, row.subject, size)
             plan.erased.append(seq)
         left = self.rows.keys() - set(plan.erased)

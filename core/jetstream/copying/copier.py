@@ -234,14 +234,14 @@ class Copier:
         self._batch = batch or self._gather()
         runs = [self._fresh(run) for _, run, _ in self._batch]
         if self._mirrors and runs and not len(runs[0]):
-            self._copied = Copied(machine.begin_plan(False), runs)
+            self._copied = Copied(machine.unchanged(), runs)
             if runs[0].through > machine.last_seq:
                 self._copied.plan = plan_skip(machine, runs[0].through)
             return self._copied.plan
         for run in runs:
             run.columns.subjects = self._map_subjects(run.columns.subjects)
-        rollups = await self._facts.read(gathered(runs), now)
-        self._copied = plan_copies(machine, runs, now, rollups or {}, mirrors=self._mirrors)
+        facts = await self._facts.read(gathered(runs), now)
+        self._copied = plan_copies(machine, runs, now, facts, mirrors=self._mirrors)
         return self._copied.plan
 
     def _fresh(self, run: Run) -> Run:

@@ -41,7 +41,7 @@ def take_head(log: StreamLog, head: Head) -> bool:
     machine = log.machine
     machine.first_seq, machine.last_seq = head.first_seq, head.last_seq
     machine.last_ts, machine.msgs, machine.bytes = head.last_ts, head.msgs, head.bytes
-    machine.front.upto = max(head.first_seq - 1, 0)
+    machine.oldest.upto = max(head.first_seq - 1, 0)
     log.tail.clear(head.last_seq + 1)
     removes = machine.limit or machine.evicts or machine.max_age or machine.expiry is not None
     return head.msgs > _LONG and not removes and machine.schedules is None
@@ -96,7 +96,7 @@ async def _counted_bytes(log: StreamLog) -> int:
     machine = log.machine
     await log.deleted()
     count, content, blocks = await log.rows.totals(machine.first_seq, machine.last_seq)
-    return content + machine.overhead * count + (4 * blocks if machine.on_file else 0)
+    return machine.record_size.total(count, content, blocks)
 
 
 def _agreed(log: StreamLog, count: int, head: Head) -> int:
@@ -156,20 +156,16 @@ async def _pages(
 ) -> AsyncIterator[list[Row]]:
     """Yield the stream's rows in order; what may expire goes into `expiry` on the way."""
     machine = log.machine
-    overhead, more = machine.overhead, 4 if machine.on_file else 0
+    size = machine.record_size.of_row
     for start in range(first, last + 1, _PAGE):
         below = min(start + _PAGE, last + 1)
         if expiry is None:
             lengths = await log.rows.sizes(None, start, below)
-            rows = [
-                (seq, subject, overhead + len(subject) + data + (hdr + more if hdr else 0))
-                for seq, subject, data, hdr in lengths
-            ]
+            rows = [(seq, subject, size(subject, data, hdr)) for seq, subject, data, hdr in lengths]
         else:
             lives = await log.rows.lifetimes(start, below)
             rows = [
-                (seq, subject, overhead + len(subject) + data + (hdr + more if hdr else 0))
-                for seq, subject, data, hdr, _, _ in lives
+                (seq, subject, size(subject, data, hdr)) for seq, subject, data, hdr, _, _ in lives
             ]
             if rows:
                 seqs, subjects, _, _, times, blocks = zip(*lives, strict=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _PAGE = 2000
 _PAGE_BYTES = 32 << 20
-_FRONT_PAGE = 5000
+_OLDEST_PAGE = 5000
 
 
 class Commits(Protocol):
@@ -261,21 +261,20 @@ class StreamLog:
 
     # -- for the machine ---------------------------------------------------------------------
 
-    async def load_front(self) -> None:
+    async def load_oldest(self) -> None:
         """Load the next page of the oldest messages into the machine's window.
 
         Raises Unavailable.
         """
         machine = self.machine
-        front = machine.front
-        start = max(front.upto + 1, machine.first_seq)
-        rows = await self.rows.front(start, _FRONT_PAGE)
-        upto = rows[-1][0] if len(rows) == _FRONT_PAGE else machine.last_seq
-        size, hidden = machine.overhead, self.removed.hidden
-        more = 4 if machine.on_file else 0
-        front.load(
+        oldest = machine.oldest
+        start = max(oldest.upto + 1, machine.first_seq)
+        rows = await self.rows.front(start, _OLDEST_PAGE)
+        upto = rows[-1][0] if len(rows) == _OLDEST_PAGE else machine.last_seq
+        size, hidden = machine.record_size.of_row, self.removed.hidden
+        oldest.load(
             (
-                (seq, subject, size + len(subject) + data + (hdr + more if hdr else 0), ts)
+                (seq, subject, size(subject, data, hdr), ts)
                 for seq, subject, data, hdr, ts in rows
                 if seq <= machine.last_seq and seq not in hidden
             ),
@@ -289,10 +288,5 @@ class StreamLog:
         """
         machine = self.machine
         rows = await self.rows.sizes(subject.decode(), machine.first_seq, machine.last_seq + 1)
-        more = 4 if machine.on_file else 0
-        base = machine.overhead + len(subject)
-        return [
-            (seq, base + data + (hdr + more if hdr else 0))
-            for seq, _, data, hdr in rows
-            if self.is_live(seq)
-        ]
+        size = machine.record_size.of_row
+        return [(seq, size(subject, data, hdr)) for seq, _, data, hdr in rows if self.is_live(seq)]

@@ -16,7 +16,7 @@ from core.stream import headers as h
 from core.stream.atomic import decide_batch
 from core.stream.batching import OpenBatch, Staging, ends_batch
 from core.stream.fast import SUFFIX, FastBatches, is_fast
-from core.stream.mixed import decide_mixed
+from core.stream.fast_publishing import decide_fast
 from core.stream.plan import Columns
 from core.stream.texts import refusal
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from core.jetstream.timers import Timers
     from core.runtime.clock import Clock
     from core.stream.batching import Quota
+    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
     from core.stream.plan import StreamPlan
 
@@ -109,23 +110,23 @@ class Batches:
         machine = self._machine
         is_atomic = columns.headered and self._machine.config.allow_atomic
         whole = self._with_batch(columns) if is_atomic else columns
-        rollups = await self._facts.read(whole, now) or {}
+        facts = await self._facts.read(whole, now)
         answers: dict[int, bytes] = {}
         for place, found in _atomic(columns) if is_atomic else ():
             try:
-                batch = self._take(columns, place, found)
+                batch = self._take(columns, place, found, facts)
             except ApiError as error:
                 answers[place] = refusal(error, machine.json_name)
                 continue
             if batch is not None:
                 reply = columns.replies[place]
-                return decide_batch(machine, batch.name, batch.columns, reply, now, rollups)
+                return decide_batch(machine, batch.name, batch.columns, reply, now, facts)
             answers[place] = b""
         times = now, self._clock.monotonic()
         if answers or is_fast(columns.replies):
-            plan = decide_mixed(machine, columns, answers, self._fast, times, rollups)
+            plan = decide_fast(machine, columns, answers, self._fast, times, facts)
         else:
-            plan = machine.decide(columns, now, rollups)
+            plan = machine.decide(columns, now, facts)
         self._timers.at(self, self.deadline())
         return plan
 
@@ -141,7 +142,9 @@ class Batches:
         whole.extend(columns)
         return whole
 
-    def _take(self, columns: Columns, place: int, found: dict[bytes, bytes]) -> OpenBatch | None:
+    def _take(
+        self, columns: Columns, place: int, found: dict[bytes, bytes], facts: Facts
+    ) -> OpenBatch | None:
         """Put a message aside, or return the batch that it completes. Raises ApiError."""
         machine = self._machine
         block, payload = columns.headers[place], columns.payloads[place]
@@ -149,7 +152,7 @@ class Batches:
             raise api_error("JSStreamSealed")
         if 0 <= machine.config.max_msg_size < len(block) + len(payload):
             raise api_error("JSStreamMessageExceedsMaximum")
-        if machine.allowance is not None and machine.allowance < 0:
+        if facts.storage_left is not None and facts.storage_left < 0:
             raise api_error("JSInsufficientResources")
         now = self._clock.monotonic()
         return self._staging.take(columns.subjects[place], block, payload, found, now)

@@ -15,6 +15,7 @@ from core.stream.ttl import PURGE
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
+    from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.stream.expiry import Foresight
 
@@ -24,33 +25,29 @@ _AT_ONCE = 10_000
 _HIGHEST = 2**62
 
 
-def unchanged(log: StreamLog) -> StreamPlan:
-    """Return a plan that changes nothing yet."""
-    machine = log.machine
-    return StreamPlan(
-        before=machine.last_seq,
-        first_seq=log.first_seq,
-        last_seq=machine.last_seq,
-        last_ts=machine.last_ts,
-        msgs=machine.msgs,
-        nbytes=machine.bytes,
-    )
-
-
 async def plan_purge(
-    log: StreamLog, pattern: bytes | None, seq: int, keep: int, now: int
+    log: StreamLog,
+    pattern: bytes | None,
+    seq: int,
+    keep: int,
+    now: int,
+    without_interest: WithoutInterest,
 ) -> StreamPlan:
-    """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter."""
+    """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter.
+
+    Raises Unavailable.
+    """
     machine = log.machine
-    if PURGE in machine.marks and seq <= machine.last_seq + 1:
+    if PURGE in machine.marker_reasons and seq <= machine.last_seq + 1:
         below = seq or machine.last_seq + 1
-        return await plan_marked_purge(log, unchanged(log), pattern, below, keep, now)
+        plan = machine.unchanged(log.first_seq)
+        return await plan_marked_purge(log, plan, pattern, below, keep, now, without_interest)
     if pattern is None:
         return await _plan_purge_below(log, seq, keep)
     rows = await _live_rows(log, pattern, seq or machine.last_seq + 1)
     if keep:
         rows = rows[: max(len(rows) - keep, 0)]
-    plan = unchanged(log)
+    plan = machine.unchanged(log.first_seq)
     for row in rows:
         machine.remove(plan, *row)
     if len(rows) <= _AT_ONCE:
@@ -64,7 +61,7 @@ async def plan_purge(
 async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> StreamPlan:
     """Plan a purge that ignores subjects: the head row says it all, rows go in the background."""
     machine = log.machine
-    plan = unchanged(log)
+    plan = machine.unchanged(log.first_seq)
     if keep >= machine.msgs > 0 or (seq and seq <= log.first_seq):
         return plan
     await log.deleted()
@@ -83,7 +80,7 @@ async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> StreamPlan:
     plan.index, _ = await build_index(log, machine.limit, seq)
     count, content, blocks = await log.rows.totals(seq, machine.last_seq)
     plan.msgs = count
-    plan.nbytes = content + machine.overhead * count + (4 * blocks if machine.on_file else 0)
+    plan.nbytes = machine.record_size.total(count, content, blocks)
     return plan
 
 
@@ -103,10 +100,10 @@ async def _live_rows(
             return [(seq, pattern, size) for seq, size in known if seq < below]
     if not isinstance(machine.index, LogIndex):
         return _indexed_rows(log, match, below)
-    more = 4 if machine.on_file else 0
+    size = machine.record_size.of_row
     stored = await log.rows.sizes(literal, machine.first_seq, below)
     return [
-        (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
+        (seq, subject, size(subject, data, hdr))
         for seq, subject, data, hdr in stored
         if log.is_live(seq) and seq <= machine.last_seq and (match is None or match(subject))
     ]
@@ -126,7 +123,9 @@ def _indexed_rows(
     return sorted(row for row in rows if row[0] < below)
 
 
-async def plan_delete(log: StreamLog, seq: int, now: int) -> StreamPlan:
+async def plan_delete(
+    log: StreamLog, seq: int, now: int, without_interest: WithoutInterest
+) -> StreamPlan:
     """Plan the removal of one message; its row goes in the same transaction.
 
     Raises ApiError as the reference server does: JSSequenceNotFound for a sequence between others
@@ -142,16 +141,16 @@ async def plan_delete(log: StreamLog, seq: int, now: int) -> StreamPlan:
             raise api_error("JSStreamMsgDeleteFailed", err="no message found")
         raise api_error("JSSequenceNotFound", seq=seq)
     _, _, subject, headers, payload = found
-    plan = unchanged(log)
-    machine.remove(plan, seq, subject, machine.size_of(subject, headers, len(payload)))
+    plan = machine.unchanged(log.first_seq)
+    machine.remove(plan, seq, subject, machine.record_size.of(subject, headers, len(payload)))
     plan.erased = [seq]
     if seq == log.first_seq:
         plan.first_seq = seq + 1
     index = machine.index
     knows_all = index.of_subject(subject) is not None
     if not knows_all and index.last(subject) == seq and index.count(subject) > 1:
-        plan.lasts = [(subject, await _last_before(log, subject.decode(), seq))]
-    await mark_deleted(log, plan, subject, headers, now)
+        plan.last_seqs = [(subject, await _last_before(log, subject.decode(), seq))]
+    await mark_deleted(log, plan, subject, headers, now, without_interest)
     return plan
 
 
@@ -164,19 +163,22 @@ async def _last_before(log: StreamLog, subject: str, seq: int) -> int:
     return seq
 
 
-async def plan_expiry(log: StreamLog, foreseen: Foresight, now: int) -> StreamPlan:
+async def plan_expiry(
+    log: StreamLog, foreseen: Foresight, now: int, without_interest: WithoutInterest
+) -> StreamPlan:
     """Plan the removal of what time or a tighter limit asks for, a slice of it.
 
     Args:
         log: The log of the stream.
         foreseen: What `lifetimes.foresee` found.
         now: Wall-clock time in nanoseconds.
+        without_interest: Tells which markers are not stored.
     """
-    machine, empty, wanted = log.machine, Columns(), len(log.machine.front) + 1
+    machine, empty, wanted = log.machine, Columns(), len(log.machine.oldest) + 1
     # A page of rows that only wait for the janitor says nothing of what is behind it.
-    while len(machine.front) < wanted and machine.front_deficit(empty, now):
-        await log.load_front()
+    while len(machine.oldest) < wanted and machine.lacks_oldest(empty, now):
+        await log.load_oldest()
     plan = machine.decide(empty, now)
     if machine.expiry is not None and not plan.removed:
-        await lifetimes.plan_due(log, plan, foreseen, now)
+        await lifetimes.plan_due(log, plan, foreseen, now, without_interest)
     return plan

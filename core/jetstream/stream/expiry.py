@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.jetstream.log.last_sequences import last_sequences
-from core.stream.expiring import Departure, departing, markers_of, plan_departure
+from core.stream.expired import Expired, find_expired, markers_of, plan_expired
 from core.stream.ttl import MAX_AGE
 
 if TYPE_CHECKING:
+    from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
     from core.model.stream import StreamConfig
     from core.stream.plan import StreamPlan
@@ -38,7 +39,7 @@ class Foresight:
 
     version: int
     forgotten: int
-    departure: Departure | None
+    expired: Expired | None
     lasts: dict[bytes, int]
 
 
@@ -50,38 +51,45 @@ async def foresee(log: StreamLog, now: int) -> Foresight:
     """
     machine = log.machine
     version, forgotten = machine.version, log.removed.generation
-    departure = departing(machine, now, _AT_ONCE)
+    expired = find_expired(machine, now, _AT_ONCE)
     lasts: dict[bytes, int] = {}
-    if departure is not None and departure.orphaned:
-        gone = {row[0] for row in departure.rows}
-        lasts = await last_sequences(log, departure.orphaned, gone)
-    return Foresight(version, forgotten, departure, lasts)
+    if expired is not None and expired.orphaned:
+        gone = {row[0] for row in expired.rows}
+        lasts = await last_sequences(log, expired.orphaned, gone)
+    return Foresight(version, forgotten, expired, lasts)
 
 
-async def plan_due(log: StreamLog, plan: StreamPlan, foreseen: Foresight, now: int) -> None:
+async def plan_due(
+    log: StreamLog,
+    plan: StreamPlan,
+    foreseen: Foresight,
+    now: int,
+    without_interest: WithoutInterest,
+) -> None:
     """Let messages whose time has come leave with a plan that changes nothing yet.
 
     Raises Unavailable.
     """
     machine = log.machine
-    departure = foreseen.departure
+    expired = foreseen.expired
     if foreseen.version != machine.version:
-        departure = departing(machine, now, _AT_ONCE)
-    if departure is None:
+        expired = find_expired(machine, now, _AT_ONCE)
+    if expired is None:
         return
-    gone = {row[0] for row in departure.rows}
+    gone = {row[0] for row in expired.rows}
     known = foreseen.lasts if foreseen.forgotten == log.removed.generation else {}
     lasts = {
         subject: seq
-        for subject in departure.orphaned
+        for subject in expired.orphaned
         if (seq := known.get(subject, 0)) and seq not in gone and log.is_live(seq)
     }
-    unknown = [subject for subject in departure.orphaned if subject not in lasts]
+    unknown = [subject for subject in expired.orphaned if subject not in lasts]
     if unknown:
         lasts.update(await last_sequences(log, unknown, gone))
-    await make_way(log, departure.marked, MAX_AGE, now)
+    await make_way(log, expired.marked, MAX_AGE, now)
     advance(log, plan, gone)
-    plan_departure(machine, plan, departure, lasts, now)
+    unwanted = without_interest(expired.marked)
+    plan_expired(machine, plan, expired, lasts, now, unwanted)
 
 
 async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: int) -> None:
@@ -89,8 +97,8 @@ async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: in
     if not subjects:
         return
     markers = markers_of(log.machine, subjects, reason)
-    while log.machine.front_deficit(markers, now):
-        await log.load_front()
+    while log.machine.lacks_oldest(markers, now):
+        await log.load_oldest()
 
 
 def advance(log: StreamLog, plan: StreamPlan, gone: set[int]) -> None:

@@ -105,7 +105,7 @@ def _oldest_due(machine: StreamMachine) -> int:
     """Return when the oldest message of a stream reaches its `max_age` (0: never)."""
     if not machine.max_age or not machine.msgs:
         return 0
-    oldest = next((ts for _, _, _, ts in machine.front), machine.last_ts)
-    if not machine.front and machine.front.upto < machine.last_seq:
+    oldest = next((ts for _, _, _, ts in machine.oldest), machine.last_ts)
+    if not machine.oldest and machine.oldest.upto < machine.last_seq:
         oldest = 0
     return oldest + machine.max_age

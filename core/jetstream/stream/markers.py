@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.jetstream.stream.expiry import advance, make_way
-from core.stream.expiring import emptied, mark
+from core.stream.expired import add_markers, emptied
 from core.stream.ttl import PURGE, REMOVE, is_marker
 from core.subjects.subject import compile_filters
 
 if TYPE_CHECKING:
+    from core.jetstream.changes import WithoutInterest
     from core.jetstream.log.stream_log import StreamLog
     from core.stream.expiry import Row
     from core.stream.plan import StreamPlan
@@ -24,18 +25,30 @@ _AT_ONCE = 10_000
 
 
 async def mark_deleted(
-    log: StreamLog, plan: StreamPlan, subject: bytes, block: bytes, now: int
+    log: StreamLog,
+    plan: StreamPlan,
+    subject: bytes,
+    block: bytes,
+    now: int,
+    without_interest: WithoutInterest,
 ) -> None:
     """Add what a plan that deletes one message leaves on its subject, if anything."""
     machine = log.machine
-    if REMOVE not in machine.marks or machine.index.count(subject) != 1 or is_marker(block):
+    is_last = machine.index.count(subject) == 1
+    if REMOVE not in machine.marker_reasons or not is_last or is_marker(block):
         return
     await make_way(log, [subject], REMOVE, now)
-    mark(machine, plan, [subject], REMOVE, now)
+    add_markers(machine, plan, [subject], REMOVE, now, without_interest([subject]))
 
 
 async def plan_marked_purge(
-    log: StreamLog, plan: StreamPlan, pattern: bytes | None, below: int, keep: int, now: int
+    log: StreamLog,
+    plan: StreamPlan,
+    pattern: bytes | None,
+    below: int,
+    keep: int,
+    now: int,
+    without_interest: WithoutInterest,
 ) -> StreamPlan:
     """Purge as `commands.plan_purge` does, and mark the subjects that have nothing left.
 
@@ -46,6 +59,7 @@ async def plan_marked_purge(
         below: Messages before this sequence go.
         keep: The newest of them that stay.
         now: Wall-clock time in nanoseconds.
+        without_interest: Tells which markers are not stored.
     """
     machine = log.machine
     found = await _rows(log, pattern, below)
@@ -62,7 +76,7 @@ async def plan_marked_purge(
     advance(log, plan, gone)
     subjects = emptied(machine, found)
     await make_way(log, subjects, PURGE, now)
-    mark(machine, plan, subjects, PURGE, now)
+    add_markers(machine, plan, subjects, PURGE, now, without_interest(subjects))
     return plan
 
 
@@ -70,12 +84,11 @@ async def _rows(log: StreamLog, pattern: bytes | None, below: int) -> list[tuple
     """Return the live messages that match, ascending, with the header blocks that matter."""
     machine = log.machine
     match = compile_filters([pattern]) if pattern is not None else None
-    more = 4 if machine.on_file else 0
+    size_of = machine.record_size.of_row
     found: list[tuple[Row, bytes]] = []
     for start in range(machine.first_seq, below, _PAGE):
         page = await log.rows.lifetimes(start, min(start + _PAGE, below))
         for seq, subject, data, hdr, _, block in page:
             if log.is_live(seq) and (match is None or match(subject)):
-                size = machine.overhead + len(subject) + data + (hdr + more if hdr else 0)
-                found.append(((seq, subject, size), block or b""))
+                found.append(((seq, subject, size_of(subject, data, hdr)), block or b""))
     return found

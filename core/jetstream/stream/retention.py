@@ -15,13 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.jetstream.log.last_sequences import last_sequences
-from core.jetstream.stream.commands import unchanged
 from core.model.stream import Retention
 from core.runtime.tasks import spawn
 from core.stream.index import LogIndex
@@ -66,9 +65,11 @@ class RetentionKeeper:
         self._rounds = 0
         self._turned = asyncio.Event()
 
-    def is_wanted(self) -> Callable[[bytes], bool] | None:
-        """Tell which subjects are stored (None: all, whether somebody consumes them or not)."""
-        return self._has_consumer if self._by_interest else None
+    def without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
+        """Return which subjects are not stored: no consumer matches them, and interest decides."""
+        if not self._by_interest:
+            return frozenset()
+        return frozenset(s for s in set(subjects) if not self._has_consumer(s))
 
     def _has_consumer(self, subject: bytes) -> bool:
         machines = (consumer.machine for consumer in self._consumers.values())
@@ -218,9 +219,9 @@ class RetentionKeeper:
         log, machine = self._log, self._log.machine
         below = min(start + _AT_ONCE, machine.last_seq + 1)
         stored = await log.rows.sizes(None, start, below)
-        more = 4 if machine.on_file else 0
+        size = machine.record_size.of_row
         rows = [
-            (seq, subject, machine.overhead + len(subject) + data + (hdr + more if hdr else 0))
+            (seq, subject, size(subject, data, hdr))
             for seq, subject, data, hdr in stored
             if log.is_live(seq)
         ]
@@ -229,7 +230,7 @@ class RetentionKeeper:
             pending = consumer.machine.pending.first
             gone.update(s for s in pending if start <= s < below and s not in there)
         if not self._by_interest:
-            return unchanged(log)
+            return machine.unchanged()
         rows = [row for row in rows if not self._is_needed(row[0], row[1])]
         if not self._drops_unwanted:
             rows = [row for row in rows if self._has_consumer(row[1])]
@@ -248,7 +249,9 @@ class RetentionKeeper:
                 continue
             found = log.in_tail(seq)
             if found is not None:
-                rows.append((seq, found[2], machine.size_of(found[2], found[3], len(found[4]))))
+                rows.append(
+                    (seq, found[2], machine.record_size.of(found[2], found[3], len(found[4])))
+                )
             elif seq < log.tail.start:
                 cold.append(seq)
         if not cold:
@@ -257,13 +260,13 @@ class RetentionKeeper:
         if page is not None:
             headers = page.headers or [None] * len(page)
             columns = zip(page.seqs, page.subjects, headers, page.payloads, strict=True)
-            rows += [(seq, s, machine.size_of(s, h, len(p))) for seq, s, h, p in columns]
+            rows += [(seq, s, machine.record_size.of(s, h, len(p))) for seq, s, h, p in columns]
         return sorted(rows)
 
     async def _plan(self, rows: list[Row]) -> StreamPlan:
         """Plan a removal; the rows go in the same transaction."""
         machine = self._log.machine
-        plan = unchanged(self._log)
+        plan = machine.unchanged(self._log.first_seq)
         for row in rows:
             machine.remove(plan, *row)
         plan.erased = [row[0] for row in rows]
@@ -273,7 +276,7 @@ class RetentionKeeper:
         while plan.first_seq in gone:
             plan.first_seq += 1
         if isinstance(machine.index, LogIndex):
-            plan.lasts = await self._lasts(machine.index, rows, gone)
+            plan.last_seqs = await self._lasts(machine.index, rows, gone)
         return plan
 
     async def _lasts(

@@ -8,7 +8,7 @@ plan of the same kind, so there is one way to write.
 import asyncio
 import random
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,7 +47,7 @@ from core.stream.expiry import Expiry
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
 from core.stream.segment import Segment
-from core.stream.texts import holds, refusal
+from core.stream.texts import refusal, survives_failed_commit
 
 # Gathered bytes of one stream above which publishers are no longer read.
 PRESSURE_BYTES = 16 << 20
@@ -114,7 +114,7 @@ class StreamRunner:
         self.consumers = Consumers(self)
         self.direct = DirectGet(log, account, services.turn)
         self.expiry = ExpiryTimer(log, clock, services.janitor, self.trim)
-        facts = FactReader(log, services.resources, services.max_payload)
+        facts = FactReader(log, services.resources, services.max_payload, self._without_interest)
         abandoned = partial(self.advisories.batch_abandoned, self.name)
         self.batches = Batches(
             self.machine, facts, clock, services.timers, services.batches, abandoned
@@ -215,7 +215,6 @@ class StreamRunner:
         self.retention = None
         if retention is not Retention.LIMITS:
             self.retention = RetentionKeeper(self.log, self.consumers, retention, self.submit)
-        self.machine.wanted = self.retention.is_wanted() if self.retention is not None else None
         for consumer in self.consumers.values():
             consumer.watch_retention()
 
@@ -227,6 +226,13 @@ class StreamRunner:
         if transform is not None:
             self.transform = Transform(transform.src, transform.dest, random.random)
         self.republisher = Republisher(config, self.account) if config.republish else None
+
+    async def _plan_expiry(self, foreseen: expiry.Foresight, now: int) -> StreamPlan:
+        return await commands.plan_expiry(self.log, foreseen, now, self._without_interest)
+
+    def _without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
+        """Return the subjects of which nothing is stored, because no consumer matches them."""
+        return frozenset() if self.retention is None else self.retention.without_interest(subjects)
 
     def map_subjects(self, subjects: list[bytes]) -> list[bytes]:
         """Return what the stream's subject transform makes of subjects."""
@@ -245,7 +251,7 @@ class StreamRunner:
         queues = Expiry(config.max_age) if expiry.begin(self.config, config) else None
         index, superseded = await build_index(self.log, limit, expiry=queues)
         await save()
-        plan = commands.unchanged(self.log)
+        plan = self.machine.unchanged(self.log.first_seq)
         plan.config, plan.index, plan.expiry = config, index, queues
         for row in superseded:
             self.machine.remove(plan, *row)
@@ -257,7 +263,7 @@ class StreamRunner:
         """Let what has expired leave storage before a configuration that would have kept it."""
         await self.log.deleted()
         await save()
-        plan = commands.unchanged(self.log)
+        plan = self.machine.unchanged(self.log.first_seq)
         plan.config = config
         return plan
 
@@ -270,7 +276,7 @@ class StreamRunner:
         while removed:
             now = self.services.clock.now()
             foreseen = await or_not_available(expiry.foresee(self.log, now))
-            plan = await self.submit(partial(commands.plan_expiry, self.log, foreseen))
+            plan = await self.submit(partial(self._plan_expiry, foreseen))
             removed = bool(plan.removed)
 
     # -- interest ----------------------------------------------------------------------------
@@ -380,8 +386,8 @@ class StreamRunner:
             if in_batches:
                 plan = await self.batches.decide(columns, now)
             else:
-                rollups = await self._facts.read(columns, now)
-                plan = self.machine.decide(columns, now, rollups)
+                facts = await self._facts.read(columns, now)
+                plan = self.machine.decide(columns, now, facts)
         except BaseException:
             columns.subjects = published
             self._give_back(columns)
@@ -497,7 +503,10 @@ class StreamRunner:
         self.batches.failed()
         body = refusal(error, self.machine.json_name)
         self.acks.answer((reply, body) for reply in plan.acks if reply)
-        held = ((reply, a if holds(a, plan.before) else body) for reply, a in plan.answers)
+        held = (
+            (reply, a if survives_failed_commit(a, plan.before) else body)
+            for reply, a in plan.answers
+        )
         self.acks.answer(held)
         change, self._current = self._current, None
         if change is not None and not change.done.done():
@@ -527,7 +536,9 @@ class StreamRunner:
         async def plan_it(now: int) -> StreamPlan:
             nonlocal before
             before = self.machine.msgs
-            purge = commands.plan_purge(self.log, wanted, seq or 0, keep or 0, now)
+            purge = commands.plan_purge(
+                self.log, wanted, seq or 0, keep or 0, now, self._without_interest
+            )
             plan = await or_not_available(purge)
             plan.purges.append((wanted or b"", 0))
             return plan
@@ -542,7 +553,11 @@ class StreamRunner:
 
         Raises ApiError JSStreamMsgDeleteFailed.
         """
-        await self.submit(lambda now: or_not_available(commands.plan_delete(self.log, seq, now)))
+        await self.submit(
+            lambda now: or_not_available(
+                commands.plan_delete(self.log, seq, now, self._without_interest)
+            )
+        )
 
     async def get_message(self, request: MsgGetRequest) -> Message | None:
         """Return the message that STREAM.MSG.GET asks for.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from core.errors import ApiError, StorageError
 from core.jetstream.log.message import messages_of
 from core.jetstream.log.subjects import last_by_subject
-from core.jetstream.stream.commands import unchanged
 from core.runtime.tasks import spawn
 from core.stream.firing import Firing, outputs, plan_firings
 from core.stream.headers import SCHEDULE_SOURCE, find
@@ -235,11 +234,11 @@ class Scheduler:
                 await self._copy(firing)
                 there.append(firing)
         if not there:
-            return unchanged(log)
+            return log.machine.unchanged()
         columns = outputs(there, now)
         columns.subjects = self._map_subjects(columns.subjects)
-        rollups = await self._facts.read(columns, now)
-        plan, refused = plan_firings(log.machine, there, columns, now, rollups or {})
+        facts = await self._facts.read(columns, now)
+        plan, refused = plan_firings(log.machine, there, columns, now, facts)
         if refused:
             logger.warning("schedules of stream %s: not taken: %s", log.name, refused[0].decode())
         return plan

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from core.jetstream.stream.commands import plan_expiry
 from core.jetstream.stream.expiry import foresee
 from core.stream.ttl import SECOND
 from tests.support.streams import StreamBench, saved
@@ -127,7 +126,7 @@ def test_times_to_live_count_from_when_a_stream_allows_them(make: Any) -> None:
     bench = make(allow_msg_ttl=False)
     publish(bench, "a")
     headers = block(Nats_TTL="1")
-    plan = bench.machine.begin_plan(True)
+    plan = bench.machine.unchanged()
     plan.texts = ["copied"]
     bench.machine.store(plan, [b"copied"], [headers], [b""], bench.clock.now())
     bench.store.commit(plan)
@@ -249,7 +248,7 @@ def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None
 
     bench.serve(runner.delete_message(2))
     bench.run(bench.janitor.finish(runner.log))
-    bench.change(partial(plan_expiry, runner.log, foreseen))
+    bench.change(partial(runner._plan_expiry, foreseen))
 
     assert bench.machine.index.last(b"a") == 1
     assert seqs(bench) == [1, 4]

@@ -258,7 +258,7 @@ def test_more_old_messages_than_the_front_window_holds_are_loaded(make: Any) -> 
 def test_a_limit_reaches_past_rows_that_wait_for_the_janitor(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.jetstream.log.stream_log._FRONT_PAGE", 2)
+    monkeypatch.setattr("core.jetstream.log.stream_log._OLDEST_PAGE", 2)
     bench = make(max_msgs_per_subject=1)
     publish(bench, *"abcd")
     publish(bench, *"abcdef")

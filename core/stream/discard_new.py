@@ -1,4 +1,4 @@
-"""What a stream that discards new messages has room for, message by message.
+"""Limits of a stream whose discard policy is `new`, counted message by message.
 
 Only such a stream must know its exact counts inside a batch: what a message replaces makes room
 for it, and a message that finds none is refused. The rules are the reference server's:
@@ -14,21 +14,24 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.stream.facts import StoredRows
     from core.stream.machine import StreamMachine
 
 
-class Room:
-    """Counts of one batch: the committed state and what the batch has changed so far.
+class Capacity:
+    """What the limits still allow one batch: committed counts, and what the batch changed so far.
 
-    `rollups` are (sequence, size) of the stored messages of each subject that a roll-up of the
-    batch names, where the index does not know them.
+    `replaced` are the stored messages of each subject that a roll-up of the batch names, where the
+    index does not know them.
     """
 
-    def __init__(self, machine: StreamMachine, rollups: dict[bytes, list[tuple[int, int]]]) -> None:
+    def __init__(self, machine: StreamMachine, replaced: StoredRows) -> None:
         self.machine = machine
         self.msgs = machine.msgs
         self.bytes = machine.bytes
-        self._rollups = rollups
+        self._replaced = replaced
         self._sizes: dict[bytes, deque[int]] = {}
         self._wiped = False
 
@@ -67,8 +70,10 @@ class Room:
     def _sizes_of(self, subject: bytes) -> deque[int]:
         sizes = self._sizes.get(subject)
         if sizes is None:
-            stored = None if self._wiped else self.machine.index.of_subject(subject)
-            if stored is None and not self._wiped:
-                stored = self._rollups.get(subject)
+            stored: Sequence[tuple[int, int]] | None = None
+            if not self._wiped:
+                stored = self.machine.index.of_subject(subject)
+                if stored is None:
+                    stored = self._replaced.get(subject)
             sizes = self._sizes[subject] = deque(size for _, size in stored or ())
         return sizes

@@ -31,7 +31,7 @@ class Known(Sized, Container[bytes], Protocol):
     def __iter__(self) -> Iterator[bytes]: ...
 
 
-class SortedNames:
+class SortedSubjects:
     """Sorted runs over the subjects of one index."""
 
     __slots__ = ("_runs", "_texts", "fresh", "ready")
@@ -122,7 +122,7 @@ class Searchable(ABC):
     __slots__ = ("names",)
 
     def __init__(self) -> None:
-        self.names: SortedNames | None = None
+        self.names: SortedSubjects | None = None
 
     @abstractmethod
     def subjects(self) -> Known:
@@ -135,7 +135,7 @@ class Searchable(ABC):
             return
         if self.names is None:
             # From here on the index notes what is new, while the runs are made.
-            self.names = names = SortedNames()
+            self.names = names = SortedSubjects()
             yield from names.sort(list(known))
         elif self.names.ready and self.names.fresh:
             yield from self.names.settle()

@@ -1,4 +1,4 @@
-"""What the passing of time makes of a stream with per-message TTLs (ADR-43, ADR-48).
+"""The plan that removes expired messages of a stream with per-message TTLs (ADR-43, ADR-48).
 
 Like publishing it is decided first, committed next and then applied. A subject that loses its last
 message gets a marker in its place, if the stream is configured so; that a message was a marker
@@ -17,7 +17,7 @@ from core.stream.ttl import MAX_AGE, is_marker, marker_block
 
 
 @dataclass(slots=True)
-class Departure:
+class Expired:
     """Messages whose time has come.
 
     Args:
@@ -34,7 +34,7 @@ class Departure:
     orphaned: list[bytes]
 
 
-def departing(machine: StreamMachine, now: int, limit: int) -> Departure | None:
+def find_expired(machine: StreamMachine, now: int, limit: int) -> Expired | None:
     """Return what is to leave now, at most `limit` messages (None: nothing)."""
     if machine.expiry is None:
         return None
@@ -42,65 +42,72 @@ def departing(machine: StreamMachine, now: int, limit: int) -> Departure | None:
     rows = due.rows
     if not rows:
         return None
-    departure = Departure(due, rows, [], [])
+    expired = Expired(due, rows, [], [])
     index = machine.index
     is_log = isinstance(index, LogIndex)
     if not is_log and not machine.marker_ttl:
-        return departure
+        return expired
     subjects = [row[1] for row in rows]
     newest = dict(zip(subjects, [row[0] for row in rows], strict=True))
     if isinstance(index, LogIndex) and len(newest) == len(rows) and not machine.marker_ttl:
         # The common case: nobody is left without a last message whose only message it is.
         shared = index.shared(subjects)
-        departure.orphaned = [s for s in shared if index.last(s) == newest[s]]
-        return departure
+        expired.orphaned = [s for s in shared if index.last(s) == newest[s]]
+        return expired
     counts = Counter(subjects)
     left = {subject: index.count(subject) - counts[subject] for subject in newest}
     if is_log:
-        departure.orphaned = [s for s, n in left.items() if n and index.last(s) == newest[s]]
+        expired.orphaned = [s for s, n in left.items() if n and index.last(s) == newest[s]]
     if machine.marker_ttl:
         markers = due.markers
         marked = [s for s, n in left.items() if not n and newest[s] not in markers]
-        departure.marked = sorted(marked, key=newest.__getitem__)
-    if departure.marked and (machine.config.sealed or machine.counts):
+        expired.marked = sorted(marked, key=newest.__getitem__)
+    if expired.marked and (machine.config.sealed or machine.counts):
         # No marker can be written into it, so what would have to be marked stays.
-        staying = {newest[subject] for subject in departure.marked}
-        departure.rows = [row for row in rows if row[0] not in staying]
-        departure.marked = []
-        if not departure.rows:
+        staying = {newest[subject] for subject in expired.marked}
+        expired.rows = [row for row in rows if row[0] not in staying]
+        expired.marked = []
+        if not expired.rows:
             machine.expiry.take(due)
             return None
-    return departure
+    return expired
 
 
-def plan_departure(
+def plan_expired(
     machine: StreamMachine,
     plan: StreamPlan,
-    departure: Departure,
-    lasts: Mapping[bytes, int],
+    expired: Expired,
+    last_seqs: Mapping[bytes, int],
     now: int,
+    no_interest: frozenset[bytes],
 ) -> None:
-    """Put a departure into a plan that changes nothing yet.
+    """Remove expired messages with a plan that changes nothing yet.
 
     Args:
         machine: The stream.
         plan: The plan.
-        departure: What leaves.
-        lasts: What will be the last sequence of each orphaned subject.
+        expired: What leaves.
+        last_seqs: What will be the last sequence of each orphaned subject.
         now: Wall-clock time in nanoseconds.
+        no_interest: As in `Facts`, of the subjects that get a marker.
     """
-    rows = departure.rows
-    plan.due = departure.due
+    rows = expired.rows
+    plan.due = expired.due
     plan.expired = len(rows)
     plan.removed = rows.copy()
     plan.msgs -= len(rows)
     plan.nbytes -= sum([row[2] for row in rows])
-    plan.lasts = [(subject, lasts[subject]) for subject in departure.orphaned]
-    mark(machine, plan, departure.marked, MAX_AGE, now)
+    plan.last_seqs = [(subject, last_seqs[subject]) for subject in expired.orphaned]
+    add_markers(machine, plan, expired.marked, MAX_AGE, now, no_interest)
 
 
-def mark(
-    machine: StreamMachine, plan: StreamPlan, subjects: list[bytes], reason: bytes, now: int
+def add_markers(
+    machine: StreamMachine,
+    plan: StreamPlan,
+    subjects: list[bytes],
+    reason: bytes,
+    now: int,
+    no_interest: frozenset[bytes],
 ) -> None:
     """Store a marker on each subject, with a plan that removes the last message of each."""
     if not subjects:
@@ -109,7 +116,7 @@ def mark(
     plan.texts = [subject.decode() for subject in subjects]
     plan.last_msg_id = b""
     n = len(subjects)
-    machine.store(plan, subjects, [block] * n, [b""] * n, now)
+    machine.store(plan, subjects, [block] * n, [b""] * n, now, no_interest=no_interest)
     machine.evict(plan, now)
 
 

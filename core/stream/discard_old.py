@@ -1,8 +1,8 @@
-"""Which subjects lose their last message while a batch is stored, message by message.
+"""Evictions of a stream whose discard policy is `old`, counted message by message.
 
-A stream that discards old messages evicts at the end of a batch; a counter has to know earlier,
-because what its subject amounts to goes with its last message. Room is made as the reference
-server makes it: first a subject over its limit gives up its oldest, then the oldest of all go.
+Such a stream evicts at the end of a batch; a counter has to know earlier which subjects lose their
+last message, because the total goes with it. Room is made as the reference server makes it: first
+a subject over its limit gives up its oldest message, then the oldest of all go.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Evictions:
         self._msgs = machine.msgs
         self._bytes = machine.bytes
         self._stored: deque[tuple[int, bytes, int]] = deque()
-        self._front = iter(machine.front)
+        self._known = iter(machine.oldest)
         self._seq = machine.last_seq
         self._gone: set[int] = set()
-        self._lasts: dict[bytes, int] = {}
+        self._last_seqs: dict[bytes, int] = {}
         self._rows: dict[bytes, deque[tuple[int, int]]] = {}
 
     def take(self, subject: bytes, block: bytes, payload: bytes) -> list[bytes]:
         """Count an accepted message; return the subjects that have no message any more."""
-        size = self._machine.size_of(subject, block, len(payload))
+        size = self._machine.record_size.of(subject, block, len(payload))
         self._seq += 1
         self._msgs += 1
         self._bytes += size
         self._stored.append((self._seq, subject, size))
-        self._lasts[subject] = self._seq
+        self._last_seqs[subject] = self._seq
         if self._machine.limit:
             self._supersede(self._seq, subject, size)
         return list(self._evict())
@@ -73,11 +73,11 @@ class Evictions:
             rows = self._rows.get(subject)
             if rows:
                 rows.popleft()
-            if seq == (self._lasts.get(subject) or self._machine.index.last(subject)):
+            if seq == (self._last_seqs.get(subject) or self._machine.index.last(subject)):
                 yield subject
 
     def _oldest(self) -> tuple[int, bytes, int] | None:
-        row = next(self._front, None)
+        row = next(self._known, None)
         if row is not None:
             return row[:3]
         return self._stored.popleft() if self._stored else None

@@ -1,4 +1,4 @@
-"""Publishes among which some belong to batches: those between atomic ones, and fast ones."""
+"""Publishes of which some are messages of fast-ingest batches (ADR-50)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from core.errors import ApiError
 from core.model.api_errors import api_error, err_code
 from core.stream import headers as h
 from core.stream.batching import without
+from core.stream.discard_new import Capacity
 from core.stream.fast import SUFFIX
 from core.stream.judge import Duplicate, Judge
-from core.stream.room import Room
-from core.stream.scheduling import HEADERS as SCHEDULING
+from core.stream.schedule_headers import HEADERS as SCHEDULING
 from core.stream.texts import refusal, texts_of
 
 if TYPE_CHECKING:
+    from core.stream.facts import Facts
     from core.stream.fast import FastBatches, FastMessage
-    from core.stream.judge import Rollups
     from core.stream.machine import StreamMachine
     from core.stream.plan import Columns, StreamPlan
 
@@ -24,13 +24,13 @@ _WRONG_LAST_ID = err_code("JSStreamWrongLastMsgID")
 _NOTHING_TOLD: list[bytes] = []
 
 
-def decide_mixed(
+def decide_fast(
     machine: StreamMachine,
     columns: Columns,
     answers: dict[int, bytes],
     fast: FastBatches,
     times: tuple[int, int],
-    rollups: Rollups,
+    facts: Facts,
 ) -> StreamPlan:
     """Return the plan for publishes of which some are those of fast batches.
 
@@ -40,29 +40,29 @@ def decide_mixed(
         answers: of messages that have theirs already, by place.
         fast: the open fast batches, which take note of their messages.
         times: wall-clock and monotonic, in nanoseconds.
-        rollups: as for `StreamMachine.decide`.
+        facts: as for `StreamMachine.decide`.
     """
-    plan = machine.begin_plan(True)
-    room = None
-    if machine.refuses and not machine.has_room(columns):
-        room = Room(machine, rollups)
-    judge = MixedJudge(machine, plan, room, rollups)
-    if machine.allowance is not None and machine.coming(columns) > machine.allowance:
-        judge.allowance = machine.allowance
-    judge.counting = machine.counting()
-    judge.judge_mixed(columns, answers, fast, times)
+    plan = machine.unchanged()
+    capacity = None
+    if machine.refuses and not machine.fits_limits(columns, facts):
+        capacity = Capacity(machine, facts.replaced)
+    judge = FastJudge(machine, plan, capacity, facts)
+    if facts.storage_left is not None and machine.coming(columns, facts) > facts.storage_left:
+        judge.storage_left = facts.storage_left
+    judge.counting = machine.counting(facts)
+    judge.judge_fast(columns, answers, fast, times)
     machine.evict(plan, times[0])
     return plan
 
 
-class MixedJudge(Judge):
+class FastJudge(Judge):
     """Judges message by message; used once."""
 
     # The place and subject of the message at hand if it is one of a fast batch: its headers for
     # atomic batches say nothing, the others are checked in the order of batches.
     _fast: tuple[int, bytes] | None = None
 
-    def judge_mixed(
+    def judge_fast(
         self,
         columns: Columns,
         answers: dict[int, bytes],
@@ -76,7 +76,7 @@ class MixedJudge(Judge):
         self._clean = texts is not None and self._fits(columns)
         self._refused.update(answers)
         self.now, monotonic = times
-        is_simple = self._clean and self._room is None and self.allowance is None
+        is_simple = self._clean and self._capacity is None and self.storage_left is None
         is_simple = is_simple and self.counting is None
         replies, blocks, payloads = columns.replies, columns.headers, columns.payloads
         place = 0

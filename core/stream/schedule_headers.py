@@ -1,4 +1,4 @@
-"""Publishing schedules, cancelling them, and the messages that they produce (ADR-51).
+"""Headers that publish a schedule or cancel one, and those of the messages it sends (ADR-51).
 
 The order of the checks is the reference server's.
 """

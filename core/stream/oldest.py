@@ -1,16 +1,16 @@
-"""The oldest messages of a stream, as far as limits need to know them.
+"""The oldest messages of a stream, as many as its limits need to know.
 
 Evicting by count, bytes or age needs the subject and size of the oldest messages, which memory
 does not hold for a long log. The window keeps a bounded run of them; the runner loads more from
-storage when a plan asks (`StreamMachine.front_deficit`).
+storage when a plan asks (`StreamMachine.lacks_oldest`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
-FRONT_MAX = 10_000
+OLDEST_MAX = 10_000
 
 
-class FrontWindow:
+class OldestMessages:
     """Every live message from the first sequence up to `upto`, oldest first."""
 
     __slots__ = ("nbytes", "rows", "upto")

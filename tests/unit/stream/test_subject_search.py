@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from core.stream import names
+from core.stream import subject_search
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 from core.subjects.subject import compile_filters
 
@@ -26,16 +26,16 @@ def _expected(index: Index, *filters: bytes) -> list[bytes]:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "RUN", 16)
-    monkeypatch.setattr(names, "SMALL", 8)
+    monkeypatch.setattr(subject_search, "RUN", 16)
+    monkeypatch.setattr(subject_search, "SMALL", 8)
 
 
 @pytest.fixture(params=["looked at", "passed over"])
 def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to go through a run."""
     if request.param == "passed over":
-        monkeypatch.setattr(names, "_MANY", 1)
-        monkeypatch.setattr(names, "_SCANNED", 1)
+        monkeypatch.setattr(subject_search, "_MANY", 1)
+        monkeypatch.setattr(subject_search, "_SCANNED", 1)
 
 
 FILTERS = [

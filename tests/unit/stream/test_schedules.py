@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from core.stream.facts import NO_FACTS
 from core.stream.firing import Firing, outputs, plan_firings
 from core.stream.headers import find
 from core.stream.schedules import NEVER, Pending, Schedules, schedule_of
@@ -55,7 +56,7 @@ def test_a_schedule_that_is_over_may_still_be_cancelled() -> None:
     """The newest message of its subject is one again, once what ended it is deleted."""
     made = stream(max_msgs_per_subject=2)
     made.publish(scheduled("a"), message("a"))
-    plan = made.machine.begin_plan(False)
+    plan = made.machine.unchanged()
     made.machine.remove(plan, 2, b"a", dict(made.machine.index.of_subject(b"a") or ())[2])
     made.machine.apply(plan)
 
@@ -110,7 +111,7 @@ def fire(made: Stream, *subjects: bytes, payload: bytes = b"x") -> list[bytes]:
             firing.copy(0, headers, payload)
             firings.append(firing)
     columns = outputs(firings, made.now)
-    made.plan, refused = plan_firings(made.machine, firings, columns, made.now, {})
+    made.plan, refused = plan_firings(made.machine, firings, columns, made.now, NO_FACTS)
     made.machine.apply(made.plan)
     return refused
 
