@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 
 import nats
@@ -66,7 +67,7 @@ async def _survive(server: JetgateServer) -> None:
     await at.stream("S", allow_msg_schedules=True)
     await _schedule(at)
     for kill in range(1, KILLS + 1):
-        await at.sees(lambda kill=kill: _more(at, ONCE * kill // (KILLS + 2)), within=60)
+        await at.sees(partial(_more, at, ONCE * kill // (KILLS + 2)), within=60)
         if kill == KILLS:
             server.kill_postgres()
         server.restart()

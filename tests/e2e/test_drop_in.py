@@ -5,7 +5,7 @@ import json
 import signal
 import socket
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +357,10 @@ async def test_a_reload_takes_new_limits_of_jetstream(name: str, tmp_path: Path)
     def block(*limits: str) -> str:
         return config(tmp_path, f"jetstream {{ store_dir: '{tmp_path}/store'", *limits, "}")
 
+    def reloaded(server: DropIn, times: int) -> bool:
+        said = ("Reloaded: JetStream limits", "Reloaded server conf")
+        return all(server.log().count(line) == times for line in said)
+
     path = block("limits { duplicate_window: '10s' }")
     with DropIn(name, "-c", path) as server:
         client = await nats.connect("nats://{}:{}".format(*server.address))
@@ -365,8 +369,7 @@ async def test_a_reload_takes_new_limits_of_jetstream(name: str, tmp_path: Path)
             windows.append(await window(client, f"A{count}"))
             block(limits)
             server.send(signal.SIGHUP)
-            eventually(lambda n=count: server.log().count("Reloaded: JetStream limits") == n)
-            eventually(lambda n=count: server.log().count("Reloaded server conf") == n)
+            eventually(partial(reloaded, server, count))
         windows += [await window(client, "B"), await window(client, "A1", "INFO")]
         await client.close()
 

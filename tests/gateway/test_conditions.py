@@ -120,7 +120,7 @@ def test_only_what_is_not_there_is_created(stream: Stream, kind: str) -> None:
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 def test_what_is_missing_is_not_found_whatever_the_condition(stream: Stream, method: str) -> None:
-    body = None if method == "DELETE" else {}
+    body: object = None if method == "DELETE" else {}
     for path in ("/v1/streams/MISSING", f"{stream.path}/consumers/MISSING"):
         assert change(stream.web, method, path, body, If_Match='"x"').status == 404
 

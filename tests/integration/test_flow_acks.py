@@ -18,7 +18,7 @@ def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
 
 def _until_request(bench: Bench) -> tuple[list[bytes], Frame]:
     """Payloads delivered before the next flow-control request, and the request."""
-    payloads = []
+    payloads: list[bytes] = []
     while True:
         frame = bench.wire.frame()
         if b"FlowControl" in frame.headers:

@@ -41,7 +41,7 @@ def test_it_is_deleted_once(
                 await gate.wait()
                 await remove(consumer)
 
-            stream.remove_consumer = slow  # type: ignore[method-assign]
+            monkeypatch.setattr(stream, "remove_consumer", slow)
             await stream.consumers.create(CONFIG)
             await observed(lambda: len(asked) == 1)
             before = deadlines
@@ -59,7 +59,7 @@ def test_it_is_deleted_once(
 
 
 def test_what_could_not_be_deleted_is_deleted_later(
-    postgres: PostgresServer, database: str
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> Consumers:
         asked: list[int] = []
@@ -74,7 +74,7 @@ def test_what_could_not_be_deleted_is_deleted_later(
                     raise StorageError("away")
                 await remove(consumer)
 
-            stream.remove_consumer = failing  # type: ignore[method-assign]
+            monkeypatch.setattr(stream, "remove_consumer", failing)
             await stream.consumers.create(CONFIG)
             await observed(lambda: len(asked) == 2)
             await observed(lambda: not stream.consumers)

@@ -20,7 +20,7 @@ def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
 
 def _arrivals(bench: Bench, count: int) -> list[float]:
     """Seconds between the first message and each of them."""
-    times = []
+    times: list[float] = []
     while len(times) < count:
         frame = bench.wire.frame()
         if frame.reply.startswith(b"$JS.ACK."):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -70,9 +71,9 @@ class BatchRules(RuleBasedStateMachine):
     """Both sides, driven by the same steps."""
 
     @initialize(limits=st.sampled_from(CONFIGS), tail_bytes=st.sampled_from([1, 1 << 20]))
-    def create(self, limits: dict[str, object], tail_bytes: int) -> None:
+    def create(self, limits: dict[str, Any], tail_bytes: int) -> None:
         config = StreamConfig(
-            **{  # type: ignore[arg-type]  # members by name
+            **{
                 "name": "S",
                 "subjects": (">",),
                 "max_msgs": -1,

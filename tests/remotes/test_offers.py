@@ -96,9 +96,7 @@ async def once_served(there: JetStreamContext) -> StreamInfo:
         except ServiceUnavailableError:
             return None
 
-    found = await observed(look)
-    assert found is not None, "what is observed is true"
-    return found
+    return await observed(look)
 
 
 def through_its_outage(where: Path) -> None:

@@ -7,6 +7,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+from core.auth.grant import Guard
 from core.consumer.machine import ConsumerMachine
 from core.jetstream.advisories import Advisories
 from core.jetstream.consumer_push import make_push
@@ -49,6 +50,8 @@ class FakeSession:
         self.headers = True
         self.echo = True
         self.client_id = 1
+        self.user = ""
+        self.guard: Guard | None = None
         self.received = b""
 
     def flush(self) -> None:
@@ -110,7 +113,7 @@ class FakeStream:
         self.reads = 0
         self.advisories = Advisories(self.account, self.clock)
         self.settled: list[list[int]] = []
-        self.consumers = Consumers(self)  # type: ignore[arg-type]
+        self.consumers = Consumers(self)  # type: ignore[arg-type]  # a double
 
     # the stream's side
 
@@ -304,7 +307,8 @@ class Frames:
 
 def machine(next_seq: int = 1, **config: Any) -> ConsumerMachine:
     """A bare machine, explicit acks."""
-    given = {"ack_policy": AckPolicy.EXPLICIT, "max_waiting": 512, "max_deliver": -1} | config
+    defaults = {"ack_policy": AckPolicy.EXPLICIT, "max_waiting": 512, "max_deliver": -1}
+    given: dict[str, Any] = defaults | config
     complete = ConsumerConfig(**given)
     pins = map(str, count(1))
     return ConsumerMachine(

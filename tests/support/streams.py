@@ -23,6 +23,7 @@ from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamRow
 from core.stream.headers import MSG_ID, STREAM_SOURCE, find
 from core.stream.plan import Position, StreamPlan
+from core.stream.schedules import Pending
 from core.stream.segment import Segment
 
 T = TypeVar("T")
@@ -167,6 +168,19 @@ class MemoryStore:
     async def positions(self, stream: int) -> list[Position]:
         return list(self.sources.values())
 
+    async def schedules(
+        self, stream: int, shelf: int, first: int, below: int
+    ) -> list[tuple[int, bytes, int, bytes]]:
+        raise AssertionError("no test schedules here")
+
+    async def replaced(
+        self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
+    ) -> set[bytes]:
+        raise AssertionError("no test schedules here")
+
+    async def dues(self, stream: int) -> list[Pending]:
+        raise AssertionError("no test schedules here")
+
     async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
         found = (
             (seq, find(row.headers or b"", STREAM_SOURCE) or b"")
@@ -188,6 +202,9 @@ class MemoryStore:
 
     async def delete_purged(self, stream: int, shelf: int) -> None:
         raise AssertionError("no test purges that much")
+
+    async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
+        raise AssertionError("no test schedules here")
 
 
 async def saved() -> None:

@@ -123,7 +123,8 @@ class Wire:
         assert info.line.startswith(b"INFO "), info
         self.send(connect)
         assert self.flush() == [], "nothing but PONG answers CONNECT and PING"
-        return json.loads(info.line[5:])
+        told: dict[str, Any] = json.loads(info.line[5:])
+        return told
 
     def flush(self, timeout: float | None = None) -> list[Frame]:
         """Send PING, return every frame that came before its PONG."""

@@ -178,8 +178,10 @@ def serves(server: JetgateServer) -> bool:
 def assert_same_outcome(servers: Servers, data: bytes, hello: bytes) -> None:
     """Both servers say the same; on a busy machine one may need longer for it."""
 
+    addresses = [server.address for server in servers]
+
     def seen(quiet: float) -> list[list[str]]:
-        return at_once(lambda server: outcome(server.address, data, hello, quiet), servers)
+        return at_once(lambda address: outcome(address, data, hello, quiet), addresses)
 
     theirs, ours = seen(QUIET)
     if ours != theirs:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
 from core.jetstream.lane import Lane
@@ -95,7 +96,7 @@ class Bench:
     async def close(self) -> None:
         return None
 
-    async def recover(self, work: list) -> list:  # type: ignore[type-arg]
+    async def recover(self, work: list[Any]) -> list[Any]:
         self.during_recovery()
         fault = self.recoveries.pop(0) if self.recoveries else None
         if fault is not None:

@@ -34,7 +34,7 @@ def block(**headers: str) -> bytes:
     return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
 
 
-def message(subject: str, payload: bytes = b"", **headers: str) -> tuple[bytes, bytes, bytes]:
+def message(subject: str, payload: bytes = b"", /, **headers: str) -> tuple[bytes, bytes, bytes]:
     return subject.encode(), block(**headers), payload
 
 
@@ -68,11 +68,11 @@ class Stream:
         said: Said = list(range(self.plan.ack_first, self.plan.ack_first + len(self.plan.acks)))
         return said + [_meaning(body) for _, body in self.plan.answers]
 
-    def one(self, subject: str, payload: bytes = b"", **headers: str) -> Any:
+    def one(self, subject: str, payload: bytes = b"", /, **headers: str) -> Any:
         """Publish one message."""
         return self.publish(message(subject, payload, **headers))[0]
 
-    def error(self, subject: str, payload: bytes = b"", **headers: str) -> tuple[int, int, str]:
+    def error(self, subject: str, payload: bytes = b"", /, **headers: str) -> tuple[int, int, str]:
         """Publish one message that is refused; return code, numbered code and text."""
         said = self.one(subject, payload, **headers)
         assert isinstance(said, tuple), f"accepted: {said}"
