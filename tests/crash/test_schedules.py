@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
 
-import nats
-from nats.aio.client import Client
 from nats.errors import Error
 
 from tests.support.copies import Copies
@@ -18,11 +16,6 @@ ONCE = 600
 SPAN = 3.0
 """Seconds over which the schedules come due."""
 KILLS = 2
-
-
-async def _open(server: JetgateServer) -> Client:
-    host, port = server.address
-    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False, connect_timeout=30)
 
 
 async def _sent(at: Copies) -> tuple[int, int]:
@@ -63,7 +56,7 @@ async def _schedule(at: Copies) -> None:
 
 
 async def _survive(server: JetgateServer) -> None:
-    at = Copies(await _open(server))
+    at = await Copies.at(server)
     await at.stream("S", allow_msg_schedules=True)
     await _schedule(at)
     for kill in range(1, KILLS + 1):
@@ -71,9 +64,7 @@ async def _survive(server: JetgateServer) -> None:
         if kill == KILLS:
             server.kill_postgres()
         server.restart()
-        with suppress(Error):
-            await at.client.close()
-        at.client = await _open(server)
+        await at.reconnect(server)
     await at.sees(lambda: _more(at, ONCE, ticks=KILLS + 2), within=60)
 
     messages = await at.read("S")

@@ -1,7 +1,7 @@
 """Consumers over the wire and through the official client, on both servers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
 from typing import Any
@@ -19,12 +19,6 @@ from tests.support.wire import Wire
 
 Server = JetgateServer | NatsServer
 _numbers = count()
-
-
-@pytest.fixture
-def bench(server: Server) -> Iterator[Bench]:
-    with Wire(server.address) as wire:
-        yield Bench(wire)
 
 
 def test_pull_shows_sequences_and_counts(bench: Bench) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
-from tests.support.wire import Frame, Silence, Wire
+from tests.support.wire import Frame, Wire
 
 Server = JetgateServer | NatsServer
 SECOND = 1_000_000_000
@@ -98,15 +98,7 @@ class Desk:
 
     def quiet(self, within: float = 0.2) -> list[Frame]:
         """What arrives although nothing was asked for."""
-        found: list[Frame] = []
-        while True:
-            try:
-                found.append(self.wire.frame(within))
-            except Silence:
-                # A busy server may have been silent although it had something to say.
-                if not (late := self.wire.flush()):
-                    return found
-                found += late
+        return self.wire.until_silence(within)
 
 
 def code(answer: Any) -> int:

@@ -134,6 +134,18 @@ class Wire:
             before.append(frame)
         return before
 
+    def until_silence(self, seconds: float) -> list[Frame]:
+        """Return every frame that comes until nothing came for so long."""
+        found: list[Frame] = []
+        while True:
+            try:
+                found.append(self.frame(seconds))
+            except Silence:
+                # A busy server may have been silent although it had something to say.
+                if not (late := self.flush()):
+                    return found
+                found += late
+
     def request(
         self, subject: str, payload: bytes = b"", headers: bytes = b"", timeout: float | None = None
     ) -> Frame:
