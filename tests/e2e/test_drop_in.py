@@ -13,7 +13,7 @@ import nats
 import pytest
 
 from core.storage.postgres.embedded.directory import processes_in
-from tests.support.dropin import NAMES, DropIn, run
+from tests.support.dropin import DropIn, config, run
 from tests.support.eventually import eventually
 
 
@@ -34,11 +34,6 @@ PLAIN = ("-a", "127.0.0.1", "-p", "-1")
 NOBODY = (1 << 22) + 1  # no process of Linux has a greater number than 1 << 22
 
 
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def greeting(server: DropIn) -> bytes:
     with socket.create_connection(server.address, timeout=30) as connection:
         return connection.recv(4096)
@@ -51,12 +46,6 @@ def receive_lines(connection: socket.socket, wanted: bytes) -> None:
         more = connection.recv(4096)
         assert more, seen
         seen += more
-
-
-def config(path: Path, *lines: str) -> str:
-    place = path / "server.conf"
-    place.write_text("\n".join(("host: 127.0.0.1", "port: -1", *lines, "")))
-    return str(place)
 
 
 # -- command line

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.gateway.conftest import Stream
-from tests.gateway.web import Answer, Web
+from tests.gateway.web import Answer, Web, names
 
 
 def change(web: Web, method: str, path: str, body: object = None, **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named = names(headers)
     if body is None:
         return web.send(method, path, None, named)
     named["Content-Type"] = "application/json"

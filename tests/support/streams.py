@@ -25,23 +25,11 @@ from core.stream.headers import MSG_ID, STREAM_SOURCE, find
 from core.stream.plan import Position, StreamPlan
 from core.stream.schedules import Pending
 from core.stream.segment import Segment
+from tests.support.sessions import ManualClock
 
 T = TypeVar("T")
 
 STREAM, SHELF = 7, 0
-
-
-class ManualClock:
-    """A clock that only tests move."""
-
-    def __init__(self, now: int = 1_700_000_000_000_000_000) -> None:
-        self.time = now
-
-    def now(self) -> int:
-        return self.time
-
-    def monotonic(self) -> int:
-        return self.time
 
 
 @dataclass(slots=True, frozen=True)

@@ -10,7 +10,7 @@ from core.runtime.tasks import stop
 from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamCommit
 from core.stream.plan import StreamPlan
-from tests.support.streams import ManualClock
+from tests.support.sessions import ManualClock
 
 Fault = Exception | None
 

@@ -6,6 +6,7 @@ from typing import Any
 from core.model.stream import StreamConfig
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
+from tests.support.headers import block as block
 
 NOW = 1_000_000_000_000
 SECOND = 1_000_000_000
@@ -26,12 +27,6 @@ def config(**settings: Any) -> StreamConfig:
         "allow_rollup_hdrs": True,
     }
     return StreamConfig(**{**defaults, **settings})
-
-
-def block(**headers: str) -> bytes:
-    """A header block; `Nats_Msg_Id="x"` stands for `Nats-Msg-Id: x`."""
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
 
 
 def message(subject: str, payload: bytes = b"", /, **headers: str) -> tuple[bytes, bytes, bytes]:
