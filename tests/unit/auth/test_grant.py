@@ -1,5 +1,7 @@
 """Permissions, asked directly; against the reference server they are in tests/integration."""
 
+from collections.abc import Callable
+
 import pytest
 
 from core.auth.grant import Grant, Guard
@@ -69,6 +71,6 @@ def test_remembered_replies_are_bounded() -> None:
         lambda: Rule(("a b c",)),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make: object) -> None:
+def test_what_cannot_be_meant_is_refused(make: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
-        make()  # type: ignore[operator]
+        make()
