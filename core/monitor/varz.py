@@ -6,7 +6,7 @@ from typing import Any
 
 from core.model.release import API_LEVEL, FEATURE_FLAGS, SERVER_VERSION
 from core.monitor.source import Source, age, moment
-from core.transport.greeting import GO_VERSION
+from core.transport.info import GO_VERSION
 
 _KINDS = ("clients", "routes", "gateways", "leafs")
 
@@ -15,7 +15,7 @@ def varz(source: Source) -> dict[str, Any]:
     """The page."""
     hub, limits, about = source.hub, source.hub.limits, source.about
     now = source.clock.now()
-    guard = {"auth_required": True} if hub.gate is not None else {}
+    auth_required = {"auth_required": True} if hub.authenticator is not None else {}
     shown: dict[str, Any] = {
         "server_id": hub.server_id,
         "server_name": hub.server_name,
@@ -25,7 +25,7 @@ def varz(source: Source) -> dict[str, Any]:
         "go": GO_VERSION,
         "host": hub.host,
         "port": hub.port,
-        **guard,
+        **auth_required,
         "max_connections": limits.max_connections,
         **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
         "ping_interval": round(limits.ping_interval * 1e9),

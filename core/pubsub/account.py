@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from core.pubsub.hub_view import HubView
 from core.pubsub.route import (
     AckCall,
     Member,
@@ -34,7 +35,6 @@ from core.subjects.sublist import Sublist
 
 if TYPE_CHECKING:
     from core.pubsub.mappings import Mappings
-    from core.pubsub.server import Hub
 
 __all__ = [
     "Account",
@@ -59,7 +59,7 @@ class Account:
     """The subjects of one tenant; nothing crosses from one account to another."""
 
     def __init__(
-        self, name: str, hub: "Hub", *, chance: Callable[[], float] = random.random
+        self, name: str, hub: HubView, *, chance: Callable[[], float] = random.random
     ) -> None:
         self.name = name
         self.hub = hub

@@ -20,11 +20,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from core.auth.gate import HIDDEN, Gate, Identity
+from core.auth.authenticator import HIDDEN, Authenticator, Identity
 from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from core.pubsub.account import Account
+from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
 from core.pubsub.route import Session
 from core.pubsub.user_info import answer_user_info
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _SERVER_PREFIX = 13 << 3  # N
 _CURVE_PREFIX = 23 << 3  # X
 TRUSTED = "TRUSTED"
-"""The kind of a connection that is a part of this server."""
+"""The type of a connection that a part of this server has: it may do everything."""
 
 
 @dataclass(slots=True)
@@ -49,14 +50,6 @@ class Traffic:
     in_bytes: int = 0
     out_msgs: int = 0
     out_bytes: int = 0
-
-
-class Waiter(Protocol):
-    """Somebody who has stopped reading."""
-
-    def resume(self) -> None:
-        """Read again."""
-        ...
 
 
 class Connection(Waiter, Session, Protocol):
@@ -116,8 +109,8 @@ class Hub:
         self.limits = limits or Limits()
         self.jetstream = jetstream
         self.domain = ""
-        self.gate = Gate(users) if users is not None else None
-        self.own_gates: dict[str, Gate] = {}
+        self.authenticator = Authenticator(users) if users is not None else None
+        self._authenticators: dict[str, Authenticator] = {}
         seed = nuid()
         self.server_id = nkey(_SERVER_PREFIX, seed)
         self.xkey = nkey(_CURVE_PREFIX, seed)
@@ -159,15 +152,20 @@ class Hub:
         """Return the account of a connection that has not said who it is."""
         return self.accounts["$G"]
 
-    def gate_for(self, connection_type: str) -> Gate | None:
-        """Return who decides about connections of a kind; None: everybody may come."""
-        return self.own_gates.get(connection_type, self.gate)
+    def authenticator_for(self, connection_type: str) -> Authenticator | None:
+        """Return what checks the credentials of connections of a type; None: nothing does."""
+        if connection_type == TRUSTED:
+            return None
+        return self._authenticators.get(connection_type, self.authenticator)
 
-    def admit_by(self, connection_type: str, users: Users | None) -> None:
-        """Take others for connections of a kind; None: those who hold for all."""
-        self.own_gates.pop(connection_type, None)
+    def use_users_over(self, connection_type: str, users: Users | None) -> None:
+        """Let these connect by one type of connection; None: those who hold for all types.
+
+        Connected clients stay as they are.
+        """
+        self._authenticators.pop(connection_type, None)
         if users is not None:
-            self.own_gates[connection_type] = Gate(users)
+            self._authenticators[connection_type] = Authenticator(users)
 
     def authenticate(self, connect: Connect, connection_type: str = "STANDARD") -> Identity:
         """Return who a CONNECT is from. Raises AuthError."""
@@ -175,8 +173,8 @@ class Hub:
             raise AuthError("a client does not choose its account")
         if connection_type == TRUSTED:
             return Identity()
-        if (gate := self.gate_for(connection_type)) is not None:
-            return gate.admit(connect, connection_type)
+        if (authenticator := self.authenticator_for(connection_type)) is not None:
+            return authenticator.authenticate(connect, connection_type)
         return Identity(user=connect.user or (HIDDEN if connect.auth_token else ""))
 
     # -- rules that change while clients are connected
@@ -187,8 +185,8 @@ class Hub:
         Connected clients that could not connect now are closed; the others get their new
         permissions, and lose the subscriptions that these do not allow.
         """
-        self.gate = Gate(users) if users is not None else None
-        self.admit_by("WEBSOCKET", over_websocket)
+        self.authenticator = Authenticator(users) if users is not None else None
+        self.use_users_over("WEBSOCKET", over_websocket)
         for session in list(self.sessions.values()):
             session.reauthorize()
         self.turn.arm()

@@ -20,36 +20,26 @@ _CHUNK = 256 * 1024
 _PAUSED_ABOVE = 256 * 1024
 
 
-class TrustedSession(ClientSession):
-    """A part of this server that is its own client: it may do everything and is asked nothing."""
-
-    connection_type = TRUSTED
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Come in without a door."""
-        super().connection_made(transport)
-        if self.door is not None:
-            self.door.close()
-            self.door = None
-
-
 def connect_loopback(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
     """Open a connection to this process' own hub.
 
     `receive` is called with whatever the server sends, `closed` once at the end (with None: a
     loopback has no errors of its own).
     """
-    session = ClientSession(hub)
-    session.connection_type = "IN_PROCESS"
-    return _open(session, receive, closed)
+    return _open(hub, "IN_PROCESS", receive, closed)
 
 
 def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
-    """Open a connection for a part of this server, whoever else may connect."""
-    return _open(TrustedSession(hub), receive, closed)
+    """Open a connection for a part of this server: it may do everything and needs no credentials.
+
+    `receive` and `closed` are called as those of `connect_loopback`.
+    """
+    return _open(hub, TRUSTED, receive, closed)
 
 
-def _open(session: ClientSession, receive: Receive, closed: Closed) -> "LoopbackLink":
+def _open(hub: Hub, connection_type: str, receive: Receive, closed: Closed) -> "LoopbackLink":
+    session = ClientSession(hub)
+    session.connection_type = connection_type
     link = LoopbackLink(session, receive, closed)
     session.connection_made(link.end)
     return link

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from core.auth.gate import Identity
+from core.auth.authenticator import Identity
 from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
 from core.protocol import encoder
@@ -26,8 +26,8 @@ from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
 from core.pubsub.server import Hub, Traffic
 from core.subjects.subject import can_subscribe
-from core.transport.door import Door
-from core.transport.greeting import info_of
+from core.transport.authentication import Authentication
+from core.transport.info import info_of
 from core.transport.publishing import publisher_for
 from core.transport.wording import AUTHORIZATION_VIOLATION, may_not_subscribe, reason_of
 
@@ -74,7 +74,7 @@ class ClientSession(asyncio.Protocol):
         self.on_writable: list[Callable[[], None]] = []
         self.user = ""
         self.guard: Guard | None = None
-        self.door: Door | None = None
+        self.authentication: Authentication | None = None
         self.rtt = 0
         self.last_heard = hub.clock.monotonic()
         self.is_heard = False
@@ -109,8 +109,8 @@ class ClientSession(asyncio.Protocol):
         if len(self.hub.sessions) >= limits.max_connections > 0:
             self.close("Maximum Connections Exceeded", "maximum connections exceeded")
             return
-        if (gate := self.hub.gate_for(self.connection_type)) is not None:
-            self.door = Door(self, gate)
+        if (authenticator := self.hub.authenticator_for(self.connection_type)) is not None:
+            self.authentication = Authentication(self, authenticator)
         self.hub.join(self)
 
     def data_received(self, data: bytes) -> None:
@@ -123,8 +123,10 @@ class ClientSession(asyncio.Protocol):
             return
         self._changes = 0
         try:
-            if self.door is not None and not (data := self.door.take(data)):
-                return
+            if self.authentication is not None:
+                if not (data := self.authentication.take(data)):
+                    return
+                self.authentication = None
             self._parser.feed(data, self)
         except ProtocolError as error:
             self.close(reason_of(error), error.text)
@@ -252,8 +254,8 @@ class ClientSession(asyncio.Protocol):
         self.closed = True
         self.close_reason = reason
         self.out.clear()
-        if self.door is not None:
-            self.door.close()
+        if self.authentication is not None:
+            self.authentication.cancel()
         self.hub.leave(self)  # which sees what it had
         self._drop_subscriptions()
         waiting, self.on_writable = self.on_writable, []

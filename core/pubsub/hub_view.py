@@ -1,0 +1,39 @@
+"""What an account, and whoever has an account, may know of the server and ask of it."""
+
+from typing import Protocol
+
+from core.pubsub.limits import Limits
+from core.runtime.clock import Clock
+from core.runtime.turn import Turn
+
+
+class Waiter(Protocol):
+    """Somebody who has stopped reading."""
+
+    def resume(self) -> None:
+        """Read again."""
+        ...
+
+
+class HubView(Protocol):
+    """The part of `core.pubsub.server.Hub` that an account shows.
+
+    `overloaded` and `crowded` are about producers that are faster than what consumes them: while
+    `overloaded`, whoever brings much data stops reading and calls `wait`; whoever finds `crowded`
+    set clears it and holds back for a moment.
+    """
+
+    turn: Turn
+    clock: Clock
+    limits: Limits
+    server_id: str
+    server_name: str
+    host: str
+    domain: str
+    jetstream: bool
+    overloaded: bool
+    crowded: bool
+
+    def wait(self, waiter: Waiter) -> None:
+        """Keep somebody who stopped reading, until the server is no longer overloaded."""
+        ...
