@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from core.monitor.connz import PAGE, connz, subscription
+from core.monitor.connection import describe_subscription
+from core.monitor.connz import PAGE, connz
 from core.monitor.jsz import jsz
 from core.monitor.query import BadQuery, Query
-from core.monitor.source import Source, moment
+from core.monitor.source import Source
+from core.monitor.times import moment
 from core.monitor.varz import varz
 from core.pubsub.account import Account
 from core.subjects.subject import is_valid_literal, matches
@@ -81,7 +83,7 @@ async def _subsz(source: Source, query: Query) -> Page:
     ]
     shown: dict[str, Any] = {**source.head, **_numbers(accounts)}
     listed = [
-        subscription(each, name)
+        describe_subscription(each, name)
         for name, each in found
         if not test or matches(test.encode(), each.subject)
     ]
