@@ -99,7 +99,7 @@ def _numbers(accounts: list[Account]) -> dict[str, Any]:
     """Subscriptions and the cache of routes. Hits are not counted, so the rate is shown as 0."""
     counts = [account.subscription_counts() for account in accounts]
     count, inserts = sum(now for now, _ in counts), sum(ever for _, ever in counts)
-    routes = [route for account in accounts for route in account.plans.values()]
+    routes = [route for account in accounts for route in account.routes.values()]
     fanouts = [len(r.targets) + len(r.groups) + len(r.services) for r in routes]
     return {
         "num_subscriptions": count,

@@ -8,7 +8,7 @@ from core.runtime.turn import Turn
 
 
 class Waiter(Protocol):
-    """Somebody who has stopped reading."""
+    """A connection that has stopped reading."""
 
     def resume(self) -> None:
         """Read again."""
@@ -19,8 +19,8 @@ class HubView(Protocol):
     """The part of `core.pubsub.server.Hub` that an account shows.
 
     `overloaded` and `crowded` are about producers that are faster than what consumes them: while
-    `overloaded`, whoever brings much data stops reading and calls `wait`; whoever finds `crowded`
-    set clears it and holds back for a moment.
+    the server is `overloaded`, connections that bring much data stop reading and `wait`; one that
+    finds `crowded` set clears it and stops reading for a moment.
     """
 
     turn: Turn
@@ -35,5 +35,5 @@ class HubView(Protocol):
     crowded: bool
 
     def wait(self, waiter: Waiter) -> None:
-        """Keep somebody who stopped reading, until the server is no longer overloaded."""
+        """Have `resume` called as soon as the server is no longer overloaded."""
         ...

@@ -1,15 +1,16 @@
 """The hub: what all connections of a node share.
 
-Accounts, the turn, the limits, the sessions and their counters; and the lever against producers
-that are faster than what consumes them: `press` makes sessions that bring much data stop reading,
-`release` lets them go on.
+Accounts, users, limits, the open sessions and the sums of their counters. What users, mappings and
+limits say is changed by `use_users`, `use_mappings` and `use_limits`, for connected clients too.
 
-`crowded` is set by a flush that leaves a session near `max_pending`; the producer whose read
-was being served holds back for a moment. `blocked` lists the sessions whose sockets take no more,
-with what they had taken by when. `ldm` says that clients should leave; `on_leave` is called with
-every connection that was closed.
+Back-pressure against producers that are faster than what consumes them: between `press` and
+`release` the hub is `overloaded`, and sessions that bring much data do not read. `crowded` is set
+by a flush that leaves a session near `max_pending`; the producer whose read was being served stops
+reading for a moment. `blocked` lists the sessions whose sockets take no more: how many bytes they
+had taken, and when that was found.
 
-Sessions count for themselves; `totals` adds up the living and what the dead left behind.
+`ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called with every connection
+that was closed; its counters stay in the `totals`.
 """
 
 import hashlib
@@ -53,7 +54,7 @@ class Traffic:
 
 
 class Connection(Waiter, Session, Protocol):
-    """A session as the hub sees it."""
+    """What the hub uses of a session."""
 
     traffic: Traffic
     account: Account
@@ -79,11 +80,11 @@ class Connection(Waiter, Session, Protocol):
         ...
 
     def tell_lame_duck(self) -> None:
-        """Ask the client to go elsewhere."""
+        """Send the INFO of lame duck mode, to clients that read more than the first INFO."""
         ...
 
-    def cut(self, reason: str) -> None:
-        """Drop the connection at once, as a slow consumer."""
+    def close_slow_consumer(self, reason: str) -> None:
+        """Close the connection at once: it does not take what is written."""
         ...
 
     def count(self) -> Traffic:
@@ -134,8 +135,8 @@ class Hub:
         self._waiting: list[Waiter] = []
         self.add_account("$G")
 
-    def place(self) -> tuple[str, int]:
-        """Return where clients are told to find us; an advertised port 0 is the real one."""
+    def client_address(self) -> tuple[str, int]:
+        """Return the host and port that clients are told; an advertised port 0 is the real one."""
         if self.advertised is None:
             return self.host, self.port
         return self.advertised[0], self.advertised[1] or self.port
@@ -143,13 +144,13 @@ class Hub:
     # -- accounts
 
     def add_account(self, name: str) -> Account:
-        """Create an account with what every account offers."""
+        """Create an account that answers `$SYS.REQ.USER.INFO`, as every account does."""
         account = self.accounts[name] = Account(name, self)
         answer_user_info(account)
         return account
 
     def default_account(self) -> Account:
-        """Return the account of a connection that has not said who it is."""
+        """Return the account of a connection that has not authenticated."""
         return self.accounts["$G"]
 
     def authenticator_for(self, connection_type: str) -> Authenticator | None:
@@ -195,7 +196,7 @@ class Hub:
         """Map the subjects that clients of an account publish to, connected ones included."""
         account.mappings = None
         if mappings:
-            from core.pubsub.mappings import Mappings  # a start without does not wait for it
+            from core.pubsub.mappings import Mappings  # a start without mappings does not load it
 
             account.mappings = Mappings(mappings, random.random)
         for session in self.sessions.values():
@@ -221,7 +222,7 @@ class Hub:
         self.connections_total += 1
 
     def leave(self, session: Connection) -> None:
-        """Let a closed connection go; its counters stay in the totals."""
+        """Take a closed connection out; its counters stay in the totals."""
         if self.sessions.pop(session.client_id, None) is not None:
             _add(self._departed, session.count())
             if self.on_leave is not None:

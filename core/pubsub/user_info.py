@@ -1,4 +1,4 @@
-"""`$SYS.REQ.USER.INFO`: a client asks who the server takes it for."""
+"""`$SYS.REQ.USER.INFO`: a client asks for its user, its account and its permissions."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _JETSTREAM_FLAGS = 7
 
 
 def answer_user_info(account: Account) -> None:
-    """Serve the subject in an account."""
+    """Answer such requests in an account."""
     asked = 0
 
     def answer(

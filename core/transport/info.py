@@ -22,7 +22,7 @@ class Informed(Protocol):
 
 def info_of(hub: Hub, session: Informed) -> Info:
     """Return the INFO for one connection."""
-    host, port = session.address or hub.place()
+    host, port = session.address or hub.client_address()
     authenticator = hub.authenticator_for(session.connection_type)
     # Over WebSocket the reference says so even where it lets clients without credentials in.
     is_asked = session.is_connected or session.connection_type == "WEBSOCKET"

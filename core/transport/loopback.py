@@ -1,9 +1,9 @@
 """A connection inside the process: the same session as over TCP, without a socket.
 
-Bytes go over in the next turn of the loop, never within the call that wrote them, so neither
-side runs inside the other. A link that is `paused` should not be written to: the server has
-enough for now. The client's side may stop the flow with `pause_reading`, which is to the server
-what a socket is that takes no more.
+Bytes arrive in the next turn of the loop, never within the call that wrote them, so neither side
+runs inside the other. While a link is `paused`, the server takes bytes more slowly than they are
+written, and its client should wait. After `pause_reading` the client receives nothing; to the
+server that is a socket that takes no more.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ def _open(hub: Hub, connection_type: str, receive: Receive, closed: Closed) -> "
 
 
 class LoopbackLink:
-    """The client's end."""
+    """The client's end of a connection inside the process."""
 
     def __init__(self, session: ClientSession, receive: Receive, closed: Closed) -> None:
         self.session = session
@@ -119,7 +119,7 @@ class LoopbackLink:
         self._schedule()
 
     def schedule_pump(self) -> None:
-        """Go on after the session resumed reading."""
+        """Give the session what waits, after it resumed reading."""
         self._schedule()
 
     def _schedule(self) -> None:
