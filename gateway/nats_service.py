@@ -232,7 +232,7 @@ class NatsService:
         if new.mappings is None:
             new.mappings = self._options.mappings
         elif new.mappings != self._options.mappings:
-            hub.use_mappings(hub.default_account(), new.mappings)
+            hub.default_account().use_mappings(new.mappings)
         if new.remotes != self._options.remotes:
             self._serving.attach(new.remotes)
         self._serving.limit(new.jetstream.limits)

@@ -25,7 +25,7 @@ class CoreServing:
         )
         self.hub = self._front.hub
         self.hub.advertised = advertised(options.client_advertise)
-        self.hub.use_mappings(self.hub.default_account(), options.mappings or ())
+        self.hub.default_account().use_mappings(options.mappings or ())
         self._clock = clock
         self._remotes: Any = None
         self._websocket = websocket_of(options.websocket)

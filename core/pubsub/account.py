@@ -15,7 +15,7 @@ Not here: sockets, JetStream.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from core.pubsub.hub_view import HubView
@@ -34,7 +34,7 @@ from core.subjects.subject import fixed_prefix, has_wildcard, overlap
 from core.subjects.sublist import Sublist
 
 if TYPE_CHECKING:
-    from core.pubsub.mappings import Mappings
+    from core.pubsub.mappings import Mapping, Mappings
 
 __all__ = [
     "Account",
@@ -69,15 +69,30 @@ class Account:
         self.acks: dict[bytes, AckCall] = {}
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
-        self.mappings: Mappings | None = None
-        """To which subjects clients' publishes go instead; changed by `Hub.use_mappings` alone."""
         self.is_silent: Callable[[bytes], bool] | None = None
         """Which subjects get no answer that nobody listens (503), though nobody does."""
+        self._mappings: Mappings | None = None
         self._sublist: Sublist[Member] = Sublist()
         self._ack_watchers = 0
         self._guarded = 0
         self._searched = 0
         self._chance = chance
+
+    # -- mappings
+
+    @property
+    def mappings(self) -> "Mappings | None":
+        """The subjects that clients' publishes go to instead; None: to those they name."""
+        return self._mappings
+
+    def use_mappings(self, mappings: "Sequence[Mapping]") -> None:
+        """Map the subjects that clients publish to, those of connected clients included."""
+        self._mappings = None
+        if mappings:
+            from core.pubsub.mappings import Mappings  # a start without mappings does not load it
+
+            self._mappings = Mappings(mappings, self._chance)
+        self.hub.choose_publishers(self.name)
 
     # -- subscriptions inside the process
 

@@ -15,16 +15,16 @@ def take_together(account: Account, batch: Batch) -> bool:
 
     Returns False when its messages have to be looked at one by one; nothing has happened then.
     """
-    planned, prefixed = account.routes.get, account.prefixes.get
+    routes, prefixes = account.routes, account.prefixes
     found: BatchCall | None = None
     before: Route | None = None
     for subject in set(batch.subjects):
-        route = planned(subject)
+        route = routes.get(subject)
         if route is None:
             if subject.startswith(b"$") and subject.startswith(_UNROUTED):
                 return False
             head, _, last = subject.rpartition(b".")
-            route = (prefixed(head) if last else None) or account.resolve(subject)
+            route = (prefixes.get(head) if last else None) or account.resolve(subject)
         if route is before:
             continue
         before = route

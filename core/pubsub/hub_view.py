@@ -34,6 +34,10 @@ class HubView(Protocol):
     overloaded: bool
     crowded: bool
 
+    def choose_publishers(self, account: str) -> None:
+        """Let connected clients of an account publish by its mappings, which have changed."""
+        ...
+
     def wait(self, waiter: Waiter) -> None:
         """Have `resume` called as soon as the server is no longer overloaded."""
         ...

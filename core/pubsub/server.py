@@ -1,7 +1,7 @@
 """The hub: what all connections of a node share.
 
-Accounts, users, limits, the open sessions and the sums of their counters. What users, mappings and
-limits say is changed by `use_users`, `use_mappings` and `use_limits`, for connected clients too.
+Accounts, users, limits, the open sessions and the sums of their counters. `use_users`, `use_limits`
+and an account's `use_mappings` change the rules for connected clients too.
 
 Back-pressure against producers that are faster than what consumes them: between `press` and
 `release` the hub is `overloaded`, and sessions that bring much data do not read. `crowded` is set
@@ -14,12 +14,11 @@ that was closed; its counters stay in the `totals`.
 """
 
 import hashlib
-import random
 from base64 import b32encode
 from binascii import crc_hqx
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from core.auth.authenticator import HIDDEN, Authenticator, Identity
 from core.auth.users import Users
@@ -33,9 +32,6 @@ from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
 from core.runtime.turn import Turn
-
-if TYPE_CHECKING:
-    from core.pubsub.mappings import Mapping
 
 _SERVER_PREFIX = 13 << 3  # N
 _CURVE_PREFIX = 23 << 3  # X
@@ -64,7 +60,7 @@ class Connection(Waiter, Session, Protocol):
         ...
 
     def close(self, reason: str, error: str = "") -> None:
-        """Say why (if there is a text), write what gathered and close."""
+        """Write what gathered, then an -ERR if there is a text for it, and close."""
         ...
 
     def use_limits(self) -> None:
@@ -192,15 +188,10 @@ class Hub:
             session.reauthorize()
         self.turn.arm()
 
-    def use_mappings(self, account: Account, mappings: "Sequence[Mapping]") -> None:
-        """Map the subjects that clients of an account publish to, connected ones included."""
-        account.mappings = None
-        if mappings:
-            from core.pubsub.mappings import Mappings  # a start without mappings does not load it
-
-            account.mappings = Mappings(mappings, random.random)
+    def choose_publishers(self, account: str) -> None:
+        """Let connected clients of an account publish by its mappings, which have changed."""
         for session in self.sessions.values():
-            if session.account is account:
+            if session.account.name == account:
                 session.choose_publisher()
 
     def use_limits(self, limits: Limits) -> None:

@@ -235,7 +235,7 @@ class ClientSession(asyncio.Protocol):
             self._gone(self)
 
     def close(self, reason: str, error: str = "") -> None:
-        """Say why (if there is a text), write what gathered, and close."""
+        """Write what gathered, then an -ERR if there is a text for it, and close."""
         if self.closed:
             return
         if error:
@@ -412,7 +412,7 @@ class ClientSession(asyncio.Protocol):
             self.send_info(is_connect_info=True)
 
     def on_pong(self) -> None:
-        """Take the answer to a PING: the client is alive, and so far away."""
+        """Take the answer to a PING, and measure the round trip."""
         self.pings_out = 0
         if sent := self._ping_sent:
             self.rtt, self._ping_sent = max(self.hub.clock.monotonic() - sent, 1), 0
