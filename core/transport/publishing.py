@@ -7,8 +7,8 @@
 
 `publisher_for` puts them together. The parser asks the session for its publisher at the beginning
 of each read and after each control line, and calls it directly: a publish of an ordinary client is
-one Python call. A publisher holds the rules it was made under; whoever changes these (CONNECT, a
-reload of users or mappings) gives the session another one.
+one Python call. A publisher holds the rules it was made under. What changes these gives the session
+another one: CONNECT (`ClientSession.authorize`), `Hub.use_users` and `Account.use_mappings`.
 
 What is refused is answered with the reference server's -ERR, and the connection goes on.
 """
