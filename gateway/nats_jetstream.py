@@ -25,7 +25,6 @@ from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.migrate import migrate
-from gateway.nats_serving import admit_only
 
 log = logging.getLogger("jetgate.server")
 
@@ -141,7 +140,7 @@ class JetStreamServing:
     def admit_only(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let others in from now on, and those out that may no longer be here."""
         self._users, self._websocket_users = users, over_websocket
-        admit_only(self.hub, users, over_websocket)
+        self.hub.use_users(users, over_websocket)
 
     def attach(self, remotes: tuple[Remote, ...]) -> None:
         """Offer the JetStream of these systems, and of no others, from now on."""

@@ -31,7 +31,6 @@ from gateway.nats_doors import Doors
 from gateway.nats_monitor import Monitor
 from gateway.nats_ports import NatsPortsFile, join, write_pid
 from gateway.nats_reload import changes
-from gateway.nats_serving import map_subjects
 
 log = logging.getLogger("jetgate.server")
 
@@ -229,13 +228,11 @@ class NatsService:
     def _follow(self, new: NatsOptions) -> None:
         """Let what serves have new limits, mappings and places."""
         hub = self._serving.hub
-        hub.limits = new.limits()
-        for session in hub.sessions.values():
-            session.use_limits()
+        hub.use_limits(new.limits())
         if new.mappings is None:
             new.mappings = self._options.mappings
         elif new.mappings != self._options.mappings:
-            map_subjects(hub, new.mappings)
+            hub.default_account().use_mappings(new.mappings)
         if new.remotes != self._options.remotes:
             self._serving.attach(new.remotes)
         self._serving.limit(new.jetstream.limits)

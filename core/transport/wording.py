@@ -1,16 +1,16 @@
-"""How the reference server words what it refuses, and why it closed a connection."""
+"""The reference server's texts for what it refuses, and for why it closed a connection."""
 
 import re
 
 from core.errors import ProtocolError
 from core.model.gojson import quote
 from core.protocol import encoder
-from core.transport.door import VIOLATION
 
+AUTHORIZATION_VIOLATION = "Authorization Violation"
 _BAD_BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
 _REASONS = {
     "": "Parse Error",
-    VIOLATION: "Authentication Failure",
+    AUTHORIZATION_VIOLATION: "Authentication Failure",
     "Maximum Payload Violation": "Maximum Message Payload Exceeded",
     "maximum control line exceeded": "Maximum Control Line Exceeded",
     "invalid client protocol": "Bad Client Protocol Version",
@@ -19,18 +19,19 @@ _REASONS = {
 
 
 def reason_of(error: ProtocolError) -> str:
-    """Name for the list of closed connections why a broken protocol ended one."""
+    """Return the reason that connz shows of a connection that an error in the protocol closed."""
     return _REASONS.get(error.text, "Protocol Violation")
 
 
-def permissions(what: str) -> bytes:
-    """Return the -ERR for what a client may not do."""
+def permissions_violation(what: str) -> bytes:
+    """Return the -ERR for what a client has no permission for."""
     return encoder.error(f"Permissions Violation for {what}")
 
 
-def may_not_subscribe(subject: bytes) -> str:
-    """Return the beginning of a refused subscription's text."""
-    return f"Permissions Violation for Subscription to {quoted(subject)}"
+def subscription_violation(subject: bytes, queue: bytes = b"") -> str:
+    """Return the text of a refused subscription, or its beginning."""
+    using = f" using queue {quoted(queue)}" if queue else ""
+    return f"Permissions Violation for Subscription to {quoted(subject)}{using}"
 
 
 def quoted(subject: bytes) -> str:

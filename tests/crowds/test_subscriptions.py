@@ -16,7 +16,7 @@ from tests.support.wire import Wire
 CONNECTIONS = 10
 EACH = 100_000
 BYTES_EACH_MAX = 800
-OURS = {"ClientSession", "Parser", "Route", "Subscription", "Traffic", "_Node"}
+OURS = {"ClientSession", "Parser", "PlainPublisher", "Route", "Subscription", "Traffic", "_Node"}
 
 
 class Probe(threading.Thread):
