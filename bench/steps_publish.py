@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from core.jetstream.acks import AckEmitter
-from core.protocol.gather import GATHERED, Batch, gather
+from core.protocol.gather import GATHER_ALL, Batch, gather
 from core.protocol.parser import Parser
 from core.pubsub.account import Subscription
 from core.pubsub.batch import take_together
@@ -78,7 +78,7 @@ def take() -> float:
     """The columns of a read to those of a stream, receivers looked up."""
     hub = idle_hub()
     account = hub.accounts["$G"]
-    batch, _ = gather(publishes(), 0, (1 << 20, 4096, GATHERED), with_headers=True)
+    batch, _ = gather(publishes(), 0, (1 << 20, 4096, GATHER_ALL), with_headers=True)
 
     def take_all(some: Batch) -> None:
         columns = Columns()

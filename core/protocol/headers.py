@@ -1,6 +1,6 @@
 """Header blocks: `NATS/1.0[ status[ description]]CRLF`, `Name: value CRLF`..., CRLF.
 
-A block stays the bytes it came as. Names are looked up case-sensitively and exactly, as the
+A block is kept as the bytes it arrived as. Names are looked up case-sensitively and exactly, as the
 reference server does for its own headers; the first of several equal names wins. Leading blanks
 of a value do not belong to it. ADR-4.
 """
@@ -49,7 +49,7 @@ def status(block: bytes) -> tuple[int, str]:
 def build(pairs: Iterable[tuple[bytes, bytes]], code: int = 0, text: bytes = b"") -> bytes:
     """Make a block of pairs, with a status line when `code` is given.
 
-    Line ends inside a name or value become spaces: a block cannot be broken from within.
+    Line ends inside a name or value become spaces, so that neither can add a header.
     """
     parts = [status_line(code, text) if code else b"NATS/1.0\r\n"]
     for name, value in pairs:
@@ -88,9 +88,9 @@ def remove(block: bytes, name: bytes) -> bytes:
 
 
 def strip_status(block: bytes) -> bytes:
-    """Return the block without a status a client put there; b"" when no line remains.
+    """Return the block without the status in its first line; b"" when no header remains.
 
-    A stream stores messages, not statuses.
+    A client may have put one there; a stream stores messages, not statuses.
     """
     if block.startswith(b"NATS/1.0\r\n"):
         return b"" if block == EMPTY else block
