@@ -1,11 +1,10 @@
 """Requests about consumers."""
 
-import re
-
 from msgspec.structs import replace
 
 from core.api.call import Call, Nothing, Server
 from core.consumer.config import named_request
+from core.consumer.rules import check_group_name
 from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.stream_runner import StreamRunner
 from core.model.api_errors import api_error
@@ -31,7 +30,6 @@ from core.model.wire import ZERO_TIME
 from core.protocol import headers as header_block
 
 _IDENTITY = b"Nats-Stream-Identity"
-_GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
 async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerCreateResponse:
@@ -125,8 +123,7 @@ async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnp
     group = call.request.group
     if not group:
         raise api_error("JSInvalidJSON", err="consumer group not specified")
-    if not _GROUP_NAME.fullmatch(group):
-        raise api_error("JSConsumerInvalidGroupName")
+    check_group_name(group)
     consumer = _consumer(server, call.names)
     if group not in consumer.config.priority_groups:
         raise api_error("JSConsumerInvalidPriorityGroup")
