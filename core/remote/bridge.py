@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from core.client.client import Client
+from core.client.errors import ConnectionLost
 from core.client.msg import Msg, status_of
-from core.client.refusals import ConnectionLost
 from core.protocol import encoder
 from core.remote.here import Here
 from core.remote.relay import Relay, Relays

@@ -17,7 +17,7 @@ from base64 import b32decode, b32encode, urlsafe_b64encode
 from binascii import Error, crc_hqx
 from pathlib import Path
 
-from core.client.refusals import ClientError
+from core.client.errors import ClientError
 
 _PART = re.compile(r"-----BEGIN ([A-Z ]+)-----\s*([\w.=+/-]+?)\s*-{5,6}END")
 _SEED, _USER = 18 << 3, 20 << 3  # the letters S and U

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from core.client.client import Client, Options
+from core.client.errors import ClientError
 from core.client.link import Connector
-from core.client.refusals import ClientError
 from core.client.tcp import dial
 from core.errors import ConfigError, Unavailable
 from core.pubsub.account import Account

@@ -14,9 +14,15 @@ from functools import partial
 
 import msgspec
 
-from core.client.client import Client, Options, ServerInfo
-from core.client.link import Connector, Link, farewell
-from core.client.refusals import ClientError, ConnectionLost, RequestTimeout, ServerRefused
+from core.client.client import RECONNECT_FIRST_S, Client, Options, ServerInfo
+from core.client.errors import (
+    ClientError,
+    ConnectionLost,
+    RequestTimeout,
+    ServerRefused,
+    reason_of,
+)
+from core.client.link import Connector, Link, close_link
 from core.errors import ProtocolError
 from core.remote.here import STALL_S, Call, Row
 from core.remote.leaf_parser import LeafParser
@@ -24,7 +30,6 @@ from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
 from core.subjects.subject import has_wildcard, matches
 
-_FIRST_WAIT_S = 0.05
 _ACK = b"$JS.ACK."
 _NOT_OURS = (b"$LDS.", b"$SYS.", b"$JS.API.")
 
@@ -61,18 +66,14 @@ class Leaf:
         self._task = spawn(self._stay(), name="leaf node")
 
     async def _stay(self) -> None:
-        wait = _FIRST_WAIT_S
+        wait = RECONNECT_FIRST_S
         while not self.closed:
             try:
                 await self.open()
-                wait = _FIRST_WAIT_S
+                wait = RECONNECT_FIRST_S
                 await self._ended.wait()
-            except ConnectionRefusedError:
-                self._failed("connection refused")
-            except TimeoutError:
-                self._failed("no answer in time")
             except (OSError, ClientError) as error:
-                self._failed(str(error) or type(error).__name__)
+                self._failed(reason_of(error))
             await asyncio.sleep(wait)
             wait = min(wait * 2, self._options.reconnect_wait_max)
 
@@ -115,7 +116,7 @@ class Leaf:
         self.connected = False
         link, self._link = self._link, None
         if link is not None:
-            await farewell(link, self._ended)
+            await close_link(link, self._ended)
 
     async def flush(self, within: float = 5.0) -> None:
         """Return when the server has seen what was sent.
@@ -232,13 +233,8 @@ class Leaf:
         options, info = self._options, self.info
         fields: dict[str, object] = {"name": options.name, "id": nuid(), "headers": True}
         fields |= {"version": info.version, "jetstream": False, "no_responders": True}
-        if options.user:
-            fields |= {"user": options.user, "pass": options.password}
-        if options.token:
-            fields["auth_token"] = options.token
         try:
-            if options.identify is not None:
-                fields |= options.identify(info.nonce)
+            fields |= options.credentials(info.nonce)
         except ClientError as error:
             ready.set_exception(error)
             return

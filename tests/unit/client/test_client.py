@@ -258,7 +258,7 @@ def test_a_retired_subscription_still_gets_what_was_under_way() -> None:
         server.script = lambda data: late if b"UNSUB" in data else b""
         server._answer = lambda data: server.script(data) + b"PONG\r\n" * data.count(b"PING")  # type: ignore[method-assign]
 
-        await client.retire(sub)
+        await client.drain_subscription(sub)
         server.link.receive(late)
 
         assert len(got) == 1
