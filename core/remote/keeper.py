@@ -283,7 +283,7 @@ class Remotes:
         if not states or (states == self._told and not anyway):
             return
         try:
-            await self._store.tell(states)
+            await self._store.record(states)
             self._told = states
         except Unavailable:
             return

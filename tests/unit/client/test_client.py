@@ -62,7 +62,7 @@ def test_closing_ends_with_the_link() -> None:
 
 
 def test_a_link_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.client.link._FAREWELL_S", 0)
+    monkeypatch.setattr("core.client.link._CLOSE_TIMEOUT_S", 0)
 
     async def scenario() -> None:
         server = ScriptedServer()
