@@ -130,8 +130,8 @@ def test_a_stalled_leader_is_deposed(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first, second = cluster.node("a"), cluster.node("b", HASTY)
         await first.acquire()
-        assert first._keeper is not None
-        first._keeper.cancel()  # as if the process were stopped: no heartbeat, the session lives
+        assert first._heartbeats is not None
+        first._heartbeats.cancel()  # as if the process were stopped; its session lives
 
         await second.acquire()
 
