@@ -484,7 +484,7 @@ class Client:
 
 
 def _ignore() -> None:
-    """The callback of whoever sets none."""
+    """Do nothing: the default of callbacks."""
 
 
 async def connect(connector: Connector, options: Options | None = None) -> Client:

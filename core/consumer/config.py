@@ -119,6 +119,17 @@ def check_create_or_update(
         return config, name
     if action is Action.UPDATE:
         raise api_error("JSConsumerDoesNotExist")
+    return _check_new(config, name, stream, consumers, limits), ""
+
+
+def _check_new(
+    config: ConsumerConfig,
+    name: str,
+    stream: StreamConfig,
+    consumers: Mapping[str, ConsumerConfig],
+    limits: ServerLimits,
+) -> ConsumerConfig:
+    """Check a configuration for a new consumer; return the one to store. Raises ApiError."""
     _check_count(config, stream, consumers, limits)
     if stream.retention is Retention.WORKQUEUE and not (config.direct or config.sourcing):
         _check_workqueue(config, consumers)
@@ -126,7 +137,7 @@ def check_create_or_update(
         raise api_error("JSConsumerNameTooLong", max=names.NAME_MAX)
     if "\0" in name or len(name.encode()) > names.NAME_MAX:  # the reference cannot make a directory
         raise _refused("error creating store for consumer")
-    return _with_threshold(config, config.durable_name), ""
+    return _with_threshold(config, config.durable_name)
 
 
 def _with_threshold(config: ConsumerConfig, durable: str) -> ConsumerConfig:

@@ -71,7 +71,7 @@ class PullRequest:
 
     Times are monotonic nanoseconds, 0 = none. `heartbeat` is the interval, `beat` when the next is
     due. `delivered` counts its messages. While `parked` it is not served. `route`, `frame` and
-    `frame_for` are caches of whoever sends the messages.
+    `frame_for` are caches of the code that sends the messages.
     """
 
     reply: bytes

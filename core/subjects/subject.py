@@ -11,11 +11,6 @@ from collections.abc import Callable, Sequence
 _BLANKS = re.compile(rb"[ \t\n\r\f]")
 
 
-def tokens(subject: bytes) -> list[bytes]:
-    """Split a subject into its tokens."""
-    return subject.split(b".")
-
-
 def is_valid_filter(subject: bytes) -> bool:
     """Say whether `subject` is a filter: no empty token, no blank, `>` only at the end."""
     if not subject or _BLANKS.search(subject):

@@ -378,8 +378,8 @@ _IS_THERE = """
 """
 
 # In a stream with max_msgs_per_subject, rows beyond that limit may still wait for their deletion.
-# Finding them needs every row of the stream, so these streams have a branch of their own; its window
-# is partitioned by columns of the view, so that conditions on them are pushed down.
+# Finding them needs every row of the stream, so these streams have a branch of their own; its
+# window is partitioned by columns of the view, so that conditions on them are pushed down.
 _VIEW_MESSAGES = f"""
 create view jetgate.messages as
 select s.name as stream, s.account, {_MESSAGE_COLUMNS}
