@@ -79,19 +79,6 @@ def encode_info(info: Info) -> bytes:
     return _encode(info)
 
 
-def decode_info(body: bytes) -> Info:
-    """Read the JSON of an INFO line. Raises ProtocolError."""
-    try:
-        return msgspec.json.decode(body, type=Info)
-    except msgspec.MsgspecError as error:
-        raise ProtocolError(reason=f"bad INFO: {error}") from error
-
-
-def encode_connect(connect: Connect) -> bytes:
-    """Return the JSON of a CONNECT line."""
-    return _encode(connect)
-
-
 def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
     """Read the JSON of a CONNECT line over the values of the CONNECT `before` it.
 
