@@ -9,6 +9,7 @@ from core.jetstream.consumer_runner import ConsumerRunner
 from core.jetstream.stream_runner import StreamRunner
 from core.model.api_errors import api_error
 from core.model.consumer import (
+    STREAM_IDENTITY,
     ConsumerCreateResponse,
     ConsumerDeleteResponse,
     ConsumerInfo,
@@ -28,8 +29,6 @@ from core.model.stream import LIST_PAGE, NAMES_PAGE
 from core.model.versions import show_consumer
 from core.model.wire import ZERO_TIME
 from core.protocol import headers as header_block
-
-_IDENTITY = b"Nats-Stream-Identity"
 
 
 async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerCreateResponse:
@@ -71,7 +70,7 @@ async def _create(
 
 def _check_identity(runner: StreamRunner, headers: bytes) -> None:
     """Refuse a mirror or source that began to copy an earlier stream of this name."""
-    known = header_block.find(headers, _IDENTITY) if headers else None
+    known = header_block.find(headers, STREAM_IDENTITY) if headers else None
     if known and known != runner.identity.encode():
         raise api_error("JSConsumerStreamIdentityMismatch", msg=runner.identity)
 
@@ -143,7 +142,7 @@ async def reset(server: Server, call: Call[ConsumerResetRequest]) -> ConsumerRes
     """Reset a consumer to a sequence."""
     stream, name = call.names
     runner = server.registry.stream(stream)
-    copies = bool(call.headers) and header_block.find(call.headers, _IDENTITY) is not None
+    copies = bool(call.headers) and header_block.find(call.headers, STREAM_IDENTITY) is not None
     shown, seq = await runner.consumers.reset(name, call.request.seq)
     identity = runner.identity if copies else ""
     return ConsumerResetResponse(info=_shown(shown), reset_seq=seq, identity=identity)

@@ -4,9 +4,9 @@ A request is delivered as if it had been published on the mapped subject, and is
 responders" if that has no subscription.
 """
 
+from core.api.dispatcher import PREFIX
 from core.pubsub.account import Account, Session
 
-_API = b"$JS.API."
 _STORES = (b"$KV.", b"$OBJ.")
 """Mapped to subjects outside the API: clients put the API prefix before those of their stores."""
 
@@ -21,7 +21,7 @@ def serve_domain(account: Account, domain: str) -> None:
         session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         rest = subject[len(prefix) :]
-        mapped = rest if rest.startswith(_STORES) else _API + rest
+        mapped = rest if rest.startswith(_STORES) else PREFIX + rest
         route = account.route(mapped)
         if route.interest:
             account.deliver(route, session, mapped, reply, headers, payload)

@@ -80,7 +80,10 @@ class ConsumerMachine:
         self.chosen: list[int] = list(chosen)
         self.live_from = live_from
         self.settled: list[int] | None = None
-        """Acknowledged stream sequences, collected for retention; None if it does not need them."""
+        """Stream sequences that were acknowledged (or delivered, without acks), for retention.
+
+        None where retention does not need them.
+        """
         self.leaving: set[int] = set()
         """Those of `settled` that were reported and that the stream has not removed yet."""
         self.events: list[Event] = []

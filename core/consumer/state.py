@@ -46,7 +46,7 @@ class ConsumerState:
     chosen: Sequence[int] = ()
     """Sequences still to be delivered by a last-per-subject consumer, ascending."""
     leaving: Sequence[int] = ()
-    """Acknowledged sequences that the stream has not removed yet, ascending."""
+    """Sequences done with (see `ConsumerMachine.settled`) and not removed yet, ascending."""
 
 
 def encode(state: ConsumerState) -> bytes:

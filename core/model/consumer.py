@@ -203,6 +203,10 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 # --- responses -------------------------------------------------------------------------------
 
 
+STREAM_IDENTITY = b"Nats-Stream-Identity"
+"""The header with the identity of a stream, in requests and responses of mirrors and sources."""
+
+
 class Identified(Response, frozen=True, kw_only=True):
     """A response with a `Nats-Stream-Identity` header.
 
@@ -214,7 +218,7 @@ class Identified(Response, frozen=True, kw_only=True):
     def headers(self) -> bytes:
         if not self.identity:
             return b""
-        return b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % self.identity.encode()
+        return b"NATS/1.0\r\n%b: %b\r\n\r\n" % (STREAM_IDENTITY, self.identity.encode())
 
 
 class ConsumerCreateResponse(Identified, frozen=True, kw_only=True):
