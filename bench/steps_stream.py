@@ -1,4 +1,4 @@
-"""What one message costs in the stream machine: decide and apply, microseconds, no I/O.
+"""Microseconds per message of the stream machine: decide and apply, without I/O.
 
     python -m bench.steps_stream [--memory]
 
@@ -31,7 +31,7 @@ Batches = list[Columns]
 
 
 def config(**settings: Any) -> StreamConfig:
-    """Return a stream without limits but those given."""
+    """Return the configuration of a stream without limits, apart from those given."""
     defaults: dict[str, Any] = {
         "name": "S",
         "max_msgs": -1,
@@ -44,7 +44,7 @@ def config(**settings: Any) -> StreamConfig:
 
 
 def batches(subjects: int, header: Callable[[int], bytes] | None = None) -> Batches:
-    """Return fresh columns: subjects in turn, each an object of its own as from a socket."""
+    """Return new columns: subjects in turn, each a separate object, as from a socket."""
     made = []
     n = 0
     for _ in range(BATCHES):
@@ -91,7 +91,7 @@ CASES: tuple[tuple[str, StreamConfig, int, Callable[[int], bytes] | None], ...] 
 
 
 def steps(settings: StreamConfig, made: Batches) -> tuple[float, float]:
-    """Return microseconds per message of decide and of apply, the last nine tenths of a run."""
+    """Return microseconds per message of decide and apply, over the last 90 % of a run."""
     machine = StreamMachine(settings)
     now = time.time_ns()
     decide = apply = 0
@@ -128,7 +128,7 @@ def resident() -> int:
 
 
 def index_memory(make: Callable[[], LogIndex | LastIndex | HistoryIndex], count: int) -> float:
-    """Return bytes per subject, its name of 24 bytes included."""
+    """Return bytes per subject, including its name of 24 bytes."""
     gc.collect()
     before = resident()
     index = make()
@@ -154,7 +154,7 @@ def dedup_memory(count: int) -> float:
 
 
 def report_memory() -> Iterator[str]:
-    """Yield what maps of many entries weigh."""
+    """Yield the memory of large indexes."""
     for make in (LogIndex, LastIndex, HistoryIndex):
         each = index_memory(make, 1_000_000)
         yield f"{make.__name__}, 1,000,000 subjects: {each:.0f} bytes each, {each:.0f} MB"
