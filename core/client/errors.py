@@ -47,7 +47,7 @@ class PayloadTooLarge(ClientError):
 
 
 class NotPermitted(ClientError):
-    """The server would refuse this subject to this user; nothing was sent."""
+    """The user may not publish to this subject; nothing was sent."""
 
     def __init__(self, subject: bytes) -> None:
         super().__init__(subject)

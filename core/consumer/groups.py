@@ -178,7 +178,7 @@ class GroupWaiting(Waiting):
     # time
 
     def deadline(self) -> int | None:
-        """When `expire` should run next."""
+        """Return when to call `expire` next."""
         times = (super().deadline(), self.pin_ends or None)
         return min((time for time in times if time is not None), default=None)
 

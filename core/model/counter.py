@@ -1,4 +1,4 @@
-"""The values in messages of counter streams (ADR-49).
+"""Reads and writes the values in messages of counter streams (ADR-49).
 
 A message holds the total as payload, and as a header the totals of the streams it was added up
 from.

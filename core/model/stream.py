@@ -73,7 +73,7 @@ class PersistMode(WireEnum):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a stream should live. An empty list of tags is not the same as none."""
+    """Where a stream should be placed. An empty list of tags differs from none."""
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[tuple[str, ...] | None, OMIT] = None

@@ -113,7 +113,7 @@ class _Headers:
         return next(iter(self._values.get(name, ())), "")
 
     def tokens(self, name: str) -> list[str]:
-        """The elements of a list that may be spread over several headers, in lower case."""
+        """Return the elements of a comma-separated list in one or more headers, in lower case."""
         parts = ",".join(self._values.get(name, ())).split(",")
         return [part.strip(" \t").lower() for part in parts]
 
