@@ -96,7 +96,7 @@ def steps(settings: StreamConfig, made: Batches) -> tuple[float, float]:
     decide = apply = 0
     for i, columns in enumerate(made):
         started = time.thread_time_ns()
-        plan = machine.decide(columns, now + i * 1_000_000)
+        plan = decide(machine, columns, now + i * 1_000_000)
         decided = time.thread_time_ns()
         machine.apply(plan)
         ended = time.thread_time_ns()

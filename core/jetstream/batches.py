@@ -20,6 +20,7 @@ from core.stream.batching import OpenBatch, Staging, ends_batch
 from core.stream.fast import SUFFIX, FastBatches, is_fast
 from core.stream.fast_publishing import decide_fast
 from core.stream.plan import Columns
+from core.stream.planner import decide
 from core.stream.texts import refusal
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Batches:
         if answers or is_fast(columns.replies):
             plan = decide_fast(machine, columns, answers, self._fast, times, facts)
         else:
-            plan = machine.decide(columns, now, facts)
+            plan = decide(machine, columns, now, facts)
         self._timers.at(self, self.deadline())
         return plan
 

@@ -42,6 +42,7 @@ from core.storage.interface import ConsumerRow, StreamRow
 from core.stream.expiry import Expiry
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
+from core.stream.planner import decide
 from core.stream.segment import Segment
 from core.stream.texts import refusal, survives_failed_commit
 
@@ -330,7 +331,7 @@ class StreamRunner(StreamQueries):
                 plan = await self.batches.decide(columns, now)
             else:
                 facts = await facts_for(self, columns, now)
-                plan = self.machine.decide(columns, now, facts)
+                plan = decide(self.machine, columns, now, facts)
         except BaseException:
             columns.subjects = published
             self._give_back(columns)
