@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from core.jetstream.stream_runner import StreamRunner
     from core.stream.facts import Facts
+    from core.stream.fast_state import FastChanges
     from core.stream.plan import StreamPlan
 
 
@@ -40,7 +41,7 @@ class Batches:
         self._timers = runner.shell.timers
         abandoned = partial(runner.advisories.batch_abandoned, runner.name)
         self._staging = Staging(runner.shell.batches, abandoned)
-        self._fast = FastBatches(runner.shell.batches, runner.machine)
+        self._fast = FastBatches(runner.shell.batches)
         self.armed = 0
 
     def configure(self) -> None:
@@ -56,8 +57,13 @@ class Batches:
         self._staging.clear()
         self._fast.clear()
 
+    def committed(self, changes: FastChanges) -> None:
+        """Count the messages of fast batches, now that their plan is committed."""
+        self._fast.apply(changes)
+        self._timers.at(self, self.deadline())
+
     def failed(self) -> None:
-        """What was decided last is not stored: fast batches have counted it already."""
+        """A plan is not stored: whoever goes on with a fast batch has to begin a new one."""
         self._fast.clear()
 
     def deadline(self) -> int | None:

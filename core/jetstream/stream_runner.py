@@ -378,6 +378,8 @@ class StreamRunner(StreamQueries):
             self._republish(plan, plan.accepted, self.republisher)
         elif plan.changes_head:
             self._apply(plan)
+        if plan.fast is not None:
+            self.batches.committed(plan.fast)
         if plan.acks:
             self.shell.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
         if plan.answers:

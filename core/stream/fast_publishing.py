@@ -15,7 +15,7 @@ from core.stream.texts import refusal
 
 if TYPE_CHECKING:
     from core.stream.facts import Facts
-    from core.stream.fast import FastBatches, FastMessage
+    from core.stream.fast import FastBatches, FastDraft, FastMessage
     from core.stream.machine import StreamMachine
     from core.stream.plan import Columns, StreamPlan
 
@@ -37,11 +37,14 @@ def decide_fast(
         machine: of the stream.
         columns: the messages.
         answers: of messages that have theirs already, by place.
-        fast: the open fast batches, which take note of their messages.
+        fast: the open fast batches; what the plan makes of them is part of it.
         times: wall-clock and monotonic, in nanoseconds.
         facts: as for `planner.decide`.
     """
-    return _FastPlanner(machine, columns, times, facts, answers, fast).decide()
+    draft = fast.draft(machine)
+    plan = _FastPlanner(machine, columns, times, facts, answers, draft).decide()
+    plan.fast = draft.changes
+    return plan
 
 
 class _FastPlanner(Planner):
@@ -54,7 +57,7 @@ class _FastPlanner(Planner):
         times: tuple[int, int],
         facts: Facts,
         answers: dict[int, bytes],
-        fast: FastBatches,
+        fast: FastDraft,
     ) -> None:
         now, self._monotonic = times
         super().__init__(machine, columns, now, facts)
@@ -110,7 +113,7 @@ class _FastPlanner(Planner):
                 told.append(refusal(error, self.machine.json_name))
             return
         fast.told = told
-        if not fast.judging(message, self._monotonic):
+        if not fast.take(message, self._monotonic):
             draft.refused[place] = b""
             return
         if block.find(h.REQUIRED_LEVEL) >= 0:

@@ -1,6 +1,6 @@
 """The plan of what schedules send when they come due (ADR-51).
 
-An output is judged like a message that was sourced: what only clients may not say, it may.
+An output is checked like a message that was sourced: what only clients may not say, it may.
 """
 
 from __future__ import annotations

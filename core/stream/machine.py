@@ -1,8 +1,8 @@
-"""StreamMachine: the only holder of a stream's committed state, and the rules of publishing.
+"""StreamMachine: the only holder of a stream's committed state, and the rules of its limits.
 
-`decide` turns gathered publishes into a plan without changing anything; the runner commits the
-plan and then calls `apply`. A plan that failed to commit is simply forgotten. The order of checks
-is the reference server's, so that a client sees the same error when several apply.
+A plan is made from the state without changing it (publishes become one in `core.stream.planner`);
+the runner commits the plan and then calls `apply`. A plan that failed to commit is simply
+forgotten.
 """
 
 from collections import Counter
