@@ -257,6 +257,7 @@ PUBLISHED = Checks(
     stored=(ttl_valid,),
     lone={
         **_LONE,
+        h.EXPECTED_STREAM: (expected_stream,),
         h.EXPECTED_LAST_SUBJECT_SEQ: (expected_last_of_subject,),
         h.EXPECTED_LAST_SEQ: (expected_last,),
         h.TTL: (ttl_allowed,),

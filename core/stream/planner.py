@@ -192,6 +192,10 @@ class Planner:
                 ids[msg_id] = draft.next_seq
                 draft.next_seq += 1
                 keep(block)
+            elif not h.has_publish_headers(block):
+                draft.last_msg_id = b""
+                draft.next_seq += 1
+                keep(h.stored_block(block) or None)
             else:
                 take(place, subject, block, payload, checks)
         return True
