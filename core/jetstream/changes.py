@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 
+from core.errors import ApiError
 from core.stream.plan import StreamPlan
 
 Change = Callable[[int], Awaitable[StreamPlan]]
@@ -21,3 +24,67 @@ WithoutInterest = Callable[[Iterable[bytes]], frozenset[bytes]]
 
 MapSubjects = Callable[[list[bytes]], list[bytes]]
 """Returns the subjects under which messages published on some subjects are stored."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A change that waits for its turn, or for the COMMIT of its plan."""
+
+    change: Change
+    done: asyncio.Future[StreamPlan]
+
+
+class Changes:
+    """The changes of one log that wait for their turn, oldest first; one is committed at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Waiting] = deque()
+        self._planned: Waiting | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, change: Change) -> asyncio.Future[StreamPlan]:
+        """Queue a change; the future has the committed plan, or ApiError."""
+        done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiting(change, done))
+        return done
+
+    async def plan_next(self, now: int) -> StreamPlan | None:
+        """Return the plan of the oldest change; None when it is refused or nobody waits for it.
+
+        Raises Unavailable; the change keeps its place then.
+        """
+        oldest = self._waiting.popleft()
+        if oldest.done.cancelled():
+            return None
+        try:
+            plan = await oldest.change(now)
+        except ApiError as error:
+            if not oldest.done.cancelled():
+                oldest.done.set_exception(error)
+            return None
+        except BaseException:
+            self._waiting.appendleft(oldest)
+            raise
+        self._planned = oldest
+        return plan
+
+    def committed(self, plan: StreamPlan) -> None:
+        """Answer the change whose plan is committed, if the plan was that of one."""
+        planned, self._planned = self._planned, None
+        if planned is not None and not planned.done.done():
+            planned.done.set_result(plan)
+
+    def failed(self, error: ApiError) -> None:
+        """Answer the change whose plan was not committed, if the plan was that of one."""
+        planned, self._planned = self._planned, None
+        if planned is not None and not planned.done.done():
+            planned.done.set_exception(error)
+
+    def refuse(self, error: ApiError) -> None:
+        """Answer every change that waits for its turn."""
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            if not each.done.done():
+                each.done.set_exception(error)

@@ -7,14 +7,12 @@ plan of the same kind, so there is one way to write.
 
 import asyncio
 import random
-from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from core.errors import ApiError
 from core.jetstream.advisories import Advisories
-from core.jetstream.changes import Change
+from core.jetstream.changes import Change, Changes
 from core.jetstream.consumer.consumers import Consumers
 from core.jetstream.copying.copier import Copier
 from core.jetstream.direct.direct_get import DirectGet
@@ -29,8 +27,9 @@ from core.jetstream.services import Services
 from core.jetstream.stream import commands, expiry
 from core.jetstream.stream.acks import AckEmitter
 from core.jetstream.stream.batches import Batches
+from core.jetstream.stream.effects import PlanEffects
 from core.jetstream.stream.expiry_timer import ExpiryTimer
-from core.jetstream.stream.following import follow_purge, follow_rollups
+from core.jetstream.stream.following import follow_purge
 from core.jetstream.stream.republish import Republisher
 from core.jetstream.stream.retention import RetentionKeeper
 from core.jetstream.stream.scheduler import Scheduler
@@ -52,14 +51,6 @@ from core.stream.texts import refusal, survives_failed_commit
 
 # Gathered bytes of one stream above which publishers are no longer read.
 PRESSURE_BYTES = 16 << 20
-
-
-@dataclass(slots=True)
-class Waiting:
-    """A change that waits for its turn."""
-
-    plan: Change
-    done: asyncio.Future[StreamPlan]
 
 
 class StreamRunner:
@@ -90,8 +81,7 @@ class StreamRunner:
         self.republisher: Republisher | None = None
         self.retention: RetentionKeeper | None = None
         self._columns = Columns()
-        self._changes: deque[Waiting] = deque()
-        self._current: Waiting | None = None
+        self._changes = Changes()
         self._subscriptions: list[ServiceSubscription] = []
         self.machine = StreamMachine(config, services.domain)
         self.log = StreamLog(
@@ -125,6 +115,9 @@ class StreamRunner:
         )
         self.copier = Copier(log, facts, account, services, self.submit, self.map_subjects)
         self._facts = facts
+        self._effects = PlanEffects(
+            log, self.consumers, services.janitor, self.expiry, self.scheduler
+        )
         self._configure_subjects()
         self._configure_retention()
 
@@ -176,9 +169,7 @@ class StreamRunner:
         self.batches.close()
         self.log.tail.clear(self.machine.last_seq + 1)
         self.refuse_gathered(api_error("JSClusterNotAvail" if shutdown else "JSStreamNotFound"))
-        change, self._current = self._current, None
-        if change is not None and not change.done.done():
-            change.done.set_exception(api_error("JSClusterNotAvail"))
+        self._changes.failed(api_error("JSClusterNotAvail"))
 
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
         """Have `save` record a configuration in the catalogue, then take it."""
@@ -347,18 +338,16 @@ class StreamRunner:
             return False
         return bool(self._columns.subjects or self._changes)
 
-    def submit(self, plan: Change) -> asyncio.Future[StreamPlan]:
+    def submit(self, change: Change) -> asyncio.Future[StreamPlan]:
         """Give a change of the log its turn.
 
         The future has the committed plan, or ApiError when the change is refused or storage is
         away.
         """
-        done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
-        self._changes.append(Waiting(plan, done))
+        done = self._changes.add(change)
         if self.log.closed:
-            self.refuse_gathered(
-                api_error("JSStreamNotFound")
-            )  # storage has no head for it any more
+            # Storage has no head for it any more.
+            self.refuse_gathered(api_error("JSStreamNotFound"))
         else:
             self.services.lane.enqueue(self)
         return done
@@ -370,7 +359,10 @@ class StreamRunner:
         if not self.has_work():
             return None
         if self._changes:
-            return await self._plan_change(now)
+            plan = await self._changes.plan_next(now)
+            if plan is not None:
+                self._erase_superseded(plan)
+            return plan
         columns = self._columns
         if len(columns) > limit:
             columns = columns.split(limit)
@@ -407,23 +399,6 @@ class StreamRunner:
         if limited and rows and (plan.erased or plan.purge_filters):
             plan.erased += rows
 
-    async def _plan_change(self, now: int) -> StreamPlan | None:
-        change = self._changes.popleft()
-        if change.done.cancelled():
-            return None
-        try:
-            plan = await change.plan(now)
-        except ApiError as error:
-            if not change.done.cancelled():
-                change.done.set_exception(error)
-            return None
-        except BaseException:
-            self._changes.appendleft(change)
-            raise
-        self._current = change
-        self._erase_superseded(plan)
-        return plan
-
     def _give_back(self, columns: Columns) -> None:
         later, self._columns = self._columns, columns
         columns.extend(later)
@@ -435,71 +410,21 @@ class StreamRunner:
         if plan.accepted is not None and self.republisher is not None:
             self._republish(plan, plan.accepted, self.republisher)
         elif plan.changes_head:
-            self._apply(plan)
+            self._effects.apply(plan)
         if plan.fast is not None:
             self.batches.committed(plan.fast)
         if plan.acks:
             self.services.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
         if plan.answers:
             self.services.lane.tell(partial(self.acks.answer, plan.answers))
-        change, self._current = self._current, None
-        if change is not None and not change.done.done():
-            change.done.set_result(plan)
+        self._changes.committed(plan)
 
     def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
         """Apply a plan and send on what it stores; the last sequences are those before it."""
         index = self.machine.index
         lasts = {subject: index.last(subject) for subject in set(accepted.subjects)}
-        self._apply(plan)
+        self._effects.apply(plan)
         republisher.send(accepted, republisher.prepare(accepted, lasts))
-
-    def _apply(self, plan: StreamPlan) -> None:
-        machine = self.machine
-        machine.apply(plan)
-        segment = plan.segment
-        if plan.purged_below:
-            self._purged(plan)
-        if plan.removed:
-            self._removed(plan)
-        if segment is not None and len(segment):
-            self.log.tail.append(segment)
-            if self.consumers:
-                counts = Counter(segment.subjects)
-                for consumer in self.consumers.values():
-                    consumer.on_stored(segment, counts)
-        elif self.log.tail.start == plan.before + 1:
-            self.log.tail.start = plan.last_seq + 1
-        if plan.purges:
-            follow_rollups(self.log, self.consumers, plan)
-        if machine.max_age or machine.expiry is not None:
-            self.expiry.watch()
-        if machine.schedules is not None:
-            self.scheduler.watch()
-
-    def _purged(self, plan: StreamPlan) -> None:
-        if plan.index is None:
-            self.log.tail.clear(plan.last_seq + 1)
-            self.log.removed.clear()
-        for consumer in self.consumers.values():
-            consumer.on_purged(plan.purged_below)
-        self.services.janitor.sweep(self.log)
-
-    def _removed(self, plan: StreamPlan) -> None:
-        """Hide removed messages from every reader; leave their rows to the janitor."""
-        hidden = [seq for seq, _, _ in plan.removed if seq >= self.machine.first_seq]
-        if plan.purge_filters:
-            self.log.removed.hide_purged(hidden, [seq for seq, _, _ in plan.removed])
-            self.services.janitor.sweep_purge(self.log)
-        else:
-            # Erased rows too, although they are gone: what was deleted is forgotten in one way.
-            self.log.removed.hide(hidden)
-        if self.consumers:
-            pairs = [(seq, subject) for seq, subject, _ in plan.removed]
-            # As on the reference server nobody is told of what goes by the dozen.
-            tells = not plan.purges or len(pairs) == len(plan.purges)
-            for consumer in self.consumers.values():
-                consumer.on_removed(pairs, tells=tells)
-        self.services.janitor.sweep(self.log)
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""
@@ -511,9 +436,7 @@ class StreamRunner:
             for reply, a in plan.answers
         )
         self.acks.answer(held)
-        change, self._current = self._current, None
-        if change is not None and not change.done.done():
-            change.done.set_exception(error)
+        self._changes.failed(error)
 
     def refuse_gathered(self, error: ApiError) -> None:
         """Answer everything that waits for storage with an error."""
@@ -521,10 +444,7 @@ class StreamRunner:
         if not self.config.no_ack:
             body = refusal(error, self.machine.json_name)
             self.acks.answer((reply, body) for reply in columns.replies if reply)
-        changes, self._changes = self._changes, deque()
-        for change in changes:
-            if not change.done.done():
-                change.done.set_exception(error)
+        self._changes.refuse(error)
 
     # -- requests ----------------------------------------------------------------------------
 
