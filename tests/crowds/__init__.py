@@ -1,1 +1,1 @@
-"""Very many of everything, and whether what they used comes back."""
+"""Very many connections and subscriptions, and whether their memory is free again afterwards."""

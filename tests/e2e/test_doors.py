@@ -1,4 +1,4 @@
-"""The doors: NATS over WebSocket is there when it is asked for, and so is JetStream."""
+"""WebSocket and JetStream are served where they are asked for, and nowhere else."""
 
 import json
 

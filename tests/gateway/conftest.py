@@ -1,4 +1,4 @@
-"""Both beds: the façade over the reference server, and jetgate as it is started."""
+"""The two ways the façade is tested: over nats-server, and as part of `jetgate dev`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ def gateway_over_nats(nats_server: NatsServer) -> Iterator[GatewayServer]:
 
 @pytest.fixture(params=["nats-server", "jetgate"])
 def web(request: pytest.FixtureRequest) -> Iterator[Web]:
-    """An HTTP client of each bed, one after the other."""
+    """An HTTP client of the façade over nats-server, then of `jetgate dev`."""
     if request.param == "jetgate":
         yield Web(request.getfixturevalue("jetgate_server").http)
         return

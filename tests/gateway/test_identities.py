@@ -39,7 +39,7 @@ def _basic(user: str, password: str) -> str:
 
 @pytest.fixture(scope="module", params=["nats-server", "jetgate"])
 def guarded(request: pytest.FixtureRequest) -> Iterator[Web]:
-    """Both beds, with a user `me` whose password is `secret`."""
+    """The façade over nats-server, then `jetgate dev`, with a user `me` of password `secret`."""
     if request.param == "jetgate":
         with JetgateServer("--user", "me", "--pass", _HASH, in_memory=True) as server:
             with Wire(server.address) as wire:

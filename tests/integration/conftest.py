@@ -24,4 +24,6 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
     """A stream and its consumer on both servers, one after the other."""
     with Wire(server.address) as wire:
-        yield Bench(wire)
+        bench = Bench(wire)
+        yield bench
+        bench.clear()

@@ -372,7 +372,9 @@ def test_a_connection_cut_in_the_middle_of_a_payload_delivers_nothing(core: Serv
 
 
 @pytest.mark.parametrize("subscriptions", [1, 1500, 3000])
-def test_who_says_no_more_is_still_answered(core: Server, subscriptions: int) -> None:
+def test_a_client_that_ends_its_sending_side_is_still_answered(
+    core: Server, subscriptions: int
+) -> None:
     sent = b"".join(b"SUB fin.%d %d\r\n" % (n, n) for n in range(1, subscriptions + 1))
     with Wire(core.address) as wire:
         wire.hello()

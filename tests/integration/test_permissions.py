@@ -213,7 +213,9 @@ def _first_answers(both: tuple[_Address, _Address], first: bytes) -> list[list[b
 
 
 @pytest.mark.parametrize("user", ["all", "hashed"])
-def test_who_says_no_more_is_still_answered(both: tuple[_Address, _Address], user: str) -> None:
+def test_a_client_that_ends_its_sending_side_is_still_answered(
+    both: tuple[_Address, _Address], user: str
+) -> None:
     """A password that takes long to check included."""
     password = "secret" if user == "hashed" else user
     first = f'CONNECT {{"user":"{user}","pass":"{password}","verbose":false}}\r\n'

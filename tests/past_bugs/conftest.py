@@ -1,4 +1,4 @@
-"""A desk at either server."""
+"""A connection to either server, with the requests that these tests send."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""One connection to a server with the few words that these tests need."""
+"""One connection to a server, and the requests that these tests send over it."""
 
 import json
 from typing import Any, Self

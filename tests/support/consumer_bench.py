@@ -19,13 +19,17 @@ class Bench:
         # the same name made at once may find the state of the old consumers.
         self.name = f"S{next(_numbers)}"
         wire.hello()
-        for name in wire.api("STREAM.NAMES")["streams"] or ():
-            wire.api(f"STREAM.DELETE.{name}")
+        self.clear()
         created = wire.api(f"STREAM.CREATE.{self.name}", {"name": self.name, "subjects": ["s.>"]})
         assert "error" not in created, created
         for i in range(5):
             wire.request(f"s.{i}", b"m%d" % i)
         wire.send(b"SUB in.> 1\r\n")
+
+    def clear(self) -> None:
+        """Delete every stream of the server."""
+        for name in self.wire.api("STREAM.NAMES")["streams"] or ():
+            self.wire.api(f"STREAM.DELETE.{name}")
 
     def consumer(self, **config: Any) -> dict[str, Any]:
         config = {"name": "c", "durable_name": "c", "ack_policy": "explicit"} | config

@@ -40,7 +40,7 @@ class ScriptedLink:
 
 
 class ScriptedServer:
-    """Accepts every connection; answers PING if it shall, and what `script` answers."""
+    """Accepts every connection; answers PING unless told not to, and what `script` answers."""
 
     def __init__(
         self, script: Callable[[bytes], bytes] = lambda data: b"", *, answers_pings: bool = True

@@ -1,4 +1,4 @@
-"""Whose turn it is: the shortcut for many messages against one message at a time."""
+"""Waiting pull requests are served in turn: many messages at a time as one message at a time."""
 
 from collections import deque
 
