@@ -36,10 +36,15 @@ class Sink:
     """Takes what the parser finds and does nothing with it."""
 
     headers = True
-    gathers = True
 
-    def on_batch(self, batch: Batch) -> None:
+    @property
+    def publisher(self) -> "Sink":
+        """Messages are taken here, too."""
+        return self
+
+    def on_batch(self, batch: Batch) -> bool:
         """Take messages in columns."""
+        return True
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Take a message."""
@@ -71,6 +76,7 @@ def publishes(sizes: int = 1) -> bytes:
 def parse(sizes: int) -> float:
     """Bytes to columns."""
     data, parser, sink = publishes(sizes), Parser(1 << 20, 4096), Sink()
+    parser.gathers = True
     return per_message(lambda: parser.feed(data, sink))
 
 

@@ -118,7 +118,7 @@ class Node:
             users=options.users,
         )
         self.hub.domain = options.domain
-        self.hub.accounts[_ACCOUNT].use_mappings(options.mappings)
+        self.hub.use_mappings(self.hub.accounts[_ACCOUNT], options.mappings)
         self.leadership = leadership
         self.deposed = asyncio.Event()
         self._connector = connector

@@ -32,7 +32,6 @@ from nats_server.monitoring_port import Monitor
 from nats_server.ports_file import PortsFile, join, write_pid
 from nats_server.reload import changes
 from nats_server.unserved_listeners import UnservedListeners
-from nats_server.without_jetstream import map_subjects
 
 log = logging.getLogger("jetgate.server")
 
@@ -228,13 +227,11 @@ class Process:
     def _follow(self, new: Options) -> None:
         """Let what serves have new limits, mappings and places."""
         hub = self._serving.hub
-        hub.limits = new.limits()
-        for session in hub.sessions.values():
-            session.use_limits()
+        hub.use_limits(new.limits())
         if new.mappings is None:
             new.mappings = self._options.mappings
         elif new.mappings != self._options.mappings:
-            map_subjects(hub, new.mappings)
+            hub.use_mappings(hub.default_account(), new.mappings)
         if new.remotes != self._options.remotes:
             self._serving.attach(new.remotes)
         self._serving.limit(new.jetstream.limits)

@@ -25,7 +25,6 @@ from core.storage.postgres.migrate import migrate
 from nats_server.config.advertise import advertised
 from nats_server.config.options import Options
 from nats_server.config.websocket import websocket_of, websocket_users
-from nats_server.without_jetstream import admit_only
 
 log = logging.getLogger("jetgate.server")
 
@@ -141,7 +140,7 @@ class JetStreamServing:
     def admit_only(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let others in from now on, and those out that may no longer be here."""
         self._users, self._websocket_users = users, over_websocket
-        admit_only(self.hub, users, over_websocket)
+        self.hub.use_users(users, over_websocket)
 
     def attach(self, remotes: tuple[Remote, ...]) -> None:
         """Offer the JetStream of these systems, and of no others, from now on."""

@@ -2,20 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from core.auth.gate import Gate
 from core.auth.users import Users
-from core.errors import AuthError
-from core.protocol import encoder
-from core.pubsub.server import Hub
 from core.runtime.clock import Clock
 from core.transport.front import Front
-from core.transport.session import ClientSession
 from nats_server.config.advertise import advertised
 from nats_server.config.options import Options
 from nats_server.config.websocket import websocket_of, websocket_users
 
 if TYPE_CHECKING:
-    from core.pubsub.mappings import Mapping
     from core.remote.settings import Remote
 
 
@@ -31,7 +25,7 @@ class CoreServing:
         )
         self.hub = self._front.hub
         self.hub.advertised = advertised(options.client_advertise)
-        self.hub.default_account().use_mappings(options.mappings or ())
+        self.hub.use_mappings(self.hub.default_account(), options.mappings or ())
         self._clock = clock
         self._remotes: Any = None
         self._websocket = websocket_of(options.websocket)
@@ -50,7 +44,7 @@ class CoreServing:
 
     def admit_only(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let others in from now on, and those out that may no longer be here."""
-        admit_only(self.hub, users, over_websocket)
+        self.hub.use_users(users, over_websocket)
 
     def advertise(self, text: str) -> None:
         """Tell clients another address from now on. Raises OperatorError."""
@@ -79,48 +73,3 @@ class CoreServing:
         if self._remotes is not None:
             await self._remotes.stop()
         await self._front.stop()
-
-
-def map_subjects(hub: Hub, mappings: "tuple[Mapping, ...]") -> None:
-    """Exchange the mappings of what clients publish."""
-    hub.default_account().use_mappings(mappings)
-    for session in hub.sessions.values():
-        if isinstance(session, ClientSession):
-            session.choose_publish()
-
-
-def admit_only(hub: Hub, users: Users | None, over_websocket: Users | None) -> None:
-    """Exchange who may connect; clients that would not get in now are closed, others take on
-    their new permissions and lose the subscriptions that these do not allow."""
-    hub.gate = Gate(users) if users is not None else None
-    hub.admit_by("WEBSOCKET", over_websocket)
-    for session in list(hub.sessions.values()):
-        if not isinstance(session, ClientSession):
-            continue
-        try:
-            identity = hub.authenticate(session.connect, session.connection_type)
-        except AuthError:
-            session.close("Authentication Failure", "Authorization Violation")
-            continue
-        session.enter_as(identity)
-        if session.guard is not None:
-            _drop_forbidden(session)
-    hub.turn.arm()
-
-
-def _drop_forbidden(session: ClientSession) -> None:
-    assert session.guard is not None
-    for subscription in list(session.subscriptions.values()):
-        subject, queue = subscription.subject, subscription.queue
-        if session.guard.grant.may_subscribe(subject, queue):
-            continue
-        session.account.remove(subscription)
-        session.forget(subscription)
-        using = f' using queue "{queue.decode()}"' if queue else ""
-        text = (
-            f'Permissions Violation for Subscription to "{subject.decode()}"{using}'
-            f' (sid "{subscription.sid.decode()}")'
-        )
-        if not session.out:
-            session.hub.turn.dirty.append(session)
-        session.out.append(encoder.error(text))

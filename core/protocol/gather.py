@@ -12,7 +12,7 @@ from functools import cache
 
 GATHERED = 1 << 30
 TRIAL = 64
-"""Messages to gather, more or less; and where the sink may have no use for columns."""
+"""How many messages to read at most, roughly; as a trial, where the batch may be taken apart."""
 _ALIKE = 8  # messages of one size after which more of them are expected
 _LARGEST = 4096  # size up to which an expression is worth it; it bounds how many there can be
 _LINE = 4096

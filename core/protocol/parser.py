@@ -7,8 +7,9 @@ of legal size are ever held.
 
 The common forms of PUB and HPUB are read by `split` in the loop below. Everything else (other
 verbs, any case, LF-only lines, tabs, form feeds inside a subject) takes `_control`, which is the
-exact statement of the grammar; both must agree, and a property test holds them to it. A sink that
-`gathers` gets what stands in a row in columns; now and then the others are given that choice too.
+exact statement of the grammar; both must agree, and a property test holds them to it. Messages that
+stand in a row are read into columns and handed over as a batch, as long as the publisher takes such
+batches together; one that did not is offered another now and then.
 
 Differences from the reference server, all on input that no client sends: a lone CR inside the
 arguments of a PUB separates arguments, and a size with leading zeros is passed on without them.
@@ -25,7 +26,7 @@ MAX_CONTROL_LINE = 4096
 _MAX_SIZE_DIGITS = 9
 _RUN_START = 8
 _RUN_MAX = 256
-_OFFER = 64  # reads of which one is offered in columns to a sink that does not gather
+_OFFER = 64  # reads of which one is offered in columns to a publisher that took the last one apart
 WORTH_GATHERING = 1024
 """Bytes of a read from which on columns are less work than single messages."""
 _PUBLISH = (b"PUB ", b"HPUB ")
@@ -42,8 +43,8 @@ Publication = tuple[bytes, bytes, int, int]
 """Subject, reply, size of the header block (-1: a PUB), total size."""
 
 
-class ServerSink(Protocol):
-    """What a client's operations are called on. Methods may raise ProtocolError."""
+class Publisher(Protocol):
+    """What a client's messages are given to. Methods may raise ProtocolError."""
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
 
@@ -51,9 +52,16 @@ class ServerSink(Protocol):
         """Take several messages without reply and headers, all of one subject and one size."""
         ...
 
-    def on_batch(self, batch: Batch) -> None:
-        """Take messages that stood in a row; the lists are the sink's from now on."""
+    def on_batch(self, batch: Batch) -> bool:
+        """Take messages that stood in a row; say whether they were taken together, not singly.
+
+        The lists are the publisher's from now on.
+        """
         ...
+
+
+class ServerSink(Protocol):
+    """What a client's operations are called on. Methods may raise ProtocolError."""
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None: ...
     def on_unsub(self, sid: bytes, limit: int) -> None: ...
@@ -62,20 +70,21 @@ class ServerSink(Protocol):
     def on_pong(self) -> None: ...
 
     @property
-    def headers(self) -> bool:
-        """Whether the client announced header support; without it an HPUB is refused."""
+    def publisher(self) -> Publisher:
+        """What messages are given to; it may be another after a CONNECT, and between reads."""
         ...
 
     @property
-    def gathers(self) -> bool:
-        """Whether messages are better taken in columns; one by one is always right too."""
+    def headers(self) -> bool:
+        """Whether the client announced header support; without it an HPUB is refused."""
         ...
 
 
 class Parser:
     """Reads what one client sends.
 
-    `msgs` and `nbytes` count the messages taken and the bytes of their headers and payloads. A sink
+    `msgs` and `nbytes` count the messages taken and the bytes of their headers and payloads.
+    `gathers` says that messages in a row are read into columns, in every read. A sink
     that sets `halt` while it is called with a SUB or UNSUB ends the read after it; what was not
     read is then in `unread`, for the sink's owner to feed later, before anything else.
     """
@@ -86,6 +95,7 @@ class Parser:
         "_offers",
         "_publication",
         "_rest",
+        "gathers",
         "halt",
         "max_control_line",
         "max_payload",
@@ -101,6 +111,7 @@ class Parser:
         self.max_control_line = max_control_line
         self.msgs = 0
         self.nbytes = 0
+        self.gathers = False
         self.halt = False
         self.unread = b""
         self._rest = b""  # the beginning of a control line
@@ -129,21 +140,21 @@ class Parser:
         if len(data) - pos < WORTH_GATHERING or not data.startswith(_PUBLISH, pos):
             return pos
         self._offers += 1
-        if not sink.gathers and self._offers % _OFFER != 1:
+        if not self.gathers and self._offers % _OFFER != 1:
             return pos
-        most = GATHERED if sink.gathers else TRIAL
+        most = GATHERED if self.gathers else TRIAL
         limits = (self.max_payload, self.max_control_line, most)
         batch, pos = gather(data, pos, limits, with_headers=sink.headers)
         if batch.payloads:
             self.msgs += len(batch.payloads)
             self.nbytes += batch.nbytes
-            sink.on_batch(batch)
+            self.gathers = sink.publisher.on_batch(batch)
         return pos
 
     def _read(self, data: bytes, pos: int, sink: ServerSink) -> None:
         end = len(data)
         find = data.find
-        on_pub = sink.on_pub
+        on_pub = sink.publisher.on_pub
         limit, line_limit = self.max_payload, self.max_control_line
         msgs = nbytes = 0
         publication: Publication | None
@@ -178,7 +189,7 @@ class Parser:
                     publication = self._control(line, sink)
                 if publication is None:
                     pos = eol + 1
-                    on_pub = sink.on_pub  # a CONNECT may have changed what it is
+                    on_pub = sink.publisher.on_pub  # a CONNECT may have made it another
                     if self.halt:
                         self.halt = False
                         self.unread = data[pos:]
@@ -227,7 +238,7 @@ class Parser:
             if stop <= end:
                 payloads = [data[at : at + size] for at in range(pos + skip, stop, step)]
                 if data[pos:stop] == head + between.join(payloads) + b"\r\n":
-                    sink.on_run(subject, payloads)
+                    sink.publisher.on_run(subject, payloads)
                     self.msgs += window
                     self.nbytes += window * size
                     pos = stop
@@ -325,7 +336,7 @@ class Parser:
         self.msgs += 1
         self.nbytes += total
         body = max(header_size, 0)
-        sink.on_pub(subject, reply, whole[:body], whole[body:-2])
+        sink.publisher.on_pub(subject, reply, whole[:body], whole[body:-2])
         return data[missing:]
 
 

@@ -15,7 +15,7 @@ Not here: sockets, JetStream.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from core.pubsub.route import (
@@ -33,7 +33,7 @@ from core.subjects.subject import fixed_prefix, has_wildcard, overlap
 from core.subjects.sublist import Sublist
 
 if TYPE_CHECKING:
-    from core.pubsub.mappings import Mapping, Mappings
+    from core.pubsub.mappings import Mappings
     from core.pubsub.server import Hub
 
 __all__ = [
@@ -69,6 +69,7 @@ class Account:
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
         self.mappings: Mappings | None = None
+        """Where clients' publishes go instead; changed by `Hub.use_mappings` alone."""
         self.is_silent: Callable[[bytes], bool] | None = None
         """Which subjects without a listener count as listened to, all the same."""
         self._prefixes: dict[bytes, Route] = {}
@@ -79,14 +80,6 @@ class Account:
         self._guarded = 0
         self._searched = 0
         self._chance = chance
-
-    def use_mappings(self, mappings: "Sequence[Mapping]") -> None:
-        """Map what clients publish; sessions that are open have to choose anew."""
-        self.mappings = None
-        if mappings:
-            from core.pubsub.mappings import Mappings  # a start without does not wait for it
-
-            self.mappings = Mappings(mappings, self._chance)
 
     # -- subscriptions inside the process
 

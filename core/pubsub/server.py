@@ -13,11 +13,12 @@ Sessions count for themselves; `totals` adds up the living and what the dead lef
 """
 
 import hashlib
+import random
 from base64 import b32encode
 from binascii import crc_hqx
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from core.auth.gate import HIDDEN, Gate, Identity
 from core.auth.users import Users
@@ -30,6 +31,9 @@ from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
 from core.runtime.turn import Turn
+
+if TYPE_CHECKING:
+    from core.pubsub.mappings import Mapping
 
 _SERVER_PREFIX = 13 << 3  # N
 _CURVE_PREFIX = 23 << 3  # X
@@ -71,6 +75,14 @@ class Connection(Waiter, Session, Protocol):
 
     def use_limits(self) -> None:
         """Take over the hub's limits, which have changed."""
+        ...
+
+    def reauthorize(self) -> None:
+        """Apply users and permissions that have changed, or close."""
+        ...
+
+    def choose_publisher(self) -> None:
+        """Publish by what CONNECT, permissions and mappings say now."""
         ...
 
     def tell_lame_duck(self) -> None:
@@ -166,6 +178,37 @@ class Hub:
         if (gate := self.gate_for(connection_type)) is not None:
             return gate.admit(connect, connection_type)
         return Identity(user=connect.user or (HIDDEN if connect.auth_token else ""))
+
+    # -- rules that change while clients are connected
+
+    def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
+        """Let these connect from now on; `over_websocket`: others there, None for the same.
+
+        Connected clients that could not connect now are closed; the others get their new
+        permissions, and lose the subscriptions that these do not allow.
+        """
+        self.gate = Gate(users) if users is not None else None
+        self.admit_by("WEBSOCKET", over_websocket)
+        for session in list(self.sessions.values()):
+            session.reauthorize()
+        self.turn.arm()
+
+    def use_mappings(self, account: Account, mappings: "Sequence[Mapping]") -> None:
+        """Map the subjects that clients of an account publish to, connected ones included."""
+        account.mappings = None
+        if mappings:
+            from core.pubsub.mappings import Mappings  # a start without does not wait for it
+
+            account.mappings = Mappings(mappings, random.random)
+        for session in self.sessions.values():
+            if session.account is account:
+                session.choose_publisher()
+
+    def use_limits(self, limits: Limits) -> None:
+        """Limit what clients may use, connected ones included."""
+        self.limits = limits
+        for session in self.sessions.values():
+            session.use_limits()
 
     # -- sessions
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from core.auth.gate import Gate, Identity
 from core.errors import AuthError, ProtocolError
 from core.protocol.connect import Connect
+from core.transport.wording import AUTHORIZATION_VIOLATION
 
 if TYPE_CHECKING:
     from core.transport.session import ClientSession
-
-VIOLATION = "Authorization Violation"
 
 
 class Door:
@@ -40,9 +39,9 @@ class Door:
         if data[:1] not in (b"C", b"c"):
             stranger = self._gate.stranger()
             if stranger is None:
-                raise ProtocolError(VIOLATION)
+                raise ProtocolError(AUTHORIZATION_VIOLATION)
             self._open()
-            self._session.enter_as(stranger)
+            self._session.authorize(stranger)
             return data
         end = data.find(b"\n")
         if end < 0 and len(data) <= self._session.hub.limits.max_control_line + len(b"CONNECT \r"):
@@ -85,7 +84,7 @@ class Door:
             return
         self._timer.cancel()
         if verdict.cancelled() or verdict.exception() or verdict.result() is None:
-            self._session.close("Authentication Failure", VIOLATION)
+            self._session.close("Authentication Failure", AUTHORIZATION_VIOLATION)
             return
         data, self._kept = self._kept, b""
         self._session.resume()

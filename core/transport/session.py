@@ -21,17 +21,15 @@ from core.auth.gate import Identity
 from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
 from core.protocol import encoder
-from core.protocol import headers as header_blocks
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
-from core.protocol.gather import Batch
 from core.protocol.parser import Parser
-from core.pubsub.account import ACK_PREFIX, Account, Subscription, message_tail
-from core.pubsub.batch import take_together
+from core.pubsub.account import Account, Subscription
 from core.pubsub.server import Hub, Traffic
-from core.subjects.subject import can_publish, can_subscribe
-from core.transport.door import VIOLATION, Door
+from core.subjects.subject import can_subscribe
+from core.transport.door import Door
 from core.transport.greeting import info_of
-from core.transport.wording import may_not_subscribe, permissions, quoted, reason_of
+from core.transport.publishing import publisher_for
+from core.transport.wording import AUTHORIZATION_VIOLATION, may_not_subscribe, reason_of
 
 LARGE_READ = 32 * 1024
 SMALL_READ = 512
@@ -40,9 +38,6 @@ _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _SLICE = 4096
 _CHANGES_PER_TURN = 1000
-_RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
-_SPECIAL = frozenset((b"$JS.A", b"$NRG."))
-_RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
 
 
 class ClientSession(asyncio.Protocol):
@@ -85,10 +80,8 @@ class ClientSession(asyncio.Protocol):
         self.is_heard = False
         self.started = hub.clock.now()
         self.pings_out = 0
-        self._is_plain = False
-        self.gathers = False
-        self._bind(hub.default_account())
-        self.choose_publish()
+        self.account = hub.default_account()
+        self.choose_publisher()
         self._turn = hub.turn
         self._dirty = hub.turn.dirty
         self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
@@ -99,10 +92,6 @@ class ClientSession(asyncio.Protocol):
         self._is_info_sent = False
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
-
-    def _bind(self, account: Account) -> None:
-        self.account = account
-        self._plans = account.plans
 
     # -- the socket
 
@@ -280,162 +269,6 @@ class ClientSession(asyncio.Protocol):
         traffic.out_msgs = self._delivered_before + delivered
         return traffic
 
-    # -- publishing
-
-    def _publish_plain(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish for a client without verbose, pedantic and with echo: every ordinary one."""
-        if reply and reply[:4] in _RESERVED and reply.startswith(_RESERVED_REPLIES):
-            self._refuse_reply(reply)
-            return
-        route = self._plans.get(subject)
-        if route is None:
-            # `$JS.API.` shares its beginning with `$JS.ACK.` and is not special
-            if (
-                subject[:5] in _SPECIAL
-                and subject[4:6] != b"AP"
-                and self._take_special(subject, reply, headers, payload)
-            ):
-                return
-            route = self.account.resolve(subject)
-        only = route.only
-        if only is not None:
-            only(self, subject, reply, headers, payload)
-            return
-        sole = route.sole
-        if sole is None:
-            delivered = self.account.deliver(route, self, subject, reply, headers, payload)
-            if reply and not delivered and self.no_responders:
-                self._say_no_responders(subject, reply)
-            return
-        out = sole.session.out
-        if not out:
-            self._dirty.append(sole.session)
-        sole.delivered += 1
-        if headers:
-            out += (b"HMSG ", subject, sole.mid, message_tail(reply, headers, payload))
-            return
-        if reply:
-            tail = b"%b %d\r\n%b\r\n" % (reply, len(payload), payload)
-        else:
-            tail = b"%d\r\n%b\r\n" % (len(payload), payload)
-        if route.head:
-            out += (route.head, tail)
-        else:
-            out += (b"MSG ", subject, sole.mid, tail)
-
-    def _take_special(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Deal with an ack or a refused subject; False when it goes the general way."""
-        if subject.startswith(ACK_PREFIX):
-            return self.account.take_ack(self, subject, reply, headers, payload)
-        if subject.startswith(b"$NRG."):
-            self._refuse_subject(subject)
-            return True
-        return False
-
-    def _publish_checked(
-        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        """Publish for a client that is verbose or pedantic, or does not want its own echo."""
-        if self.connect.pedantic and not can_publish(subject):
-            self._say(encoder.error("Invalid Publish Subject"))
-        if reply.startswith(_RESERVED_REPLIES):
-            self._refuse_reply(reply)
-            return
-        if subject.startswith(b"$NRG."):
-            self._refuse_subject(subject)
-            return
-        if self.connect.verbose:
-            self._say(encoder.OK)
-        account = self.account
-        if self._take_special(subject, reply, headers, payload):
-            return
-        route = account.route(subject)
-        if account.deliver(route, self, subject, reply, headers, payload):
-            return
-        if reply and self.no_responders:
-            self._say_no_responders(subject, reply)
-
-    def _publish_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages of one subject and size, without reply and headers."""
-        if self._is_plain and subject[:5] not in _SPECIAL:
-            route = self.account.route(subject)
-            if (only := route.only) is not None:
-                for payload in payloads:
-                    only(self, subject, b"", b"", payload)
-                return
-            if route.targets and route.plain and not route.groups and not route.services:
-                self.account.deliver_run(route, subject, payloads)
-                return
-        publish = self.on_pub
-        for payload in payloads:
-            publish(subject, b"", b"", payload)
-
-    def on_batch(self, batch: Batch) -> None:
-        """Publish several messages: at once where they all go to one stream, else one by one."""
-        self.gathers = self._may_gather(batch) and take_together(self.account, batch)
-        if not self.gathers:
-            for message in batch.messages():
-                self.on_pub(*message)
-
-    def _may_gather(self, batch: Batch) -> bool:
-        if self.on_pub == self._publish_guarded:
-            return self._is_plain and self._publishable.issuperset(batch.subjects)
-        return self.on_pub == self._publish_plain
-
-    def _publish_guarded(
-        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        """Publish for a client whose permissions say on what."""
-        if subject in self._publishable or self._may_publish(subject):
-            self._publish_free(subject, reply, headers, payload)
-
-    def _run_guarded(self, subject: bytes, payloads: list[bytes]) -> None:
-        if subject in self._publishable:
-            self._publish_run(subject, payloads)
-            return
-        for payload in payloads:  # each is refused, or is an answer that counts
-            self._publish_guarded(subject, b"", b"", payload)
-
-    def _publish_mapped(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish for a client of an account that maps subjects."""
-        assert self.account.mappings is not None
-        mapped = self.account.mappings.of(subject)
-        if mapped:
-            self._publish_free_or_guarded(mapped, reply, headers, payload)
-            return
-        self._say_ok()
-        if reply and self.no_responders:
-            self._say_no_responders(mapped, reply)
-
-    def _run_mapped(self, subject: bytes, payloads: list[bytes]) -> None:
-        for payload in payloads:
-            self._publish_mapped(subject, b"", b"", payload)
-
-    def _may_publish(self, subject: bytes) -> bool:
-        assert self.guard is not None
-        if self.guard.may_publish(subject):
-            return True
-        if self.connect.pedantic and not can_publish(subject):
-            self._say(encoder.error("Invalid Publish Subject"))
-        self._refuse_subject(subject)
-        return False
-
-    def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
-        """Tell the requester that nobody listens, on the subscription it listens with."""
-        if self.account.is_silent is not None and self.account.is_silent(subject):
-            return
-        for target in self.account.route(reply).targets:
-            if target.session is self:
-                block = header_blocks.build(((b"Nats-Subject", subject),), 503)
-                self._say(encoder.message(reply, target.sid, b"", block, b""))
-                return
-
-    def _refuse_reply(self, reply: bytes) -> None:
-        self._say(permissions(f"Publish with Reply of {quoted(reply)}"))
-
-    def _refuse_subject(self, subject: bytes) -> None:
-        self._say(permissions(f"Publish to {quoted(subject)}"))
-
     # -- subscribing
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
@@ -443,7 +276,7 @@ class ClientSession(asyncio.Protocol):
         self._count_change()
         refusal = self._refusal(subject, queue, sid)
         if refusal:
-            self._say(encoder.error(refusal))
+            self.say(encoder.error(refusal))
             return
         if sid not in self.subscriptions:
             subscription = Subscription(self, subject, queue, sid)
@@ -458,7 +291,7 @@ class ClientSession(asyncio.Protocol):
         limits = self.hub.limits
         guard = self.guard
         if queue == b"_sys_" or (guard and not guard.grant.may_subscribe(subject, queue)):
-            return may_not_subscribe(subject) + (f" using queue {quoted(queue)}" if queue else "")
+            return may_not_subscribe(subject, queue)
         if 0 < limits.max_subscription_tokens <= subject.count(b"."):
             return f"{may_not_subscribe(subject)}, too many tokens"
         if 0 < limits.max_subscriptions <= len(self.subscriptions):
@@ -509,49 +342,55 @@ class ClientSession(asyncio.Protocol):
         try:
             identity = self.hub.authenticate(self.connect, self.connection_type)
         except AuthError:
-            raise ProtocolError(VIOLATION) from None
+            raise ProtocolError(AUTHORIZATION_VIOLATION) from None
         account = self.hub.accounts[identity.account]
         if self.is_connected or account is not self.account:
             self._drop_subscriptions()
-        self._become(identity)
         self.headers = connect.headers
         self.echo = connect.echo
         self.no_responders = connect.no_responders
-        self._is_plain = connect.echo and not connect.verbose and not connect.pedantic
-        self.choose_publish()
+        self.authorize(identity)
         for subscription in self.subscriptions.values():
             account.changed(subscription)  # header support may be another now
         self._say_ok()
 
-    def enter_as(self, identity: Identity) -> None:
-        """Be somebody without a CONNECT."""
-        self._become(identity)
-        self.choose_publish()
-
-    def _become(self, identity: Identity) -> None:
-        self._bind(self.hub.accounts[identity.account])
+    def authorize(self, identity: Identity) -> None:
+        """Make this a connection of that user: in its account, with its permissions."""
+        self.account = self.hub.accounts[identity.account]
         self.user = identity.user
         grant = identity.grant
         self.guard = None if grant is None else Guard(grant, self.hub.clock.monotonic)
         self.is_connected = True
+        self.choose_publisher()
 
-    def choose_publish(self) -> None:
-        """Decide once what a publish of this client goes through."""
-        publish = self._publish_plain if self._is_plain else self._publish_checked
-        self.on_pub = self._publish_free = publish
-        self.on_run = self._publish_run
-        if self.guard is not None and self.guard.grant.limits_publish:
-            self._publishable = self.guard.grant.known
-            self.on_pub = self._publish_guarded
-            self.on_run = self._run_guarded
-        if self.account.mappings is not None:
-            self._publish_free_or_guarded = self.on_pub
-            self.on_pub = self._publish_mapped
-            self.on_run = self._run_mapped
+    def reauthorize(self) -> None:
+        """Apply users and permissions that have changed.
+
+        Who could not connect now is closed; subscriptions that are no longer allowed end.
+        """
+        try:
+            identity = self.hub.authenticate(self.connect, self.connection_type)
+        except AuthError:
+            self.close("Authentication Failure", AUTHORIZATION_VIOLATION)
+            return
+        self.authorize(identity)
+        if self.guard is None:
+            return
+        for subscription in list(self.subscriptions.values()):
+            subject, queue = subscription.subject, subscription.queue
+            if not self.guard.grant.may_subscribe(subject, queue):
+                self.account.remove(subscription)
+                self.forget(subscription)
+                refusal = may_not_subscribe(subject, queue)
+                self.say(encoder.error(f'{refusal} (sid "{subscription.sid.decode()}")'))
+
+    def choose_publisher(self) -> None:
+        """Publish by what CONNECT, permissions and mappings say now."""
+        self.publisher = publisher_for(self)
 
     def on_ping(self) -> None:
         """Answer, after everything the client sent before."""
-        self._say(encoder.PONG)
+        self.say(encoder.PONG)
         if self.is_connected and self.connect.protocol >= 1 and not self._is_info_sent:
             self._is_info_sent = True
             self.on_pong()
@@ -567,7 +406,7 @@ class ClientSession(asyncio.Protocol):
         """Ask whether the client is alive."""
         self.pings_out += 1
         self._ping_sent = self.hub.clock.monotonic()
-        self._say(encoder.PING)
+        self.say(encoder.PING)
 
     def send_info(self, *, is_connect_info: bool = False) -> None:
         """Send an INFO after the first one."""
@@ -575,7 +414,7 @@ class ClientSession(asyncio.Protocol):
         if is_connect_info:
             info.connect_info = True
             info.remote_account = self.account.name
-        self._say(encoder.info(encode_info(info)))
+        self.say(encoder.info(encode_info(info)))
 
     def use_limits(self) -> None:
         """Take over the hub's limits, which have changed."""
@@ -589,9 +428,10 @@ class ClientSession(asyncio.Protocol):
 
     def _say_ok(self) -> None:
         if self.connect.verbose:
-            self._say(encoder.OK)
+            self.say(encoder.OK)
 
-    def _say(self, line: bytes) -> None:
+    def say(self, line: bytes) -> None:
+        """Add a protocol line to the output."""
         if self.closed:
             return
         if not self.out:

@@ -5,12 +5,12 @@ import re
 from core.errors import ProtocolError
 from core.model.gojson import quote
 from core.protocol import encoder
-from core.transport.door import VIOLATION
 
+AUTHORIZATION_VIOLATION = "Authorization Violation"
 _BAD_BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
 _REASONS = {
     "": "Parse Error",
-    VIOLATION: "Authentication Failure",
+    AUTHORIZATION_VIOLATION: "Authentication Failure",
     "Maximum Payload Violation": "Maximum Message Payload Exceeded",
     "maximum control line exceeded": "Maximum Control Line Exceeded",
     "invalid client protocol": "Bad Client Protocol Version",
@@ -28,9 +28,10 @@ def permissions(what: str) -> bytes:
     return encoder.error(f"Permissions Violation for {what}")
 
 
-def may_not_subscribe(subject: bytes) -> str:
-    """Return the beginning of a refused subscription's text."""
-    return f"Permissions Violation for Subscription to {quoted(subject)}"
+def may_not_subscribe(subject: bytes, queue: bytes = b"") -> str:
+    """Return the text of a refused subscription, or its beginning."""
+    using = f" using queue {quoted(queue)}" if queue else ""
+    return f"Permissions Violation for Subscription to {quoted(subject)}{using}"
 
 
 def quoted(subject: bytes) -> str:

@@ -33,12 +33,17 @@ class Recorder:
         self.gathers = gathers
         self.events: list[Event] = []
 
+    @property
+    def publisher(self) -> "Recorder":
+        return self
+
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.events.append(("pub", subject, reply, headers, payload))
 
-    def on_batch(self, batch: Batch) -> None:
+    def on_batch(self, batch: Batch) -> bool:
         self.events += [("pub", *message) for message in batch.messages()]
         assert batch.has_headers == any(batch.headers)
+        return self.gathers
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         self.events += [("pub", subject, b"", b"", payload) for payload in payloads]
@@ -155,6 +160,7 @@ def parse(
     chunks: list[bytes], *, gathers: bool = False, max_line: int = MAX_LINE
 ) -> tuple[list[Event], str | None]:
     parser, sink = Parser(MAX_PAYLOAD, max_line), Recorder(gathers=gathers)
+    parser.gathers = gathers
     try:
         for chunk in chunks:
             parser.feed(chunk, sink)

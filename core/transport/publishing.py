@@ -1,0 +1,291 @@
+"""What the publishes of a client go through: one publisher per session, made of up to three layers.
+
+    MappedPublisher     the account maps subjects                      wraps
+    GuardedPublisher    permissions limit what may be published        wraps
+    PlainPublisher      CONNECT without verbose and pedantic, with echo: every ordinary client
+      or CheckedPublisher   any other CONNECT, and before the first one
+
+`publisher_for` puts them together. The parser asks the session for its publisher at the beginning
+of each read and after each control line, and calls it directly: a publish of an ordinary client is
+one Python call. A publisher holds the rules it was made under; whoever changes these (CONNECT, a
+reload of users or mappings) gives the session another one.
+
+What is refused is answered with the reference server's -ERR, and the connection goes on.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from core.auth.grant import Guard
+from core.protocol import encoder
+from core.protocol import headers as header_blocks
+from core.protocol.connect import Connect
+from core.protocol.gather import Batch
+from core.protocol.parser import Publisher
+from core.pubsub.account import ACK_PREFIX, Account, message_tail
+from core.pubsub.batch import take_together
+from core.pubsub.route import Session
+from core.subjects.subject import can_publish
+from core.transport.wording import permissions, quoted
+
+if TYPE_CHECKING:
+    from core.pubsub.mappings import Mappings  # a start without mappings does not load it
+
+# The first four bytes of the replies below: one look into a set tells ordinary replies apart.
+_RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
+_RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
+# The first five bytes of subjects that are acknowledgements, or refused.
+_SPECIAL = frozenset((b"$JS.A", b"$NRG."))
+
+OnPub = Callable[[bytes, bytes, bytes, bytes], None]
+
+
+class Client(Session, Protocol):
+    """The client whose messages are published; `say` adds a protocol line to its output."""
+
+    account: Account
+    connect: Connect
+    no_responders: bool
+
+    def say(self, line: bytes) -> None: ...
+
+
+def publisher_for(client: Client) -> Publisher:
+    """Return what the publishes of a client go through, by its CONNECT, permissions and account."""
+    connect, guard, mappings = client.connect, client.guard, client.account.mappings
+    is_plain = connect.echo and not connect.verbose and not connect.pedantic
+    publisher: Publisher = PlainPublisher(client) if is_plain else CheckedPublisher(client)
+    if guard is not None and guard.grant.limits_publish:
+        publisher = GuardedPublisher(client, guard, publisher)
+    if mappings is not None:
+        publisher = MappedPublisher(client, mappings, publisher)
+    return publisher
+
+
+class PlainPublisher:
+    """Publishes for a client without verbose and pedantic, and with echo."""
+
+    __slots__ = ("_account", "_client", "_dirty", "_plans")
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._account = client.account
+        self._plans = client.account.plans
+        self._dirty = client.account.turn.dirty
+
+    def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish a message."""
+        if reply and reply[:4] in _RESERVED and reply.startswith(_RESERVED_REPLIES):
+            _refuse_reply(self._client, reply)
+            return
+        route = self._plans.get(subject)
+        if route is None:
+            # `$JS.API.` shares its beginning with `$JS.ACK.` and is not special
+            if (
+                subject[:5] in _SPECIAL
+                and subject[4:6] != b"AP"
+                and _take_special(self._client, subject, reply, headers, payload)
+            ):
+                return
+            route = self._account.resolve(subject)
+        only = route.only
+        if only is not None:
+            only(self._client, subject, reply, headers, payload)
+            return
+        sole = route.sole
+        if sole is None:
+            client = self._client
+            delivered = self._account.deliver(route, client, subject, reply, headers, payload)
+            if reply and not delivered and client.no_responders:
+                _answer_no_responders(client, subject, reply)
+            return
+        out = sole.session.out
+        if not out:
+            self._dirty.append(sole.session)
+        sole.delivered += 1
+        if headers:
+            out += (b"HMSG ", subject, sole.mid, message_tail(reply, headers, payload))
+            return
+        if reply:
+            tail = b"%b %d\r\n%b\r\n" % (reply, len(payload), payload)
+        else:
+            tail = b"%d\r\n%b\r\n" % (len(payload), payload)
+        if route.head:
+            out += (route.head, tail)
+        else:
+            out += (b"MSG ", subject, sole.mid, tail)
+
+    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+        """Publish several messages of one subject and size, without reply and headers."""
+        if subject[:5] not in _SPECIAL:
+            route = self._account.route(subject)
+            if (only := route.only) is not None:
+                client = self._client
+                for payload in payloads:
+                    only(client, subject, b"", b"", payload)
+                return
+            if route.targets and route.plain and not route.groups and not route.services:
+                self._account.deliver_run(route, subject, payloads)
+                return
+        _publish_each(self.on_pub, subject, payloads)
+
+    def on_batch(self, batch: Batch) -> bool:
+        """Publish several messages, at once where they all go to one stream."""
+        return take_together(self._account, batch) or _publish_singly(self.on_pub, batch)
+
+
+class CheckedPublisher:
+    """Publishes for a client that is verbose or pedantic, or does not want its own messages."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish a message, with an answer to it where the client wants one."""
+        client = self._client
+        _check_subject(client, subject)
+        if reply.startswith(_RESERVED_REPLIES):
+            _refuse_reply(client, reply)
+            return
+        if subject.startswith(b"$NRG."):
+            _refuse_subject(client, subject)
+            return
+        if client.connect.verbose:
+            client.say(encoder.OK)
+        if _take_special(client, subject, reply, headers, payload):
+            return
+        account = client.account
+        route = account.route(subject)
+        if account.deliver(route, client, subject, reply, headers, payload):
+            return
+        if reply and client.no_responders:
+            _answer_no_responders(client, subject, reply)
+
+    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+        """Publish several messages of one subject and size, without reply and headers."""
+        _publish_each(self.on_pub, subject, payloads)
+
+    def on_batch(self, batch: Batch) -> bool:
+        """Publish several messages; each is answered."""
+        return _publish_singly(self.on_pub, batch)
+
+
+class GuardedPublisher:
+    """Lets through what the permissions of the client allow, and refuses the rest."""
+
+    __slots__ = ("_client", "_guard", "_known", "_next", "_publish")
+
+    def __init__(self, client: Client, guard: Guard, wrapped: Publisher) -> None:
+        self._client = client
+        self._guard = guard
+        self._known = guard.grant.known
+        self._next = wrapped
+        self._publish = wrapped.on_pub
+
+    def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish a message if the client may."""
+        if subject in self._known or self._may_publish(subject):
+            self._publish(subject, reply, headers, payload)
+
+    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+        """Publish several messages of one subject and size, without reply and headers."""
+        if subject in self._known:
+            self._next.on_run(subject, payloads)
+        else:  # each is refused, or is an answer that counts
+            _publish_each(self.on_pub, subject, payloads)
+
+    def on_batch(self, batch: Batch) -> bool:
+        """Publish several messages; together if it is known that the client may publish them."""
+        if self._known.issuperset(batch.subjects):
+            return self._next.on_batch(batch)
+        return _publish_singly(self.on_pub, batch)
+
+    def _may_publish(self, subject: bytes) -> bool:
+        if self._guard.may_publish(subject):
+            return True
+        _check_subject(self._client, subject)
+        _refuse_subject(self._client, subject)
+        return False
+
+
+class MappedPublisher:
+    """Publishes to the subjects that the account maps those of the client to."""
+
+    __slots__ = ("_client", "_mappings", "_publish")
+
+    def __init__(self, client: Client, mappings: "Mappings", wrapped: Publisher) -> None:
+        self._client = client
+        self._mappings = mappings
+        self._publish = wrapped.on_pub
+
+    def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish a message to the subject that its own is mapped to, if it is not to be lost."""
+        mapped = self._mappings.of(subject)
+        if mapped:
+            self._publish(mapped, reply, headers, payload)
+            return
+        client = self._client
+        if client.connect.verbose:
+            client.say(encoder.OK)
+        if reply and client.no_responders:
+            _answer_no_responders(client, mapped, reply)
+
+    def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
+        """Publish several messages, which chance may map to different subjects."""
+        _publish_each(self.on_pub, subject, payloads)
+
+    def on_batch(self, batch: Batch) -> bool:
+        """Publish several messages, each to the subject that it is mapped to."""
+        return _publish_singly(self.on_pub, batch)
+
+
+def _publish_each(publish: OnPub, subject: bytes, payloads: list[bytes]) -> None:
+    for payload in payloads:
+        publish(subject, b"", b"", payload)
+
+
+def _publish_singly(publish: OnPub, batch: Batch) -> bool:
+    """Publish the messages of a batch one by one; False: they did not go together."""
+    for message in batch.messages():
+        publish(*message)
+    return False
+
+
+def _take_special(
+    client: Client, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+) -> bool:
+    """Deal with an ack or a refused subject; False when it goes the general way."""
+    if subject.startswith(ACK_PREFIX):
+        return client.account.take_ack(client, subject, reply, headers, payload)
+    if subject.startswith(b"$NRG."):
+        _refuse_subject(client, subject)
+        return True
+    return False
+
+
+def _check_subject(client: Client, subject: bytes) -> None:
+    """Tell a pedantic client that a subject is invalid; it is published all the same."""
+    if client.connect.pedantic and not can_publish(subject):
+        client.say(encoder.error("Invalid Publish Subject"))
+
+
+def _refuse_reply(client: Client, reply: bytes) -> None:
+    client.say(permissions(f"Publish with Reply of {quoted(reply)}"))
+
+
+def _refuse_subject(client: Client, subject: bytes) -> None:
+    client.say(permissions(f"Publish to {quoted(subject)}"))
+
+
+def _answer_no_responders(client: Client, subject: bytes, reply: bytes) -> None:
+    """Tell the requester that nobody listens, on the subscription it listens with."""
+    account = client.account
+    if account.is_silent is not None and account.is_silent(subject):
+        return
+    for target in account.route(reply).targets:
+        if target.session is client:
+            block = header_blocks.build(((b"Nats-Subject", subject),), 503)
+            client.say(encoder.message(reply, target.sid, b"", block, b""))
+            return
