@@ -8,7 +8,7 @@ import asyncio
 import logging
 import shutil
 from email.utils import formatdate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from core.config.addresses import listen
@@ -16,11 +16,14 @@ from core.errors import OperatorError
 from core.monitor.pages import Page, serve
 from core.monitor.query import Query
 from core.monitor.source import About, JetStream, Source
-from core.pubsub.server import Hub
 from core.runtime.clock import Clock
+from core.server import Server
 from nats_server.config.options import Options
 from nats_server.config.websocket import websocket_of
 from nats_server.ports_file import join
+
+if TYPE_CHECKING:
+    from core.term import Term  # a start without JetStream does not wait for it
 
 log = logging.getLogger("jetgate.server")
 
@@ -42,7 +45,7 @@ class Monitor:
         self._clock = clock
         self._started = clock.now()
         self._source: Source | None = None
-        self._serving: Any = None
+        self._nats: Server
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.host = options.http_host or options.host
@@ -66,19 +69,21 @@ class Monitor:
         self._server = await asyncio.start_server(self._client, sock=listening, limit=_HEAD_MAX)
         log.info("Starting http monitor on %s", join(self.host, self.port))
 
-    def show(self, serving: Any) -> None:
-        """Show this from now on."""
-        self._serving = serving
-        self._source = Source(
-            _about(self._options, serving), serving.hub, self._clock, self._started
-        )
-        self._source.watch(serving.hub)
+    def show(self, server: Server, term: "Term | None") -> None:
+        """Show these from now on."""
+        if self._source is None:
+            self._nats = server
+            about = _about(self._options, server)
+            self._source = Source(about, server.hub, self._clock, self._started)
+            self._source.watch(server.hub)
+        if term is not None:
+            self._source.jetstream = JetStream(registry=term.registry, api=term.api)
 
     def reloaded(self, options: Options) -> None:
         """The configuration is another one."""
         self._options = options
         if self._source is not None:
-            self._source.about = _about(options, self._serving)
+            self._source.about = _about(options, self._nats)
             self._source.config_loaded = self._clock.now()
 
     async def stop(self) -> None:
@@ -127,7 +132,7 @@ class Monitor:
     async def _page(self, target: str) -> Page:
         parts = urlsplit(target)
         query = Query(dict(parse_qsl(parts.query, keep_blank_values=True)))
-        source = self._shown()
+        source = self._source
         if source is None:
             return Page(b'{"status":"unavailable","error":"server is starting"}', 503)
         base = self._options.http_base_path.rstrip("/")
@@ -135,18 +140,6 @@ class Monitor:
         if base and path.startswith(base):
             path = path[len(base) :] or "/"
         return await serve(source, path, query)
-
-    def _shown(self) -> Source | None:
-        source = self._source
-        if source is None:
-            return None
-        hub: Hub = self._serving.hub
-        if source.hub is not hub:  # the node was made anew
-            source.watch(hub)
-        node = self._serving.node
-        if node is not None:
-            source.jetstream = JetStream(registry=node.registry, api=node.api)
-        return source
 
 
 def _is_place(target: str) -> bool:
@@ -157,8 +150,8 @@ def _is_place(target: str) -> bool:
         return False
 
 
-def _about(options: Options, serving: Any) -> About:
-    gate = serving.hub.gate
+def _about(options: Options, server: Server) -> About:
+    gate = server.hub.gate
     return About(
         http_host=options.http_host or options.host,
         http_port=options.http_port,
@@ -169,13 +162,13 @@ def _about(options: Options, serving: Any) -> About:
         config_digest=options.digest,
         tags=options.tags,
         metadata=options.metadata,
-        websocket=_websocket(options, serving),
-        jetstream=_jetstream(options, serving) if options.jetstream.enabled else None,
+        websocket=_websocket(options, server),
+        jetstream=_jetstream(options) if options.jetstream.enabled else None,
     )
 
 
-def _jetstream(options: Options, serving: Any) -> dict[str, Any]:
-    told, directory = options.jetstream, serving.directory
+def _jetstream(options: Options) -> dict[str, Any]:
+    told, directory = options.jetstream, options.jetstream.directory()
     memory = told.max_memory or _memory() * 3 // 4
     storage = told.max_file or shutil.disk_usage(directory).free * 3 // 4
     return {
@@ -190,7 +183,7 @@ def _jetstream(options: Options, serving: Any) -> dict[str, Any]:
     }
 
 
-def _websocket(options: Options, serving: Any) -> dict[str, Any]:
+def _websocket(options: Options, server: Server) -> dict[str, Any]:
     listener = websocket_of(options.websocket)
     if listener is None:
         return {}
@@ -206,7 +199,7 @@ def _websocket(options: Options, serving: Any) -> dict[str, Any]:
         "allowed_origins": list(given.allowed_origins),
         "compression": given.compression,
     }
-    return {"host": listener.host, "port": serving.ws_port} | {k: v for k, v in shown.items() if v}
+    return {"host": listener.host, "port": server.ws_port} | {k: v for k, v in shown.items() if v}
 
 
 def _memory() -> int:

@@ -5,6 +5,8 @@ is lame duck mode: clients are told, nobody new is accepted, after a grace perio
 closed one by one, and the server ends with the last.
 """
 
+from __future__ import annotations
+
 import asyncio
 import gc
 import logging
@@ -12,15 +14,18 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import core
 from core.config.addresses import listen
 from core.config.grammar import GrammarError
 from core.errors import ConfigError, OperatorError
+from core.life import Lead, Life
 from core.model.release import SERVER_VERSION
 from core.runtime.clock import SystemClock
-from core.runtime.tasks import outcome, spawn, stop
+from core.runtime.tasks import spawn, stop
+from core.server import Server, ServerOptions
 from nats_server import server_log
 from nats_server.config.advertise import advertised
 from nats_server.config.authorization import has_plain_passwords, users_of
@@ -28,10 +33,15 @@ from nats_server.config.contradictions import refuse_contradictions
 from nats_server.config.options import Options
 from nats_server.config.reader import Mistakes
 from nats_server.config.websocket import websocket_of, websocket_users
+from nats_server.core_nats import CoreNats
 from nats_server.monitoring_port import Monitor
 from nats_server.ports_file import PortsFile, join, write_pid
 from nats_server.reload import changes
 from nats_server.unserved_listeners import UnservedListeners
+
+if TYPE_CHECKING:
+    from core.term import Term
+    from nats_server.jetstream import JetStream
 
 log = logging.getLogger("jetgate.server")
 
@@ -47,19 +57,24 @@ _TRAPPED = {
 
 
 class Process:
-    """One process. `load` reads flags and configuration again, for a reload."""
+    """What `core.life.Life` asks of this command, and what its signals do.
+
+    `load` reads flags and configuration again, for a reload.
+    """
 
     def __init__(self, options: Options, load: Callable[[], Options], executable: str) -> None:
         self._options = options
         self._load = load
         self._clock = SystemClock()
-        self._asked = asyncio.Event()
         self._executable = executable
         self._ports = PortsFile(options.ports_file_dir, executable)
         self._unserved = UnservedListeners()
         self._monitor: Monitor | None = None
-        self._serving: Any = None
+        self._server: Server
+        self._jetstream: JetStream | CoreNats
+        self._life: Life | None = None
         self._lame_duck: asyncio.Task[None] | None = None
+        self._is_ready = False
 
     async def run(self) -> None:
         """Serve until told to stop.
@@ -70,19 +85,12 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in _TRAPPED:
             loop.add_signal_handler(number, self._trapped, number)
-        try:
-            self._introduce()
-            self._refuse()
-            start = spawn(outcome(self._start()), name="start")
-            asked = spawn(self._asked.wait(), name="asked to stop")
-            await asyncio.wait([start, asked], return_when=asyncio.FIRST_COMPLETED)
-            if start.done() and (error := start.result()) is not None:
-                raise error
-            await stop(start)
-            await asked
-            log.info("Initiating Shutdown...")
-        finally:
-            await self._shut_down()
+        self._introduce()
+        self._refuse()
+        self._server = self._new_server()
+        self._jetstream = self._new_jetstream()
+        self._life = Life(self._server, self)
+        await self._life.run()
         log.info("Server Exiting..")
 
     def _trapped(self, number: signal.Signals) -> None:
@@ -97,10 +105,15 @@ class Process:
             else:
                 log.info("File log re-open ignored, not a file logger")
         elif number == signal.SIGUSR2:
-            if self._lame_duck is None and self._serving is not None:
-                self._lame_duck = spawn(self._leave_clients(), name="lame duck")
+            if self._lame_duck is None and self._life is not None:
+                self._lame_duck = spawn(self._leave_clients(self._life), name="lame duck")
         else:
-            self._asked.set()
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._life is not None and not self._life.is_stopping:
+            log.info("Initiating Shutdown...")
+            self._life.stop()
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -128,31 +141,71 @@ class Process:
         users_of(options.authorization, options.no_auth_user)
         websocket_users(options)
 
-    async def _start(self) -> None:
+    def _new_server(self) -> Server:
+        options, websocket = self._options, websocket_of(self._options.websocket)
+        chosen = ServerOptions(
+            host=options.host,
+            port=_port(options),
+            server_name=options.server_name,
+            limits=options.limits(),
+            users=users_of(options.authorization, options.no_auth_user),
+            mappings=options.mappings or (),
+            jetstream=options.jetstream.enabled,
+            domain=options.jetstream.domain if options.jetstream.enabled else "",
+        )
+        if websocket is not None:
+            chosen = replace(
+                chosen,
+                ws_host=websocket.host,
+                ws_port=websocket.port,
+                websocket=websocket.options,
+                websocket_users=websocket_users(options),
+            )
+        server = Server(chosen, self._clock)
+        server.hub.advertised = advertised(options.client_advertise)
+        return server
+
+    def _new_jetstream(self) -> JetStream | CoreNats:
+        options = self._options
+        if not options.jetstream.enabled:
+            return CoreNats(self._server, options.remotes)
+        if sys.platform == "win32":
+            raise OperatorError(
+                "Can't start JetStream: embedded PostgreSQL does not run on Windows"
+            )
+        from nats_server.jetstream import JetStream  # a start without does not wait for it
+
+        return JetStream(self._server, options.jetstream, options.remotes)
+
+    async def prepare(self) -> Lead | None:
+        """Write the PID file, open the other ports, start PostgreSQL."""
         options = self._options
         write_pid(options.pid_file)
-        users = users_of(options.authorization, options.no_auth_user)
-        port = _port(options)
-        self._probe(port)
-        self._serving = _serving(options, users, self._clock)
-        log.info("  Name:     %s", self._serving.hub.server_name)
-        log.info("  ID:       %s", self._serving.hub.server_id)
+        self._probe(_port(options))
+        log.info("  Name:     %s", self._server.hub.server_name)
+        log.info("  ID:       %s", self._server.hub.server_id)
         if options.http_port:
             self._monitor = Monitor(options, self._clock)
             await self._monitor.start()
         await self._unserved.open(options.unserved_listeners)
-        try:
-            await self._serving.start(options.host, port)
-        except OSError as error:
-            raise self._unbindable(error) from error
+        return await self._jetstream.start()
+
+    async def serve(self, term: Term | None) -> None:
+        """Tell where everything is, the first time."""
+        self._jetstream.serve(term)
         if self._monitor is not None:
-            self._monitor.show(self._serving)
-        hub, listener = self._serving.hub, websocket_of(options.websocket)
-        if listener is not None:
-            place = join(listener.host, self._serving.ws_port)
+            self._monitor.show(self._server, term)
+        if self._is_ready:
+            return
+        self._is_ready = True
+        options = self._options
+        if self._server.ws_port is not None:
+            websocket = websocket_of(options.websocket)
+            assert websocket is not None
+            place = join(websocket.host, self._server.ws_port)
             log.info("Listening for websocket clients on ws://%s", place)
             log.warning("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
-        log.info("Listening for client connections on %s", join(options.host, hub.port))
+        log.info("Listening for client connections on %s", join(options.host, self._server.port))
         gc.collect()
         gc.freeze()
         log.info("Server is ready")
@@ -170,6 +223,10 @@ class Process:
             cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
             raise self._unbindable(cause) from error
 
+    def cannot_listen(self, error: OSError) -> OperatorError:
+        """Return the error for a port that cannot be had."""
+        return self._unbindable(error)
+
     def _unbindable(self, error: BaseException) -> OperatorError:
         port = _port(self._options)
         place = join(self._options.host, port)
@@ -183,12 +240,12 @@ class Process:
         return OperatorError(f'Error listening on port: {place}, "{reason}"')
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
-        found = {"nats": (self._options.host, self._serving.hub.port)}
+        found = {"nats": (self._options.host, self._server.port)}
         if self._monitor is not None:
             found["monitoring"] = (self._monitor.host, self._monitor.port)
-        listener = websocket_of(self._options.websocket)
-        if listener is not None:
-            found["websocket"] = (listener.host, self._serving.ws_port)
+        websocket = websocket_of(self._options.websocket)
+        if websocket is not None and self._server.ws_port is not None:
+            found["websocket"] = (websocket.host, self._server.ws_port)
         return found
 
     # -- changing ----------------------------------------------------------------------------
@@ -211,11 +268,11 @@ class Process:
         except (OperatorError, ConfigError, GrammarError, Mistakes) as error:
             log.error("Failed to reload server configuration: %s", str(error).rstrip("\n"))
             return
-        if self._serving is not None:
+        if self._life is not None:
             self._follow(new)
             before = (self._options.authorization, self._options.no_auth_user)
             if (new.authorization, new.no_auth_user) != before:
-                self._serving.admit_only(users, over_websocket)
+                self._server.use_users(users, over_websocket)
         self._write_files(new)
         for line in said:
             log.info("Reloaded: %s", line)
@@ -226,18 +283,16 @@ class Process:
 
     def _follow(self, new: Options) -> None:
         """Let what serves have new limits, mappings and places."""
-        hub = self._serving.hub
+        hub = self._server.hub
         hub.use_limits(new.limits())
         if new.mappings is None:
             new.mappings = self._options.mappings
         elif new.mappings != self._options.mappings:
             hub.use_mappings(hub.default_account(), new.mappings)
-        if new.remotes != self._options.remotes:
-            self._serving.attach(new.remotes)
-        self._serving.limit(new.jetstream.limits)
+        self._jetstream.reconfigure(new.jetstream.limits, new.remotes)
         if new.client_advertise != self._options.client_advertise:
             log.info("Reload: client_advertise = %s", new.client_advertise)
-            self._serving.advertise(new.client_advertise)
+            hub.advertised = advertised(new.client_advertise)
         for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
             if new.max_connections > 0:
                 session.close("Maximum Connections Exceeded", "maximum connections exceeded")
@@ -252,13 +307,18 @@ class Process:
         if new.ports_file_dir != self._options.ports_file_dir:
             self._ports.remove()
             self._ports = PortsFile(new.ports_file_dir, self._executable)
-            if self._serving is not None:
+            if self._is_ready:
                 self._ports.write(self._addresses())
 
-    async def _leave_clients(self) -> None:
-        options, hub = self._options, self._serving.hub
+    async def _leave_clients(self, life: Life) -> None:
+        options, hub = self._options, self._server.hub
         log.info("Entering lame duck mode, stop accepting new clients")
-        await self._serving.retire()
+        if options.jetstream.enabled:
+            log.info("Initiating JetStream Shutdown...")
+        await life.retire()
+        await self._jetstream.retire()
+        if options.jetstream.enabled:
+            log.info("JetStream Shutdown")
         hub.ldm = True
         for session in list(hub.sessions.values()):
             session.tell_lame_duck()
@@ -270,33 +330,26 @@ class Process:
             for session in list(hub.sessions.values()):
                 session.close("Server Shutdown")
                 await asyncio.sleep(pause)
-        self._asked.set()
+        self._stop()
 
     # -- stopping ----------------------------------------------------------------------------
 
-    async def _shut_down(self) -> None:
+    async def step_down(self, *, for_good: bool) -> None:
+        """Close the other ports at the end; between two leaderships they stay open."""
+        if not for_good:
+            return
         self._ports.remove()
         await stop(self._lame_duck)
         self._unserved.close()
         if self._monitor is not None:
             await self._monitor.stop()
-        if self._serving is not None:
-            await self._serving.stop()
+        await self._jetstream.retire()
+
+    async def close(self) -> None:
+        """Stop PostgreSQL."""
+        await self._jetstream.stop()
 
 
 def _port(options: Options) -> int:
     """The port to listen on; 0 for any, which the options say as -1."""
     return 0 if options.port == -1 else options.port
-
-
-def _serving(options: Options, users: Any, clock: SystemClock) -> Any:
-    """What serves: a front alone, or a whole node with its PostgreSQL."""
-    if not options.jetstream.enabled:
-        from nats_server.without_jetstream import CoreServing
-
-        return CoreServing(options, users, clock)
-    if sys.platform == "win32":
-        raise OperatorError("Can't start JetStream: embedded PostgreSQL does not run on Windows")
-    from nats_server.with_jetstream import JetStreamServing
-
-    return JetStreamServing(options, users, clock)

@@ -4,17 +4,17 @@ A request is taken as if it had been sent to the other subject, by whoever liste
 the same answer when nobody does.
 """
 
-from core.pubsub.account import Account, Session
+from core.pubsub.account import Account, ServiceSubscription, Session
 
 _API = b"$JS.API."
 _ELSEWHERE = (b"$KV.", b"$OBJ.")
 """What is mapped to subjects outside the API: the stores of clients that know only a prefix."""
 
 
-def serve_domain(account: Account, domain: str) -> None:
-    """Serve the API of an account under a domain's name ("": there is none)."""
+def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
+    """Serve the API of an account under a domain's name ("": there is none); what to end later."""
     if not domain:
-        return
+        return None
     prefix = b"$JS.%b.API." % domain.encode()
 
     def take(
@@ -29,4 +29,4 @@ def serve_domain(account: Account, domain: str) -> None:
         elif reply and getattr(session, "no_responders", False):
             account.publish(reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % mapped, b"")
 
-    account.subscribe(prefix + b">", take)
+    return account.subscribe(prefix + b">", take)

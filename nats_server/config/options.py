@@ -8,6 +8,7 @@ everybody away), `refusals` for what would connect to others or keep somebody ou
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.pubsub.limits import Limits
@@ -39,6 +40,14 @@ class JetStreamOptions:
     sync_always: bool = False
     limits: dict[str, int] = field(default_factory=dict)
     """Of streams and consumers, as `ServerLimits` names them."""
+
+    def directory(self) -> Path:
+        """Where the data are: as with nats-server, `jetstream` below the given directory."""
+        if self.store_dir:
+            return Path(self.store_dir) / "jetstream"
+        import tempfile  # rarely needed
+
+        return Path(tempfile.gettempdir()) / "nats" / "jetstream"
 
 
 @dataclass(frozen=True, slots=True)

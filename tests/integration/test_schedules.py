@@ -7,10 +7,9 @@ from typing import Any
 import asyncpg
 
 from core.model.stream import StreamConfig
-from core.node import Node
 from core.stream.headers import find
 from tests.integration.test_ttl import LaterClock, ask
-from tests.support.node import Wire, add_stream, running_node
+from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
 HOUR = 3600

@@ -1,33 +1,36 @@
-"""What a node in the same process says of itself, as the numbers of /metrics.
+"""The numbers of /metrics that the server knows: of connections, streams, consumers and commits.
 
-Part of the composition, like the command: the facade itself knows no node.
+The façade serves them but cannot read them: it is a client, and knows no server.
 """
 
 from core.jetstream.lane import COMMIT_BOUNDS, Lane
-from core.node import Node
+from core.jetstream.registry import Registry
+from core.pubsub.server import Hub
+from core.remote.keeper import Remotes
 from core.runtime.stalls import StallWatch
+from core.term import Term
 from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
 
 
-def snapshot(node: Node, stalls: StallWatch) -> Snapshot:
-    """Return the node's numbers at this moment."""
-    traffic = node.hub.totals()
+def snapshot(hub: Hub, term: Term, stalls: StallWatch) -> Snapshot:
+    """Return the server's numbers at this moment."""
+    traffic = hub.totals()
     return Snapshot(
-        streams=_streams(node),
-        consumers=_consumers(node),
-        remotes=_remotes(node),
-        connections=len(node.hub.sessions),
-        subscriptions=sum(a.client_subscriptions for a in node.hub.accounts.values()),
+        streams=_streams(term.registry),
+        consumers=_consumers(term.registry),
+        remotes=_remotes(term.remotes),
+        connections=len(hub.sessions),
+        subscriptions=sum(a.client_subscriptions for a in hub.accounts.values()),
         in_msgs=traffic.in_msgs,
         out_msgs=traffic.out_msgs,
         in_bytes=traffic.in_bytes,
         out_bytes=traffic.out_bytes,
-        slow_consumers=node.hub.slow_consumers,
-        commits=node.lane.commits,
-        commit_failures=node.lane.failures,
-        commit_seconds=_commit_seconds(node.lane),
+        slow_consumers=hub.slow_consumers,
+        commits=term.lane.commits,
+        commit_failures=term.lane.failures,
+        commit_seconds=_commit_seconds(term.lane),
         loop_stalls=stalls.count,
-        gauges={"jetgate_rows_swept": float(node.janitor.rows)},
+        gauges={"jetgate_rows_swept": float(term.janitor.rows)},
     )
 
 
@@ -35,7 +38,7 @@ def _commit_seconds(lane: Lane) -> Histogram:
     return Histogram(COMMIT_BOUNDS, lane.commit_counts, lane.commit_ns / 1e9)
 
 
-def _streams(node: Node) -> list[StreamNumbers]:
+def _streams(registry: Registry) -> list[StreamNumbers]:
     return [
         StreamNumbers(
             runner.name,
@@ -45,11 +48,11 @@ def _streams(node: Node) -> list[StreamNumbers]:
             runner.machine.last_seq,
             len(runner.consumers),
         )
-        for runner in node.registry.streams.values()
+        for runner in registry.streams.values()
     ]
 
 
-def _consumers(node: Node) -> list[ConsumerNumbers]:
+def _consumers(registry: Registry) -> list[ConsumerNumbers]:
     return [
         ConsumerNumbers(
             runner.name,
@@ -59,12 +62,12 @@ def _consumers(node: Node) -> list[ConsumerNumbers]:
             len(consumer.machine.pending.counts),
             len(consumer.machine.waiting),
         )
-        for runner in node.registry.streams.values()
+        for runner in registry.streams.values()
         for consumer in runner.consumers.values()
     ]
 
 
-def _remotes(node: Node) -> list[RemoteNumbers]:
+def _remotes(remotes: Remotes) -> list[RemoteNumbers]:
     return [
         RemoteNumbers(
             name,
@@ -73,5 +76,5 @@ def _remotes(node: Node) -> list[RemoteNumbers]:
             attached.bridge.requests,
             attached.bridge.relays.messages,
         )
-        for name, attached in sorted(node.remotes.attached.items())
+        for name, attached in sorted(remotes.attached.items())
     ]
