@@ -44,7 +44,7 @@ class Command(Protocol):
         ...
 
     async def step_down(self, *, for_good: bool) -> None:
-        """End what `serve` began; connections are closed next. Safe to call twice."""
+        """End what `serve` began, if it did; connections are closed next."""
         ...
 
     async def close(self) -> None:
@@ -117,7 +117,8 @@ class Life:
             log.warning("%s; trying again", error)
             is_over = False
         finally:
-            await self._step_down(for_good=self._stopped.is_set())
+            if not self._stopped.is_set():
+                await self._step_down(for_good=False)
         if not is_over:
             await self._unless_ending(asyncio.sleep(_RETRY_S))
 
