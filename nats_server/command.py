@@ -1,9 +1,9 @@
-"""The command `jetgate-nats-server`: nats-server's command line over a jetgate node.
+"""The command line of `jetgate-nats-server`: print, check, signal or serve.
 
-    flags -> configuration -> monitoring port -> (JetStream: PostgreSQL in the store) -> NATS port
+    flags -> configuration -> log -> `nats_server.process`
 
-The second module that composes a node. Without JetStream nothing of storage is imported: the
-server is there before a script has looked. Faults are one line, `[FTL] ...`, and exit code 1.
+A start imports as little as it can, because scripts wait for it. Faults are one line, `[FTL] ...`
+in the log or `nats-server: ...` before there is one, and exit code 1.
 """
 
 import asyncio

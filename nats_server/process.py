@@ -1,8 +1,9 @@
-"""One life of `jetgate-nats-server`, from its first log line to its last.
+"""The process of `jetgate-nats-server`, from its first log line to its last.
 
-Signals: INT and TERM stop; HUP reads the configuration again; USR1 opens the log file anew; USR2
-is lame duck mode: clients are told, nobody new is accepted, after a grace period connections are
-closed one by one, and the server ends with the last.
+What it does when, `core.life` says; here is what it does then, and on signals: INT and TERM stop;
+HUP reads the configuration again; USR1 opens the log file anew; USR2 is lame duck mode: clients
+are told, nobody new is accepted, after a grace period connections are closed one by one, and the
+server ends with the last.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 from core.config.grammar import Item, plain
 from core.subjects.subject import is_valid_filter
 from nats_server.config.durations import duration
-from nats_server.config.kinds import GO_TYPES, Wrong, flag, integer, text
+from nats_server.config.value_types import GO_TYPES, Wrong, flag, integer, text
 
 _CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")

@@ -16,8 +16,8 @@ from core.model.release import FEATURE_FLAGS
 from nats_server.config import unserved
 from nats_server.config.authorization_check import check_authorization
 from nats_server.config.durations import duration, size
-from nats_server.config.kinds import GO_TYPES, Wrong, WrongKind, flag, integer, is_not, text
 from nats_server.config.options import Options
+from nats_server.config.value_types import GO_TYPES, Wrong, WrongType, flag, integer, is_not, text
 from nats_server.config.websocket_check import check_websocket
 
 _INT_32_MAX = (1 << 31) - 1
@@ -103,7 +103,7 @@ def _read_map(
                 setter(into, plain(item))
             elif not item.is_variable:
                 mistakes.append(f'{item.place}: unknown field "{key}"')
-        except WrongKind as wrong:
+        except WrongType as wrong:
             if prefix.startswith("jetstream"):
                 raise  # the reference server gives up on the whole block there
             mistakes.append(f"{item.place}: {wrong}")

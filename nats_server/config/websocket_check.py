@@ -5,7 +5,7 @@ from typing import Any
 
 from core.config.grammar import Item, plain
 from nats_server.config.durations import duration
-from nats_server.config.kinds import GO_TYPES, Wrong, flag, integer, mapping, text
+from nats_server.config.value_types import GO_TYPES, Wrong, flag, integer, mapping, text
 
 _Mistakes = list[str]
 

@@ -1,8 +1,8 @@
 """Entity tags of streams and consumers, and the conditions that name them (RFC 9110, 13).
 
-A tag stands for the configuration and the moment of creation, not for the state, which changes
-with every message. JetStream itself knows no conditions: between the look at the tag and the
-change, a NATS client may change the same thing. Those who change it over HTTP wait for each other.
+A tag stands for the configuration and the time of creation, not for the state, which changes with
+every message. JetStream itself has no conditional updates: between the check of the tag and the
+update, a NATS client may update the same stream. Updates over HTTP wait for each other.
 """
 
 import asyncio

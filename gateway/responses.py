@@ -11,7 +11,7 @@ NDJSON = "application/x-ndjson"
 _LINE = orjson.OPT_APPEND_NEWLINE  # a terminal shows its prompt on a line of its own
 
 
-def json_answer(
+def json_response(
     value: object, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
     """A JSON response; the `type` of API replies is left out."""
@@ -23,12 +23,12 @@ def json_answer(
 def created(
     value: dict[str, Any], location: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """A 201 with the place of what was created."""
-    return json_answer(value, 201, {"Location": location} | (headers or {}))
+    """A 201 with the Location of what was created."""
+    return json_response(value, 201, {"Location": location} | (headers or {}))
 
 
-def place(*segments: str) -> str:
-    """The path under /v1 of what has these names, encoded as a URL needs it."""
+def location_of(*segments: str) -> str:
+    """The path of a resource under /v1, for Location; names are percent-encoded."""
     return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
 
 

@@ -1,4 +1,4 @@
-"""Kinds of values in a configuration file; what is of another kind is told as Go tells it."""
+"""Types of values in a configuration file; a value of another type is reported in Go's words."""
 
 from datetime import datetime
 from typing import Any, NoReturn
@@ -15,17 +15,17 @@ GO_TYPES = {
 
 
 class Wrong(Exception):
-    """One value is wrong; the text says how."""
+    """A value cannot be used; the text says why."""
 
 
-class WrongKind(Wrong):
-    """One value is of another kind than it should be."""
+class WrongType(Wrong):
+    """A value is of another type than it should be."""
 
 
 def is_not(value: Any, wanted: str) -> NoReturn:
-    """Raise WrongKind: the value is of another kind."""
+    """Raise WrongType: the value is of another kind."""
     found = GO_TYPES.get(type(value), "nil")
-    raise WrongKind(f"interface conversion: interface {{}} is {found}, not {wanted}")
+    raise WrongType(f"interface conversion: interface {{}} is {found}, not {wanted}")
 
 
 def integer(value: Any) -> int:

@@ -1,7 +1,7 @@
-"""An answer on its way to its caller, and whether there still is one.
+"""A response body that is sent piece by piece, and fails once its caller has disconnected.
 
-The HTTP server takes what is sent to a caller who is gone, and says nothing. Who hands over what
-the caller would have to give back looks himself.
+uvicorn takes what is sent to a caller that is gone, and says nothing. Messages that were fetched
+must be given back then, so whoever sends them has to know.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from core.runtime.tasks import spawn, stop
 from gateway.call import Call, Disconnected
 
 
-class Handover:
-    """Sends a body piece by piece, as long as somebody takes it. A context manager."""
+class ResponseBody:
+    """Sends a body to a caller that is still connected. A context manager."""
 
     def __init__(self, call: Call, send: Send) -> None:
         self._call = call
@@ -22,25 +22,25 @@ class Handover:
         self._watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._watch = spawn(self._until_gone(), name="handover watch")
+        self._watch = spawn(self._until_gone(), name="disconnect watch")
         return self
 
     async def __aexit__(self, *error: object) -> None:
         await stop(self._watch)
 
-    async def piece(self, body: bytes) -> None:
-        """Send a piece; an empty one only waits until those before it are on their way.
+    async def send(self, body: bytes) -> None:
+        """Send a piece; an empty one only waits until those before it were written.
 
         Raises Disconnected.
         """
-        # A look before: for who has everything may go at once. And one after: for the server may
-        # have waited for its caller.
+        # Checked before, because a caller that has everything may leave at once; and after,
+        # because uvicorn may have waited for a caller that reads slowly.
         await asyncio.sleep(0)
-        self._look()
+        self._check()
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._watch is not None and self._watch.done():
             raise Disconnected
 
