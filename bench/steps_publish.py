@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from core.jetstream.acks import AckEmitter
+from core.jetstream.stream.acks import AckEmitter
 from core.protocol.gather import GATHERED, Batch, gather
 from core.protocol.parser import Parser
 from core.pubsub.account import Subscription

@@ -22,11 +22,11 @@ from core.client.loopback import attach
 from core.cluster.leadership import Leadership
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane
+from core.jetstream.log.tail import TailBudget
 from core.jetstream.registry import Registry
 from core.jetstream.resources import Resources
-from core.jetstream.shell import TAIL_BYTES, Shell
+from core.jetstream.services import TAIL_BYTES, Services
 from core.jetstream.state_writer import StateWriter
-from core.jetstream.tail import TailBudget
 from core.jetstream.timers import Timers
 from core.model.account import ServerLimits
 from core.pubsub.account import ServiceSubscription
@@ -156,7 +156,8 @@ class Term:
         self._tasks: list[asyncio.Task[Any]] = []
         self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
         self.catalog = PostgresCatalog(pools.writers, self._depose)
-        self.janitor = Janitor()
+        sweeper = PostgresReader(pools.writers)
+        self.janitor = Janitor(self._clock, sweeper, self.catalog)
         self.states = StateWriter(self.catalog, self._turn, self._clock, self._depose)
         self.lane = Lane(
             self.writer,
@@ -167,9 +168,7 @@ class Term:
             self._depose,
         )
         self.lane.release = self._release
-        shell = self._shell()
-        self.janitor.attach(shell)
-        self.registry = Registry(self._account, shell)
+        self.registry = Registry(self._account, self._services(sweeper))
         served = ApiServer(
             self.registry,
             self._clock,
@@ -189,14 +188,14 @@ class Term:
             attach(partial(connect_trusted, server.hub)),
         )
 
-    def _shell(self) -> Shell:
+    def _services(self, sweeper: PostgresReader) -> Services:
         hub, pools, options = self._hub, self._pools, self._options
         memory, file = options.max_memory, options.max_file
-        return Shell(
+        return Services(
             clock=self._clock,
             turn=self._turn,
             reader=PostgresReader(pools.readers),
-            sweeper=PostgresReader(pools.writers),
+            sweeper=sweeper,
             catalog=self.catalog,
             lane=self.lane,
             states=self.states,
@@ -254,7 +253,7 @@ class Term:
         for consumer in consumers:
             by_stream.setdefault(consumer.stream, []).append(consumer)
         shelves = {row.stream: row.shelf for row in streams}
-        sweeper = self.registry.shell.sweeper
+        sweeper = self.registry.services.sweeper
         for stream in {purge.stream for purge in purges}:
             await sweeper.delete_purged(stream, shelves[stream])
         for row in streams:

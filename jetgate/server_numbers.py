@@ -44,7 +44,7 @@ def _streams(registry: Registry) -> list[StreamNumbers]:
             runner.name,
             runner.machine.msgs,
             runner.machine.bytes,
-            runner.machine.first_seq,
+            runner.log.first_seq,
             runner.machine.last_seq,
             len(runner.consumers),
         )

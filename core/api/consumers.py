@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from core.api.call import Call, Nothing, Server
 from core.consumer.config import named_request
-from core.jetstream.consumer_runner import ConsumerRunner
-from core.jetstream.stream_runner import StreamRunner
+from core.jetstream.consumer.runner import ConsumerRunner
+from core.jetstream.stream.runner import StreamRunner
 from core.model.api_errors import api_error
 from core.model.consumer import (
     ConsumerCreateResponse,

@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from core.api.call import LARGE_LIST, Call, Nothing, Server, apart
-from core.jetstream.stream_runner import StreamRunner
+from core.jetstream.log.subjects import subjects_matching
+from core.jetstream.stream.runner import StreamRunner
 from core.model import unsupported
 from core.model.api_errors import api_error
 from core.model.stream import (
@@ -73,7 +74,7 @@ async def info(server: Server, call: Call[StreamInfoRequest]) -> StreamInfoRespo
     request, offset = call.request, max(call.request.offset, 0)
     counts: dict[str, int] = {}
     if request.subjects_filter:
-        rows = await runner.subjects_matching([request.subjects_filter.encode()])
+        rows = await subjects_matching(runner.log, [request.subjects_filter.encode()])
         counts = {subject.decode("utf-8", "replace"): count for subject, count, _ in rows}
     page = counts
     if offset or len(counts) > SUBJECTS_PAGE:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
-from core.errors import ApiError, StorageError
-from core.jetstream.commands import unchanged
-from core.jetstream.opening import restore
-from core.jetstream.shell import Shell
-from core.jetstream.stream_runner import StreamRunner
+from core.errors import ApiError
+from core.jetstream.refusals import or_not_available
+from core.jetstream.services import Services
+from core.jetstream.stream.runner import StreamRunner
 from core.model.account import AccountStats
 from core.model.api_errors import api_error
 from core.model.codec import decode_lenient, encode
@@ -39,14 +39,14 @@ def shelf_for(config: StreamConfig) -> int:
 class Registry:
     """The streams of one account by name."""
 
-    def __init__(self, account: Account, shell: Shell) -> None:
+    def __init__(self, account: Account, services: Services) -> None:
         self.account = account
-        self.shell = shell
+        self.services = services
         self.streams: dict[str, StreamRunner] = {}
         self.epoch = 0
         self._changes = asyncio.Lock()
-        if shell.resources is not None:
-            shell.resources.runners = self.streams.values
+        if services.resources is not None:
+            services.resources.used = self._used
 
     def configs(self) -> dict[str, StreamConfig]:
         """Return the configurations of all streams by name."""
@@ -64,8 +64,8 @@ class Registry:
     async def open(self, row: StreamRow, consumers: list[ConsumerRow]) -> StreamRunner:
         """Bring one stream back from storage, with its consumers."""
         config = decode_lenient(StreamConfig, row.config.encode())
-        runner = StreamRunner(row, config, self.account, self.shell)
-        await restore(runner, row.head)
+        runner = StreamRunner(row, config, self.account, self.services)
+        await runner.restore(row.head)
         for consumer in consumers:
             found = decode_lenient(ConsumerConfig, consumer.config.encode())
             await runner.consumers.restore(consumer, found)
@@ -107,16 +107,16 @@ class Registry:
             check_overlap(config, self.configs().values())
             last = max(config.first_seq, 1) - 1
             head = Head(self.epoch, config.first_seq, last, 0, 0, 0)
-            created = self.shell.clock.now()
+            created = self.services.clock.now()
             shelf = shelf_for(config)
             text = encode(config).decode()
-            number = await self._stored(
-                self.shell.catalog.add_stream(
+            number = await or_not_available(
+                self.services.catalog.add_stream(
                     self.account.name, config.name, shelf, created, text, head
                 )
             )
             row = StreamRow(number, self.account.name, config.name, shelf, created, text, head)
-            runner = StreamRunner(row, config, self.account, self.shell)
+            runner = StreamRunner(row, config, self.account, self.services)
             self.streams[config.name] = runner
             runner.start()
             self._tell_copiers(config.name, is_new=True)
@@ -155,7 +155,7 @@ class Registry:
 
     async def _save(self, runner: StreamRunner, config: StreamConfig) -> None:
         text = encode(config).decode()
-        await self._stored(self.shell.catalog.set_stream(runner.stream, text))
+        await or_not_available(self.services.catalog.set_stream(runner.stream, text))
 
     async def delete_stream(self, name: str) -> None:
         """Delete a stream and its consumers.
@@ -166,26 +166,24 @@ class Registry:
             runner = self.stream(name)
 
             async def drop(_now: int) -> StreamPlan:
-                await self._stored(self.shell.catalog.drop_stream(runner.stream))
+                await or_not_available(self.services.catalog.drop_stream(runner.stream))
                 del self.streams[name]
                 runner.close()
-                return unchanged(runner)
+                return runner.machine.unchanged()
 
             # In its turn in the lane: a commit under way must still find the stream's head, and
             # what was published meanwhile must not look for it afterwards.
-            await runner.command(drop)
+            await runner.submit(drop)
             self._tell_copiers(name)
             runner.advisories.stream_deleted(name)
-            self.shell.janitor.drop(runner.stream, runner.shelf)
-
-    async def _stored(self, change: object) -> int:
-        """Await a catalogue change; storage that is away is JSClusterNotAvail to the caller."""
-        try:
-            return await change  # type: ignore[no-any-return, misc]
-        except StorageError:
-            raise api_error("JSClusterNotAvail") from None
+            self.services.janitor.drop(runner.stream, runner.shelf)
 
     # -- numbers -----------------------------------------------------------------------------
+
+    def _used(self) -> Iterator[tuple[Storage, int]]:
+        """Yield what each stream uses of which kind of storage, in bytes."""
+        for runner in self.streams.values():
+            yield runner.config.storage, runner.machine.bytes
 
     def usage(self) -> AccountStats:
         """Return what the account uses."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from core.model.stream import Storage
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
     from core.runtime.turn import Turn
 
 
@@ -24,7 +23,8 @@ class Resources:
         self._limits = {Storage.MEMORY: max_memory, Storage.FILE: max_file}
         self._used: dict[Storage, int] = {}
         self._counted = -1
-        self.runners: Callable[[], Iterable[StreamRunner]] = tuple
+        self.used: Callable[[], Iterable[tuple[Storage, int]]] = tuple
+        """What each stream uses of which kind."""
 
     def left(self, storage: Storage) -> int | None:
         """Return how many bytes are left (below 0: more is used already; None: no limit)."""
@@ -34,6 +34,6 @@ class Resources:
         if self._counted != self._turn.count:
             self._counted = self._turn.count
             self._used = dict.fromkeys(Storage, 0)
-            for runner in self.runners():
-                self._used[runner.config.storage] += runner.machine.bytes
+            for kind, nbytes in self.used():
+                self._used[kind] += nbytes
         return limit - self._used[storage]

@@ -17,18 +17,18 @@ from core.stream import headers as h
 from core.stream.batching import quoted
 from core.stream.counting import Counting
 from core.stream.judge import Judge
-from core.stream.scheduling import HEADERS as SCHEDULING
-from core.stream.scheduling import ended_by
+from core.stream.schedule_headers import HEADERS as SCHEDULING
+from core.stream.schedule_headers import ended_by
 from core.stream.texts import refusal, texts_of
 
 if TYPE_CHECKING:
-    from core.stream.judge import Rollups
+    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
     from core.stream.plan import Columns, StreamPlan
 
 
 def decide_batch(
-    machine: StreamMachine, name: bytes, batch: Columns, reply: bytes, now: int, rollups: Rollups
+    machine: StreamMachine, name: bytes, batch: Columns, reply: bytes, now: int, facts: Facts
 ) -> StreamPlan:
     """Return the plan that stores a complete batch, or the one that refuses it.
 
@@ -38,14 +38,14 @@ def decide_batch(
         batch: its messages.
         reply: where the answer to the last message goes (b"": nowhere).
         now: wall-clock time in nanoseconds.
-        rollups: as for `StreamMachine.decide`.
+        facts: as for `StreamMachine.decide`.
     """
-    plan = machine.begin_plan(True)
-    judge = AtomicJudge(machine, plan, None, rollups)
+    plan = machine.unchanged()
+    judge = AtomicJudge(machine, plan, None, facts)
     if machine.counts:
         # The batch counts on from what is stored before it, whatever it evicts itself.
-        limits = machine.config.max_msg_size, machine.max_payload
-        judge.counting = Counting(machine.index.last, machine.newest, *limits)
+        limits = machine.config.max_msg_size, facts.max_payload
+        judge.counting = Counting(machine.index.last, facts.last_messages, *limits)
     error = judge.judge_all(batch, now)
     if error is not None:
         answer = refusal(error, machine.json_name)
@@ -117,7 +117,9 @@ class AtomicJudge(Judge):
             self.counting.take(subject, block, payload)
         block = self._complete(place, subject, block, payload, found)
         if self.machine.refuses:
-            self._check_limits(subject, self.machine.size_of(subject, block, len(payload)), rollup)
+            self._check_limits(
+                subject, self.machine.record_size.of(subject, block, len(payload)), rollup
+            )
         if rollup == b"sub":
             self._rolled[subject] = place
         if self._ends and (ended := ended_by(found)):
@@ -155,9 +157,9 @@ class AtomicJudge(Judge):
         named = other or subject
         if named in self._written:
             raise api_error("JSStreamWrongLastSequenceConstant")
-        known, self._lasts = self._lasts, {}  # the batch does not count
+        known, self._last_seqs = self._last_seqs, {}  # the batch does not count
         last = self._last_of(named, 0)
-        self._lasts = known
+        self._last_seqs = known
         if h.number(wanted) != last:
             raise api_error("JSStreamWrongLastSequence", seq=last)
 

@@ -33,7 +33,7 @@ from core.model.subjects import (
 )
 from core.model.versions import comparable_metadata, stamp_stream
 from core.stream.sourcing import check_sourcing
-from core.stream.ttl import MARKS, marks_of
+from core.stream.ttl import MARKER_METADATA, marker_reasons_of
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
@@ -272,14 +272,14 @@ def _with_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
     if ttl < 0:
         raise invalid("subject delete marker TTL must not be negative")
     try:
-        marks = marks_of(config)
+        marks = marker_reasons_of(config)
     except ValueError as error:
         raise invalid(str(error)) from None
     if marks and config.allow_msg_counter:
-        raise invalid(f"{MARKS} cannot be used with message counters")
+        raise invalid(f"{MARKER_METADATA} cannot be used with message counters")
     if ttl == 0:
         if marks:
-            raise invalid(f"{MARKS} needs a subject delete marker TTL")
+            raise invalid(f"{MARKER_METADATA} needs a subject delete marker TTL")
         return config
     if ttl < SECOND:
         raise invalid("subject delete marker TTL must be at least 1 second")

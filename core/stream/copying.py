@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.stream import headers as h
-from core.stream.judge import Duplicate, Judge, Rollups
+from core.stream.discard_new import Capacity
+from core.stream.judge import Duplicate, Judge
 from core.stream.plan import Columns, Position, StreamPlan
-from core.stream.room import Room
 from core.stream.texts import texts_of
 
 if TYPE_CHECKING:
+    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
 
 
@@ -89,7 +90,7 @@ class _Stop(Exception):
 
 
 def plan_copies(
-    machine: StreamMachine, runs: Sequence[Run], now: int, rollups: Rollups, *, mirrors: bool
+    machine: StreamMachine, runs: Sequence[Run], now: int, facts: Facts, *, mirrors: bool
 ) -> Copied:
     """Return the plan that stores runs, as far as the stream can take them.
 
@@ -97,20 +98,23 @@ def plan_copies(
         machine: the stream.
         runs: at most one for each origin, without what is stored already; a mirror has one.
         now: wall-clock time in nanoseconds.
-        rollups: as for `StreamMachine.decide`.
+        facts: as for `StreamMachine.decide`.
         mirrors: keep sequences and times.
     """
-    copied = Copied(machine.begin_plan(bool(runs)), list(runs))
+    copied = Copied(machine.unchanged(), list(runs))
     while True:
         try:
-            _fill(machine, copied.plan, copied.runs, now, rollups, mirrors)
+            _fill(machine, copied.plan, copied.runs, now, facts, mirrors)
         except _Stop as stop:
             place, start = _owner(copied.runs, stop.place)
             copied.stalled[place] = stop.error
             copied.runs[place] = copied.runs[place].part(0, stop.place - start)
-            copied.plan = machine.begin_plan(bool(runs))
+            copied.plan = machine.unchanged()
             continue
         break
+    if runs:
+        # Also without a message: the position in its origin is a beginning.
+        copied.plan.first_seq = copied.plan.first_seq or 1
     if not mirrors:
         copied.plan.positions = [
             Position(run.key, run.through, run.identity) for run in copied.runs if run.through
@@ -120,7 +124,7 @@ def plan_copies(
 
 def plan_skip(machine: StreamMachine, through: int) -> StreamPlan:
     """Return the plan of a mirror whose origin has nothing (more) up to a sequence."""
-    plan = machine.begin_plan(False)
+    plan = machine.unchanged()
     if machine.msgs:
         plan.last_seq = through
         return plan
@@ -154,20 +158,20 @@ def _fill(
     plan: StreamPlan,
     runs: Sequence[Run],
     now: int,
-    rollups: Rollups,
+    facts: Facts,
     mirrors: bool,
 ) -> None:
     columns = gathered(runs)
     if len(columns):
         stamps = (_seqs(runs[0].seqs), runs[0].times) if mirrors else None
-        room = None
-        if machine.refuses and not machine.has_room(columns):
-            room = Room(machine, rollups)
-        judge = CopyJudge(machine, plan, room, rollups)
-        judge.counting = machine.counting()
+        capacity = None
+        if machine.refuses and not machine.fits_limits(columns, facts):
+            capacity = Capacity(machine, facts.replaced)
+        judge = CopyJudge(machine, plan, capacity, facts)
+        judge.counting = machine.counting(facts)
         judge.stamps = stamps
-        if machine.allowance is not None and machine.coming(columns) > machine.allowance:
-            judge.allowance = machine.allowance
+        if facts.storage_left is not None and machine.coming(columns, facts) > facts.storage_left:
+            judge.storage_left = facts.storage_left
         judge.judge(columns, now)
     machine.evict(plan, now)
 
@@ -194,7 +198,10 @@ class CopyJudge(Judge):
             plan.last_msg_id = (h.find(last, h.MSG_ID) or b"") if last else b""
             stored = [block or None for block in blocks] if columns.headered else None
             payloads = columns.payloads
-            self.machine.store(plan, self._subjects, stored, payloads, now, None, self.stamps)
+            no_interest = self.facts.no_interest
+            self.machine.store(
+                plan, self._subjects, stored, payloads, now, None, self.stamps, no_interest
+            )
             return
         for place, (subject, block, payload) in enumerate(
             zip(columns.subjects, blocks, columns.payloads, strict=True)
@@ -212,8 +219,8 @@ class CopyJudge(Judge):
         config = self.machine.config
         return (
             self._clean
-            and self._room is None
-            and self.allowance is None
+            and self._capacity is None
+            and self.storage_left is None
             and self.counting is None
             and not (self._dedups or config.allow_rollup_hdrs or config.allow_msg_ttl)
         )

@@ -23,10 +23,8 @@ from core.stream import headers as h
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from core.stream.evicting import Evictions
-
-Newest = dict[bytes, tuple[bytes, bytes]]
-"""Header block and payload of the last message of each subject."""
+    from core.stream.discard_old import Evictions
+    from core.stream.facts import LastMessages
 
 # Exact at any length: a long `int` takes quadratic time to read, and Python refuses to.
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -73,7 +71,7 @@ def check_increment(
         raise api_error("JSMessageIncrInvalid")
 
 
-def growth(newest: Newest, blocks: list[bytes]) -> int:
+def growth(newest: LastMessages, blocks: list[bytes]) -> int:
     """Return about how many bytes counting adds to one message of a batch, rather too many."""
     stored = max((len(block) + len(payload) for block, payload in newest.values()), default=0)
     return stored + max(map(len, blocks), default=0) + _FRAME
@@ -93,7 +91,7 @@ class Counting:
     def __init__(
         self,
         last: Callable[[bytes], int],
-        newest: Newest,
+        newest: LastMessages,
         max_msg_size: int,
         max_payload: int,
         evictions: Evictions | None = None,
@@ -104,7 +102,7 @@ class Counting:
         self._most = max_payload if max_msg_size < 0 else min(max_msg_size, max_payload)
         self._totals: dict[bytes, Total] = {}
         # Accepted messages with a header of their own that no total has read yet.
-        self._unread: Newest = {}
+        self._unread: dict[bytes, tuple[bytes, bytes]] = {}
         self._next = Total()
         # Whether a client claims what origins said; it is believed, and read when it is needed.
         self._claims = False

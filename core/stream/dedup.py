@@ -34,12 +34,12 @@ class DedupWindow:
         for generation in reversed(self._generations):
             if msg_id in generation.ids:
                 if not generation.paired:
-                    self._make_room(generation)
+                    self._unpair_others(generation)
                 seq = generation.sequence(msg_id)
                 return seq if generation.time_of(seq) > oldest else None
         return None
 
-    def _make_room(self, wanted: "_Generation") -> None:
+    def _unpair_others(self, wanted: "_Generation") -> None:
         """Only the newest generation, where retries fall, and one other stay paired."""
         newest = self._generations[-1]
         for generation in self._generations:

@@ -1,7 +1,7 @@
 """When the messages of a stream with per-message TTLs leave it (ADR-43).
 
 Messages of one TTL leave in the order they came, so each TTL has a queue, and what is due stands at
-the front of some queues. A queue holds columns: some thirty bytes for each message beside its
+the head of some queues. A queue holds columns: some thirty bytes for each message beside its
 subject, which the subject index holds anyway. Messages without a TTL have a queue while `max_age`
 removes them; those that never expire have none.
 
@@ -83,8 +83,8 @@ class Expiry:
         self.max_age = max_age
         # TTL in nanoseconds (0: none) -> its messages.
         self._queues: dict[int, deque[_Chunk]] = {}
-        # (time, TTL): the front of that queue is not due earlier.
-        self._fronts: list[tuple[int, int]] = []
+        # (time, TTL): the head of that queue is not due earlier.
+        self._heads: list[tuple[int, int]] = []
         self._listed: set[int] = set()
         self._names: dict[bytes, bytes] = {}
         self._gone: set[int] = set()
@@ -104,15 +104,15 @@ class Expiry:
         self.max_age = max_age
         if not max_age:
             self._held -= sum(map(len, self._queues.pop(0, ())))
-        self._fronts, self._listed = [], set()
+        self._heads, self._listed = [], set()
         for ttl, queue in self._queues.items():
             self._list(ttl, self._due(ttl, queue))
 
     def _list(self, ttl: int, due: int) -> None:
-        """Have a queue looked at when its front is due; one that is listed is early enough."""
+        """Have a queue looked at when its head is due; one that is listed is early enough."""
         if ttl not in self._listed:
             self._listed.add(ttl)
-            heappush(self._fronts, (due, ttl))
+            heappush(self._heads, (due, ttl))
 
     # -- in ----------------------------------------------------------------------------------
 
@@ -135,11 +135,11 @@ class Expiry:
         """Take messages with their header blocks, in the order they were stored."""
         lives = [life_of(block) if block else _PLAIN for block in blocks]
         ttls = [ttl for ttl, _ in lives]
-        kinds, marks = set(ttls), [marks for _, marks in lives]
-        if any(marks):
+        kinds, are_markers = set(ttls), [is_marker for _, is_marker in lives]
+        if any(are_markers):
             sizes = [
                 size | _MARKER if is_marker else size
-                for size, is_marker in zip(sizes, marks, strict=True)
+                for size, is_marker in zip(sizes, are_markers, strict=True)
             ]
         for ttl in kinds:
             if ttl == NEVER or not (ttl or self.max_age):
@@ -197,23 +197,23 @@ class Expiry:
 
     def next_due(self) -> int:
         """Return a time before which nothing is due (0: nothing ever is)."""
-        return self._fronts[0][0] if self._fronts else 0
+        return self._heads[0][0] if self._heads else 0
 
     def due(self, now: int, limit: int) -> Due:
         """Return messages whose time has come, in order of sequence, at most `limit` of them.
 
-        Those at the fronts that are gone already are let go here.
+        Those at the heads that are gone already are let go here.
         """
         due = Due()
-        fronts, found = self._fronts, list[tuple[int, int]]()
-        while fronts and fronts[0][0] <= now and len(due.rows) < limit:
-            ttl = heappop(fronts)[1]
+        heads, found = self._heads, list[tuple[int, int]]()
+        while heads and heads[0][0] <= now and len(due.rows) < limit:
+            ttl = heappop(heads)[1]
             self._listed.remove(ttl)
             queue = self._queues.get(ttl)
             if queue is None:
                 continue
             cutoff = now - self._age(ttl)
-            rows, taken = self._front_rows(queue, cutoff, limit - len(due.rows))
+            rows, taken = self._head_rows(queue, cutoff, limit - len(due.rows))
             if not rows:
                 self._drop(ttl, taken)
                 if ttl in self._queues:
@@ -231,7 +231,7 @@ class Expiry:
             due.rows = [(seq, subject, size & ~_MARKER) for seq, subject, size in due.rows]
         return due
 
-    def _front_rows(self, queue: deque[_Chunk], cutoff: int, limit: int) -> tuple[list[Row], int]:
+    def _head_rows(self, queue: deque[_Chunk], cutoff: int, limit: int) -> tuple[list[Row], int]:
         """Return what is there of a queue up to a time, and how much of the queue that is."""
         rows: list[Row] = []
         taken, below, gone, leaving = 0, self._below, self._gone, self._leaving
@@ -288,7 +288,7 @@ class Expiry:
         self._below = below
         if everything:
             self._queues.clear()
-            self._fronts, self._listed, self._held = [], set(), 0
+            self._heads, self._listed, self._held = [], set(), 0
             self._gone, self._leaving, self._walk = set(), set(), None
         elif self._walk is None:
             self._tidy()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from core.stream.headers import SCHEDULE_TARGET, find
 from core.stream.judge import Judge
 from core.stream.plan import Columns
+from core.stream.schedule_headers import output_block
 from core.stream.schedules import NEVER, Pending
-from core.stream.scheduling import output_block
 
 if TYPE_CHECKING:
-    from core.stream.judge import Rollups
+    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
     from core.stream.plan import StreamPlan
     from core.stream.schedule import Schedule
@@ -94,7 +94,7 @@ def outputs(firings: list[Firing], now: int) -> Columns:
 
 
 def plan_firings(
-    machine: StreamMachine, firings: list[Firing], columns: Columns, now: int, rollups: Rollups
+    machine: StreamMachine, firings: list[Firing], columns: Columns, now: int, facts: Facts
 ) -> tuple[StreamPlan, list[bytes]]:
     """Return the plan that sends what is due, and why outputs are left out.
 
@@ -103,12 +103,12 @@ def plan_firings(
         firings: What is due.
         columns: Its `outputs`, under their final subjects.
         now: Wall-clock time in nanoseconds.
-        rollups: As for `StreamMachine.decide`.
+        facts: As for `StreamMachine.decide`.
     """
-    plan = machine.begin_plan(True)
-    judge = _OutputJudge(machine, plan, None, rollups)
-    if machine.allowance is not None and machine.coming(columns) > machine.allowance:
-        judge.allowance = machine.allowance
+    plan = machine.unchanged()
+    judge = _OutputJudge(machine, plan, None, facts)
+    if facts.storage_left is not None and machine.coming(columns, facts) > facts.storage_left:
+        judge.storage_left = facts.storage_left
     judge.judge(columns, now)
     machine.evict(plan, now)
     refused = judge.refused()

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from core.stream.names import Known, Searchable
+from core.stream.subject_search import Known, Searchable
 
 _LAST_BITS = 44
 _LAST_MASK = (1 << _LAST_BITS) - 1
@@ -102,16 +102,16 @@ class LogIndex(Searchable):
 
     def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
         known = self._map
-        lasts = dict(zip(subjects, seqs, strict=True))
-        if self.names is not None and not self.names.note(list(lasts), known):
+        newest = dict(zip(subjects, seqs, strict=True))
+        if self.names is not None and not self.names.note(list(newest), known):
             self.names = None
-        if len(lasts) == len(subjects):
-            for subject, seq in lasts.items():
+        if len(newest) == len(subjects):
+            for subject, seq in newest.items():
                 known[subject] = ((known.get(subject, 0) >> _LAST_BITS) + 1 << _LAST_BITS) | seq
             return
         for subject, count in Counter(subjects).items():
             total = (known.get(subject, 0) >> _LAST_BITS) + count
-            known[subject] = (total << _LAST_BITS) | lasts[subject]
+            known[subject] = (total << _LAST_BITS) | newest[subject]
 
     def load(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
         """Add (subject, count, last sequence) read from storage to what is known already."""

@@ -15,9 +15,9 @@ from core.model.api_errors import api_error
 from core.stream import headers as h
 from core.stream.counting import check_increment
 from core.stream.plan import Columns, StreamPlan
-from core.stream.scheduling import HEADERS as SCHEDULING
-from core.stream.scheduling import check_end, check_schedule, ended_by, stored_schedule
-from core.stream.texts import MAX_SUBJECT, check_text, refusal, texts_of
+from core.stream.schedule_headers import HEADERS as SCHEDULING
+from core.stream.schedule_headers import check_end, check_schedule, ended_by, stored_schedule
+from core.stream.texts import LARGEST_RECORD, MAX_SUBJECT, check_text, refusal, texts_of
 from core.stream.ttl import parse_ttl, raised
 from core.subjects.subject import compile_filters
 
@@ -25,15 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from core.stream.counting import Counting
+    from core.stream.discard_new import Capacity
+    from core.stream.facts import Facts
     from core.stream.machine import StreamMachine
-    from core.stream.room import Room
 
-LARGEST_RECORD = 32 << 20
 # What a record has beside its header block and payload, at most.
 LONGEST_FRAME = 34 + MAX_SUBJECT
 _NOTHING: dict[bytes, bytes] = {}
-
-Rollups = dict[bytes, list[tuple[int, int]]]
 
 
 class Duplicate(Exception):
@@ -47,21 +45,21 @@ class Judge:
     """Judges one batch; used once.
 
     Most batches are accepted whole: their columns are stored as they came, and only what is
-    refused costs more than the checks. `room` is given when the stream could refuse a message
+    refused costs more than the checks. `capacity` is given when the stream could refuse a message
     for lack of it.
     """
 
     def __init__(
-        self, machine: StreamMachine, plan: StreamPlan, room: Room | None, rollups: Rollups
+        self, machine: StreamMachine, plan: StreamPlan, capacity: Capacity | None, facts: Facts
     ) -> None:
         config = machine.config
         self.machine = machine
         self.plan = plan
-        self.rollups = rollups
+        self.facts = facts
         self.next_seq = machine.last_seq + 1
-        self._room = room
-        # Bytes that this stream may still take, where that could be less than the batch.
-        self.allowance: int | None = None
+        self._capacity = capacity
+        # Bytes that the node has left, where that could be less than the batch.
+        self.storage_left: int | None = None
         # What the subjects amount to, in a stream of counters.
         self.counting: Counting | None = None
         # Sequences and times of messages that bring their own.
@@ -81,7 +79,7 @@ class Judge:
         self._ids: dict[bytes, int] = {}
         self._last_id = machine.last_msg_id
         # Last sequence by subject within the batch, as far as `_scanned` messages.
-        self._lasts: dict[bytes, int] = {}
+        self._last_seqs: dict[bytes, int] = {}
         self._scanned = 0
         # Where the newest roll-up of each subject, and of everything, stands among the accepted.
         self._rolled: dict[bytes, int] = {}
@@ -99,7 +97,7 @@ class Judge:
         texts = texts_of(subjects)
         self._subjects = subjects
         self._clean = texts is not None and self._fits(columns)
-        unlimited = self._room is None and self.allowance is None
+        unlimited = self._capacity is None and self.storage_left is None
         simple = self._clean and unlimited and self.counting is None
         lone_msg_id, dedups, ids = h.lone_msg_id, self._dedups, self._ids
         find_new, find_old = ids.get, self._find_id
@@ -162,13 +160,13 @@ class Judge:
             block, payload = self.counting.add(subject, block, payload, found)
         if more:
             block = self._complete(place, subject, block, payload, found)
-        if self.allowance is not None:
+        if self.storage_left is not None:
             # The message that goes beyond the limit is the last that is taken.
-            if self.allowance < 0:
+            if self.storage_left < 0:
                 raise api_error("JSInsufficientResources")
-            self.allowance -= self.machine.size_of(subject, block, len(payload))
-        if self._room is not None and self._is_stored(subject):
-            self._check_room(self._room, subject, block, payload, rollup)
+            self.storage_left -= self.machine.record_size.of(subject, block, len(payload))
+        if self._capacity is not None and self._is_stored(subject):
+            self._check_capacity(self._capacity, subject, block, payload, rollup)
         if rollup or self._ends:
             self._roll(place, subject, rollup, found)
         if self.counting is not None:
@@ -212,7 +210,7 @@ class Judge:
         if len(block) > h.MAX_BLOCK:
             raise api_error("JSStreamHeaderExceedsMaximum")
         check_text(subject)
-        if self.machine.size_of(subject, block, len(payload)) > LARGEST_RECORD:
+        if self.machine.record_size.of(subject, block, len(payload)) > LARGEST_RECORD:
             raise api_error("JSStreamStoreFailed", err="message too large")
 
     def _check_found(
@@ -275,7 +273,7 @@ class Judge:
         index, wiped = self.machine.index, self._wiped >= 0
         self._scan(place)
         if b"*" not in pattern and b">" not in pattern:
-            last = self._lasts.get(pattern)
+            last = self._last_seqs.get(pattern)
             if last is None:
                 return 0 if wiped else index.last(pattern)
             return last
@@ -285,7 +283,7 @@ class Judge:
             for _ in index.prepare((pattern,)):
                 pass
             stored = {s: index.last(s) for part in index.search((pattern,)) for s in part}
-        stored.update((s, last) for s, last in self._lasts.items() if match(s))
+        stored.update((s, last) for s, last in self._last_seqs.items() if match(s))
         return max(stored.values(), default=0)
 
     def _scan(self, upto: int) -> None:
@@ -294,7 +292,7 @@ class Judge:
         self._scanned = upto
         places = [i for i in range(start, upto) if i not in refused]
         seqs = range(self.next_seq - len(places), self.next_seq)
-        self._lasts.update(zip([self._subjects[i] for i in places], seqs, strict=True))
+        self._last_seqs.update(zip([self._subjects[i] for i in places], seqs, strict=True))
 
     def _check_scheduling(self, place: int, subject: bytes, found: dict[bytes, bytes]) -> None:
         """Check what schedules or ends schedules; a schedule replaces those before it."""
@@ -335,16 +333,16 @@ class Judge:
 
     def _is_stored(self, subject: bytes) -> bool:
         """Whether somebody is interested, where that decides: what is not stored takes no room."""
-        return self.machine.wanted is None or self.machine.wanted(subject)
+        return subject not in self.facts.no_interest
 
-    def _check_room(
-        self, room: Room, subject: bytes, block: bytes, payload: bytes, rollup: bytes
+    def _check_capacity(
+        self, capacity: Capacity, subject: bytes, block: bytes, payload: bytes, rollup: bytes
     ) -> None:
-        size = self.machine.size_of(subject, block, len(payload))
-        why = room.refusal(subject, size, rollup)
+        size = self.machine.record_size.of(subject, block, len(payload))
+        why = capacity.refusal(subject, size, rollup)
         if why:
             raise api_error("JSStreamStoreFailed", err=why)
-        room.take(subject, size, rollup)
+        capacity.take(subject, size, rollup)
 
     # -- acceptance --------------------------------------------------------------------------
 
@@ -372,7 +370,7 @@ class Judge:
     def _end(self, place: int, subject: bytes) -> None:
         """Note that a message of the batch purges a subject, whose schedule is over."""
         self._scan(place)
-        self._lasts[subject] = 0
+        self._last_seqs[subject] = 0
         self._rolled[subject] = len(self._headers) + 1
         self._ended.add(subject)
 
@@ -382,7 +380,7 @@ class Judge:
             self._rolled[subject] = len(self._headers)
         elif rollup:
             self._wiped = len(self._headers)
-            self._lasts.clear()
+            self._last_seqs.clear()
             if self.counting is not None:
                 self.counting.wipe()
             self._scanned = place
@@ -410,7 +408,10 @@ class Judge:
         plan.texts = [s.decode() for s in self._subjects] if texts is None else texts
         dropped = self._roll_up() if self._rolled or self._wiped >= 0 else None
         blocks = headers if any(headers) else None
-        self.machine.store(plan, self._subjects, blocks, payloads, now, dropped, self.stamps)
+        no_interest = self.facts.no_interest
+        self.machine.store(
+            plan, self._subjects, blocks, payloads, now, dropped, self.stamps, no_interest
+        )
 
     def _answer(self, replies: list[bytes], seq: int) -> None:
         """Say something to everybody, in order, because not all are accepted."""
@@ -437,9 +438,9 @@ class Judge:
         else:
             for subject, place in rolled.items():
                 plan.purges.append((subject, machine.last_seq + 1 + place))
-                stored = machine.index.of_subject(subject)
+                stored: Sequence[tuple[int, int]] | None = machine.index.of_subject(subject)
                 if stored is None:
-                    stored = self.rollups.get(subject, [])
+                    stored = self.facts.replaced.get(subject, ())
                 for seq, size in stored:
                     machine.remove(plan, seq, subject, size)
                     # With one message per subject the next leader derives it from the rows.

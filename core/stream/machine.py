@@ -6,40 +6,35 @@ is the reference server's, so that a client sees the same error when several app
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from core.model.stream import Discard, Storage, StreamConfig
-from core.stream.counting import Counting, Newest, growth
+from core.stream.counting import Counting, growth
 from core.stream.dedup import DedupWindow
-from core.stream.evicting import Evictions
+from core.stream.discard_new import Capacity
+from core.stream.discard_old import Evictions
 from core.stream.expiry import Expiry
-from core.stream.front import FRONT_MAX, FrontWindow
+from core.stream.facts import NO_FACTS, Facts
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
-from core.stream.judge import LARGEST_RECORD, LONGEST_FRAME, Judge
+from core.stream.judge import LONGEST_FRAME, Judge
+from core.stream.oldest import OLDEST_MAX, OldestMessages
 from core.stream.plan import Columns, StreamPlan
-from core.stream.room import Room
+from core.stream.record_size import LARGEST_OVERHEAD, record_size
 from core.stream.schedules import Schedules
 from core.stream.segment import Segment
-from core.stream.texts import json_text, texts_of
-from core.stream.ttl import SECOND, marks_of
-
-_FILE_OVERHEAD = 30
-_FILE_HEADER_OVERHEAD = 4
-_MEMORY_OVERHEAD = 16
-_MOST_OVERHEAD = _FILE_OVERHEAD + _FILE_HEADER_OVERHEAD
+from core.stream.texts import LARGEST_RECORD, json_text, texts_of
+from core.stream.ttl import SECOND, marker_reasons_of
 
 
 class StreamMachine:
     """Committed state of one stream.
 
     `first_seq` is a lower bound: no live message is below it. It is exact whenever eviction or a
-    purge set it; after an interior removal at the front the runner tightens it on demand.
+    purge set it; after a removal among the oldest messages a later change of the log raises it.
     """
 
     def __init__(self, config: StreamConfig, domain: str = "") -> None:
         self.domain = domain
-        # Bytes that the streams of the node have left between them (None: no limit).
-        self.allowance: int | None = None
         self.last_seq = max(config.first_seq, 1) - 1
         # 0: nothing was ever stored, purged or configured, which the state shows as such.
         self.first_seq = config.first_seq
@@ -51,15 +46,9 @@ class StreamMachine:
         self.version = 0
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
-        self.front = FrontWindow(self.last_seq)
-        # Which subjects somebody wants stored (None: all).
-        self.wanted: Callable[[bytes], bool] | None = None
+        self.oldest = OldestMessages(self.last_seq)
         # When messages leave, where each may say so.
         self.expiry: Expiry | None = None
-        # The last messages of the next batch's subjects, in a stream of counters.
-        self.newest: Newest = {}
-        # What the server takes in one message, headers and payload together.
-        self.max_payload = LARGEST_RECORD
         # What is to be sent later, where the stream allows schedules.
         self.schedules: Schedules | None = None
         # Off in tests, which hold the column form of `decide` to the one by message.
@@ -77,7 +66,7 @@ class StreamMachine:
         self._configure_schedules(config)
         self.counts = config.allow_msg_counter
         self.on_file = config.storage is Storage.FILE
-        self.overhead = _FILE_OVERHEAD if self.on_file else _MEMORY_OVERHEAD
+        self.record_size = record_size(config.storage)
         self.evicts = config.discard is Discard.OLD and bool(self.max_msgs or self.max_bytes)
         self.refuses = config.discard is Discard.NEW and bool(
             self.max_msgs or self.max_bytes or (self.limit and config.discard_new_per_subject)
@@ -100,7 +89,7 @@ class StreamMachine:
         # How long the markers of subjects live (0: there are none), and the least TTL in seconds.
         self.marker_ttl = max(config.subject_delete_marker_ttl, 0)
         # Which removals leave markers, beside those by age.
-        self.marks = marks_of(config) if self.marker_ttl else frozenset[bytes]()
+        self.marker_reasons = marker_reasons_of(config) if self.marker_ttl else frozenset[bytes]()
         self.least_ttl = self.marker_ttl // SECOND if self.limit != 1 else 0
 
     def _configure_schedules(self, config: StreamConfig) -> None:
@@ -111,50 +100,38 @@ class StreamMachine:
         rolls = config.allow_rollup_hdrs and not config.deny_purge
         self.ends_schedules = rolls and (copies or config.allow_msg_schedules)
 
-    def size_of(self, subject: bytes, headers: bytes | None, payload_len: int) -> int:
-        """Return what a message counts towards `bytes`."""
-        if headers:
-            more = len(headers) + (_FILE_HEADER_OVERHEAD if self.on_file else 0)
-            return self.overhead + len(subject) + payload_len + more
-        return self.overhead + len(subject) + payload_len
-
     # -- facts -------------------------------------------------------------------------------
 
-    def front_deficit(self, columns: Columns, now: int) -> bool:
+    def lacks_oldest(self, columns: Columns, now: int, facts: Facts = NO_FACTS) -> bool:
         """Tell whether `decide` needs more of the oldest messages than the window holds."""
-        front = self.front
-        if front.upto >= self.last_seq:
+        oldest = self.oldest
+        if oldest.upto >= self.last_seq:
             return False
-        if self.max_age and front.newest_time() <= now - self.max_age:
+        if self.max_age and oldest.newest_time() <= now - self.max_age:
             return True
         if not self.evicts:
             return False
         n = len(columns)
-        if self.max_msgs and len(front) < self.msgs + n - self.max_msgs:
+        if self.max_msgs and len(oldest) < self.msgs + n - self.max_msgs:
             return True
         if not self.max_bytes:
             return False
-        return front.nbytes < self.bytes + self.coming(columns) - self.max_bytes
+        return oldest.nbytes < self.bytes + self.coming(columns, facts) - self.max_bytes
 
     # -- decide ------------------------------------------------------------------------------
 
-    def decide(
-        self,
-        columns: Columns,
-        now: int,
-        rollups: dict[bytes, list[tuple[int, int]]] | None = None,
-    ) -> StreamPlan:
+    def decide(self, columns: Columns, now: int, facts: Facts = NO_FACTS) -> StreamPlan:
         """Return the plan for a batch.
 
         Args:
             columns: what was published, in order.
             now: wall-clock time in nanoseconds; stored times are strictly increasing from it.
-            rollups: (sequence, size) of the messages of each subject that a roll-up of this
-                batch names, where only storage knows them.
+            facts: what is known of the batch beside the state of the stream.
         """
-        plan = self.begin_plan(len(columns) > 0)
-        roomy = not self.refuses or self.has_room(columns)
-        scarce = self.allowance is not None and self.coming(columns) > self.allowance
+        plan = self.unchanged()
+        roomy = not self.refuses or self.fits_limits(columns, facts)
+        left = facts.storage_left
+        scarce = left is not None and self.coming(columns, facts) > left
         checks = columns.headered or self.config.sealed or self.counts
         simple = roomy and not scarce and not checks
         texts = self._texts(columns) if simple and self.shortcut else None
@@ -163,49 +140,54 @@ class StreamMachine:
             plan.acks = [] if self.config.no_ack else columns.replies
             plan.ack_first = self.last_seq + 1
             plan.last_msg_id = b""
-            self.store(plan, columns.subjects, None, columns.payloads, now)
+            self.store(
+                plan, columns.subjects, None, columns.payloads, now, None, None, facts.no_interest
+            )
         elif len(columns):
-            judge = Judge(self, plan, None if roomy else Room(self, rollups or {}), rollups or {})
-            judge.allowance = self.allowance if scarce else None
-            judge.counting = self.counting()
+            judge = Judge(self, plan, None if roomy else Capacity(self, facts.replaced), facts)
+            judge.storage_left = left if scarce else None
+            judge.counting = self.counting(facts)
             judge.judge(columns, now)
         self.evict(plan, now)
         return plan
 
-    def begin_plan(self, has_messages: bool) -> StreamPlan:
-        """Return a plan that changes nothing yet; with messages the stream has a beginning."""
+    def unchanged(self, first_seq: int = 0) -> StreamPlan:
+        """Return a plan that changes nothing yet.
+
+        `first_seq` is where the log is known to begin, if that is behind the machine's bound.
+        """
         return StreamPlan(
             before=self.last_seq,
-            first_seq=self.first_seq or int(has_messages),
+            first_seq=max(first_seq, self.first_seq),
             last_seq=self.last_seq,
             last_ts=self.last_ts,
             msgs=self.msgs,
             nbytes=self.bytes,
         )
 
-    def has_room(self, columns: Columns) -> bool:
+    def fits_limits(self, columns: Columns, facts: Facts) -> bool:
         """Whether a stream that discards new messages can take a whole batch."""
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
             return False
         if self.max_msgs and self.msgs + n > self.max_msgs:
             return False
-        return not self.max_bytes or self.bytes + self.coming(columns) <= self.max_bytes
+        return not self.max_bytes or self.bytes + self.coming(columns, facts) <= self.max_bytes
 
-    def coming(self, columns: Columns) -> int:
+    def coming(self, columns: Columns, facts: Facts) -> int:
         """Return at least what a batch adds to `bytes`."""
-        coming = columns.nbytes + sum(map(len, columns.subjects)) + _MOST_OVERHEAD * len(columns)
+        coming = columns.nbytes + sum(map(len, columns.subjects)) + LARGEST_OVERHEAD * len(columns)
         if self.counts:
-            coming += len(columns) * growth(self.newest, columns.headers)
+            coming += len(columns) * growth(facts.last_messages, columns.headers)
         return coming + sum(map(len, columns.headers)) if columns.headered else coming
 
-    def counting(self) -> Counting | None:
+    def counting(self, facts: Facts) -> Counting | None:
         """Return what counts the next batch, if the stream is one of counters."""
         if not self.counts:
             return None
         evictions = Evictions(self) if self.evicts else None
-        limits = self.config.max_msg_size, self.max_payload
-        return Counting(self.index.last, self.newest, *limits, evictions)
+        limits = self.config.max_msg_size, facts.max_payload
+        return Counting(self.index.last, facts.last_messages, *limits, evictions)
 
     def _texts(self, columns: Columns) -> list[str] | None:
         """Return the subjects as text if no message of a batch without headers can be refused."""
@@ -224,11 +206,13 @@ class StreamMachine:
         now: int,
         dropped: set[int] | None = None,
         stamps: tuple[Sequence[int], Sequence[int]] | None = None,
+        no_interest: frozenset[bytes] = frozenset(),
     ) -> None:
         """Give every message a sequence and a time; drop what the per-subject limit supersedes.
 
         `dropped` are places of messages that a roll-up of the same batch replaces: they use up
-        their sequence and are never written. `stamps` are sequences and times that copies bring.
+        their sequence and are never written, like what is on a subject of `no_interest`. `stamps`
+        are sequences and times that copies bring.
         """
         n = len(payloads)
         if stamps is None:
@@ -236,9 +220,10 @@ class StreamMachine:
             ts = max(now, self.last_ts + 1)
             stamps = range(first, first + n), range(ts, ts + n)
         segment = Segment(*stamps, subjects, headers, payloads, 0)
+        plan.first_seq = plan.first_seq or 1
         plan.last_seq, plan.last_ts = stamps[0][-1], stamps[1][-1]
         plan.segment = segment
-        unwanted = self._unwanted(subjects) if self.wanted is not None else None
+        unwanted = {i for i, s in enumerate(subjects) if s in no_interest} if no_interest else None
         if self.config.republish is not None:
             plan.accepted = Segment(segment.seqs, segment.times, subjects, headers, payloads, 0)
             if unwanted:
@@ -252,24 +237,10 @@ class StreamMachine:
         elif self.limit:
             self._supersede_history(plan, segment)
         else:
-            segment.nbytes = self._bytes_of(segment)
+            columns = segment.subjects, segment.headers, segment.payloads
+            segment.nbytes = self.record_size.sum_of_columns(*columns)
         plan.msgs += len(segment)
         plan.nbytes += segment.nbytes
-
-    def _unwanted(self, subjects: list[bytes]) -> set[int]:
-        """Return the places of messages that nobody consumes; they use up their sequence."""
-        assert self.wanted is not None, "only asked where interest decides"
-        unwanted = {subject for subject in set(subjects) if not self.wanted(subject)}
-        return {i for i, s in enumerate(subjects) if s in unwanted} if unwanted else set()
-
-    def _bytes_of(self, segment: Segment) -> int:
-        """Return what the messages of a segment count towards `bytes`."""
-        nbytes = self.overhead * len(segment)
-        nbytes += sum(map(len, segment.subjects)) + sum(map(len, segment.payloads))
-        if segment.headers is not None:
-            more = _FILE_HEADER_OVERHEAD if self.on_file else 0
-            nbytes += sum(len(block) + more for block in segment.headers if block)
-        return nbytes
 
     def _supersede_last(self, plan: StreamPlan, segment: Segment) -> None:
         newest = dict(zip(segment.subjects, range(len(segment)), strict=True))
@@ -318,16 +289,7 @@ class StreamMachine:
         segment.nbytes = sum(plan.sizes)
 
     def _sizes_of(self, segment: Segment) -> list[int]:
-        overhead, headers = self.overhead, segment.headers
-        if headers is None:
-            return [
-                overhead + len(s) + len(p)
-                for s, p in zip(segment.subjects, segment.payloads, strict=True)
-            ]
-        return [
-            self.size_of(s, b, len(p))
-            for s, b, p in zip(segment.subjects, headers, segment.payloads, strict=True)
-        ]
+        return self.record_size.of_columns(segment.subjects, segment.headers, segment.payloads)
 
     def _keep(self, plan: StreamPlan, segment: Segment, places: list[int]) -> None:
         """Reduce a segment that is not yet committed to the messages at `places`."""
@@ -351,7 +313,7 @@ class StreamMachine:
             return
         gone = {seq for seq, _, _ in plan.removed} if plan.removed else ()
         evicted: list[tuple[int, bytes, int]] = []
-        for seq, subject, size, ts in () if plan.purged_below else self.front:
+        for seq, subject, size, ts in () if plan.purged_below else self.oldest:
             if seq in gone:
                 continue
             if over_msgs <= 0 and over_bytes <= 0 and ts > oldest:
@@ -364,7 +326,7 @@ class StreamMachine:
             plan.msgs -= len(evicted)
             plan.nbytes -= sum([row[2] for row in evicted])
             plan.first_seq = max(plan.first_seq, evicted[-1][0] + 1)
-        known = plan.purged_below > 0 or self.front.upto >= self.last_seq
+        known = plan.purged_below > 0 or self.oldest.upto >= self.last_seq
         if (over_msgs > 0 or over_bytes > 0) and known:
             self._evict_new(plan, over_msgs, over_bytes)
 
@@ -405,16 +367,16 @@ class StreamMachine:
         segment = plan.segment
         if segment is not None and len(segment):
             self.index.add(segment.seqs, segment.subjects, plan.sizes)
-            self._extend_front(segment, plan.sizes, plan.before)
-        elif self.front.upto >= plan.before:
-            self.front.upto = plan.last_seq
+            self._extend_oldest(segment, plan.sizes, plan.before)
+        elif self.oldest.upto >= plan.before:
+            self.oldest.upto = plan.last_seq
         if plan.removed:
             # After the additions: a subject that has a newer message keeps its place.
             if plan.index is None:
                 self.index.remove_all(plan.removed)
-            if len(self.front):
-                self.front.drop(plan.removed)
-        for subject, seq in plan.lasts:
+            if len(self.oldest):
+                self.oldest.drop(plan.removed)
+        for subject, seq in plan.last_seqs:
             self.index.set_last(subject, seq)
         if self.expiry is not None:
             self._apply_expiry(self.expiry, plan)
@@ -451,15 +413,15 @@ class StreamMachine:
         if plan.index is not None:
             self.index = plan.index
             if plan.purged_below:
-                self.front = FrontWindow(plan.purged_below - 1)
+                self.oldest = OldestMessages(plan.purged_below - 1)
         elif plan.purged_below:
             self.index = make_index(self.limit)
-            self.front = FrontWindow(plan.before)
+            self.oldest = OldestMessages(plan.before)
 
-    def _extend_front(self, segment: Segment, sizes: Sequence[int], before: int) -> None:
-        front = self.front
-        if front.upto < before or not (self.max_age or self.evicts) or len(front) >= FRONT_MAX:
+    def _extend_oldest(self, segment: Segment, sizes: Sequence[int], before: int) -> None:
+        oldest = self.oldest
+        if oldest.upto < before or not (self.max_age or self.evicts) or len(oldest) >= OLDEST_MAX:
             return
         if not sizes:
             sizes = self._sizes_of(segment)
-        front.extend(segment.seqs, segment.subjects, sizes, segment.times, self.last_seq)
+        oldest.extend(segment.seqs, segment.subjects, sizes, segment.times, self.last_seq)

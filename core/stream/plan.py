@@ -102,7 +102,7 @@ class StreamPlan:
     # A configuration that takes effect with this plan.
     config: StreamConfig | None = None
     # The new last sequence of subjects that lose theirs and have others.
-    lasts: list[tuple[bytes, int]] = field(default_factory=list)
+    last_seqs: list[tuple[bytes, int]] = field(default_factory=list)
     # What was purged or rolled up: a subject or filter (empty: all), and the first sequence that
     # still has it (0: none).
     purges: list[tuple[bytes, int]] = field(default_factory=list)

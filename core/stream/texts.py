@@ -5,6 +5,8 @@ from core.model.api_errors import detailed
 
 # A subject is a column of the log's unique index, whose entries are limited to 2704 bytes.
 MAX_SUBJECT = 2048
+LARGEST_RECORD = 32 << 20
+"""Bytes that one row of the log may have."""
 
 
 def refusal(error: ApiError, name: bytes) -> bytes:
@@ -51,8 +53,8 @@ def check_text(subject: bytes) -> None:
         raise detailed("JSBadRequest", "subject contains a NUL byte")
 
 
-def holds(answer: bytes, before: int) -> bool:
-    """Whether an answer to a publish holds although what it came with was not stored.
+def survives_failed_commit(answer: bytes, before: int) -> bool:
+    """Whether an answer to a publish is still true when its plan failed to commit.
 
     What was refused stays refused. The duplicate of a message of the same plan is a duplicate of
     nothing: only up to `before` is there anything. How a fast batch stands says nothing any more.

@@ -21,7 +21,7 @@ NEVER = -1
 MAX_AGE, REMOVE, PURGE = b"MaxAge", b"Remove", b"Purge"
 """Why a subject lost its last message."""
 
-MARKS = "jetgate.markers"
+MARKER_METADATA = "jetgate.markers"
 """The metadata of a stream that names the removals that leave markers."""
 
 _REASONS = {"Remove": REMOVE, "Purge": PURGE}
@@ -81,7 +81,7 @@ def raised(block: bytes, least: int) -> bytes:
     return _LINE_END.join([*lines, b"%b: %d" % (TTL, least), b"", b""])
 
 
-def marks_of(config: StreamConfig) -> frozenset[bytes]:
+def marker_reasons_of(config: StreamConfig) -> frozenset[bytes]:
     """Return the reasons for which a stream wants markers, beside age.
 
     The value is `Remove` (a message is deleted), `Purge`, or both with a comma between.
@@ -89,12 +89,12 @@ def marks_of(config: StreamConfig) -> frozenset[bytes]:
     Raises:
         ValueError: it is something else.
     """
-    value = config.metadata.get(MARKS)
+    value = config.metadata.get(MARKER_METADATA)
     if value is None:
         return frozenset()
     names = [name.strip() for name in value.split(",")]
     if not set(names) <= _REASONS.keys():
-        raise ValueError(f"{MARKS} is neither Remove nor Purge nor both: {value}")
+        raise ValueError(f"{MARKER_METADATA} is neither Remove nor Purge nor both: {value}")
     return frozenset(_REASONS[name] for name in names)
 
 

@@ -224,7 +224,7 @@ def test_what_is_open_is_forgotten_with_its_stream(database: str, deleted: bool)
             wire.writer.write(message("b", 1, "S.a"))
             await wire.flush()
             runner = node.registry.stream("S")
-            quota = runner.shell.batches
+            quota = runner.services.batches
             await node.lane.drain()
             assert quota.batches == 1
 

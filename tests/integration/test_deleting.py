@@ -68,14 +68,14 @@ def test_a_stream_may_be_deleted_while_it_looks_for_what_expired(
             size = len(_LIVES_A_MINUTE)
             wire.writer.write(b"HPUB s in %d %d\r\n%bx\r\n" % (size, size + 1, _LIVES_A_MINUTE))
             await wire.until(b"}\r\n")
-            names, asked, go_on = runner.shell.reader.names, asyncio.Event(), asyncio.Event()
+            names, asked, go_on = runner.services.reader.names, asyncio.Event(), asyncio.Event()
 
             async def slow(*request: int) -> list[tuple[int, bytes]]:
                 asked.set()
                 await go_on.wait()
                 return await names(*request)
 
-            monkeypatch.setattr(runner.shell.reader, "names", slow)
+            monkeypatch.setattr(runner.services.reader, "names", slow)
             clock.ahead = 100 * SECOND
             expiring = asyncio.create_task(runner.trim())
             await asked.wait()

@@ -153,7 +153,7 @@ async def _compare(node: Node, limit: int, chance: random.Random) -> None:
         await runner.delete_message(gone[0])
         model.rows.remove(gone)
         if step % 3 == 0:
-            runner.tail.clear(runner.machine.last_seq + 1)  # everything is cold from here on
+            runner.log.tail.clear(runner.machine.last_seq + 1)  # everything is cold from here on
         last = runner.machine.last_seq
         for _ in range(8):
             pattern, count = chance.choice(["", *patterns]), chance.randrange(1, 60)
@@ -212,18 +212,18 @@ def test_the_last_message_is_found_while_it_is_replaced(
             nc = await nats.connect(f"nats://127.0.0.1:{node.hub.port}")
             js, runner = nc.jetstream(timeout=30), node.registry.streams["LAST"]
             await js.publish("k", b"old")
-            runner.tail.clear(runner.machine.last_seq + 1)
-            read = runner.shell.reader.points
+            runner.log.tail.clear(runner.machine.last_seq + 1)
+            read = runner.services.reader.points
             asked: list[list[int]] = []
 
             async def slow(stream: int, shelf: int, seqs: list[int]) -> Segment | None:
                 asked.append(seqs)
                 await js.publish("k", b"new")
                 if swept:
-                    await runner.shell.janitor.finish(runner)
+                    await runner.services.janitor.finish(runner.log)
                 return await read(stream, shelf, seqs)
 
-            monkeypatch.setattr(runner.shell.reader, "points", slow)
+            monkeypatch.setattr(runner.services.reader, "points", slow)
             answer = await nc.request(f"$JS.API.DIRECT.GET.{subject}", body, timeout=30)
             await nc.close()
             assert asked == [[1]], "storage was not asked for the older message"
@@ -259,7 +259,7 @@ def test_the_last_message_is_found_when_storage_knows_of_its_replacement_first(
             nc = await nats.connect(node.nats_address)
             js, runner = nc.jetstream(timeout=30), node.registry.streams["LAST"]
             written, read, shown = asyncio.Event(), asyncio.Event(), asyncio.Event()
-            commit, fetch = node.writer.commit, runner.shell.reader._pool.fetch  # type: ignore[attr-defined]
+            commit, fetch = node.writer.commit, runner.services.reader._pool.fetch  # type: ignore[attr-defined]
 
             async def slow(commits: Sequence[StreamCommit]) -> None:
                 await commit(commits)
@@ -273,11 +273,11 @@ def test_the_last_message_is_found_when_storage_knows_of_its_replacement_first(
 
             for text in (b"older", b"old"):
                 last = (await js.publish("k", text)).seq
-            runner.tail.clear(last + 1)
+            runner.log.tail.clear(last + 1)
             monkeypatch.setattr(node.writer, "commit", slow)
             rolling = asyncio.create_task(js.publish("k", b"new", headers={"Nats-Rollup": "sub"}))
             await written.wait()
-            monkeypatch.setattr(runner.shell.reader, "_pool", SimpleNamespace(fetch=note))
+            monkeypatch.setattr(runner.services.reader, "_pool", SimpleNamespace(fetch=note))
             direct = f"$JS.API.DIRECT.GET.{subject}"
             asking = asyncio.create_task(nc.request(direct, body, timeout=30))
             await read.wait()
@@ -305,8 +305,8 @@ def test_a_replaced_row_stays_unseen_while_it_leaves_storage(
             await add_stream(node, config)
             nc = await nats.connect(node.nats_address)
             js, runner = nc.jetstream(timeout=30), node.registry.streams["GONE"]
-            shell, held, left = runner.shell, asyncio.Event(), asyncio.Event()
-            pool, delete_rows = shell.reader._pool, shell.sweeper.delete_rows  # type: ignore[attr-defined]
+            services, held, left = runner.services, asyncio.Event(), asyncio.Event()
+            pool, delete_rows = services.reader._pool, services.sweeper.delete_rows  # type: ignore[attr-defined]
 
             async def sweep(stream: int, shelf: int, seqs: list[int]) -> None:
                 await held.wait()
@@ -322,15 +322,15 @@ def test_a_replaced_row_stays_unseen_while_it_leaves_storage(
                         await nc.flush()  # the janitor goes on meanwhile, as far as it may
                     return list(rows)
 
-            monkeypatch.setattr(shell.sweeper, "delete_rows", sweep)
+            monkeypatch.setattr(services.sweeper, "delete_rows", sweep)
             await js.publish("k", b"old")
             await js.publish("k", b"new")
-            runner.tail.clear(runner.machine.last_seq + 1)
-            monkeypatch.setattr(shell.reader, "_pool", SlowPool())
-            sweeping = asyncio.create_task(shell.janitor.finish(runner))
+            runner.log.tail.clear(runner.machine.last_seq + 1)
+            monkeypatch.setattr(services.reader, "_pool", SlowPool())
+            sweeping = asyncio.create_task(services.janitor.finish(runner.log))
             messages, *_ = await _ask(nc, "GONE", {"seq": 1, "batch": 10})
             await sweeping
-            assert not runner.dead
+            assert not runner.log.removed.hidden
             await nc.close()
             return [seq for _, seq, _ in messages]
 
@@ -341,14 +341,14 @@ def test_a_recorded_purge_stays_unseen_while_memory_forgets_its_messages(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of a purge by filter wait for their removal; the tail may let them go before."""
-    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 2)
+    monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 2)
 
     async def scenario() -> list[int]:
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="P", subjects=["p.*"], allow_direct=True))
             nc = await nats.connect(node.nats_address)
             js, runner = nc.jetstream(timeout=30), node.registry.streams["P"]
-            sweeper, gate = runner.shell.sweeper, asyncio.Event()
+            sweeper, gate = runner.services.sweeper, asyncio.Event()
             delete_rows = sweeper.delete_rows
 
             async def sweep(stream: int, shelf: int, seqs: list[int]) -> None:
@@ -359,14 +359,14 @@ def test_a_recorded_purge_stays_unseen_while_memory_forgets_its_messages(
             for subject in ("p.keep", "p.x", "p.x", "p.x"):
                 last = (await js.publish(subject, b"")).seq
             await js.purge_stream("P", subject="p.x")
-            (segment, _), *_ = runner.tail.since(1)
-            runner.tail.drop(segment)
-            assert runner.tail.start == last + 1
+            (segment, _), *_ = runner.log.tail.since(1)
+            runner.log.tail.drop(segment)
+            assert runner.log.tail.start == last + 1
             messages, *_ = await _ask(nc, "P", {"seq": 1, "batch": 10})
             gate.set()
-            while runner.purging:
+            while runner.log.removed.purges:
                 await nc.flush()
-            assert not runner.dead
+            assert not runner.log.removed.hidden
             await nc.close()
             return [seq for _, seq, _ in messages]
 
@@ -386,7 +386,7 @@ def test_a_large_batch_waits_for_a_receiver_that_does_not_read(
             for _ in range(400):
                 await nc.publish("b", bytes(100_000))
             last = (await js.publish("b", bytes(100_000))).seq
-            node.registry.streams["B"].tail.clear(last + 1)
+            node.registry.streams["B"].log.tail.clear(last + 1)
             wire = await Wire.connect(node)
             wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
             request = b'{"seq":1,"batch":1000}'

@@ -131,7 +131,7 @@ def test_what_is_open_is_forgotten_with_its_stream_and_with_its_permission(datab
         async with running_node(database) as node:
             wire = await connected(node)
             runner = node.registry.stream("S")
-            quota, allowed = runner.shell.batches, runner.config
+            quota, allowed = runner.services.batches, runner.config
             refused = replace(allowed, allow_batched=False)
             for end in (
                 lambda: node.registry.update_stream(refused),

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from core.errors import StorageError
-from core.jetstream.consumer_runner import ConsumerRunner
-from core.jetstream.consumers import Consumers
+from core.jetstream.consumer.consumers import Consumers
+from core.jetstream.consumer.runner import ConsumerRunner
 from core.model.consumer import ConsumerConfig
 from core.model.stream import StreamConfig
 from tests.support.eventually import observed

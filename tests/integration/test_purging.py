@@ -6,7 +6,8 @@ from typing import Any
 import nats
 import pytest
 
-from core.jetstream.queries import Message, StreamQueries
+from core.jetstream.log.message import Message
+from core.jetstream.log.stream_log import StreamLog
 from core.model.stream import StreamConfig
 from tests.support.eventually import observed
 from tests.support.node import add_stream, running_node
@@ -26,13 +27,13 @@ def test_what_is_stored_while_a_purge_ends_is_delivered(
             consumer = await js.pull_subscribe("s.a", durable="d", stream="S")
             await js.publish("s.a", b"purged")
             await js.publish("s.b", b"other")
-            look, late = runner.first_message, []
+            look, late = runner.log.first_message, []
 
             async def slow() -> Message | None:
                 late.append(await js.publish("s.a", b"late"))
                 return await look()
 
-            monkeypatch.setattr(runner, "first_message", slow)
+            monkeypatch.setattr(runner.log, "first_message", slow)
             await js.purge_stream("S", subject="s.a")
             assert [ack.seq for ack in late] == [3], "nothing was stored while the purge ended"
             messages = await consumer.fetch(1, timeout=30)
@@ -46,7 +47,7 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of a recorded purge leave later, a part at a time; nobody may count them meanwhile."""
-    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 2)
+    monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 2)
     monkeypatch.setattr("core.jetstream.janitor._SCATTERED_ROWS", 2)
 
     async def scenario() -> tuple[int, int, bytes]:
@@ -54,7 +55,7 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
             await add_stream(node, StreamConfig(name="S", subjects=["s.*"]))
             nc = await nats.connect(node.nats_address)
             js, runner = nc.jetstream(timeout=30), node.registry.streams["S"]
-            sweeper, janitor, asked = runner.shell.sweeper, node.janitor, asyncio.Event()
+            sweeper, janitor, asked = runner.services.sweeper, node.janitor, asyncio.Event()
             delete_rows, finish = sweeper.delete_rows, janitor.finish
 
             async def sweep(stream: int, shelf: int, seqs: list[int]) -> None:
@@ -64,7 +65,7 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
                         await nc.flush()  # whoever does not wait for this gets far
                 await delete_rows(stream, shelf, seqs)
 
-            async def note(stream: StreamQueries) -> None:
+            async def note(stream: StreamLog) -> None:
                 asked.set()
                 await finish(stream)
 
@@ -94,7 +95,7 @@ def test_a_purge_waits_for_no_reader(
             await add_stream(node, config)
             nc = await nats.connect(node.nats_address)
             js, kept = nc.jetstream(timeout=30), node.registry.streams["KEPT"]
-            purged, reader = node.registry.streams["PURGED"], kept.shell.reader
+            purged, reader = node.registry.streams["PURGED"], kept.services.reader
             pool, held, go = reader._pool, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
 
             class SlowPool:
@@ -111,11 +112,11 @@ def test_a_purge_waits_for_no_reader(
                 await js.publish("p", b"")
             await js.purge_stream("PURGED", seq=2)
             await js.publish("k", b"")
-            assert not purged.backlog
-            assert purged.leaving == {1}
+            assert not purged.log.removed.rows
+            assert purged.log.removed.deleted == {1}
             go.set()
             await reading
-            await observed(lambda: not purged.leaving)
+            await observed(lambda: not purged.log.removed.deleted)
             await nc.close()
 
     asyncio.run(scenario())

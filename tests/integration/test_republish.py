@@ -46,7 +46,7 @@ def test_nothing_is_made_when_nobody_listens(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    monkeypatch.setattr("core.jetstream.republish.format_time", made.append)
+    monkeypatch.setattr("core.jetstream.stream.republish.format_time", made.append)
 
     async def scenario() -> None:
         async with running_node(database) as node:

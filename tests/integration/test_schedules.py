@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 
+from core.jetstream.log.subjects import last_by_subject
 from core.model.stream import StreamConfig
 from core.stream.headers import find
 from tests.integration.test_ttl import LaterClock, ask
@@ -182,13 +183,13 @@ def test_a_hundred_at_once_are_one_commit_and_tell_consumers(
             wire.writer.write(b"SUB d 1\r\n")
             await wire.flush()
             runner = node.registry.streams["S"]
-            commits = runner.shell.lane.commits
+            commits = runner.services.lane.commits
             for n in range(100):
                 wire.writer.write(schedule(f"s.{n}", PAST, f"s.out.{n}"))
             assert await wire.count(b"Nats-Schedule-Next: purge", 100) == 100
-            assert runner.shell.lane.commits - commits <= 4
+            assert runner.services.lane.commits - commits <= 4
             assert (machine(node).msgs, len(machine(node).schedules)) == (100, 0)
-            message = await runner.last_by_subject(b"s.out.99")
+            message = await last_by_subject(runner.log, b"s.out.99")
             assert message is not None
             assert find(message[3], b"Nats-Scheduler") == b"s.99"
             wire.close()

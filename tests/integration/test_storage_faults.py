@@ -18,7 +18,6 @@ import asyncpg
 import pytest
 
 from core.errors import ApiError, Unavailable
-from core.jetstream.commands import unchanged
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig
 from core.storage.interface import ConsumerRow, StateWrite
@@ -238,7 +237,7 @@ def test_what_leaves_the_head_as_it_is_does_not_count_as_written(database: str) 
 
     async def step(node: Node, wire: Wire, admin: Any) -> None:
         runner = node.registry.streams["S"]
-        next_due, position = unchanged(runner), unchanged(runner)
+        next_due, position = runner.machine.unchanged(), runner.machine.unchanged()
         next_due.firings = [Pending(b"S.a", 1, 1)]
         position.positions = [Position("origin", 1, "")]
 

@@ -189,8 +189,9 @@ def test_ten_thousand_expire_in_few_commits_and_tell_the_consumers(
             commits = node.lane.commits - commits
             consumer = await ask(wire, "CONSUMER.INFO.S.C")
             stream = node.registry.streams["S"]
-            await node.janitor.finish(stream)
-            assert not stream.dead.difference(range(stream.tail.start, MESSAGES + 2))
+            await node.janitor.finish(stream.log)
+            held = range(stream.log.tail.start, MESSAGES + 2)
+            assert not stream.log.removed.hidden.difference(held)
             wire.close()
             return commits, consumer, await in_sql(database), took
 

@@ -85,7 +85,7 @@ class BatchRules(RuleBasedStateMachine):
             }
         )
         self.bench = StreamBench(config, tail_bytes)
-        self.bench.runner.shell.batches.own = lambda: LIMITS
+        self.bench.runner.services.batches.own = lambda: LIMITS
         self.messages: list[tuple[int, bytes]] = []
         self.ids: dict[str, int] = {}
         self.open: dict[str, Open] = {}
@@ -234,14 +234,14 @@ class BatchRules(RuleBasedStateMachine):
         self.open = {name: batch for name, batch in self.open.items() if batch.deadline > now}
 
     async def _wake(self) -> None:
-        self.bench.runner.shell.timers.run()
+        self.bench.runner.services.timers.run()
 
     @rule()
     def crash(self) -> None:
         """Only rows and head remain; what was put aside is lost."""
         rows, first = self.bench.store.rows, self.bench.store.head.first_seq
         self.bench.reload()
-        self.bench.runner.shell.batches.own = lambda: LIMITS
+        self.bench.runner.services.batches.own = lambda: LIMITS
 
         self.open = {}
         self.ids = {i: seq for i, seq in self.ids.items() if seq in rows and seq >= first}
@@ -255,7 +255,7 @@ class BatchRules(RuleBasedStateMachine):
     @invariant()
     def what_is_put_aside_agrees(self) -> None:
         if hasattr(self, "bench"):
-            quota = self.bench.runner.shell.batches
+            quota = self.bench.runner.services.batches
             assert quota.batches == len(self.open)
             assert (quota.nbytes == 0) == (not self.open)
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from core.jetstream.consumer_runner import ConsumerRunner
+from core.jetstream.consumer.runner import ConsumerRunner
 from core.model.consumer import AckPolicy, PriorityPolicy
 from core.pubsub.account import Subscription
 from core.storage.interface import ConsumerRow
@@ -267,7 +267,7 @@ class ConsumerRules(RuleBasedStateMachine):
         """Let everything happen that can, and check every frame that comes of it."""
         for _ in range(4):
             self.do(self.stream.timers.run)
-            self.run(self.stream.settle())
+            self.run(self.stream.rest())
             if not self._take():
                 break
         if self._waits() and self.now >= self.paused_until + SECOND // 100:
@@ -322,7 +322,7 @@ class ConsumerRules(RuleBasedStateMachine):
             self.demand[client] = max(self.demand[client], 1 << 20)
 
     def _forget_frames(self) -> None:
-        self.run(self.stream.settle())
+        self.run(self.stream.rest())
         for frames in (*self.clients.values(), self.heard):
             frames.take()
 

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from core.jetstream.facts import facts_for
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig
 from core.stream.copying import Run, plan_copies
@@ -156,12 +155,12 @@ class CounterRules(RuleBasedStateMachine):
             run.columns.headers.append(source.encode())
             run.columns.payloads.append(b'{"val":"%d"}' % total)
         run.columns.headered = True
-        self.bench.serve(self.bench.runner.command(self._plan_of(run)))
+        self.bench.change(self._plan_of(run))
 
     def _plan_of(self, run: Run) -> Any:
         async def plan(now: int) -> Any:
-            await facts_for(self.bench.runner, run.columns, now)
-            return plan_copies(self.bench.machine, [run], now, {}, mirrors=False).plan
+            facts = await self.bench.runner._facts.read(run.columns, now)
+            return plan_copies(self.bench.machine, [run], now, facts, mirrors=False).plan
 
         return plan
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from core.errors import ApiError
+from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
 from core.stream.ttl import SECOND
 from core.subjects.subject import matches
@@ -75,7 +76,7 @@ class Crowd:
         for name in _READS:
             setattr(self.store, name, self._late(getattr(self.store, name)))
         self.taken = asyncio.Event()
-        self.bench.runner.shell.lane.settled = self._settled  # type: ignore[method-assign]
+        self.bench.runner.services.lane.settled = self._settled  # type: ignore[method-assign]
         self.busy = 0
 
     async def _settled(self) -> None:
@@ -127,7 +128,7 @@ class Crowd:
         while self.busy > 1:
             for _ in range(self.rng.randrange(30)):
                 await asyncio.sleep(0)
-            await self.bench.janitor.finish(self.bench.runner)
+            await self.bench.janitor.finish(self.bench.runner.log)
 
     # -- clients -----------------------------------------------------------------------------
 
@@ -166,10 +167,10 @@ class Crowd:
 
     async def look(self) -> None:
         runner = self.bench.runner
-        assert await runner.last_by_subject(ANCHOR) is not None
-        assert await runner.next_by_subject(ANCHOR, 0) is not None
-        assert await runner.get_at_time(1) is not None
-        await runner.state(deleted=True)
+        assert await last_by_subject(runner.log, ANCHOR) is not None
+        assert await next_by_subject(runner.log, ANCHOR, 0) is not None
+        assert await runner.log.get_at_time(1) is not None
+        await runner.info(deleted=True)
 
     async def client(self, *work: Callable[[], Awaitable[None]]) -> None:
         self.busy += 1
@@ -198,9 +199,9 @@ class Crowd:
     # -- afterwards --------------------------------------------------------------------------
 
     def counts(self) -> Any:
-        machine = self.bench.machine
-        self.bench.run(self.bench.runner.first_message())
-        return machine.msgs, machine.bytes, machine.first_seq, sorted(machine.index.items())
+        machine, log = self.bench.machine, self.bench.runner.log
+        self.bench.run(log.first_message())
+        return machine.msgs, machine.bytes, log.first_seq, sorted(machine.index.items())
 
     def recount(self) -> Any:
         """The same from rows."""
@@ -208,7 +209,7 @@ class Crowd:
         names: dict[bytes, tuple[int, int]] = {}
         for seq, row in rows:
             names[row.subject] = (names.get(row.subject, (0, 0))[0] + 1, seq)
-        size = sum(machine.size_of(r.subject, r.headers, len(r.payload)) for _, r in rows)
+        size = sum(machine.record_size.of(r.subject, r.headers, len(r.payload)) for _, r in rows)
         return len(rows), size, rows[0][0], sorted((s, *found) for s, found in names.items())
 
 
@@ -216,17 +217,17 @@ class Crowd:
 def test_memory_and_rows_agree_whatever_came_between(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.jetstream.commands._AT_ONCE", 4)
+    monkeypatch.setattr("core.jetstream.stream.commands._AT_ONCE", 4)
     monkeypatch.setattr("core.jetstream.janitor._SCATTERED_ROWS", 3)
     for seed in range(20, 25):
         crowd = Crowd(dict(KINDS[kind]), seed)
         bench = crowd.bench
         bench.run(crowd.live())
-        bench.run(bench.janitor.finish(bench.runner))
+        bench.run(bench.janitor.finish(bench.runner.log))
         bench.run(asyncio.sleep(0))
         assert crowd.counts() == crowd.recount(), seed
-        assert not bench.runner.backlog
-        assert all(seq >= bench.runner.tail.start for seq in bench.runner.dead)
+        assert not bench.runner.log.removed.rows
+        assert all(seq >= bench.runner.log.tail.start for seq in bench.runner.log.removed.hidden)
         counts = crowd.counts()
         bench.config = bench.runner.config
         bench.reload()

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from core.stream.facts import NO_FACTS
 from core.stream.firing import Firing, outputs, plan_firings
 from core.stream.schedules import schedule_of
 from tests.unit.stream.support import SECOND, Stream, block, message
@@ -88,7 +89,7 @@ class ScheduleRules(RuleBasedStateMachine):
             return
         row = self.rows[place % len(self.rows)]
         machine = self.stream.machine
-        plan = machine.begin_plan(False)
+        plan = machine.unchanged()
         sizes = dict(machine.index.of_subject(row[1].encode()) or ())
         machine.remove(plan, row[0], row[1].encode(), sizes[row[0]])
         machine.apply(plan)
@@ -102,7 +103,7 @@ class ScheduleRules(RuleBasedStateMachine):
         while self._due():
             firings = [self._firing(pending) for pending in self._schedules().due(now, at_once)]
             plan, refused = plan_firings(
-                self.stream.machine, firings, outputs(firings, now), now, {}
+                self.stream.machine, firings, outputs(firings, now), now, NO_FACTS
             )
             assert refused == []
             self.stream.machine.apply(plan)

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from core.errors import ApiError
+from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
 from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.machine import StreamMachine
@@ -211,10 +212,10 @@ class StreamRules(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         runner = self.bench.runner
-        self.bench.run(self.bench.janitor.finish(runner))
+        self.bench.run(self.bench.janitor.finish(runner.log))
 
         assert sorted(self.bench.store.rows) == [m.seq for m in self.model.messages]
-        assert all(seq >= runner.tail.start for seq in runner.dead)
+        assert all(seq >= runner.log.tail.start for seq in runner.log.removed.hidden)
 
     @rule()
     def crash(self) -> None:
@@ -281,14 +282,14 @@ class StreamRules(RuleBasedStateMachine):
         assert bench.live() == wanted
         by_seq = {row[0]: row for row in wanted}
         for seq in range(model.last_seq + 2):
-            assert bench.run(bench.runner.get(seq)) == by_seq.get(seq)
+            assert bench.run(bench.runner.log.get(seq)) == by_seq.get(seq)
 
     @invariant()
     def questions_agree(self) -> None:
         if not hasattr(self, "bench"):
             return
         runner, model, run = self.bench.runner, self.model, self.bench.run
-        state = run(runner.state(deleted=True))
+        state = run(runner.info(deleted=True)).state
         first = model.messages[0].seq if model.messages else model.last_seq + 1
         assert state.first_seq == (first if model.is_touched else 0)
         there = {m.seq for m in model.messages}
@@ -300,10 +301,10 @@ class StreamRules(RuleBasedStateMachine):
         middle = (first + model.last_seq) // 2
         for pattern in FILTERS:
             found = [m.seq for m in model.messages if matches(m.publish.subject, pattern)]
-            last = run(runner.last_by_subject(pattern))
+            last = run(last_by_subject(runner.log, pattern))
             assert (last[0] if last else 0) == (found[-1] if found else 0)
             after = [s for s in found if s >= middle]
-            following = run(runner.next_by_subject(pattern, middle))
+            following = run(next_by_subject(runner.log, pattern, middle))
             assert (following[0] if following else 0) == (after[0] if after else 0)
 
 

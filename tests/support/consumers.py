@@ -1,25 +1,30 @@
-"""A stream, a session and a clock for consumer tests: the real runner, no storage, no sockets."""
+"""A stream, a session and a clock for consumer tests: the real runner and log, no sockets."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from core.consumer.machine import ConsumerMachine
 from core.jetstream.advisories import Advisories
-from core.jetstream.consumer_push import make_push
-from core.jetstream.consumer_runner import ConsumerRunner
-from core.jetstream.consumers import Consumers
-from core.jetstream.timers import Timers
+from core.jetstream.consumer.consumers import Consumers
+from core.jetstream.consumer.listeners import make_push
+from core.jetstream.consumer.runner import ConsumerRunner
+from core.jetstream.log.stream_log import StreamLog
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig
 from core.pubsub.account import Subscription
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
+from core.storage.interface import Head
+from core.stream.machine import StreamMachine
+from core.stream.plan import Columns, StreamPlan
 from core.stream.segment import Segment
-from core.subjects.subject import compile_filters
+from tests.support.streams import MemoryStore, Row, services
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -80,8 +85,29 @@ class FakeStates:
             done()
 
 
+class SlowStore(MemoryStore):
+    """A store whose reads of messages take a turn of the loop each, and are counted."""
+
+    def __init__(self, head: Head) -> None:
+        super().__init__(head)
+        self.reads = 0
+
+    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+        self.reads += 1
+        await asyncio.sleep(0)
+        return await super().range(stream, shelf, seq, limit)
+
+    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
+        self.reads += 1
+        await asyncio.sleep(0)
+        return await super().points(stream, shelf, seqs)
+
+
 class FakeStream:
-    """A stream in memory: `publish` commits at once, `forget_tail` makes everything cold."""
+    """What consumers need of a stream (`ConsumedStream`), without its runner.
+
+    `publish` commits at once, `forget_tail` makes everything cold.
+    """
 
     def __init__(self, *, name: str = "S") -> None:
         self.clock = FakeClock()
@@ -89,157 +115,108 @@ class FakeStream:
         self.hub = Hub(self.turn, self.clock)
         self.account = self.hub.accounts["$G"]
         self.states = FakeStates()
-        self.timers = Timers(self.clock)
-        self.shell = SimpleNamespace(
-            clock=self.clock,
-            turn=self.turn,
-            states=self.states,
-            timers=self.timers,
-            domain="",
-            server_name="n",
-            reader=SimpleNamespace(points=self._points),
-        )
-        self.stream, self.shelf, self.epoch = 1, 0, 1
-        self.name, self.nameb = name, name.encode()
+        self.store = SlowStore(Head(1, 0, 0, 0, 0, 0))
+        self.services = services(self.store, self.clock, self.turn, states=self.states)
+        self.timers = self.services.timers
+        self.epoch = 1
+        self.name = name
         self.config = StreamConfig(name=name, subjects=("s.>",))
-        self.machine = SimpleNamespace(first_seq=1, last_seq=0, msgs=0)
-        self.rows: dict[int, tuple[int, bytes, bytes | None, bytes]] = {}
-        self.segments: list[Segment] = []
-        self.tail_start = 1
-        self.dead: set[int] = set()
-        self.reads = 0
+        self.machine = StreamMachine(replace(self.config, max_msg_size=-1))
+        self.log = StreamLog(
+            1,
+            0,
+            name,
+            self.machine,
+            self.services.reader,
+            self.services.tails,
+            self.services.lane,
+            self.services.janitor,
+        )
         self.advisories = Advisories(self.account, self.clock)
         self.settled: list[list[int]] = []
-        self.consumers = Consumers(self)  # type: ignore[arg-type]
+        self.consumers = Consumers(self)
 
     # the stream's side
 
+    @property
+    def rows(self) -> dict[int, Row]:
+        """What is stored, by sequence."""
+        return self.store.rows
+
+    @property
+    def reads(self) -> int:
+        """How often messages were read from storage."""
+        return self.store.reads
+
     def publish(self, *messages: tuple[bytes, bytes], header: bytes | None = None) -> None:
         """Commit messages given as (subject, payload)."""
-        first = self.machine.last_seq + 1
-        times = [self.clock.now() + i for i in range(len(messages))]
-        subjects = [subject for subject, _ in messages]
-        payloads = [payload for _, payload in messages]
-        segment = Segment(
-            range(first, first + len(messages)),
-            times,
-            subjects,
-            None if header is None else [header] * len(messages),
-            payloads,
-            sum(map(len, payloads)),
-        )
-        for i, seq in enumerate(segment.seqs):
-            self.rows[seq] = (times[i], subjects[i], header, payloads[i])
-        self.machine.last_seq += len(messages)
-        self.machine.msgs += len(messages)
-        self.segments.append(segment)
-        counts: dict[bytes, int] = {}
-        for subject in subjects:
-            counts[subject] = counts.get(subject, 0) + 1
+        columns = Columns()
+        for subject, payload in messages:
+            columns.subjects.append(subject)
+            columns.replies.append(b"")
+            columns.headers.append(header or b"")
+            columns.payloads.append(payload)
+            columns.nbytes += len(payload)
+        columns.headered = header is not None
+        plan = self.machine.decide(columns, self.clock.now())
+        segment = plan.segment
+        assert segment is not None, "nothing is refused here"
+        self._commit(plan)
+        self.log.tail.append(segment)
+        counts = Counter(segment.subjects)
         for consumer in self.consumers.values():
             consumer.on_stored(segment, counts)
 
-    def remove(self, *seqs: int) -> None:
-        """Delete single messages; the tail still holds them."""
-        pairs = [(seq, self.rows.pop(seq)[1]) for seq in seqs]
-        self.dead.update(seqs)
-        self.machine.msgs -= len(seqs)
-        self.machine.first_seq = min(self.rows, default=self.machine.last_seq + 1)
-        for consumer in self.consumers.values():
+    def _commit(self, plan: StreamPlan) -> None:
+        self.store.commit(plan)
+        self.machine.apply(plan)
+
+    def _without(self, seqs: Iterable[int]) -> StreamPlan:
+        """Plan the removal of messages; their rows go at once."""
+        plan = self.machine.unchanged()
+        for seq in seqs:
+            row = self.rows[seq]
+            size = self.machine.record_size.of(row.subject, row.headers, len(row.payload))
+            self.machine.remove(plan, seq, row.subject, size)
+            plan.erased.append(seq)
+        left = self.rows.keys() - set(plan.erased)
+        plan.first_seq = min(left, default=self.machine.last_seq + 1)
+        return plan
+
+    def remove(self, *seqs: int, told: bool = True) -> None:
+        """Delete single messages; the tail still holds them.
+
+        `told` False: consumers hear nothing of it, as after a crash.
+        """
+        plan = self._without(seqs)
+        self._commit(plan)
+        self.log.removed.hide(seqs)
+        pairs = [(seq, subject) for seq, subject, _ in plan.removed]
+        for consumer in self.consumers.values() if told else ():
             consumer.on_removed(pairs)
 
     def purge(self, below: int | None = None) -> None:
         """Remove everything, or everything below a sequence."""
         first = below or self.machine.last_seq + 1
-        self.rows = {seq: row for seq, row in self.rows.items() if seq >= first}
-        self.machine.first_seq = first
-        self.machine.msgs = len(self.rows)
+        plan = self._without([seq for seq in self.rows if seq < first])
+        plan.first_seq = first
+        self._commit(plan)
         for consumer in self.consumers.values():
             consumer.on_purged(first)
 
     def forget_tail(self) -> None:
         """From here on older messages have to be read."""
-        self.segments.clear()
-        self.tail_start = self.machine.last_seq + 1
+        self.log.tail.clear(self.machine.last_seq + 1)
 
-    def tail_at(self, seq: int) -> tuple[Segment, int] | None:
-        if seq < self.tail_start:
-            return None
-        for segment in self.segments:
-            if segment.last >= seq:
-                return segment, segment.index(seq)
-        return None
-
-    def is_live(self, seq: int) -> bool:
-        return seq >= self.machine.first_seq and seq not in self.dead
-
-    def live(self, segment: Segment) -> Segment | None:
-        return self._segment([seq for seq in segment.seqs if self.is_live(seq)])
-
-    async def read(self, seq: int, limit: int) -> Segment | None:
-        self.reads += 1
-        await asyncio.sleep(0)
-        return self._segment([s for s in sorted(self.rows) if s >= seq][:limit])
-
-    async def _points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
-        self.reads += 1
-        await asyncio.sleep(0)
-        return self._segment([seq for seq in seqs if seq in self.rows])
-
-    def _segment(self, seqs: Iterable[int]) -> Segment | None:
-        seqs = list(seqs)
-        if not seqs:
-            return None
-        rows = [self.rows[seq] for seq in seqs]
-        return Segment(
-            seqs,
-            [row[0] for row in rows],
-            [row[1] for row in rows],
-            [row[2] for row in rows] if any(row[2] for row in rows) else None,
-            [row[3] for row in rows],
-            0,
-        )
-
-    def count_at_once(self, match: object, filters: object) -> None:
-        """Have everything counted behind."""
-
-    async def first_message(self) -> None:
-        """What makes `first_seq` exact; here it always is."""
-
-    async def count_from(
-        self, seq: int, match: Callable[[bytes], bool] | None, filters: Sequence[bytes]
-    ) -> int:
-        return sum(1 for s, row in self.rows.items() if s >= seq and (not match or match(row[1])))
-
-    async def subjects_matching(self, filters: Sequence[bytes]) -> list[tuple[bytes, int, int]]:
-        match = compile_filters(filters)
-        found: dict[bytes, tuple[int, int]] = {}
-        for seq, row in sorted(self.rows.items()):
-            if match is None or match(row[1]):
-                found[row[1]] = (found.get(row[1], (0, 0))[0] + 1, seq)
-        return [(subject, count, last) for subject, (count, last) in found.items()]
-
-    async def first_at_time(self, ns: int) -> int:
-        found = (seq for seq, row in sorted(self.rows.items()) if row[0] >= ns)
-        return next(found, self.machine.last_seq + 1)
-
-    def on_acked(self, consumer: ConsumerRunner, sseqs: Sequence[int]) -> None:
+    def settle(self, sseqs: Sequence[int]) -> None:
+        """Write down what a consumer is done with."""
         self.settled.append(list(sseqs))
 
     async def less_wanted(self) -> None:
         """Retention is not part of these tests."""
 
-    async def save_consumer(self, name: str, created: int, config: str, state: bytes) -> int:
-        return len(self.consumers) + 1
-
-    async def change_consumer(self, consumer: int, config: str) -> None:
-        """The catalogue is not part of these tests."""
-
     async def caught_up(self) -> None:
         """Nothing has to go."""
-
-    async def remove_consumer(self, consumer: int) -> None:
-        """The catalogue is not part of these tests."""
 
     # the test's side
 
@@ -265,7 +242,7 @@ class FakeStream:
         """Send an acknowledgement."""
         self.account.take_ack(None, subject, reply, b"", payload)
 
-    async def settle(self) -> None:
+    async def rest(self) -> None:
         """Let everything happen that is ready to happen."""
         for _ in range(20):
             await asyncio.sleep(0)
@@ -276,7 +253,7 @@ class FakeStream:
         while self.clock.time < end:
             self.clock.time = min(self.clock.time + 10_000_000, end)
             self.timers.run()
-            await self.settle()
+            await self.rest()
 
 
 class Frames:

@@ -33,7 +33,7 @@ class Reader:
         settled, self.machine.settled = self.machine.settled or [], []
         if settled:
             self.machine.leaving.update(settled)
-            self.bench.runner.on_acked(cast(Any, self), settled)
+            self.bench.runner.settle(settled)
 
     def take(self, *seqs: int) -> None:
         self.machine.deliver(seqs, 0)
@@ -44,4 +44,4 @@ class Reader:
 
     def restore(self, stored: bytes) -> None:
         """Go on from a state row."""
-        self.machine.restored(decode(stored), 0, self.bench.runner.is_live)
+        self.machine.restored(decode(stored), 0, self.bench.runner.log.is_live)

@@ -1,8 +1,9 @@
-"""One stream over storage in memory: the real runner, machine, tail and janitor, a dict of rows.
+"""One stream over storage in memory: the real runner, machine, log and janitor, a dict of rows.
 
 `MemoryStore` does with a plan what PostgreSQL does in one transaction, and answers every question
-of a reader. `StreamBench` stands in for the lane: it takes a plan, commits it or loses it, and
-hands it back, so that a test decides what happens between the steps.
+of a reader. `services` are those of a node that leads one such stream. `StreamBench` stands in for
+the lane: it takes a plan, commits it or loses it, and hands it back, so that a test decides what
+happens between the steps.
 """
 
 import asyncio
@@ -11,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from core.errors import ApiError
+from core.jetstream.changes import Change
 from core.jetstream.janitor import Janitor
-from core.jetstream.opening import restore
-from core.jetstream.shell import Shell
-from core.jetstream.stream_runner import StreamRunner
-from core.jetstream.tail import TailBudget
+from core.jetstream.log.tail import TailBudget
+from core.jetstream.services import Services
+from core.jetstream.stream.runner import StreamRunner
 from core.jetstream.timers import Timers
 from core.model.stream import StreamConfig
 from core.pubsub.server import Hub
+from core.runtime.clock import Clock
 from core.runtime.turn import Turn
-from core.storage.interface import Head, StreamRow
+from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.headers import MSG_ID, STREAM_SOURCE, find
 from core.stream.plan import Position, StreamPlan
 from core.stream.segment import Segment
@@ -54,13 +56,14 @@ class Row:
 
 
 class MemoryStore:
-    """LogReader and Sweeper of one stream, and what a commit makes of its rows."""
+    """LogReader, Sweeper and Catalog of one stream, and what a commit makes of its rows."""
 
     def __init__(self, head: Head) -> None:
         self.rows: dict[int, Row] = {}
         self.head = head
         self.purges: list[tuple[tuple[str, ...], int]] = []
         self.sources: dict[str, Position] = {}
+        self.consumers = 0
 
     def commit(self, plan: StreamPlan) -> None:
         """Do what one fenced transaction does."""
@@ -189,6 +192,18 @@ class MemoryStore:
     async def delete_purged(self, stream: int, shelf: int) -> None:
         raise AssertionError("no test purges that much")
 
+    # -- the catalogue -----------------------------------------------------------------------
+
+    async def add_consumer(self, row: ConsumerRow) -> int:
+        self.consumers += 1
+        return self.consumers
+
+    async def set_consumer(self, stream: int, consumer: int, config: str) -> None:
+        """Configurations are not read back."""
+
+    async def drop_consumer(self, stream: int, consumer: int) -> None:
+        """Consumers are not read back."""
+
 
 async def saved() -> None:
     """A catalogue that takes every configuration."""
@@ -209,14 +224,7 @@ def _segment(rows: Sequence[tuple[int, Row]]) -> Segment | None:
     )
 
 
-class _QuietJanitor(Janitor):
-    """A janitor without timers: tests expire by hand."""
-
-    def watch_age(self, runner: StreamRunner) -> None:
-        pass
-
-
-class _StandInLane:
+class StandInLane:
     """Takes what the lane would take; nothing waits here."""
 
     def enqueue(self, runner: StreamRunner) -> None:
@@ -227,6 +235,26 @@ class _StandInLane:
 
     async def settled(self) -> None:
         """Nothing is on its way."""
+
+
+def services(
+    store: MemoryStore, clock: Clock, turn: Turn, *, states: Any = None, tail_bytes: int = 64 << 20
+) -> Services:
+    """Return the services of a node whose storage is in memory."""
+    return Services(
+        clock=clock,
+        turn=turn,
+        reader=cast(Any, store),
+        sweeper=cast(Any, store),
+        catalog=cast(Any, store),
+        lane=cast(Any, StandInLane()),
+        states=states,
+        janitor=Janitor(clock, cast(Any, store), cast(Any, store)),
+        timers=Timers(clock),
+        server_name="test",
+        press=lambda: None,
+        tails=TailBudget(tail_bytes),
+    )
 
 
 class StreamBench:
@@ -245,25 +273,13 @@ class StreamBench:
     def _open(self) -> None:
         turn = Turn()
         hub = Hub(turn, self.clock, server_name="test")
-        self.janitor = _QuietJanitor()
-        shell = Shell(
-            clock=self.clock,
-            turn=turn,
-            reader=self.store,
-            sweeper=self.store,
-            catalog=cast(Any, None),
-            lane=cast(Any, _StandInLane()),
-            states=cast(Any, None),
-            janitor=self.janitor,
-            timers=Timers(self.clock),
-            server_name="test",
-            press=lambda: None,
-            tails=TailBudget(self.tail_bytes),
-        )
-        self.janitor.attach(shell)
+        given = services(self.store, self.clock, turn, tail_bytes=self.tail_bytes)
+        self.janitor = given.janitor
         account = hub.accounts["$G"]
         row = StreamRow(STREAM, "$G", self.config.name, SHELF, 0, "", self.store.head)
-        self.runner = StreamRunner(row, self.config, account, shell)
+        self.runner = StreamRunner(row, self.config, account, given)
+        # Tests expire by hand.
+        self.runner.expiry.watch = lambda: None  # type: ignore[method-assign]
         account.subscribe(b"reply.>", self._answered)
 
     def _answered(
@@ -279,7 +295,7 @@ class StreamBench:
     def reload(self) -> None:
         """Crash: forget everything but the rows and the head row, and read them again."""
         self._open()
-        self.run(restore(self.runner, self.store.head))
+        self.run(self.runner.restore(self.store.head))
 
     def close(self) -> None:
         """Close the event loop."""
@@ -333,6 +349,14 @@ class StreamBench:
 
         return self.run(drive())
 
+    def change(self, change: Change) -> StreamPlan:
+        """Have a change of the log committed."""
+
+        async def submit() -> StreamPlan:
+            return await self.runner.submit(change)
+
+        return self.serve(submit())
+
     def live(self) -> list[tuple[int, int, bytes, bytes, bytes]]:
         """Every message that a reader of storage sees."""
         return self.run(self._live())
@@ -341,7 +365,7 @@ class StreamBench:
         found: list[tuple[int, int, bytes, bytes, bytes]] = []
         seq = 0
         while True:
-            page = await self.runner.read(seq, 3)
+            page = await self.runner.log.read(seq, 3)
             if page is None:
                 return found
             headers = page.headers or [None] * len(page)

@@ -15,17 +15,20 @@ from msgspec.structs import replace
 from core.errors import Unavailable
 from core.jetstream.copying.follower import Follower
 from core.jetstream.copying.origin import Origin, Start, key_in_header
-from core.jetstream.direct_get import DirectGet
-from core.jetstream.facts import facts_for
+from core.jetstream.direct.direct_get import DirectGet
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
 from core.runtime.tasks import spawn
 from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
 from core.stream.plan import Position, StreamPlan
 
 if TYPE_CHECKING:
-    from core.jetstream.stream_runner import StreamRunner
+    from core.jetstream.changes import MapSubjects, Submit
+    from core.jetstream.log.facts import FactReader
+    from core.jetstream.log.stream_log import StreamLog
+    from core.jetstream.services import Services
+    from core.pubsub.account import Account
 
-log = logging.getLogger("jetgate.copying")
+logger = logging.getLogger("jetgate.copying")
 
 _ROWS = 4096
 _RETRY = 0.2
@@ -33,10 +36,32 @@ _QUEUE = b"_sys_"
 
 
 class Copier:
-    """Fills one stream from its mirror's origin or from its sources."""
+    """Fills one stream from its mirror's origin or from its sources.
 
-    def __init__(self, runner: StreamRunner) -> None:
-        self._runner = runner
+    Args:
+        log: The log of the stream.
+        facts: What the machine has to be told before it decides.
+        account: Where the origins are.
+        services: The node's services.
+        submit: Gives copies their turn.
+        map_subjects: The stream's subject transform.
+    """
+
+    def __init__(
+        self,
+        log: StreamLog,
+        facts: FactReader,
+        account: Account,
+        services: Services,
+        submit: Submit,
+        map_subjects: MapSubjects,
+    ) -> None:
+        self._log = log
+        self._facts = facts
+        self._account = account
+        self._services = services
+        self._submit = submit
+        self._map_subjects = map_subjects
         self._followers: dict[str, Follower] = {}
         self._positions: dict[str, Position] = {}
         self._batch: list[tuple[Follower, Run, int]] = []
@@ -49,9 +74,8 @@ class Copier:
 
     async def restore(self, config: StreamConfig) -> None:
         """Learn how far the sources of a configuration were copied. Raises Unavailable."""
-        runner = self._runner
         if config.sources:
-            for position in await runner.shell.reader.positions(runner.stream):
+            for position in await self._log.rows.positions():
                 self._positions.setdefault(position.key, position)
 
     async def _find(self, followers: list[Follower]) -> None:
@@ -61,24 +85,23 @@ class Copier:
         """
         for follower in followers:
             key, start = follower.origin.key, None
-            while not self._runner.closed:
+            while not self._log.closed:
                 try:
                     start = await self._search(key)
                     break
                 except Unavailable as error:
-                    log.warning("sources of %s wait for storage: %s", self._runner.name, error)
+                    logger.warning("sources of %s wait for storage: %s", self._log.name, error)
                     await asyncio.sleep(_RETRY)
             if start is not None:
                 self._positions.setdefault(key, Position(key, start.after, start.identity))
-            if self._followers.get(key) is follower and not self._runner.closed:
+            if self._followers.get(key) is follower and not self._log.closed:
                 follower.begin()
 
     async def _search(self, key: str) -> Start | None:
         """Find the newest message of a source by what its header says. Raises Unavailable."""
-        runner = self._runner
-        name, below = key.partition(" ")[0].encode(), runner.machine.last_seq + 1
+        name, below = key.partition(" ")[0].encode(), self._log.machine.last_seq + 1
         while True:
-            page = await runner.shell.reader.sourced(runner.stream, runner.shelf, name, below)
+            page = await self._log.rows.sourced(name, below)
             if not page:
                 return None
             for line in page:
@@ -90,7 +113,7 @@ class Copier:
 
     def start(self) -> None:
         """Follow every origin of the configuration."""
-        self._follow(self._runner.config)
+        self._follow(self._log.machine.config)
 
     def configure(self, config: StreamConfig) -> None:
         """Take a new configuration: origins that stay are followed on."""
@@ -104,8 +127,7 @@ class Copier:
         self._serve_origin(False)
 
     def _origins(self, config: StreamConfig) -> list[Origin]:
-        runner = self._runner
-        names = runner.name, runner.account.name, runner.shell.domain
+        names = self._log.name, self._account.name, self._services.domain
         if config.mirror is not None:
             return [Origin(config.mirror, *names, mirrors=True)]
         return [
@@ -113,7 +135,6 @@ class Copier:
         ]
 
     def _follow(self, config: StreamConfig) -> None:
-        runner = self._runner
         self._mirrors = config.mirror is not None
         before, self._followers = self._followers, {}
         begun: list[Follower] = []
@@ -124,7 +145,7 @@ class Copier:
                 continue
             if old is not None:
                 old.close(forget=True)
-            follower = Follower(runner.account, runner.shell, origin, self._begin, self._ready)
+            follower = Follower(self._account, self._services, origin, self._begin, self._ready)
             self._followers[origin.key] = follower
             begun.append(follower)
         for old in before.values():
@@ -135,11 +156,11 @@ class Copier:
             if follower not in unknown:
                 follower.begin()
         if unknown:
-            spawn(self._find(unknown), name=f"sources of {runner.name}")
+            spawn(self._find(unknown), name=f"sources of {self._log.name}")
 
     def _knows(self, origin: Origin) -> bool:
         """Whether it is known how far an origin was copied, without looking through the log."""
-        return origin.mirrors or origin.key in self._positions or not self._runner.machine.last_seq
+        return origin.mirrors or origin.key in self._positions or not self._log.machine.last_seq
 
     def poke(self, name: str, *, is_new: bool = False) -> None:
         """A stream of that name came, changed or went."""
@@ -161,7 +182,7 @@ class Copier:
     def _begin(self, follower: Follower) -> Start:
         """Where a follower has to begin."""
         if follower.origin.mirrors:
-            return Start(self._runner.machine.last_seq)
+            return Start(self._log.machine.last_seq)
         position = self._positions.get(follower.origin.key)
         if position is None or follower.forgets:
             return Start()
@@ -191,9 +212,9 @@ class Copier:
 
     def _go_on(self) -> None:
         """Have what waits stored, unless something is being stored."""
-        if not self._busy and not self._runner.closed:
+        if not self._busy and not self._log.closed:
             self._busy = True
-            self._runner.submit(self._plan).add_done_callback(self._stored)
+            self._submit(self._plan).add_done_callback(self._stored)
 
     def _gather(self) -> list[tuple[Follower, Run, int]]:
         """Take what waits: as much from each origin as a fair share allows."""
@@ -208,27 +229,25 @@ class Copier:
 
     async def _plan(self, now: int) -> StreamPlan:
         """Plan to store what waits; called again with the same if storage is away meanwhile."""
-        runner, machine = self._runner, self._runner.machine
-        current = self._followers
+        machine, current = self._log.machine, self._followers
         batch = [entry for entry in self._batch if current.get(entry[1].key) is entry[0]]
         self._batch = batch or self._gather()
         runs = [self._fresh(run) for _, run, _ in self._batch]
         if self._mirrors and runs and not len(runs[0]):
-            self._copied = Copied(machine.begin_plan(False), runs)
+            self._copied = Copied(machine.unchanged(), runs)
             if runs[0].through > machine.last_seq:
                 self._copied.plan = plan_skip(machine, runs[0].through)
             return self._copied.plan
-        if runner.transform is not None:
-            for run in runs:
-                run.columns.subjects = runner.transform.apply_all(run.columns.subjects)
-        rollups = await facts_for(runner, gathered(runs), now)
-        self._copied = plan_copies(machine, runs, now, rollups or {}, mirrors=self._mirrors)
+        for run in runs:
+            run.columns.subjects = self._map_subjects(run.columns.subjects)
+        facts = await self._facts.read(gathered(runs), now)
+        self._copied = plan_copies(machine, runs, now, facts, mirrors=self._mirrors)
         return self._copied.plan
 
     def _fresh(self, run: Run) -> Run:
         """Return a copy of a run, without what is stored already."""
         if self._mirrors:
-            return run.after(self._runner.machine.last_seq).part(0, len(run))
+            return run.after(self._log.machine.last_seq).part(0, len(run))
         position = self._positions.get(run.key)
         if position is None or (
             position.identity and run.identity and position.identity != run.identity
@@ -242,7 +261,7 @@ class Copier:
         copied, self._copied = self._copied, None
         self._busy = False
         error = None if done.cancelled() else done.exception()
-        if self._runner.closed:
+        if self._log.closed:
             return
         if done.cancelled() or error is not None or copied is None:
             for follower, run, cseq in batch:
@@ -265,28 +284,30 @@ class Copier:
 
     def _stall(self, follower: Follower, reason: object, cseq: int) -> None:
         origin = follower.origin.source.name
-        log.warning("stream %s cannot store what %s has: %s", self._runner.name, origin, reason)
+        logger.warning("stream %s cannot store what %s has: %s", self._log.name, origin, reason)
         follower.stalled(cseq)
 
     # -- Direct Get for the origin -----------------------------------------------------------
 
     def reconsider(self) -> None:
         """Answer Direct Get in place of the origin once caught up, unless it does so itself."""
-        config = self._runner.config
+        config = self._log.machine.config
         mirror: StreamSource | None = config.mirror
-        wanted = mirror is not None and config.mirror_direct and not self._runner.closed
+        wanted = mirror is not None and config.mirror_direct and not self._log.closed
         if wanted and mirror is not None:
             wanted = any(follower.caught_up for follower in self._followers.values())
             subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
-            others = self._runner.account.route(subject).services
+            others = self._account.route(subject).services
             wanted = wanted and not others
         self._serve_origin(wanted)
 
     def _serve_origin(self, wanted: bool) -> None:
-        mirror = self._runner.config.mirror
+        mirror = self._log.machine.config.mirror
         if not wanted and self._direct is not None:
             self._direct.configure(False)
             self._direct = None
         elif wanted and self._direct is None and mirror is not None:
-            self._direct = DirectGet(self._runner, mirror.name.encode(), _QUEUE)
+            self._direct = DirectGet(
+                self._log, self._account, self._services.turn, mirror.name.encode(), _QUEUE
+            )
             self._direct.configure(True)

@@ -30,7 +30,7 @@ from core.stream.copying import Run
 from core.stream.plan import Columns
 
 if TYPE_CHECKING:
-    from core.jetstream.shell import Shell
+    from core.jetstream.services import Services
     from core.pubsub.account import Account
 
 _SECOND = 1_000_000_000
@@ -58,7 +58,7 @@ class Follower:
 
     Args:
         account: where to ask.
-        shell: the node's services.
+        services: the node's services.
         origin: whom to follow.
         start: tells where to begin, from what is stored.
         ready: called when messages wait to be stored.
@@ -67,7 +67,7 @@ class Follower:
     def __init__(
         self,
         account: Account,
-        shell: Shell,
+        services: Services,
         origin: Origin,
         start: Callable[[Follower], Start],
         ready: Callable[[Follower], None],
@@ -82,8 +82,8 @@ class Follower:
         self.caught_up = False
         """Whether it was nearly at the end of the origin once."""
         self._account = account
-        self._shell = shell
-        self._clock = shell.clock
+        self._services = services
+        self._clock = services.clock
         self._start = start
         self._ready = ready
         self._left = 0
@@ -116,7 +116,7 @@ class Follower:
             return
         self.phase = Phase.CLOSED
         self._waiting.clear()
-        self._shell.timers.forget(self)
+        self._services.timers.forget(self)
         if self._inbox is not None:
             if forget and self._acks and self._has_consumer and not self.origin.reference:
                 names = f"DELETE.{self.origin.source.name}.{self.origin.consumer}"
@@ -157,8 +157,8 @@ class Follower:
 
     def _wait_until(self, when: int) -> None:
         self._due = when
-        self._shell.timers.forget(self)
-        self._shell.timers.at(self, when)
+        self._services.timers.forget(self)
+        self._services.timers.at(self, when)
 
     def _pause(self, *, failed: bool) -> None:
         """Let go of the consumer and ask for another one later."""

@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from core.consumer.acks import AckKind, nak_delay, parse
+from core.jetstream.consumer import runner as consumer_runner
+from core.jetstream.log import counts
 from core.model.consumer import AckPolicy
 from core.model.durations import parse_duration
 from tests.support.consumers import SECOND, FakeStream, Frames, running
@@ -21,14 +23,14 @@ async def delivered(count: int = 3, **config: object) -> tuple[FakeStream, Frame
     stream.publish(*((b"s.%d" % i, b"m%d" % i) for i in range(count)))
     await stream.create(**config)
     stream.pull(b"%d" % count)
-    await stream.settle()
+    await stream.rest()
     return stream, frames, [reply for _, reply, _, _ in frames.take()]
 
 
 async def again(stream: FakeStream, frames: Frames) -> list[tuple[bytes, bytes]]:
     """Pull once more without waiting: (payload, times delivered and sequences)."""
     stream.pull(b'{"batch":100,"no_wait":true}')
-    await stream.settle()
+    await stream.rest()
     return [
         (payload, b".".join(reply.split(b".")[4:7]))
         for _, reply, _, payload in frames.take()
@@ -107,10 +109,10 @@ async def test_ack_ends_redelivery() -> None:
 async def test_floor_waits_for_the_gap() -> None:
     stream, _, acks = await delivered()
     stream.ack(acks[1])
-    await stream.settle()
+    await stream.rest()
     assert floor(stream) == (0, 0)
     stream.ack(acks[0])
-    await stream.settle()
+    await stream.rest()
     assert floor(stream) == (2, 2)
 
 
@@ -122,7 +124,7 @@ async def test_ack_of_a_redelivered_message_fills_the_gap() -> None:
     await stream.advance(1.1)
     assert await again(stream, frames) == [(b"m0", b"2.1.4")]
     stream.ack(b"$JS.ACK.S.c.2.1.4.0.0")
-    await stream.settle()
+    await stream.rest()
     assert floor(stream) == (4, 3)
 
 
@@ -140,10 +142,10 @@ async def test_ack_for_an_earlier_attempt_counts() -> None:
 async def test_double_ack_is_answered_after_the_commit() -> None:
     stream, frames, acks = await delivered(1)
     stream.ack(acks[0], b"+ACK", b"ok.1")
-    await stream.settle()
+    await stream.rest()
     assert frames.take() == []
     stream.states.commit()
-    await stream.settle()
+    await stream.rest()
     assert frames.take() == [(b"ok.1", b"", b"", b"")]
 
 
@@ -152,9 +154,9 @@ async def test_double_ack_is_answered_after_the_commit() -> None:
 async def test_everything_with_a_reply_is_answered(payload: bytes) -> None:
     stream, frames, acks = await delivered(1)
     stream.ack(acks[0], payload, b"ok.1")
-    await stream.settle()
+    await stream.rest()
     stream.states.commit()
-    await stream.settle()
+    await stream.rest()
     assert frames.take() == [(b"ok.1", b"", b"", b"")]
 
 
@@ -162,9 +164,9 @@ async def test_everything_with_a_reply_is_answered(payload: bytes) -> None:
 async def test_double_ack_of_an_undelivered_sequence_is_not_answered() -> None:
     stream, frames, _ = await delivered(1)
     stream.ack(b"$JS.ACK.S.c.1.9.9.0.0", b"", b"ok.1")
-    await stream.settle()
+    await stream.rest()
     stream.states.commit()
-    await stream.settle()
+    await stream.rest()
     assert frames.take() == []
 
 
@@ -173,7 +175,7 @@ async def test_long_ack_subject() -> None:
     stream, _, _ = await delivered(1)
     head = next(head for head in stream.account.acks if head.startswith(b"$JS.ACK._."))
     stream.ack(head + b".1.1.1.0.0")
-    await stream.settle()
+    await stream.rest()
     assert floor(stream) == (1, 1)
 
 
@@ -185,7 +187,7 @@ async def test_malformed_ack_subject_does_nothing(tokens: bytes) -> None:
     stream, _, _ = await delivered(1)
     stream.ack(b"$JS.ACK.S.c." + tokens)
     stream.ack(b"$JS.ACK.S.c." + tokens, b"-NAK")
-    await stream.settle()
+    await stream.rest()
     assert len(stream.consumers["c"].machine.pending) == 1
 
 
@@ -197,7 +199,7 @@ async def test_a_malformed_ack_does_not_spoil_the_others_of_its_turn(
     stream, _, _ = await delivered(3)
     for tokens in (b"1.1.1.0.0", *malformed, b"1.2.2.0.0"):
         stream.ack(b"$JS.ACK.S.c." + tokens)
-    await stream.settle()
+    await stream.rest()
     assert floor(stream) == (2, 2)
 
 
@@ -247,7 +249,7 @@ def change(stream: FakeStream, **config: Any) -> None:
 async def test_another_wait_is_that_of_what_is_pending() -> None:
     stream, frames, acks = await delivered(3, ack_wait=30 * SECOND)
     stream.ack(acks[1], b"-NAK 29s")
-    await stream.settle()
+    await stream.rest()
     change(stream, ack_wait=2 * SECOND)
     await stream.advance(1.1)
     assert await again(stream, frames) == [(b"m1", b"2.2.4")]
@@ -302,10 +304,10 @@ async def test_floor_passes_what_was_given_up() -> None:
     stream.ack(acks[1])
     stream.publish((b"s.x", b"x"))
     stream.pull(b"1")
-    await stream.settle()
+    await stream.rest()
     ((_, reply, _, _),) = frames.take()
     stream.ack(reply)
-    await stream.settle()
+    await stream.rest()
     assert stream.consumers["c"].machine.delivered_cseq == 4
     assert floor(stream)[0] == 4
 
@@ -315,7 +317,7 @@ async def test_nak_is_redelivered_at_once() -> None:
     stream, frames, acks = await delivered(2)
     stream.ack(acks[1], b"-NAK")
     stream.ack(acks[0], b"-NAK")
-    await stream.settle()
+    await stream.rest()
     assert await again(stream, frames) == [(b"m1", b"2.2.3"), (b"m0", b"2.1.4")]
 
 
@@ -335,7 +337,7 @@ async def test_nak_with_delay_takes_back_a_plain_nak() -> None:
     stream, frames, acks = await delivered(1)
     stream.ack(acks[0], b"-NAK")
     stream.ack(acks[0], b"-NAK 1s")
-    await stream.settle()
+    await stream.rest()
     assert await again(stream, frames) == []
 
 
@@ -344,7 +346,7 @@ async def test_nak_of_an_acked_message_is_ignored() -> None:
     stream, frames, acks = await delivered(1)
     stream.ack(acks[0])
     stream.ack(acks[0], b"-NAK")
-    await stream.settle()
+    await stream.rest()
     assert await again(stream, frames) == []
 
 
@@ -376,7 +378,7 @@ async def test_next_acks_and_pulls(payload: bytes, count: int) -> None:
     stream, frames, acks = await delivered(1)
     stream.publish(*((b"s.x", b"n%d" % i) for i in range(3)))
     stream.ack(acks[0], payload, b"in.next")
-    await stream.settle()
+    await stream.rest()
     stream.states.commit()
     assert [payload for *_, payload in frames.take()] == [b"n%d" % i for i in range(count)]
     assert floor(stream) == (1, 1)
@@ -396,7 +398,7 @@ async def test_ack_all_of_an_older_message_moves_nothing_back() -> None:
     stream, _, acks = await delivered(3, ack_policy=AckPolicy.ALL)
     stream.ack(acks[2])
     stream.ack(acks[0])
-    await stream.settle()
+    await stream.rest()
     assert floor(stream) == (3, 3)
 
 
@@ -434,7 +436,7 @@ async def test_purge_of_a_part_counts_what_is_left() -> None:
     stream, frames, _ = await delivered(1)
     stream.publish(*((b"s.x", b"%d" % i) for i in range(5)))
     stream.purge(below=5)
-    await stream.settle()
+    await stream.rest()
     assert stream.consumers["c"].info().num_pending == 2
     assert [payload for payload, _ in await again(stream, frames)] == [b"3", b"4"]
 
@@ -448,7 +450,7 @@ async def test_nothing_is_skipped_before_it_is_counted_what_is_left(how: str) ->
     stream.pull(b"9")
     for _ in range(3):
         stream.publish((b"s.a", b"a"), (b"s.b", b"b"), (b"s.b", b"b"))
-        await stream.settle()
+        await stream.rest()
     stream.forget_tail()
     assert len(frames.take()) == 2
     if how == "purge":
@@ -460,10 +462,10 @@ async def test_nothing_is_skipped_before_it_is_counted_what_is_left(how: str) ->
     else:
         stream.purge(7)
         waiting = asyncio.create_task(stream.consumers.reset("c", 7))
-        await stream.settle()
+        await stream.rest()
         stream.states.commit()
         await waiting
-    await stream.settle()
+    await stream.rest()
     assert [f[3] for f in frames.take()] == ([b"b", b"b"] if how == "filter" else [b"a"])
     assert consumer.info().num_pending == (2 if how == "filter" else 0)
 
@@ -476,7 +478,7 @@ async def test_messages_after_a_purge_tell_how_many_are_left() -> None:
     stream.publish(*((subject, b"") for subject in [b"s.a", b"s.b"] * 5))
     stream.purge(below=4)
     stream.pull(b"9")
-    await stream.settle()
+    await stream.rest()
     assert [int(reply.split(b".")[8]) for _, reply, _, _ in frames.take()] == [2, 1, 0]
 
 
@@ -488,21 +490,22 @@ async def test_who_purges_in_a_loop_does_not_hold_deliveries(
     frames = Frames(stream.client(b"in.*"))
     await stream.create(filter_subject="s.a", ack_policy=AckPolicy.NONE)
     stream.publish(*((subject, b"") for subject in [b"s.a", b"s.b"] * 1000))
-    count_from = stream.count_from
+    count_from = counts.count_from
 
     async def purge_again(*args: Any) -> int:
         stream.purge(stream.machine.first_seq + 1)
         return await count_from(*args)
 
-    monkeypatch.setattr(stream, "count_from", purge_again)
+    monkeypatch.setattr(counts, "_COUNT_AT_ONCE", 0)
+    monkeypatch.setattr(consumer_runner, "count_from", purge_again)
     stream.purge(2)
     stream.pull(b"1")
     while not (found := frames.take()):
-        await stream.settle()
+        await stream.rest()
         assert stream.machine.first_seq < 1900, "there is something to deliver"
     ((_, reply, _, _),) = found
     seq, left = int(reply.split(b".")[5]), int(reply.split(b".")[8])
-    assert left >= sum(1 for s, row in stream.rows.items() if s > seq and row[1] == b"s.a")
+    assert left >= sum(1 for s, row in stream.rows.items() if s > seq and row.subject == b"s.a")
 
 
 @running
@@ -511,7 +514,7 @@ async def test_redelivery_out_of_storage() -> None:
     stream.forget_tail()
     await stream.advance(1.1)
     stream.pull(b"600")
-    await stream.settle()
+    await stream.rest()
     assert [payload for *_, payload in frames.take()] == [b"m%d" % i for i in range(600)]
     assert stream.reads <= 3
 

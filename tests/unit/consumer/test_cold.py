@@ -3,7 +3,7 @@
 import pytest
 
 from core.errors import Unavailable
-from core.jetstream import cursor
+from core.jetstream.consumer import cursor
 from core.stream.segment import Segment
 from tests.support.consumers import FakeStream, Frames, running
 
@@ -22,7 +22,7 @@ async def cold(count: int, **config: object) -> tuple[FakeStream, Frames, list[b
 async def pulled(stream: FakeStream, frames: Frames, count: int) -> list[tuple[bytes, bytes]]:
     """Ask for messages; return (ack subject, payload) of those that come."""
     stream.pull(b"%d" % count)
-    await stream.settle()
+    await stream.rest()
     return [(reply, payload) for _, reply, _, payload in frames.take() if reply]
 
 
@@ -46,18 +46,18 @@ async def test_removals_without_end_do_not_keep_a_read_from_being_used(
     frames = Frames(stream.client(b"in.*"))
     stream.publish(*((b"s.a", b"%d" % i) for i in range(1, 41)))
     stream.forget_tail()
-    read = stream.read
+    read = stream.log.read
 
     async def meanwhile(seq: int, limit: int) -> Segment | None:
         first = stream.machine.first_seq
         stream.remove(*range(first, first + (4 if first == 1 else 1)))
         return await read(seq, limit)
 
-    monkeypatch.setattr(stream, "read", meanwhile)
+    monkeypatch.setattr(stream.log, "read", meanwhile)
     await stream.create()
     stream.pull(b"1")
     while not (found := frames.take()):
-        await stream.settle()
+        await stream.rest()
         assert len(stream.rows) > 10, "there is something to deliver"
     assert found[0][3] == b"%d" % stream.machine.first_seq
 
@@ -70,20 +70,20 @@ async def test_a_read_that_failed_is_tried_again_while_somebody_waits(
     frames = Frames(stream.client(b"in.*"))
     stream.publish((b"s.a", b"1"))
     stream.forget_tail()
-    runner, read, tries = await stream.create(), stream.read, 0
+    runner, read, tries = await stream.create(), stream.log.read, 0
 
     async def away(seq: int, limit: int) -> Segment | None:
         nonlocal tries
         tries += 1
         raise Unavailable("away")
 
-    monkeypatch.setattr(stream, "read", away)
+    monkeypatch.setattr(stream.log, "read", away)
     stream.pull(b'{"batch":1,"expires":1000000000}')
     await stream.advance(1.1)
     assert tries in (4, 5)
     assert b"408" in frames.take()[0][2]
     assert runner.deadline() is None
     stream.pull(b'{"batch":1,"expires":1000000000}')
-    monkeypatch.setattr(stream, "read", read)
+    monkeypatch.setattr(stream.log, "read", read)
     await stream.advance(0.3)
     assert [payload for *_, payload in frames.take()] == [b"1"]

@@ -71,10 +71,10 @@ async def test_a_request_that_is_not_served_yet_costs_nothing() -> None:
     frames = Frames(stream.client(b"in.1"))
     stream.pull(b'{"group":"g","min_pending":3}')
     stream.publish((b"s.a", b"1"), (b"s.a", b"2"))
-    await stream.settle()
+    await stream.rest()
     assert frames.take() == []
     assert not stream.turn.ready, "nothing spins"
     stream.publish((b"s.a", b"3"))
-    await stream.settle()
+    await stream.rest()
     assert [frame[3] for frame in frames.take()] == [b"1"]
     assert consumer.info().priority_groups[0].group == "g"

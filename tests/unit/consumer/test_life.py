@@ -6,6 +6,11 @@ import pytest
 
 from core.consumer.state import ConsumerState, StateError, decode, encode
 from core.errors import ApiError, Unavailable
+from core.jetstream.consumer import consumers
+from core.jetstream.consumer import runner as consumer_runner
+from core.jetstream.log import counts
+from core.jetstream.log.stream_log import StreamLog
+from core.jetstream.log.subjects import subjects_matching
 from core.model.consumer import Action, ConsumerConfig, DeliverPolicy
 from core.storage.interface import ConsumerRow
 from tests.support.consumers import SECOND, FakeStream, Frames, running
@@ -23,7 +28,7 @@ async def filled() -> tuple[FakeStream, Frames]:
 
 async def everything(stream: FakeStream, frames: Frames) -> bytes:
     stream.pull(b'{"batch":100,"no_wait":true}')
-    await stream.settle()
+    await stream.rest()
     return b" ".join(payload for *_, payload in frames.take() if payload)
 
 
@@ -63,7 +68,7 @@ async def test_start_position(
 async def test_start_time() -> None:
     stream, frames = await filled()
     await stream.create(
-        deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=stream.rows[3][0] + 1
+        deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=stream.rows[3].ts + 1
     )
     assert await everything(stream, frames) == b"4 5 6"
 
@@ -81,15 +86,15 @@ async def test_last_per_subject_misses_nothing_that_is_stored_during_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream, frames = await filled()
-    search = stream.subjects_matching
+    search = subjects_matching
 
-    async def in_parts(filters: list[bytes]) -> list[tuple[bytes, int, int]]:
+    async def in_parts(log: StreamLog, filters: list[bytes]) -> list[tuple[bytes, int, int]]:
         monkeypatch.undo()
-        found = await search([b"s.a"])
+        found = await search(log, [b"s.a"])
         stream.publish((b"s.a", b"7"), (b"s.b", b"8"))
-        return found + await search([b"s.b"])
+        return found + await search(log, [b"s.b"])
 
-    monkeypatch.setattr(stream, "subjects_matching", in_parts)
+    monkeypatch.setattr(consumers, "subjects_matching", in_parts)
     runner = await stream.create(
         deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subjects=("s.a", "s.b")
     )
@@ -131,7 +136,7 @@ async def test_filter_update_counts_anew() -> None:
     stream, frames = await filled()
     runner = await stream.create(filter_subject="s.a")
     stream.pull(b"1")
-    await stream.settle()
+    await stream.rest()
     frames.take()
     await stream.create(filter_subject="s.b")
     assert runner.info().num_pending == 2
@@ -144,7 +149,7 @@ async def test_a_message_that_is_removed_while_it_is_counted(
 ) -> None:
     stream, frames = await filled()
     runner = await stream.create(filter_subject="s.a")
-    count_from = stream.count_from
+    count_from = counts.count_from
 
     async def slowly(*request: Any) -> int:
         found = await count_from(*request)
@@ -152,7 +157,7 @@ async def test_a_message_that_is_removed_while_it_is_counted(
         stream.remove(4)
         return found
 
-    monkeypatch.setattr(stream, "count_from", slowly)
+    monkeypatch.setattr(consumer_runner, "count_from", slowly)
     await stream.create(filter_subject="s.b")
     assert runner.info().num_pending == 1
     assert await everything(stream, frames) == b"2"
@@ -173,7 +178,8 @@ async def test_what_is_left_is_counted_when_storage_is_back(
         raise Unavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stream, "count_from", away)
+        patch.setattr(counts, "_COUNT_AT_ONCE", 0)
+        patch.setattr(consumer_runner, "count_from", away)
         if how == "purge":
             stream.purge(2)
         else:
@@ -183,7 +189,7 @@ async def test_what_is_left_is_counted_when_storage_is_back(
                     if how == "reset"
                     else stream.create(filter_subject="s.b")
                 )
-        await stream.settle()
+        await stream.rest()
         assert tries == 1
         await stream.advance(1)
         assert 4 <= tries <= 5
@@ -241,11 +247,11 @@ async def test_restart_keeps_position_floor_and_pending() -> None:
     stream, frames = await filled()
     await stream.create()
     stream.pull(b"4")
-    await stream.settle()
+    await stream.rest()
     acks = [reply for _, reply, _, _ in frames.take()]
     stream.ack(acks[0])
     stream.ack(acks[2])
-    await stream.settle()
+    await stream.rest()
     before = stream.consumers["c"].info()
     await restarted(stream)
     after = stream.consumers["c"].info()
@@ -260,7 +266,7 @@ async def test_restart_redelivers_when_the_wait_is_over() -> None:
     stream, frames = await filled()
     await stream.create(ack_wait=SECOND)
     stream.pull(b"2")
-    await stream.settle()
+    await stream.rest()
     frames.take()
     await restarted(stream)
     await stream.advance(1.2)
@@ -272,10 +278,10 @@ async def test_double_acked_message_never_comes_again() -> None:
     stream, frames = await filled()
     await stream.create(ack_wait=SECOND)
     stream.pull(b"1")
-    await stream.settle()
+    await stream.rest()
     ((_, reply, _, _),) = frames.take()
     stream.ack(reply, b"+ACK", b"in.ok")
-    await stream.settle()
+    await stream.rest()
     stream.states.commit()
     await restarted(stream)
     await stream.advance(5)
@@ -287,7 +293,7 @@ async def test_restart_in_the_middle_of_last_per_subject() -> None:
     stream, frames = await filled()
     await stream.create(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject="s.*")
     stream.pull(b"1")
-    await stream.settle()
+    await stream.rest()
     frames.take()
     await restarted(stream)
     assert stream.consumers["c"].info().num_pending == 2
@@ -315,7 +321,7 @@ async def test_crash_before_it_is_written_that_the_last_chosen_message_was_delet
     await stream.create(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject="s.b")
     stream.forget_tail()
     stream.publish((b"s.b", b"7"))
-    del stream.rows[4]
+    stream.remove(4, told=False)
     await restarted(stream)
     assert await everything(stream, frames) == b"7"
     assert stream.consumers["c"].info().num_pending == 0
@@ -328,7 +334,7 @@ async def test_what_a_removal_does_to_a_consumer_is_written(policy: DeliverPolic
     runner = await stream.create(deliver_policy=policy, filter_subject="s.*")
     if policy is DeliverPolicy.ALL:
         stream.pull(b"4")
-        await stream.settle()
+        await stream.rest()
     stream.states.commit()
     stream.remove(4)
     assert runner in stream.states.marked

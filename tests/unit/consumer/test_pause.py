@@ -26,7 +26,7 @@ async def test_a_paused_consumer_ends_requests_that_do_not_wait() -> None:
     frames = Frames(stream.client(b"in.1"))
     stream.publish((b"s.a", b"1"))
     stream.pull(b'{"no_wait":true}')
-    await stream.settle()
+    await stream.rest()
     assert frames.take()[0][2] == b"NATS/1.0 404 No Messages\r\n\r\n"
 
 
@@ -39,15 +39,15 @@ async def test_a_blocked_receiver_wakes_the_consumer_once() -> None:
     session.blocked = True
     stream.publish((b"s.a", b"1"))
     stream.pull()
-    await stream.settle()
+    await stream.rest()
     stream.publish((b"s.a", b"2"))
-    await stream.settle()
+    await stream.rest()
     assert frames.take() == []
     assert len(session.on_writable) == 1
     assert consumer.deadline() is None
     session.blocked = False
     session.on_writable.pop()()
-    await stream.settle()
+    await stream.rest()
     assert [frame[3] for frame in frames.take()] == [b"1"]
 
 
@@ -58,16 +58,16 @@ async def test_a_reset_forgets_what_is_pending() -> None:
     frames = Frames(stream.client(b"in.1"))
     stream.publish(*((b"s.a", b"%d" % i) for i in range(4)))
     stream.pull(b"3")
-    await stream.settle()
+    await stream.rest()
     stream.ack(frames.take()[0][1])
-    await stream.settle()
+    await stream.rest()
     consumer.machine.reset(2)
     await consumer.recount()
     info = consumer.info()
     assert (info.delivered.consumer_seq, info.delivered.stream_seq) == (0, 1)
     assert (info.num_ack_pending, info.num_pending) == (0, 3)
     stream.pull(b"1")
-    await stream.settle()
+    await stream.rest()
     assert frames.take()[0][1].startswith(b"$JS.ACK.S.c.1.2.1.")
 
 

@@ -20,7 +20,7 @@ async def started(count: int = 5, **config: object) -> tuple[FakeStream, Frames]
 async def pulled(stream: FakeStream, frames: Frames, body: bytes) -> list[bytes]:
     """What a request gets at once: payloads, and status lines of statuses."""
     stream.pull(body)
-    await stream.settle()
+    await stream.rest()
     return shown(frames)
 
 
@@ -44,9 +44,9 @@ async def test_body_that_asks_for_one_message(body: bytes) -> None:
 async def test_message_shows_stored_subject_and_ack_subject() -> None:
     stream, frames = await started()
     stream.pull(b"1")
-    await stream.settle()
+    await stream.rest()
     ((subject, reply, _, payload),) = frames.take()
-    ts = stream.rows[1][0]
+    ts = stream.rows[1].ts
     assert (subject, payload) == (b"s.0", b"m0")
     assert reply == b"$JS.ACK.S.c.1.1.1.%d.4" % ts
 
@@ -62,7 +62,7 @@ async def test_request_waits_and_gets_what_is_stored_later() -> None:
     stream, frames = await started(0)
     assert await pulled(stream, frames, b'{"batch":2,%s}' % EXPIRES) == []
     stream.publish((b"s.x", b"later"))
-    await stream.settle()
+    await stream.rest()
     assert shown(frames) == [b"later"]
 
 
@@ -72,7 +72,7 @@ async def test_expiry_tells_what_was_not_delivered() -> None:
     await pulled(stream, frames, b'{"batch":3,"max_bytes":1000,%s}' % EXPIRES)
     await stream.advance(1.1)
     ((subject, _, headers, _),) = frames.take()
-    left = 1000 - len(b"s.0m0$JS.ACK.S.c.1.1.1.%d.0" % stream.rows[1][0])
+    left = 1000 - len(b"s.0m0$JS.ACK.S.c.1.1.1.%d.0" % stream.rows[1].ts)
     assert subject == b"in.1"
     assert headers == (
         b"NATS/1.0 408 Request Timeout\r\n"
@@ -86,7 +86,7 @@ async def test_nothing_is_delivered_after_expiry() -> None:
     await pulled(stream, frames, b'{"batch":3,%s}' % EXPIRES)
     stream.clock.time += 2_000_000_000
     stream.publish((b"s.x", b"late"))
-    await stream.settle()
+    await stream.rest()
     assert shown(frames) == [b"NATS/1.0 408 Request Timeout"]
 
 
@@ -119,7 +119,7 @@ async def test_no_wait_with_expiry_waits_for_the_first_message() -> None:
     stream, frames = await started(0)
     assert await pulled(stream, frames, b'{"batch":3,"no_wait":true,%s}' % EXPIRES) == []
     stream.publish((b"s.x", b"first"))
-    await stream.settle()
+    await stream.rest()
     assert shown(frames) == [b"first", b"NATS/1.0 404 No Messages"]
 
 
@@ -144,7 +144,7 @@ async def test_no_wait_behind_others_that_wait_for_more() -> None:
 async def test_filled_batch_tells_the_bytes_that_are_left() -> None:
     stream, frames = await started()
     stream.pull(b'{"batch":1,"max_bytes":500}')
-    await stream.settle()
+    await stream.rest()
     message, status = frames.take()
     left = 500 - len(b"s.0m0") - len(message[1])
     assert status[2] == (
@@ -169,7 +169,7 @@ async def test_message_too_big_for_one_goes_to_the_next() -> None:
     stream.pull(b'{"batch":1,"max_bytes":10,%s}' % EXPIRES, b"in.small")
     stream.pull(b'{"batch":1,%s}' % EXPIRES, b"in.large")
     stream.publish((b"s.x", b"payload"))
-    await stream.settle()
+    await stream.rest()
     first, second = frames.take()
     assert first[2].startswith(b"NATS/1.0 409 Message Size Exceeds MaxBytes\r\n")
     assert (first[0], second[3]) == (b"in.small", b"payload")
@@ -180,11 +180,11 @@ async def test_requests_are_served_in_turn() -> None:
     stream, _ = await started(0)
     for name in (b"in.a", b"in.b"):
         stream.pull(b'{"batch":2,%s}' % EXPIRES, name)
-    await stream.settle()
+    await stream.rest()
     served = stream.consumers["c"].machine.waiting.queue
     a, b = served
     stream.publish(*((b"s.x", b"%d" % i) for i in range(3)))
-    await stream.settle()
+    await stream.rest()
     assert (a.delivered, b.delivered) == (2, 1)
 
 
@@ -285,7 +285,7 @@ async def test_one_terminal_status_in_spite_of_heartbeats() -> None:
 async def test_request_without_reply_is_ignored() -> None:
     stream, _ = await started()
     stream.pull(b"1", b"")
-    await stream.settle()
+    await stream.rest()
     assert stream.consumers["c"].machine.delivered_cseq == 0
 
 
@@ -294,7 +294,7 @@ async def test_request_nobody_listens_for_is_dropped() -> None:
     stream, frames = await started(0)
     stream.pull(b"1", b"gone.1")
     stream.publish((b"s.x", b"kept"))
-    await stream.settle()
+    await stream.rest()
     assert await pulled(stream, frames, b"1") == [b"kept"]
 
 
@@ -306,7 +306,7 @@ async def test_blocked_receiver_is_passed_over() -> None:
     stream.pull(b"1", b"slow.1")
     stream.pull(b"1", b"in.1")
     stream.publish((b"s.x", b"a"))
-    await stream.settle()
+    await stream.rest()
     assert shown(frames) == [b"a"]
     slow.blocked = False
     stream.publish((b"s.x", b"b"))
@@ -319,7 +319,7 @@ async def test_deleted_consumer_ends_its_requests() -> None:
     stream, frames = await started(0)
     await pulled(stream, frames, b"1")
     await stream.consumers.delete("c")
-    await stream.settle()
+    await stream.rest()
     assert shown(frames) == [b"NATS/1.0 409 Consumer Deleted"]
 
 
@@ -328,7 +328,7 @@ async def test_shutdown_tells_what_is_left() -> None:
     stream, frames = await started(0)
     await pulled(stream, frames, b"7")
     stream.consumers.close(shutdown=True)
-    await stream.settle()
+    await stream.rest()
     ((_, _, headers, _),) = frames.take()
     assert headers == (
         b"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: 7\r\nNats-Pending-Bytes: 0\r\n\r\n"
@@ -347,7 +347,7 @@ async def test_headers_are_delivered_as_stored() -> None:
     block = b"NATS/1.0\r\nA: b\r\n\r\n"
     stream.publish((b"s.x", b"m"), header=block)
     stream.pull(b"1")
-    await stream.settle()
+    await stream.rest()
     ((_, _, headers, payload),) = frames.take()
     assert (headers, payload) == (block, b"m")
 
@@ -358,7 +358,7 @@ async def test_headers_only_tells_the_size(block: bytes | None) -> None:
     stream, frames = await started(0, headers_only=True)
     stream.publish((b"s.x", b"12345"), header=block)
     stream.pull(b"1")
-    await stream.settle()
+    await stream.rest()
     ((_, _, headers, payload),) = frames.take()
     begin = block[:-2] if block else b"NATS/1.0\r\n"
     assert (headers, payload) == (begin + b"Nats-Msg-Size: 5\r\n\r\n", b"")
@@ -371,11 +371,11 @@ async def test_odd_names_do_not_break_the_wire() -> None:
     stream.publish((b"s.%d", b"%s"))
     await stream.create(name="%b", durable_name="%b")
     stream.pull(b"1", consumer="%b")
-    await stream.settle()
+    await stream.rest()
     ((subject, reply, _, payload),) = frames.take()
     assert (subject, payload) == (b"s.%d", b"%s")
     stream.ack(reply)
-    await stream.settle()
+    await stream.rest()
     assert len(stream.consumers["%b"].machine.pending) == 0
 
 
@@ -383,11 +383,11 @@ async def test_odd_names_do_not_break_the_wire() -> None:
 async def test_max_ack_pending_stops_new_deliveries_until_acks_come() -> None:
     stream, frames = await started(4, max_ack_pending=2)
     stream.pull(b'{"batch":4,%s}' % EXPIRES)
-    await stream.settle()
+    await stream.rest()
     delivered = frames.take()
     assert [payload for *_, payload in delivered] == [b"m0", b"m1"]
     stream.ack(delivered[0][1], b"+ACK")
-    await stream.settle()
+    await stream.rest()
     assert shown(frames) == [b"m2"]
 
 
@@ -416,6 +416,6 @@ async def test_message_deleted_while_held_is_not_delivered() -> None:
     stream.forget_tail()
     assert await pulled(stream, frames, b"1") == [b"m0"]
     stream.remove(2)
-    stream.dead.clear()
+    stream.log.removed.hidden.clear()
     assert await pulled(stream, frames, b"1") == [b"m2"]
     assert stream.consumers["c"].machine.num_pending == 0

@@ -20,10 +20,10 @@ async def test_starts_with_a_subscriber_and_stops_without() -> None:
     stream = FakeStream()
     stream.publish((b"s.a", b"1"), (b"s.b", b"2"))
     runner = await stream.create(**PUSH)
-    await stream.settle()
+    await stream.rest()
     assert not runner.info().push_bound
     subscription, frames = listen(stream)
-    await stream.settle()
+    await stream.rest()
     assert runner.info().push_bound
     assert [(subject, payload) for subject, _, _, payload in frames.take()] == [
         (b"s.a", b"1"),
@@ -31,7 +31,7 @@ async def test_starts_with_a_subscriber_and_stops_without() -> None:
     ]
     stream.account.remove(subscription)
     stream.publish((b"s.c", b"3"))
-    await stream.settle()
+    await stream.rest()
     assert (runner.info().push_bound, runner.info().num_pending) == (False, 1)
 
 
@@ -40,11 +40,11 @@ async def test_group_counts_only_its_own_members() -> None:
     stream = FakeStream()
     runner = await stream.create(**PUSH, deliver_group="g")
     listen(stream)
-    await stream.settle()
+    await stream.rest()
     assert not runner.info().push_bound
     _, frames = listen(stream, b"g")
     stream.publish((b"s.a", b"1"))
-    await stream.settle()
+    await stream.rest()
     assert runner.info().push_bound
     assert [payload for *_, payload in frames.take()] == [b"1"]
 
@@ -84,7 +84,7 @@ async def test_flow_control_stalls_and_resumes() -> None:
     payload = bytes(64 * 1024)
     for _ in range(3):
         stream.publish(*((b"s.a", payload) for _ in range(16)))
-    await stream.settle()
+    await stream.rest()
     got = frames.take()
     requests = [frame for frame in got if frame[2].startswith(b"NATS/1.0 100 FlowControl Request")]
     assert len(requests) == 1
@@ -94,7 +94,7 @@ async def test_flow_control_stalls_and_resumes() -> None:
     ((_, _, headers, _),) = frames.take()
     assert b"Nats-Consumer-Stalled: %b\r\n" % requests[0][1] in headers
     stream.account.publish(requests[0][1], b"", b"", b"")
-    await stream.settle()
+    await stream.rest()
     assert len([frame for frame in frames.take() if frame[3]]) == 16
 
 
@@ -104,7 +104,7 @@ async def test_flow_control_asks_in_the_middle_of_a_large_batch() -> None:
     stream.publish(*((b"s.a", bytes(64 * 1024)) for _ in range(40)))
     await stream.create(**PUSH, flow_control=True, idle_heartbeat=SECOND)
     _, frames = listen(stream)
-    await stream.settle()
+    await stream.rest()
     got = frames.take()
     assert len(got) == 33
     assert [index for index, frame in enumerate(got) if not frame[3]] == [16]
@@ -116,10 +116,10 @@ async def test_new_subscriber_is_not_held_up_by_an_old_request() -> None:
     await stream.create(**PUSH, flow_control=True, idle_heartbeat=SECOND)
     subscription, _ = listen(stream)
     stream.publish(*((b"s.a", bytes(64 * 1024)) for _ in range(40)))
-    await stream.settle()
+    await stream.rest()
     stream.account.remove(subscription)
     _, frames = listen(stream)
-    await stream.settle()
+    await stream.rest()
     assert len([frame for frame in frames.take() if frame[3]]) == 8
 
 
@@ -158,7 +158,7 @@ async def test_original_replay_keeps_the_pauses_until_it_has_caught_up() -> None
         stream.publish((b"s.a", b"%d" % (pause * 10)))
     await stream.create(**PUSH, replay_policy=ReplayPolicy.ORIGINAL)
     _, frames = listen(stream)
-    await stream.settle()
+    await stream.rest()
     assert [frame[3] for frame in frames.take()] == [b"0"]
     await stream.advance(0.4)
     assert frames.take() == []
@@ -168,7 +168,7 @@ async def test_original_replay_keeps_the_pauses_until_it_has_caught_up() -> None
     assert [frame[3] for frame in frames.take()] == [b"10"]
     await stream.advance(0.5)
     stream.publish((b"s.a", b"live"))
-    await stream.settle()
+    await stream.rest()
     assert [frame[3] for frame in frames.take()] == [b"live"]
 
 
@@ -190,7 +190,7 @@ async def test_rate_limit_over_a_consumer() -> None:
     stream.publish(*((b"s.a", bytes(1000)) for _ in range(1100)))
     await stream.create(**PUSH, rate_limit_bps=8_000_000)
     _, frames = listen(stream)
-    await stream.settle()
+    await stream.rest()
     burst = len(frames.take())
     assert 900 < burst < 1050
     await stream.advance(0.05)
@@ -218,5 +218,5 @@ async def test_ordered_consumer_sequences_are_contiguous() -> None:
     _, frames = listen(stream)
     for i in range(20):
         stream.publish((b"s.a" if i % 3 else b"s.b", b""))
-    await stream.settle()
+    await stream.rest()
     assert [int(reply.split(b".")[6]) for _, reply, _, _ in frames.take()] == list(range(1, 14))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.jetstream.consumer_runner import ConsumerRunner
+from core.jetstream.consumer.runner import ConsumerRunner
 from core.model.consumer import AckPolicy
 from core.model.stream import Retention, StreamConfig
 from tests.support.consumers import FakeStream, Frames, running
@@ -15,7 +15,7 @@ async def _stream(retention: Retention, **config: Any) -> tuple[FakeStream, Cons
     frames = Frames(stream.client(b"in.1"))
     stream.publish(*((b"s.a", b"%d" % i) for i in range(5)))
     stream.pull(b"5")
-    await stream.settle()
+    await stream.rest()
     return stream, consumer, frames
 
 
@@ -26,7 +26,7 @@ async def test_acks_of_a_turn_are_told_in_one_go() -> None:
     stream.ack(replies[0])
     stream.ack(replies[2], b"+TERM")
     stream.ack(replies[0])
-    await stream.settle()
+    await stream.rest()
     assert stream.settled == [[1, 3]]
 
 
@@ -34,7 +34,7 @@ async def test_acks_of_a_turn_are_told_in_one_go() -> None:
 async def test_under_limits_nothing_is_gathered() -> None:
     stream, consumer, frames = await _stream(Retention.LIMITS)
     stream.ack(frames.take()[0][1])
-    await stream.settle()
+    await stream.rest()
     assert stream.settled == []
     assert consumer.machine.settled is None
 
@@ -46,7 +46,7 @@ async def test_a_message_is_needed_until_it_is_settled() -> None:
     assert consumer.needs(9, b"s.a")
     assert not consumer.needs(1, b"s.b")
     stream.ack(frames.take()[0][1])
-    await stream.settle()
+    await stream.rest()
     assert not consumer.needs(1, b"s.a")
     assert consumer.needs(2, b"s.a")
 
@@ -55,7 +55,7 @@ async def test_a_message_is_needed_until_it_is_settled() -> None:
 async def test_ack_all_settles_everything_before() -> None:
     stream, _, frames = await _stream(Retention.INTEREST, ack_policy=AckPolicy.ALL)
     stream.ack(frames.take()[3][1])
-    await stream.settle()
+    await stream.rest()
     assert stream.settled == [[1, 2, 3, 4]]
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.jetstream.acks import AckEmitter
+from core.jetstream.stream.acks import AckEmitter
 from tests.support.sessions import ListSession, idle_hub, listen
 
 REPLIES = st.sampled_from(

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.jetstream.commands import plan_expiry
-from core.jetstream.lifetimes import foresee
+from core.jetstream.stream.expiry import foresee
 from core.stream.ttl import SECOND
 from tests.support.streams import StreamBench, saved
 from tests.unit.stream.support import block, config
@@ -104,7 +103,7 @@ def test_rows_leave_storage_in_the_order_their_messages_left_the_stream(make: An
     bench.store.delete_rows = delete_rows
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("core.jetstream.janitor._SCATTERED_ROWS", 1)
-        bench.run(bench.janitor.finish(bench.runner))
+        bench.run(bench.janitor.finish(bench.runner.log))
 
     assert swept == [3, 4, 2, 5]
 
@@ -127,7 +126,7 @@ def test_times_to_live_count_from_when_a_stream_allows_them(make: Any) -> None:
     bench = make(allow_msg_ttl=False)
     publish(bench, "a")
     headers = block(Nats_TTL="1")
-    plan = bench.machine.begin_plan(True)
+    plan = bench.machine.unchanged()
     plan.texts = ["copied"]
     bench.machine.store(plan, [b"copied"], [headers], [b""], bench.clock.now())
     bench.store.commit(plan)
@@ -242,14 +241,14 @@ def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None
     publish(bench, "a")
     publish(bench, "a", Nats_TTL="1")
     publish(bench, "b")
-    runner.tail.clear(5)
+    runner.log.tail.clear(5)
     bench.clock.time += 2 * SECOND
-    foreseen = bench.run(foresee(runner))
+    foreseen = bench.run(foresee(runner.log, bench.clock.now()))
     assert foreseen.lasts == {b"a": 2}
 
     bench.serve(runner.delete_message(2))
-    bench.run(bench.janitor.finish(runner))
-    bench.serve(runner.command(partial(plan_expiry, runner, foreseen)))
+    bench.run(bench.janitor.finish(runner.log))
+    bench.change(partial(runner._plan_expiry, foreseen))
 
     assert bench.machine.index.last(b"a") == 1
     assert seqs(bench) == [1, 4]

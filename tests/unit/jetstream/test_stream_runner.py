@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors import ApiError
+from core.jetstream.log.subjects import last_by_subject
 from core.model.api_errors import api_error
 from tests.support.streams import StreamBench, saved
 from tests.unit.stream.support import block, config
@@ -136,7 +137,7 @@ def test_an_emptied_stream_keeps_its_last_sequence_over_two_restarts(make: Any) 
     for _ in range(2):
         bench.reload()
 
-    state = bench.run(bench.runner.state())
+    state = bench.run(bench.runner.info()).state
 
     assert (state.messages, state.first_seq, state.last_seq) == (0, 3, 2)
 
@@ -172,7 +173,7 @@ def test_the_last_of_a_subject_is_its_neighbour_once_it_is_deleted(make: Any) ->
 
     bench.serve(bench.runner.delete_message(3))
 
-    found = bench.run(bench.runner.last_by_subject(b"a"))
+    found = bench.run(last_by_subject(bench.runner.log, b"a"))
     assert found is not None
     assert found[0] == 1
     bench.gather(b"a", b"", block(Nats_Expected_Last_Subject_Sequence="1"), b"reply.1")
@@ -224,11 +225,11 @@ def test_what_was_swept_is_no_longer_remembered_as_dead(make: Any) -> None:
     publish(bench, *["a"] * 100)
     publish(bench, *["a"] * 100)
     bench.serve(bench.runner.delete_message(5))
-    assert bench.runner.dead == {5}
+    assert bench.runner.log.removed.hidden == {5}
 
-    bench.run(bench.janitor.finish(bench.runner))
+    bench.run(bench.janitor.finish(bench.runner.log))
 
-    assert bench.runner.dead == set()
+    assert bench.runner.log.removed.hidden == set()
 
 
 def test_a_stream_that_acknowledges_nothing_answers_nobody(make: Any) -> None:
@@ -257,7 +258,7 @@ def test_more_old_messages_than_the_front_window_holds_are_loaded(make: Any) -> 
 def test_a_limit_reaches_past_rows_that_wait_for_the_janitor(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.jetstream.queries._FRONT_PAGE", 2)
+    monkeypatch.setattr("core.jetstream.log.stream_log._OLDEST_PAGE", 2)
     bench = make(max_msgs_per_subject=1)
     publish(bench, *"abcd")
     publish(bench, *"abcdef")

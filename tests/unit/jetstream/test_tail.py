@@ -1,6 +1,6 @@
 """The memory tail: what it holds, what it forgets, how a reader walks it."""
 
-from core.jetstream.tail import Tail, TailBudget
+from core.jetstream.log.tail import Tail, TailBudget
 from core.stream.segment import Segment
 
 

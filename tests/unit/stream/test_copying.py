@@ -4,6 +4,7 @@ from typing import Any
 
 from core.model.stream import Discard
 from core.stream.copying import Copied, Run, plan_copies, plan_skip
+from core.stream.facts import NO_FACTS
 from core.stream.machine import StreamMachine
 from core.stream.plan import Position
 from tests.unit.stream.support import NOW, SECOND, columns, config, message
@@ -26,7 +27,7 @@ def machine_of(**settings: Any) -> StreamMachine:
 
 def copy(machine: StreamMachine, *runs: Run, mirrors: bool = False) -> Copied:
     """Plan and apply."""
-    copied = plan_copies(machine, runs, NOW, {}, mirrors=mirrors)
+    copied = plan_copies(machine, runs, NOW, NO_FACTS, mirrors=mirrors)
     machine.apply(copied.plan)
     return copied
 
@@ -71,7 +72,7 @@ def test_a_plan_of_duplicates_alone_still_moves_the_position() -> None:
     copy(machine, run_of("S", 1, message("a", Nats_Msg_Id="x")))
 
     copied = plan_copies(
-        machine, [run_of("S", 2, message("a", Nats_Msg_Id="x"))], NOW, {}, mirrors=False
+        machine, [run_of("S", 2, message("a", Nats_Msg_Id="x"))], NOW, NO_FACTS, mirrors=False
     )
 
     assert copied.plan.changes_head

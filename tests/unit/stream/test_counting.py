@@ -12,20 +12,23 @@ from core.stream import headers as h
 from core.stream.config import check_create
 from core.stream.copying import Run, plan_copies
 from core.stream.counting import Counting
+from core.stream.facts import Facts
 from tests.unit.stream.support import NOW, Stream, block, columns, config, message
 
 SECOND = 1_000_000_000
 
 
 class Counters(Stream):
-    """A stream of counters that tells its machine what it has stored, as a runner does."""
+    """A stream of counters that is told what it has stored, as a runner does."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"allow_msg_counter": True, **settings})
+        self.newest: dict[bytes, tuple[bytes, bytes]] = {}
+        self.more: dict[str, int] = {}
 
     def values(self, *messages: tuple[bytes, bytes, bytes]) -> list[Any]:
         """Publish one batch; return the totals acknowledged, or the numbered errors."""
-        plan = self.machine.decide(columns(*messages), self.now)
+        plan = self.machine.decide(columns(*messages), self.now, self.facts())
         self._apply(plan)
         return [
             answer["error"]["err_code"] if "error" in answer else answer["val"]
@@ -34,7 +37,10 @@ class Counters(Stream):
 
     def copy(self, run: Run) -> None:
         """Store what an origin sent."""
-        self._apply(plan_copies(self.machine, [run], self.now, {}, mirrors=False).plan)
+        self._apply(plan_copies(self.machine, [run], self.now, self.facts(), mirrors=False).plan)
+
+    def facts(self) -> Facts:
+        return Facts(self.newest, **self.more)
 
     def _apply(self, plan: Any) -> None:
         self.plan = plan
@@ -43,7 +49,7 @@ class Counters(Stream):
         if segment is not None:
             headers = segment.headers or [b""] * len(segment)
             rows = zip(headers, segment.payloads, strict=True)
-            self.machine.newest.update(zip(segment.subjects, rows, strict=True))
+            self.newest.update(zip(segment.subjects, rows, strict=True))
 
     def stored(self) -> list[tuple[bytes, bytes]]:
         """Header blocks and payloads of the last plan."""
@@ -102,7 +108,7 @@ def test_without_headers_nothing_is_stored() -> None:
 def test_what_is_stored_and_not_told_is_never_taken_for_zero() -> None:
     stream = Counters()
     stream.values(incr("a", "1"))
-    stream.machine.newest = {}
+    stream.newest = {}
 
     assert stream.values(incr("a", "1"), incr("b", "1")) == [10172, "1"]
 
@@ -126,7 +132,7 @@ def test_what_is_stored_and_not_told_is_never_taken_for_zero() -> None:
 def test_a_stored_total_is_read_as_the_reference_reads_it(payload: bytes, value: object) -> None:
     stream = Counters()
     stream.values(incr("a", "1"))
-    stream.machine.newest[b"a"] = (b"", payload)
+    stream.newest[b"a"] = (b"", payload)
 
     assert stream.values(incr("a", "1")) == [value]
 
@@ -194,7 +200,7 @@ def test_what_does_not_count_holds_up_the_copies_behind_it(bad: str) -> None:
     run = copied("A", ("a", "a", "5"), ("a", "a", "6"), ("a", "a", "7"))
     run.columns.headers[1] = block(Nats_Incr=bad, Nats_Stream_Source="A 2 > > a")
 
-    made = plan_copies(stream.machine, [run], NOW, {}, mirrors=False)
+    made = plan_copies(stream.machine, [run], NOW, stream.facts(), mirrors=False)
 
     assert made.plan.last_seq == 1
     assert made.stalled[0].err_code == (10171 if bad else 10169)
@@ -215,7 +221,7 @@ def test_a_copy_that_replaces_everything_leaves_no_other_total() -> None:
 
 def test_a_message_may_grow_too_large() -> None:
     stream = Counters()
-    stream.machine.max_payload = 65
+    stream.more["max_payload"] = 65
 
     assert stream.values(incr("a", "9" * 15), incr("a", "9" * 25), incr("a", "1")) == [
         "9" * 15,
@@ -234,7 +240,7 @@ def test_totals_need_room_too() -> None:
     """The last message that is taken may go beyond what the node has left."""
     stream = Counters()
     stream.values(incr("a", "9" * 100))
-    stream.machine.allowance = 150
+    stream.more["storage_left"] = 150
 
     assert stream.values(incr("a", "-1"), incr("a", "-1")) == ["9" * 99 + "8", 10023]
 

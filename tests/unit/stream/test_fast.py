@@ -10,10 +10,11 @@ import pytest
 
 from core.errors import ApiError
 from core.stream.batching import SECOND, Quota
+from core.stream.facts import NO_FACTS
 from core.stream.fast import PER_STREAM, TOTAL, FastBatches, is_fast, parse_reply
+from core.stream.fast_publishing import decide_fast
 from core.stream.machine import StreamMachine
-from core.stream.mixed import decide_mixed
-from core.stream.texts import holds
+from core.stream.texts import survives_failed_commit
 from tests.unit.stream.support import NOW, columns, config
 
 START, APPEND, COMMIT, END, PING = range(5)
@@ -145,7 +146,7 @@ def test_other_replies_are_not_looked_at() -> None:
     ],
 )
 def test_what_holds_of_answers_when_nothing_behind_4_was_stored(answer: bytes, true: bool) -> None:
-    assert holds(answer, 4) is true
+    assert survives_failed_commit(answer, 4) is true
 
 
 def gathered(chance: random.Random) -> list[tuple[bytes, bytes]]:
@@ -178,7 +179,7 @@ def played(sent: list[tuple[bytes, bytes]], sizes: Iterator[int]) -> tuple[list[
         start += len(some)
         rows = columns(*((b"s", block, b"x") for _, block in some))
         rows.replies = [reply for reply, _ in some]
-        plan = decide_mixed(machine, rows, {}, fast, (NOW, NOW), {})
+        plan = decide_fast(machine, rows, {}, fast, (NOW, NOW), NO_FACTS)
         told += [answer for answer in plan.answers if answer[0] != PLAIN]
         machine.apply(plan)
     return told, machine.msgs

@@ -3,6 +3,7 @@
 import pytest
 
 from core.model.stream import Discard, Storage
+from core.stream.facts import Facts
 from core.stream.index import HistoryIndex
 from tests.unit.stream.support import NOW, SECOND, Stream, block, columns, config, message
 
@@ -248,9 +249,9 @@ def test_ids_of_rolled_up_messages_stay_known() -> None:
 def test_a_roll_up_of_a_log_takes_what_storage_knows() -> None:
     stream = Stream()
     stream.publish(message("a"), message("a"))
-    stored = {b"a": [(1, 31), (2, 31)]}
+    facts = Facts(replaced={b"a": [(1, 31), (2, 31)]})
 
-    plan = stream.machine.decide(columns(message("a", Nats_Rollup="sub")), NOW, stored)
+    plan = stream.machine.decide(columns(message("a", Nats_Rollup="sub")), NOW, facts)
     stream.machine.apply(plan)
 
     assert plan.erased == [1, 2]

@@ -11,7 +11,7 @@ from core.stream.ttl import (
     REMOVE,
     is_marker,
     marker_block,
-    marks_of,
+    marker_reasons_of,
     parse_ttl,
     raised,
     ttl_of,
@@ -102,7 +102,7 @@ def test_what_counts_as_a_marker(headers: dict[str, str], marks: bool) -> None:
     [("Remove", {REMOVE}), ("Purge", {PURGE}), ("Purge, Remove", {REMOVE, PURGE})],
 )
 def test_reasons_that_metadata_asks_for(value: str, reasons: set[bytes]) -> None:
-    assert marks_of(config(metadata={"jetgate.markers": value})) == reasons
+    assert marker_reasons_of(config(metadata={"jetgate.markers": value})) == reasons
 
 
 @pytest.mark.parametrize(

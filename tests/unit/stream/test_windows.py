@@ -2,7 +2,7 @@
 
 from core.stream import dedup
 from core.stream.dedup import DedupWindow
-from core.stream.front import FrontWindow
+from core.stream.oldest import OldestMessages
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -75,23 +75,23 @@ def test_a_window_that_was_made_shorter_forgets_sooner() -> None:
 
 
 def test_a_front_window_counts_what_it_holds() -> None:
-    front = FrontWindow(0)
-    front.load([(1, b"a", 10, T), (2, b"b", 20, T + 1)], 5)
-    front.extend([6, 7], [b"a", b"c"], [5, 6], [T + 2, T + 3], 7)
+    oldest = OldestMessages(0)
+    oldest.load([(1, b"a", 10, T), (2, b"b", 20, T + 1)], 5)
+    oldest.extend([6, 7], [b"a", b"c"], [5, 6], [T + 2, T + 3], 7)
 
-    assert next(iter(front)) == (1, b"a", 10, T)
-    assert (len(front), front.nbytes, front.upto) == (4, 41, 7)
-    assert front.newest_time() == T + 3
+    assert next(iter(oldest)) == (1, b"a", 10, T)
+    assert (len(oldest), oldest.nbytes, oldest.upto) == (4, 41, 7)
+    assert oldest.newest_time() == T + 3
 
 
 def test_a_front_window_forgets_what_is_gone() -> None:
-    front = FrontWindow(0)
-    front.load([(1, b"a", 10, T), (2, b"b", 20, T + 1)], 2)
+    oldest = OldestMessages(0)
+    oldest.load([(1, b"a", 10, T), (2, b"b", 20, T + 1)], 2)
 
-    front.drop([(1, b"a", 10), (9, b"z", 99)])
+    oldest.drop([(1, b"a", 10), (9, b"z", 99)])
 
-    assert (len(front), front.nbytes) == (1, 20)
+    assert (len(oldest), oldest.nbytes) == (1, 20)
 
 
 def test_an_empty_front_window_has_no_time() -> None:
-    assert FrontWindow(0).newest_time() == 0
+    assert OldestMessages(0).newest_time() == 0

@@ -1,0 +1,1 @@
+"""Consumers: readers of a stream whose state the server keeps."""

@@ -1,0 +1,328 @@
+"""The consumers of one stream: creating, changing, restoring and deleting them.
+
+A refused request changes nothing: everything is checked before anything is touched. A consumer
+exists when its catalogue row is committed; its start position is fixed before that, so that no
+message stored meanwhile is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from core.consumer.config import check_create_or_update
+from core.consumer.machine import ConsumerMachine
+from core.consumer.sourcing import sourcing_form
+from core.consumer.state import StateError, encode
+from core.errors import CoreError
+from core.jetstream.consumer.listeners import make_push
+from core.jetstream.consumer.runner import ConsumerRunner
+from core.jetstream.log.subjects import next_by_subject, subjects_matching
+from core.jetstream.refusals import or_not_available
+from core.model import codec
+from core.model.account import ServerLimits
+from core.model.api_errors import api_error
+from core.model.consumer import Action, ConsumerConfig, ConsumerInfo, DeliverPolicy
+from core.model.versions import stamp_consumer
+from core.model.wire import ZERO_TIME
+from core.runtime.nuid import nuid
+from core.runtime.tasks import spawn
+from core.storage.interface import ConsumerRow
+
+if TYPE_CHECKING:
+    from core.jetstream.consumer.stream import ConsumedStream
+
+log = logging.getLogger("jetgate.consumers")
+
+EPHEMERAL_NAME = 8
+_NO_LIMITS = ServerLimits()
+
+
+class Consumers(dict[str, ConsumerRunner]):
+    """The consumers of a stream by name."""
+
+    def __init__(self, stream: ConsumedStream) -> None:
+        super().__init__()
+        self._stream = stream
+        self._log = stream.log
+        self._catalog = stream.services.catalog
+        self._started = False
+        self._changing = asyncio.Lock()
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def create(
+        self,
+        requested: ConsumerConfig,
+        action: Action = Action.CREATE_OR_UPDATE,
+        *,
+        limits: ServerLimits = _NO_LIMITS,
+        pedantic: bool = False,
+    ) -> ConsumerRunner:
+        """Create a consumer or change the one that has its name.
+
+        Raises:
+            ApiError: The request is refused; nothing has changed.
+        """
+        async with self._changing:
+            return await self._create(requested, action, limits, pedantic)
+
+    async def _create(
+        self, requested: ConsumerConfig, action: Action, limits: ServerLimits, pedantic: bool
+    ) -> ConsumerRunner:
+        stream = self._stream
+        others = {name: runner.config for name, runner in self.items()}
+        if requested.sourcing:
+            retention = stream.config.retention
+            requested = sourcing_form(requested, retention, others, nuid(EPHEMERAL_NAME))
+        present = self.get(requested.durable_name or requested.name)
+        config, existing = check_create_or_update(
+            requested,
+            stream.config,
+            others,
+            action=action,
+            has_interest=present is not None and present.has_subscriber(),
+            limits=limits,
+            pedantic=pedantic,
+        )
+        if existing:
+            return await self._change(self[existing], config)
+        return await self._add(config.durable_name or config.name or self._free_name(), config)
+
+    def _free_name(self) -> str:
+        while (name := nuid(EPHEMERAL_NAME)) in self:
+            pass
+        return name
+
+    async def delete(self, name: str) -> None:
+        """Delete a consumer.
+
+        Raises:
+            ApiError: JSConsumerNotFound, there is none of that name.
+        """
+        async with self._changing:
+            runner = self.get(name)
+            if runner is None:
+                raise api_error("JSConsumerNotFound")
+            # While its state still tells what it settled.
+            await self._stream.caught_up()
+            if not runner.hidden:
+                change = self._catalog.drop_consumer(self._log.stream, runner.consumer)
+                await or_not_available(change)
+            if self.get(name) is runner:
+                del self[name]
+            runner.close(deleted=True)
+            self._stream.advisories.consumer_deleted(self._log.name, name)
+            await self._stream.less_wanted()
+
+    async def pause(self, name: str, until: int) -> ConsumerRunner:
+        """Deliver nothing until a wall-clock time; a time that is over, or ZERO_TIME, resumes.
+
+        Raises:
+            ApiError: JSConsumerNotFound, there is none of that name.
+        """
+        async with self._changing:
+            runner = self.get(name)
+            if runner is None:
+                raise api_error("JSConsumerNotFound")
+            config = replace(runner.config, pause_until=None if until == ZERO_TIME else until)
+            if config.pause_until != runner.config.pause_until:
+                await self._change(runner, stamp_consumer(config))
+                if not runner.paused_until:
+                    self._tell_pause(runner)
+            return runner
+
+    async def reset(self, name: str, seq: int) -> tuple[ConsumerInfo, int]:
+        """Let a consumer start over, at a sequence or (0) at its ack floor.
+
+        Returns:
+            The consumer as it starts over, and the sequence it delivers next.
+
+        Raises:
+            ApiError: JSConsumerNotFound, there is none; JSConsumerInvalidReset, its start policy
+                does not allow the sequence; JSClusterNotAvail, storage is away.
+        """
+        async with self._changing:
+            runner = self.get(name)
+            if runner is None:
+                raise api_error("JSConsumerNotFound")
+            if seq:
+                await self._check_reset(runner.config, seq)
+            else:
+                runner.acks.apply()
+                seq = runner.machine.pending.floor()[1] + 1
+            try:
+                info = await runner.reset(seq)
+            except TimeoutError:
+                raise api_error("JSClusterNotAvail") from None
+            if seq <= self._log.machine.last_seq + 1:
+                # As on the reference server, what a start that lies ahead passes over stays.
+                await self._stream.less_wanted()
+            return info, seq
+
+    async def _check_reset(self, config: ConsumerConfig, seq: int) -> None:
+        """Refuse a sequence that the consumer would never have delivered."""
+        reason = ""
+        match config.deliver_policy:
+            case DeliverPolicy.ALL:
+                return
+            case DeliverPolicy.BY_START_SEQUENCE:
+                reason = "below start seq" if seq < config.opt_start_seq else ""
+            case DeliverPolicy.BY_START_TIME:
+                first = await self._log.first_at_time(config.opt_start_time or 0)
+                reason = "below start time" if seq < first else ""
+            case _:
+                reason = "not allowed"
+        if reason:
+            raise api_error("JSConsumerInvalidReset", err=reason)
+
+    def start(self) -> None:
+        """Serve clients: the stream is open and its consumers are restored."""
+        if not self._started:
+            self._started = True
+            for runner in self.values():
+                runner.start()
+
+    def close(self, *, shutdown: bool = False) -> None:
+        """Stop all of them: this server goes away, or else the stream is deleted."""
+        for runner in list(self.values()):
+            runner.close(deleted=not shutdown)
+            if not shutdown:
+                self._stream.advisories.consumer_deleted(self._log.name, runner.name)
+        self.clear()
+
+    async def restore(self, row: ConsumerRow, config: ConsumerConfig) -> ConsumerRunner:
+        """Bring a consumer of the catalogue back, redeliveries and all; `start` lets it serve."""
+        runner = await self._make(row.consumer, row.name, config, row.created)
+        if row.state is not None:
+            try:
+                runner.restore_state(row.state)
+            except StateError as error:
+                # A damaged state never costs the consumer itself: it starts over.
+                log.error("consumer %s.%s starts over: %s", self._log.name, row.name, error)
+        await runner.recount()
+        self._enter(runner)
+        return runner
+
+    # -- steps -------------------------------------------------------------------------------
+
+    async def _add(self, name: str, config: ConsumerConfig) -> ConsumerRunner:
+        stream = self._stream
+        created = stream.services.clock.now()
+        runner = await self._make(0, name, config, created)
+        if not runner.hidden:
+            state = encode(runner.machine.state(0))
+            text = codec.encode(config).decode()
+            row = ConsumerRow(self._log.stream, 0, name, created, stream.epoch, text, state)
+            runner.consumer = await or_not_available(self._catalog.add_consumer(row))
+        await runner.recount()
+        self._enter(runner)
+        stream.advisories.consumer_created(self._log.name, name)
+        if runner.paused_until:
+            self._tell_pause(runner)
+        return runner
+
+    async def _change(self, runner: ConsumerRunner, config: ConsumerConfig) -> ConsumerRunner:
+        if config == runner.config:
+            # Nothing to change; that it stays paused is told as after a change.
+            if runner.paused_until:
+                self._tell_pause(runner)
+            return runner
+        if not runner.hidden:
+            text = codec.encode(config).decode()
+            change = self._catalog.set_consumer(self._log.stream, runner.consumer, text)
+            await or_not_available(change)
+        filters = runner.config.filters
+        runner.configure(config)
+        if config.filters != filters:
+            await runner.recount()
+            await self._stream.less_wanted()
+        if runner.paused_until:
+            self._tell_pause(runner)
+        return runner
+
+    def _tell_pause(self, runner: ConsumerRunner) -> None:
+        paused, until = runner.paused_until > 0, runner.config.pause_until
+        tell = self._stream.advisories.consumer_paused
+        told = ZERO_TIME if until is None else until
+        tell(self._log.name, runner.name, paused=paused, until=told)
+
+    async def _make(
+        self, number: int, name: str, config: ConsumerConfig, created: int
+    ) -> ConsumerRunner:
+        stream = self._stream
+        next_seq, chosen, live_from = await self._start(config)
+        push = make_push(config, self._log.name.encode(), name, stream.config.max_msg_size)
+        machine = ConsumerMachine(
+            config, next_seq, chosen=chosen, live_from=live_from, push=push, new_pin=nuid
+        )
+        return ConsumerRunner(stream, number, name, config, created, machine, self._delete_inactive)
+
+    async def _start(self, config: ConsumerConfig) -> tuple[int, list[int], int]:
+        """Where a new consumer starts: next sequence, chosen ones, where the rest begins."""
+        log = self._log
+        machine = log.machine
+        first, end = await self._first(), machine.last_seq + 1
+        match config.deliver_policy:
+            case DeliverPolicy.NEW:
+                return end, [], 0
+            case DeliverPolicy.LAST:
+                if not config.filters:
+                    return max(machine.last_seq, first), [], 0
+                rows = await subjects_matching(log, [f.encode() for f in config.filters])
+                return max((last for _, _, last in rows), default=first), [], 0
+            case DeliverPolicy.LAST_PER_SUBJECT if self._stream.config.max_msgs_per_subject != 1:
+                rows = await subjects_matching(log, [f.encode() for f in config.filters])
+                # What was stored during the search comes in its turn.
+                chosen = sorted(last for _, _, last in rows if 0 < last < end)
+                if not chosen:
+                    # The reference starts with the last message, which is not wanted.
+                    return max(end - 1, first, 1), [], 0
+                return chosen[0], chosen, end
+            case DeliverPolicy.BY_START_SEQUENCE:
+                return max(config.opt_start_seq, first), [], 0
+            case DeliverPolicy.BY_START_TIME:
+                return await self._first_since(config), [], 0
+        return first, [], 0
+
+    async def _first(self) -> int:
+        """The stream's first sequence, past what was removed from its beginning."""
+        log, machine = self._log, self._log.machine
+        if not machine.msgs:
+            return machine.last_seq + 1 if machine.last_seq else machine.first_seq
+        if machine.msgs != machine.last_seq - log.first_seq + 1:
+            await log.first_message()
+        return log.first_seq
+
+    async def _first_since(self, config: ConsumerConfig) -> int:
+        """Where the start time leads; if nothing that is wanted comes before, to the first."""
+        log = self._log
+        seq, last = await log.first_at_time(config.opt_start_time or 0), log.machine.last_seq
+        found = [await next_by_subject(log, name.encode(), 0) for name in config.filters]
+        firsts = [message[0] for message in found if message is not None and message[0] >= seq]
+        first = min(firsts, default=last)
+        return first if seq < first < last else seq
+
+    def _enter(self, runner: ConsumerRunner) -> None:
+        """From here on the stream tells the consumer what happens."""
+        self[runner.name] = runner
+        if self._started:
+            runner.start()
+
+    def _delete_inactive(self, runner: ConsumerRunner) -> None:
+        if self.get(runner.name) is runner:
+            runner.expiring = True
+            spawn(self._expire(runner), name=f"expiry of consumer {runner.name}")
+
+    async def _expire(self, runner: ConsumerRunner) -> None:
+        level = logging.DEBUG if runner.hidden else logging.INFO
+        log.log(level, "consumer %s.%s is inactive and goes", self._log.name, runner.name)
+        try:
+            if self.get(runner.name) is runner:
+                await self.delete(runner.name)
+        except CoreError as error:
+            log.warning("consumer %s.%s stays: %s", self._log.name, runner.name, error)
+            runner.deletion_failed()

@@ -1,0 +1,175 @@
+"""Where a consumer stands in the log, and how it gets what comes next.
+
+Warm messages come from the stream's tail without any copying. Cold ones are read ahead in
+segments of 2000 rows, the next one while the first is delivered: at most one read is in flight
+per consumer, and there is never a task per message. Messages that are removed while a segment is
+held here are hidden, because only the stream knows that they are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from core.errors import CoreError
+from core.runtime.tasks import spawn
+from core.stream.segment import Segment
+
+if TYPE_CHECKING:
+    from core.jetstream.log.stream_log import StreamLog
+    from core.runtime.clock import Clock
+
+READ_ROWS = 2000
+POINT_ROWS = 500
+_HIDDEN_MAX = 100_000
+
+
+class Cursor:
+    """Reads the log for one consumer.
+
+    Args:
+        log: The log of the stream.
+        clock: Tells when storage was found to be away.
+        wake: Called when a read has brought something; the consumer then asks again.
+    """
+
+    def __init__(self, log: StreamLog, clock: Clock, wake: Callable[[], None]) -> None:
+        self._log = log
+        self._clock = clock
+        self._wake = wake
+        self._cold: Segment | None = None
+        self._cold_from = 0
+        self._ahead: tuple[int, Segment] | None = None
+        self._asked: set[int] = set()
+        self._picked: Segment | None = None
+        self._empty = range(0)
+        self._version = 0
+        self.hidden: set[int] = set()
+        self.reading = False
+        self.failed_at = 0
+        """When storage was found to be away, monotonic nanoseconds; 0 = it was not."""
+
+    def at(self, seq: int) -> tuple[Segment, int] | None:
+        """Return the first message at or after `seq` as (segment, index).
+
+        None means: a read is under way (`reading`), or there is nothing up to the last sequence.
+        """
+        log = self._log
+        while True:
+            seq = max(seq, log.machine.first_seq)
+            if seq > log.machine.last_seq:
+                return None
+            place = log.tail.at(seq)
+            if place is not None:
+                self._drop_cold()
+                return place
+            if seq in self._empty:
+                seq = self._empty.stop
+                continue
+            cold = self._held(seq)
+            if cold is not None:
+                self._read_ahead(cold)
+                return cold, cold.index(seq)
+            self._start(partial(self._read, seq))
+            return None
+
+    def pick(self, seqs: Sequence[int]) -> tuple[Segment, int] | None:
+        """Return a single message, the first of `seqs`; the others are read along with it.
+
+        None means: a read is under way (`reading`), or the message is gone.
+        """
+        seq = seqs[0]
+        place = self._log.tail.at(seq)
+        if place is None:
+            if seq not in self._asked:
+                wanted = sorted(seqs[:POINT_ROWS])
+                self._start(partial(self._pick, wanted))
+                return None
+            if self._picked is None:
+                return None
+            index = self._picked.index(seq)
+            if index == len(self._picked):
+                return None
+            place = self._picked, index
+        segment, index = place
+        return place if segment.seqs[index] == seq else None
+
+    def hide(self, removed: Iterable[tuple[int, bytes]]) -> None:
+        """Messages were removed: do not deliver them out of what is held here."""
+        if self._cold is None and self._picked is None and not self.reading:
+            return
+        self.hidden.update(seq for seq, _ in removed)
+        if len(self.hidden) > _HIDDEN_MAX:
+            self.reset()
+
+    def reset(self) -> None:
+        """Hold nothing; what a read under way brings is not wanted any more."""
+        self._drop_cold()
+        self._asked, self._picked = set(), None
+        self._empty = range(0)
+        self._version += 1
+        self.hidden.clear()
+
+    def _held(self, seq: int) -> Segment | None:
+        """Return the cold segment that answers for `seq`."""
+        if self._cold is not None and self._cold_from <= seq <= self._cold.last:
+            return self._cold
+        if self._ahead is not None and self._ahead[0] <= seq <= self._ahead[1].last:
+            self._cold_from, self._cold = self._ahead
+            self._ahead = None
+            return self._cold
+        return None
+
+    def _drop_cold(self) -> None:
+        if self._cold is None and not self.hidden:
+            return
+        self._cold = None
+        self._ahead = None
+        if self._picked is None and not self.reading:
+            self.hidden.clear()
+
+    def _read_ahead(self, cold: Segment) -> None:
+        if self._ahead is None and not self.reading:
+            seq = cold.last + 1
+            last = self._log.machine.last_seq
+            if seq <= last and seq not in self._empty and self._log.tail.at(seq) is None:
+                self._start(partial(self._read, seq))
+
+    def _start(self, read: Callable[[], Awaitable[None]]) -> None:
+        if not self.reading:
+            self.reading = True
+            spawn(self._finish(read), name=f"read of {self._log.name}")
+
+    async def _finish(self, read: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await read()
+        except CoreError:
+            # Until `retry` it is as good as under way: nobody may take the rest for empty.
+            self.failed_at = self._clock.monotonic()
+        finally:
+            self.reading = self.failed_at > 0
+        self._wake()
+
+    def retry(self) -> None:
+        """Let what failed because storage was away be read again."""
+        self.failed_at, self.reading = 0, False
+
+    async def _read(self, seq: int) -> None:
+        version, last = self._version, self._log.machine.last_seq
+        segment = await self._log.read(seq, READ_ROWS)
+        if version != self._version:
+            return
+        if segment is None:
+            self._empty = range(seq, last + 1)
+        elif self._cold is None:
+            self._cold_from, self._cold = seq, segment
+        else:
+            self._ahead = (seq, segment)
+
+    async def _pick(self, seqs: list[int]) -> None:
+        log, version = self._log, self._version
+        segment = await log.rows.points(seqs)
+        found = log.live(segment) if segment is not None else None
+        if version == self._version:
+            self._asked, self._picked = set(seqs), found

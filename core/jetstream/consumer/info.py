@@ -1,0 +1,90 @@
+"""A consumer as the API shows it, and as the state writer stores it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from core.consumer.groups import GroupWaiting
+from core.consumer.state import encode
+from core.model.consumer import ConsumerInfo, PriorityGroupState, SequenceInfo
+from core.storage.interface import StateWrite
+
+if TYPE_CHECKING:
+    from core.consumer.machine import ConsumerMachine
+    from core.model.consumer import ConsumerConfig
+    from core.runtime.clock import Clock
+
+
+class Shown(Protocol):
+    """A consumer as CONSUMER.INFO shows it."""
+
+    name: str
+    config: ConsumerConfig
+    created: int
+    machine: ConsumerMachine
+    last_delivered: int
+    """When it last delivered something, wall-clock nanoseconds; 0 = never."""
+    last_acked: int
+    """When the last acknowledgement came, wall-clock nanoseconds; 0 = never."""
+    paused_until: int
+    """Monotonic nanoseconds; 0 = not paused."""
+
+
+def consumer_info(consumer: Shown, stream: str, clock: Clock) -> ConsumerInfo:
+    """Return what CONSUMER.INFO tells; acknowledgements that came are applied before."""
+    machine = consumer.machine
+    floor_cseq, floor_sseq = machine.pending.floor()
+    redelivered = 0 if machine.max_deliver == 1 else len(machine.pending.counts)
+    paused = consumer.paused_until
+    return ConsumerInfo(
+        stream_name=stream,
+        name=consumer.name,
+        created=consumer.created,
+        config=consumer.config,
+        delivered=SequenceInfo(
+            consumer_seq=machine.delivered_cseq,
+            stream_seq=machine.delivered_sseq,
+            last_active=consumer.last_delivered or None,
+        ),
+        ack_floor=SequenceInfo(
+            consumer_seq=floor_cseq,
+            stream_seq=floor_sseq,
+            last_active=consumer.last_acked or None,
+        ),
+        num_ack_pending=len(machine.pending),
+        num_redelivered=redelivered,
+        num_waiting=len(machine.waiting),
+        num_pending=max(machine.num_pending, 0),
+        push_bound=machine.push is not None and machine.push.active,
+        paused=paused > 0,
+        pause_remaining=max(paused - clock.monotonic(), 0) if paused else 0,
+        ts=clock.now(),
+        priority_groups=_groups(consumer, clock),
+    )
+
+
+def _groups(consumer: Shown, clock: Clock) -> tuple[PriorityGroupState, ...]:
+    """Return the state of the first group; the reference shows no other."""
+    waiting = consumer.machine.waiting
+    if not isinstance(waiting, GroupWaiting):
+        return ()
+    pinned_at = clock.now() - clock.monotonic() + waiting.pinned_at if waiting.pin else 0
+    group = consumer.config.priority_groups[0]
+    state = PriorityGroupState(group=group, pinned_client_id=waiting.pin, pinned_ts=pinned_at)
+    return (state,)
+
+
+def state_write(
+    machine: ConsumerMachine, clock: Clock, *, stream: int, consumer: int, epoch: int
+) -> StateWrite:
+    """Return the row that holds the state of a consumer, under the epoch of its stream."""
+    return StateWrite(
+        stream=stream,
+        consumer=consumer,
+        epoch=epoch,
+        state=encode(machine.state(clock.now() - clock.monotonic())),
+        delivered_stream_seq=machine.delivered_sseq,
+        ack_floor_stream_seq=machine.pending.floor()[1],
+        ack_pending=len(machine.pending),
+        redelivered=len(machine.pending.counts),
+    )

@@ -1,0 +1,146 @@
+"""Who listens to a push consumer: it is served while somebody does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from core.consumer.push import Push
+from core.jetstream.consumer.acks import AckOwner
+from core.model.consumer import AckPolicy, ConsumerConfig
+from core.stream.headers import publish_headers
+
+if TYPE_CHECKING:
+    from core.consumer.machine import ConsumerMachine
+    from core.jetstream.state_writer import StateWriter
+    from core.pubsub.account import Account, ServiceSubscription, Session
+    from core.runtime.clock import Clock
+
+MAX_PAYLOAD = 1 << 20
+_LAST_CONSUMER = b"Nats-Last-Consumer"
+_LAST_STREAM = b"Nats-Last-Stream"
+
+
+class Listened(AckOwner, Protocol):
+    """A push consumer as its listeners know it."""
+
+    config: ConsumerConfig
+    closed: bool
+
+
+class Listeners:
+    """Watches the deliver subject and the flow-control answers of one consumer.
+
+    Args:
+        consumer: The consumer; a pull consumer has nothing to watch.
+        machine: Its rules.
+        account: Where subscribers are.
+        clock: The time.
+        states: Stores what acknowledgements change.
+    """
+
+    def __init__(
+        self,
+        consumer: Listened,
+        machine: ConsumerMachine,
+        account: Account,
+        clock: Clock,
+        states: StateWriter,
+    ) -> None:
+        self._consumer = consumer
+        self._machine = machine
+        self._account = account
+        self._clock = clock
+        self._states = states
+
+    def start(self) -> list[ServiceSubscription]:
+        """Begin to watch; returns subscriptions to end with the consumer."""
+        push = self._machine.push
+        if push is None:
+            return []
+        found = []
+        if push.prefix:
+            found.append(self._account.subscribe(push.prefix + b"*", self._on_flow_control))
+        self._account.on_interest.append(self._on_interest)
+        self.watch()
+        return found
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._on_interest in self._account.on_interest:
+            self._account.on_interest.remove(self._on_interest)
+
+    def present(self) -> bool:
+        """Whether somebody listens on the deliver subject, in the right queue group.
+
+        As in the reference, a wildcard that covers the subject does not count.
+        """
+        config = self._consumer.config
+        subject = config.deliver_subject.encode()
+        if not subject:
+            return False
+        route = self._account.route(subject)
+        if not config.deliver_group:
+            direct = any(target.subject == subject for target in route.targets)
+            return direct or any(service.subject == subject for service in route.services)
+        group = config.deliver_group.encode()
+        return any(
+            member.queue == group and member.subject == subject
+            for members in route.groups
+            for member in members
+        )
+
+    def watch(self) -> None:
+        """Begin or stop to push, by who listens."""
+        push = self._machine.push
+        if push is None:
+            return
+        bound, now = self.present(), self._clock.monotonic()
+        if bound and not push.active:
+            push.start(now)
+        elif not bound and push.active:
+            push.stop()
+            self._consumer.used = now
+        self._consumer.wake()
+
+    def _on_interest(self, subject: bytes) -> None:
+        deliver = self._consumer.config.deliver_subject
+        if not deliver or self._consumer.closed:
+            return
+        if subject == deliver.encode():
+            self.watch()
+
+    def _on_flow_control(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        push = self._machine.push
+        if push is not None and push.answered(subject):
+            if headers and self._machine.flow_acks:
+                self._acknowledged(publish_headers(headers))
+            self._consumer.wake()
+
+    def _acknowledged(self, told: dict[bytes, bytes]) -> None:
+        """Take the acknowledgement that came with a flow-control answer (ADR-60)."""
+        machine = self._machine
+        cseq, sseq = (told.get(name, b"") for name in (_LAST_CONSUMER, _LAST_STREAM))
+        if cseq.isdigit() and sseq.isdigit() and machine.was_delivered(int(sseq)):
+            machine.ack_upto(int(sseq), int(cseq))
+            self._consumer.last_acked = self._clock.now()
+            self._states.mark(self._consumer)
+
+
+def make_push(config: ConsumerConfig, stream: bytes, name: str, burst: int = 0) -> Push | None:
+    """The push side of a configuration, if it has one.
+
+    Args:
+        config: Complete configuration.
+        stream: Name of the stream.
+        name: Name of the consumer.
+        burst: Size of the largest message in bytes; 0 or less = what the server takes.
+    """
+    if not config.deliver_subject:
+        return None
+    flow = config.flow_control or config.ack_policy is AckPolicy.FLOW_CONTROL
+    prefix = b"$JS.FC.%b.%b." % (stream, name.encode()) if flow else b""
+    return Push(
+        prefix, config.idle_heartbeat, config.rate_limit_bps, burst if burst > 0 else MAX_PAYLOAD
+    )

@@ -1,0 +1,517 @@
+"""ConsumerRunner: one consumer's machine, its place in the log, its subjects and its deadlines.
+
+Pull requests, acknowledgements and stored messages only leave a note and put the runner on the
+turn's list; `on_turn` applies the acknowledgements of the turn in one go and then pumps. Whatever
+changed is marked for the state writer; an acknowledgement that wants an answer gets it after the
+state was committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from core.consumer.config import EPHEMERAL_THRESHOLD
+from core.consumer.events import GivenUp, Pinned, Removed, Unpinned
+from core.consumer.machine import ConsumerMachine
+from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
+from core.consumer.purging import start_after
+from core.consumer.state import ConsumerState, decode
+from core.errors import CoreError
+from core.jetstream.consumer.acks import AckIntake
+from core.jetstream.consumer.cursor import Cursor
+from core.jetstream.consumer.info import consumer_info, state_write
+from core.jetstream.consumer.listeners import Listeners
+from core.jetstream.consumer.pump import Pump
+from core.jetstream.log.counts import count_at_once, count_from
+from core.model.consumer import ConsumerConfig, ConsumerInfo
+from core.model.names import short_hash
+from core.model.stream import Retention
+from core.model.versions import is_level_supported
+from core.runtime.tasks import spawn
+from core.storage.interface import StateWrite
+from core.stream.headers import publish_headers
+
+if TYPE_CHECKING:
+    from core.jetstream.consumer.stream import ConsumedStream
+    from core.jetstream.log.message import Match
+    from core.pubsub.account import ServiceSubscription, Session
+    from core.stream.segment import Segment
+
+_REQUIRED_LEVEL = b"Nats-Required-Api-Level"
+_FAILED_RETRY = 250_000_000
+# Added to the inactivity threshold, so that a client that comes back just in time is in time.
+# A push consumer that names its threshold has no such grace: the reference means it to the letter.
+_INACTIVE_GRACE = 100_000_000
+_COUNT_TRIES = 5
+_DURABLE_WITHIN = 10.0
+_REMOVED = "Unacknowledged message was deleted"
+
+
+class ConsumerRunner:
+    """The owner of one consumer on the node that leads its stream.
+
+    Args:
+        stream: The stream.
+        consumer: The consumer's number in the catalogue.
+        name: Its name; an ephemeral consumer's is not in its configuration.
+        config: Complete configuration.
+        created: Wall-clock nanoseconds.
+        machine: The rules, with the start position set.
+        on_inactive: Called when nobody has used the consumer for its inactivity threshold.
+    """
+
+    def __init__(
+        self,
+        stream: ConsumedStream,
+        consumer: int,
+        name: str,
+        config: ConsumerConfig,
+        created: int,
+        machine: ConsumerMachine,
+        on_inactive: Callable[[ConsumerRunner], None],
+    ) -> None:
+        services, log = stream.services, stream.log
+        self.stream = stream
+        self._log = log
+        self.consumer = consumer
+        self.name = name
+        self.config = config
+        self.created = created
+        self.machine = machine
+        self.armed = 0
+        self.closed = False
+        self.hidden = config.direct
+        """Nobody is told of it and nothing is stored: whoever copies asks again after a crash."""
+        self.last_delivered = 0
+        self.last_acked = 0
+        self.paused_until = 0
+        """Monotonic nanoseconds; 0 = not paused."""
+        self.used = services.clock.monotonic()
+        """When a client last asked for or acknowledged something, monotonic nanoseconds."""
+        self.expiring = False
+        """Whether it is being deleted because nobody uses it."""
+        self._account = stream.account
+        self._clock = services.clock
+        self._turn = services.turn
+        self._states = services.states
+        self._timers = services.timers
+        self._on_inactive = on_inactive
+        self._head = b"$JS.ACK.%b.%b" % (log.name.encode(), name.encode())
+        self.cursor = Cursor(log, services.clock, self.wake)
+        self.pump = Pump(
+            log, stream.account, services.turn, self.cursor, machine, self._head, self.wake
+        )
+        self.acks = AckIntake(
+            self,
+            machine,
+            stream.account,
+            services.clock,
+            services.states,
+            stream.advisories,
+            (log.name, name),
+        )
+        self.listeners = Listeners(self, machine, stream.account, services.clock, services.states)
+        self._queued = False
+        self._miscounted = False
+        self._counting = 0
+        """How many counts of what is left are under way."""
+        self._count_at = 0
+        """When to count again after storage was away, monotonic nanoseconds."""
+        self._owed = False
+        """Whether one message is delivered although the count of what is left is not known yet."""
+        self._subscriptions: list[ServiceSubscription] = []
+        self.watch_retention()
+        self._take_pause()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Listen for requests, acknowledgements and subscribers."""
+        account, names = self._account, (self._log.name.encode(), self.name.encode())
+        self._subscriptions = [
+            account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
+        ]
+        for head in self._ack_heads():
+            account.acks[head] = self.acks.take
+        self._subscriptions += self.listeners.start()
+        self._timers.at(self, self.deadline())
+        self.wake()
+
+    def _ack_heads(self) -> list[bytes]:
+        if not self.machine.acks:
+            return []
+        domain = self.stream.services.domain.encode() or b"_"
+        names = (self._log.name.encode(), self.name.encode())
+        long = b"$JS.ACK.%b.%b.%b.%b" % (domain, short_hash(self._account.name), *names)
+        return [self._head, long]
+
+    def close(self, *, deleted: bool) -> None:
+        """Stop; waiting requests are told whether the consumer or only this server goes away."""
+        if self.closed:
+            return
+        self.acks.apply()
+        if deleted:
+            self.machine.waiting.end_all(CONSUMER_DELETED)
+        else:
+            self.machine.waiting.end_all(SERVER_SHUTDOWN, tell_left=True)
+        self.pump.send_statuses()
+        if self.machine.settled:
+            self._report_settled()
+        self.closed = True
+        for subscription in self._subscriptions:
+            self._account.unsubscribe(subscription)
+        for head in self._ack_heads():
+            self._account.acks.pop(head, None)
+        self.listeners.close()
+        self._timers.forget(self)
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have `on_turn` called in this turn of the loop."""
+        if not self._queued and not self.closed:
+            self._queued = True
+            self._turn.ready.append(self)
+            self._turn.arm()
+
+    def on_turn(self) -> None:
+        """Apply the acknowledgements of the turn, deliver, remember what changed."""
+        self._queued = False
+        if self.closed:
+            return
+        if self.acks.noted:
+            self.acks.apply()
+        if self.acks.answers:
+            self.acks.answer_later()
+        self._count_if_due()
+        machine, pump = self.machine, self.pump
+        if self.paused_until:
+            machine.waiting.end_of_stream()
+            pump.send_statuses()
+        elif self._counting and not self._owed:
+            # Messages tell how many are left; whoever purges in a loop cannot hold them for ever.
+            pump.send_statuses()
+        elif machine.waiting.queue or machine.outbox or machine.push is not None:
+            before = pump.delivered
+            if pump.run(self._clock.monotonic()):
+                # The rest after the other consumers and the sockets had their turn.
+                asyncio.get_running_loop().call_soon(self.wake)
+            if pump.delivered != before:
+                self.last_delivered = self._clock.now()
+                self._states.mark(self)
+                self._owed = False
+        if machine.settled:
+            self._report_settled()
+        if machine.events:
+            self._tell_events()
+        self._timers.at(self, self.deadline())
+
+    def _report_settled(self) -> None:
+        settled, self.machine.settled = self.machine.settled, []
+        if settled:
+            self.machine.leaving.update(settled)
+            self.stream.settle(settled)
+
+    def settle_now(self) -> None:
+        """Have acknowledgements that wait for the end of the turn take effect."""
+        self.acks.apply()
+        if self.machine.settled:
+            self._report_settled()
+
+    def _tell_events(self) -> None:
+        events = self.machine.events.copy()
+        self.machine.events.clear()
+        tell, names = self.stream.advisories, (self._log.name, self.name)
+        for event in events:
+            match event:
+                case GivenUp():
+                    tell.max_deliveries(*names, event.sseq, event.deliveries)
+                case Removed():
+                    tell.terminated(*names, event.cseq, event.sseq, event.deliveries, _REMOVED)
+                case Pinned():
+                    tell.group_pinned(*names, event.group, event.pin)
+                case Unpinned():
+                    tell.group_unpinned(*names, event.group, event.reason)
+
+    def _count_if_due(self) -> None:
+        if self._miscounted and not self._counting and self._clock.monotonic() >= self._count_at:
+            self._count_again()
+
+    def _count_again(self) -> None:
+        """Count what is left after a purge: at once where memory knows, or behind."""
+        machine, log = self.machine, self._log
+        count = None
+        if not machine.chosen and machine.upcoming() <= log.first_seq:
+            count = count_at_once(log, machine.match, machine.filters)
+        if count is None:
+            # Until it is known, rather too many than too few.
+            machine.num_pending = log.machine.msgs
+            self._counting += 1
+            spawn(self._count_behind(), name=f"count for consumer {self.name}")
+        else:
+            self._miscounted = False
+            machine.num_pending, machine.is_counted = count, True
+
+    async def _count_behind(self) -> None:
+        try:
+            await self.recount()
+        except CoreError:
+            self._owed = True  # It takes as long as storage is away.
+        finally:
+            self._counting -= 1
+            self.wake()
+
+    def deadline(self) -> int | None:
+        """When something is due next."""
+        times = [self.machine.deadline(), self._inactive_at(), self.paused_until or None]
+        if self.pump.replay is not None and self.pump.replay.due_at:
+            times.append(self.pump.replay.due_at)
+        if self._miscounted and not self._counting:
+            times.append(self._count_at or None)
+        failed_at = self.cursor.failed_at
+        if failed_at and (self.machine.waiting.queue or self.has_subscriber()):
+            times.append(failed_at + _FAILED_RETRY)
+        return min((time for time in times if time is not None), default=None)
+
+    def on_deadline(self, now: int) -> None:
+        """Let pass what is due: requests, heartbeats, acknowledgements, the consumer itself."""
+        if self.closed:
+            return
+        if self.acks.noted:
+            self.acks.apply()
+        if 0 < self.paused_until <= now:
+            self._resume()
+        if self.pump.replay is not None:
+            self.pump.replay.due_at = 0
+        if 0 < self.cursor.failed_at <= now - _FAILED_RETRY:
+            self.cursor.retry()
+        self.machine.expire(now)
+        push = self.machine.push
+        if push is not None and push.due_heartbeat(now):
+            self.pump.heartbeat()
+        inactive_at = self._inactive_at()
+        if inactive_at is not None and inactive_at <= now and not self._in_use(now):
+            self._on_inactive(self)
+            return
+        self.wake()
+
+    def _inactive_at(self) -> int | None:
+        threshold = self.config.inactive_threshold
+        if self.expiring or threshold <= 0:
+            return None
+        push = self.machine.push
+        if push is not None and push.active:
+            return None
+        is_exact = push is not None and threshold != EPHEMERAL_THRESHOLD
+        return self.used + threshold + (0 if is_exact else _INACTIVE_GRACE)
+
+    def deletion_failed(self) -> None:
+        """Stay, and be deleted when nobody has used the consumer that long once more."""
+        self.expiring = False
+        if not self.closed:
+            self.used = self._clock.monotonic()
+            self._timers.at(self, self.deadline())
+
+    def _in_use(self, now: int) -> bool:
+        """Whether somebody still waits, or may still acknowledge; then the threshold restarts."""
+        machine = self.machine
+        waiting = any(self._account.has_interest(r.reply) for r in machine.waiting.queue)
+        if not waiting and machine.push is None and len(machine.pending):
+            last_wait = max(machine.waits)
+            waiting = now < self.used + self.config.inactive_threshold + last_wait
+        if waiting and machine.waiting.queue:
+            self.used = now
+        elif waiting:
+            self.used += max(self.config.inactive_threshold, _INACTIVE_GRACE)
+        return waiting
+
+    # -- from clients ------------------------------------------------------------------------
+
+    def _on_next(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        level = publish_headers(headers).get(_REQUIRED_LEVEL) if headers else None
+        if level and self.machine.push is None and not is_level_supported(level):
+            self._account.publish(reply, b"", b"NATS/1.0 412 Required Api Level\r\n\r\n", b"")
+            return
+        self.used = now = self._clock.monotonic()
+        self.machine.request(payload, reply, now)
+        self.wake()
+
+    def has_subscriber(self) -> bool:
+        """Whether it delivers to somebody who listens on its deliver subject."""
+        return self.machine.push is not None and self.machine.push.active
+
+    # -- from the stream ---------------------------------------------------------------------
+
+    def on_stored(self, segment: Segment, counts: dict[bytes, int]) -> None:
+        """Messages were committed."""
+        machine = self.machine
+        if machine.match is None:
+            count = len(segment)
+        else:
+            count = sum(counts[subject] for subject in filter(machine.match, counts))
+        if count:
+            machine.stored(count)
+            self._wake_if_served()
+
+    def on_removed(self, removed: Sequence[tuple[int, bytes]], *, tells: bool = True) -> None:
+        """Messages left the stream; `tells` as `ConsumerMachine.removed` has it."""
+        chosen = len(self.machine.chosen)
+        is_done = self.machine.removed(removed, tells=tells)
+        if is_done:
+            self.last_acked = self._clock.now()
+        if is_done or len(self.machine.chosen) < chosen:
+            self._states.mark(self)  # Or a restart would go on waiting for what is not there.
+        self.cursor.hide(removed)
+        if self.machine.events:
+            self.wake()
+        self._wake_if_served()
+
+    def _wake_if_served(self) -> None:
+        machine = self.machine
+        if machine.waiting.queue or machine.push is not None:
+            self.wake()
+
+    def watch_retention(self) -> None:
+        """Tell the stream what is settled, if its retention asks for that."""
+        watched = self.stream.config.retention is not Retention.LIMITS
+        self.machine.settled = (self.machine.settled or []) if watched else None
+
+    def needs(self, seq: int, subject: bytes) -> bool:
+        """Whether a message is still to be delivered here or waits for its acknowledgement."""
+        return self.machine.needs(seq, subject)
+
+    def on_purged(self, first_seq: int) -> None:
+        """Everything below `first_seq` is gone."""
+        self.cursor.reset()
+        if self.machine.has_open_below(first_seq):
+            self.last_acked = self._clock.now()
+        if self.machine.purged(first_seq):
+            # What the stream adds in the same commit is reported after this call.
+            self._miscounted = True
+        self._states.mark(self)
+        self.wake()
+
+    def follow(self, pattern: bytes, left: int, first: int) -> None:
+        """Go on where a purge or roll-up leaves it, see `start_after`."""
+        machine = self.machine
+        start = start_after(machine.filters, pattern, left, first)
+        if start is None:
+            return
+        if machine.follow(start):
+            self.last_acked = self._clock.now()
+        self._states.mark(self)
+
+    async def reset(self, seq: int) -> ConsumerInfo:
+        """Start over at a sequence; returns how that looked when it is durable."""
+        self.acks.apply()
+        self.last_acked = self.last_delivered = 0
+        self.cursor.reset()
+        self.machine.reset(seq)
+        self._states.mark(self)
+        await self.recount()
+        info = self.info()
+        durable = asyncio.Event()
+        self._states.sync(self, durable.set)
+        async with asyncio.timeout(_DURABLE_WITHIN):
+            await durable.wait()
+        return info
+
+    async def recount(self) -> None:
+        """Set how much there is to deliver; again when that changed while counting.
+
+        Raises Unavailable; it is counted when storage is back.
+        """
+        self._counting += 1
+        try:
+            await self._recount()
+        except CoreError:
+            self._miscounted, self._count_at = True, self._clock.monotonic() + _FAILED_RETRY
+            raise
+        finally:
+            self._counting -= 1
+            self.wake()
+
+    async def _recount(self) -> None:
+        self._miscounted = False
+        log, machine = self._log, self.machine
+        machine.is_counted = False
+        if machine.chosen:
+            machine.chosen = [seq for seq in machine.chosen if log.is_live(seq)]
+        for _ in range(_COUNT_TRIES):
+            counted = start, *_ = self._count_of()
+            count = await count_from(log, start, machine.match, machine.filters)
+            machine.num_pending = count + len(machine.chosen)
+            if self._count_of() == counted:
+                break
+        machine.is_counted = not self._miscounted
+        self._owed = self._miscounted
+
+    def _count_of(self) -> tuple[int, int, int, Match | None]:
+        """What a count is about: where it begins, how far the stream is, what is wanted."""
+        machine, log = self.machine, self._log.machine
+        start = machine.live_from if machine.chosen else machine.upcoming()
+        return start, log.last_seq, log.msgs, machine.match
+
+    # -- configuration and state -------------------------------------------------------------
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Take a new configuration; the caller sets `num_pending` when filters changed."""
+        old, self.config = self.config, config
+        self.machine.configure(config)
+        self._states.mark(self)  # Deadlines may have moved.
+        self.acks.configure()
+        self._take_pause()
+        if old.deliver_subject != config.deliver_subject:
+            self.pump.set_receiver()
+            if self.machine.push is not None:
+                self.machine.push.stop()
+            self.listeners.watch()  # a new group counts from the next listener on
+        self.used = self._clock.monotonic()
+        self._timers.at(self, self.deadline())
+        self.wake()
+
+    def _take_pause(self) -> None:
+        until, now = self.config.pause_until or 0, self._clock.now()
+        self.paused_until = self._clock.monotonic() + until - now if until > now else 0
+
+    def _resume(self) -> None:
+        """The time is over; the configuration keeps it until somebody changes it."""
+        self.paused_until = 0
+        until = self.config.pause_until or 0
+        tell = self.stream.advisories.consumer_paused
+        tell(self._log.name, self.name, paused=False, until=until)
+
+    def restore_state(self, state: bytes) -> None:
+        """Take over a persisted state. Raises StateError when it cannot be read."""
+        restored: ConsumerState = decode(state)
+        last = self._log.machine.last_seq
+        restored.delivered_sseq = min(restored.delivered_sseq, max(last, 0))
+        restored.floor_sseq = min(restored.floor_sseq, restored.delivered_sseq)
+        shift = self._clock.now() - self._clock.monotonic()
+        self.machine.restored(restored, shift, self._log.is_live)
+
+    def state_write(self) -> StateWrite | None:
+        """What the state writer stores for this consumer; None when it is gone or hidden."""
+        if self.closed or self.hidden:
+            return None
+        self.acks.apply()
+        return state_write(
+            self.machine,
+            self._clock,
+            stream=self._log.stream,
+            consumer=self.consumer,
+            epoch=self.stream.epoch,
+        )
+
+    def info(self) -> ConsumerInfo:
+        """The consumer as the API shows it."""
+        self.acks.apply()
+        self._count_if_due()
+        if self.machine.waiting.queue:
+            self.pump.forget_gone()
+        self.machine.bound(self._log.machine.last_seq, self._log.machine.msgs)
+        return consumer_info(self, self._log.name, self._clock)

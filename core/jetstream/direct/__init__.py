@@ -1,0 +1,1 @@
+"""Direct Get (ADR-31)."""

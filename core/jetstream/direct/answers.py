@@ -1,0 +1,58 @@
+"""How Direct Get answers: the headers that tell of a message, and statuses (ADR-31)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.model.gotime import format_time
+
+if TYPE_CHECKING:
+    from core.jetstream.log.message import Message
+    from core.pubsub.account import Account
+
+_SECONDS_MAX = 1000
+
+
+class Answers:
+    """Builds the answers for one stream.
+
+    Args:
+        stream: The name of the stream.
+        account: Where requesters are.
+    """
+
+    def __init__(self, stream: bytes, account: Account) -> None:
+        self._stream = stream
+        self._account = account
+        self._seconds: dict[int, str] = {}
+
+    def header_block(self, message: Message, more: bytes) -> bytes:
+        """Return the headers of an answer: the message's own, what is known of it, and `more`."""
+        seq, ts, subject, headers, _ = message
+        return (
+            b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
+            b"Nats-Time-Stamp: %b\r\n%b\r\n"
+        ) % (
+            headers[:-2] if headers else b"NATS/1.0\r\n",
+            self._stream,
+            subject,
+            seq,
+            self._stamp(ts),
+            more,
+        )
+
+    def _stamp(self, ts: int) -> bytes:
+        """Format a time; the whole seconds, which many share, are formatted once."""
+        second, fraction = divmod(ts, 1_000_000_000)
+        text = self._seconds.get(second)
+        if text is None:
+            if len(self._seconds) >= _SECONDS_MAX:
+                self._seconds.clear()
+            text = self._seconds[second] = format_time(second * 1_000_000_000)[:-1]
+        if not fraction:
+            return f"{text}Z".encode()
+        return f"{text}.{fraction:09}".rstrip("0").encode() + b"Z"
+
+    def status(self, reply: bytes, status: bytes) -> None:
+        """Send a status line, such as `404 Message Not Found`."""
+        self._account.publish(reply, b"", b"NATS/1.0 " + status + b"\r\n\r\n", b"")

@@ -1,0 +1,274 @@
+"""Direct Get (ADR-31): reads of a stream that any subscriber may ask for.
+
+Hits in memory are answered at once. The misses of one turn are gathered and read with one query,
+and while it runs the next ones gather: the commit pattern again, for reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.errors import Unavailable
+from core.jetstream.direct.answers import Answers
+from core.jetstream.direct.batches import DirectBatches
+from core.jetstream.direct.request import DirectGetRequest, decode_request
+from core.jetstream.log.message import Message, message_at
+from core.jetstream.log.subjects import last_by_subject, next_by_subject
+from core.model.gotime import parse_time
+from core.model.versions import is_level_supported
+from core.runtime.tasks import spawn
+from core.stream.headers import publish_headers
+
+if TYPE_CHECKING:
+    from core.jetstream.log.stream_log import StreamLog
+    from core.pubsub.account import Account, ServiceSubscription, Session
+    from core.runtime.turn import Turn
+
+_PREFIX = b"$JS.API.DIRECT.GET."
+_CACHE_BYTES = 16 << 20
+_CACHED_MAX = 4096
+_ENTRY_COST = 250
+_BATCH = 2000
+
+
+class DirectGet:
+    """Serves `$JS.API.DIRECT.GET.<stream>` and its subject form for one stream.
+
+    Args:
+        log: the log of the stream.
+        account: where requests come from.
+        turn: the turn of the loop, at whose end sessions write.
+        name: answer for a stream of this name; the stream's own by default.
+        queue: share the requests with others of this queue group.
+    """
+
+    def __init__(
+        self, log: StreamLog, account: Account, turn: Turn, name: bytes = b"", queue: bytes = b""
+    ) -> None:
+        self._log = log
+        self._account = account
+        self._machine = log.machine
+        self._prefixes = account.prefixes
+        self._turn = turn
+        self._dirty = turn.dirty
+        self._answers = Answers(log.name.encode(), account)
+        self._subject = _PREFIX + (name or log.name.encode())
+        self._queue = queue
+        self._skip = len(self._subject) + 1
+        self._subscriptions: list[ServiceSubscription] = []
+        # What storage is asked for: sequence, reply, without headers, as the last of which subject.
+        self._missed: list[tuple[int, bytes, bool, bytes]] = []
+        self._reading = False
+        self._batches = DirectBatches(log, account, self._answers)
+        # last answers by subject: (version seen, sequence, what follows the subscription id)
+        self._cache: dict[bytes, tuple[int, int, bytes]] = {}
+        self._cached_bytes = 0
+
+    def configure(self, allowed: bool) -> None:
+        """Listen when the stream allows Direct Get, else be nobody (no responders)."""
+        if allowed == bool(self._subscriptions):
+            return
+        if not allowed:
+            for subscription in self._subscriptions:
+                self._account.unsubscribe(subscription)
+            self._subscriptions = []
+            return
+        subscribe = self._account.subscribe
+        self._subscriptions = [
+            subscribe(self._subject, self._on_request, self._queue),
+            subscribe(self._subject + b".>", self._on_subject, self._queue),
+        ]
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _on_subject(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
+    ) -> None:
+        """The subject form: the last message of the subject that ends the request's."""
+        if not reply:
+            return
+        wanted = subject[self._skip :]
+        if headers and self._level_refused(headers, reply):
+            return
+        if body:
+            self._with_body(wanted, reply, body)
+            return
+        known = self._cache.get(wanted)
+        if known is None or (known[0] != self._machine.version and not self._is_fresh(wanted)):
+            self._last_of(wanted, reply)
+            return
+        route = self._prefixes.get(reply.rpartition(b".")[0]) or self._account.route(reply)
+        target = route.sole
+        if target is None:
+            self._last_of(wanted, reply)
+            return
+        out = target.session.out
+        if not out:
+            self._dirty.append(target.session)
+        target.delivered += 1
+        out += (b"HMSG ", reply, target.mid, known[2])
+
+    def _is_fresh(self, subject: bytes) -> bool:
+        """Whether the kept answer of a subject is still that of its last message."""
+        _, seq, tail = self._cache[subject]
+        if self._machine.index.last(subject) != seq:
+            return False
+        self._cache[subject] = (self._machine.version, seq, tail)
+        return True
+
+    def _last_of(self, wanted: bytes, reply: bytes, no_hdr: bool = False) -> None:
+        """Answer with the last message of a subject, which may be a filter."""
+        seq = self._machine.index.last(wanted)
+        if seq:
+            self._by_seq(seq, reply, no_hdr, wanted)
+        elif b"*" in wanted or b">" in wanted or self._log.loading is not None:
+            self._spawn(reply, last_by_subject(self._log, wanted), no_hdr)
+        else:
+            self._answers.status(reply, b"404 Message Not Found")
+
+    def _with_body(self, wanted: bytes, reply: bytes, body: bytes) -> None:
+        request = decode_request(body)
+        if request is None or request.is_malformed():
+            self._answers.status(reply, b"408 Malformed Request")
+            return
+        if request != DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes):
+            self._answers.status(reply, b"408 Bad Request")
+            return
+        self._last_of(wanted, reply, request.no_hdr)
+
+    def _on_request(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
+    ) -> None:
+        if not reply:
+            return
+        if headers and self._level_refused(headers, reply):
+            return
+        if not body:
+            self._answers.status(reply, b"408 Empty Request")
+            return
+        request = decode_request(body)
+        if request is None:
+            self._answers.status(reply, b"408 Malformed Request")
+            return
+        refused = request.refusal()
+        if refused:
+            self._answers.status(reply, refused)
+            return
+        if request.batch or request.multi_last:
+            self._batches.ask(session, request, reply)
+        elif request.last_by_subj:
+            self._last_of(request.last_by_subj.encode(), reply, request.no_hdr)
+        elif request.next_by_subj or request.start_time is not None:
+            self._spawn(reply, self._next(request), request.no_hdr)
+        else:
+            self._by_seq(request.seq, reply, request.no_hdr, b"")
+
+    async def _next(self, request: DirectGetRequest) -> Message | None:
+        log = self._log
+        seq = request.seq
+        if request.start_time is not None:
+            since = parse_time(request.start_time)
+            if not request.next_by_subj:
+                return await log.get_at_time(since)
+            seq = await log.first_at_time(since)
+        if request.next_by_subj:
+            return await next_by_subject(log, request.next_by_subj.encode(), seq)
+        return await log.get(seq)
+
+    def _level_refused(self, headers: bytes, reply: bytes) -> bool:
+        level = publish_headers(headers).get(b"Nats-Required-Api-Level")
+        if not level or is_level_supported(level):
+            return False
+        self._answers.status(reply, b"412 Required Api Level")
+        return True
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def _by_seq(self, seq: int, reply: bytes, no_hdr: bool, subject: bytes) -> None:
+        log = self._log
+        found = log.in_tail(seq)
+        if found is not None:
+            self._answer(reply, found, no_hdr, subject)
+            return
+        if seq >= log.tail.start or not log.is_live(seq):
+            self._answers.status(reply, b"404 Message Not Found")
+            return
+        self._missed.append((seq, reply, no_hdr, subject))
+        if not self._reading:
+            self._reading = True
+            spawn(self._read_missed(), name=f"direct get {self._log.name}")
+
+    async def _read_missed(self) -> None:
+        """Read everything that was missed, again and again while more gathers."""
+        log = self._log
+        try:
+            while self._missed:
+                batch, self._missed = self._missed[:_BATCH], self._missed[_BATCH:]
+                seqs = sorted({miss[0] for miss in batch})
+                try:
+                    page = await log.rows.points(seqs)
+                except Unavailable:
+                    continue  # no answer: the requester times out and may ask again
+                live = log.live(page) if page is not None else None
+                rows = {s: i for i, s in enumerate(live.seqs)} if live is not None else {}
+                for seq, reply, no_hdr, subject in batch:
+                    place = rows.get(seq)
+                    if place is not None and live is not None:
+                        self._answer(reply, message_at(live, place), no_hdr, b"")
+                    elif subject and log.machine.index.last(subject) != seq:
+                        # A newer message took its place while storage was read.
+                        self._last_of(subject, reply, no_hdr)
+                    elif subject and log.is_live(seq):
+                        # One takes its place with a commit that is still to show.
+                        self._spawn(reply, last_by_subject(log, subject), no_hdr)
+                    else:
+                        self._answers.status(reply, b"404 Message Not Found")
+                self._turn.run()
+        finally:
+            self._reading = False
+
+    def _spawn(self, reply: bytes, query: object, no_hdr: bool = False) -> None:
+        spawn(self._reply(reply, query, no_hdr), name=f"direct get {self._log.name}")
+
+    async def _reply(self, reply: bytes, query: object, no_hdr: bool) -> None:
+        try:
+            found = await query  # type: ignore[misc]  # a coroutine of one of the queries
+        except Unavailable:
+            return
+        if found is None:
+            self._answers.status(reply, b"404 Message Not Found")
+        else:
+            self._answer(reply, found, no_hdr, b"")
+        self._turn.arm()
+
+    def _answer(self, reply: bytes, found: Message, no_hdr: bool, cache_as: bytes) -> None:
+        payload = found[4]
+        if no_hdr:
+            self._account.publish(reply, b"", b"", payload)
+            return
+        block = self._answers.header_block(found, b"")
+        body = block + payload
+        if cache_as and len(body) < _CACHED_MAX:
+            self._remember(cache_as, found[0], b"%d %d\r\n%b\r\n" % (len(block), len(body), body))
+        self._send(reply, len(block), body)
+
+    def _remember(self, subject: bytes, seq: int, tail: bytes) -> None:
+        """Keep what follows the subscription id of an answer, while its message is the last."""
+        if self._cached_bytes > _CACHE_BYTES:
+            self._cache.clear()
+            self._cached_bytes = 0
+        self._cache[subject] = (self._machine.version, seq, tail)
+        self._cached_bytes += len(subject) + len(tail) + _ENTRY_COST
+
+    def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
+        """Write an answer straight into the session of its only receiver."""
+        target = self._account.route(reply).sole
+        if target is None:
+            self._account.publish(reply, b"", body[:header_size], body[header_size:])
+            return
+        out = target.session.out
+        if not out:
+            self._turn.dirty.append(target.session)
+        target.delivered += 1
+        line = b"%b%d %d\r\n" % (target.mid, header_size, len(body))
+        out += (b"HMSG ", reply, line, body, b"\r\n")

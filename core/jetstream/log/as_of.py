@@ -1,0 +1,81 @@
+"""The last messages of subjects as of a sequence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.jetstream.log.search import search
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.jetstream.log.stream_log import StreamLog
+
+_TRIES = 3
+_WINDOW = 10_000
+_WINDOW_MAX = 500_000
+
+
+async def last_as_of(
+    log: StreamLog, filters: Sequence[bytes], up_to: int, most: int
+) -> tuple[list[int], int]:
+    """Return the last sequence, ascending, of every subject that matches, and as of which one.
+
+    Args:
+        log: the stream's log.
+        filters: which subjects.
+        up_to: the sequence of the instant; 0: now.
+        most: more than this many are not wanted: the answer may then be cut after one more.
+
+    Raises Unavailable.
+    """
+    machine = log.machine
+    names: list[bytes] = []
+    for _ in range(_TRIES):
+        names, before = [], -1
+        async for part in search(machine.index, filters):
+            before = machine.last_seq if before < 0 else before
+            names += part
+            if not up_to and len(names) > most:
+                return [0] * len(names), machine.last_seq
+        # A search of several slices is of one instant only if nothing was stored meanwhile.
+        if up_to or before in (-1, machine.last_seq):
+            break
+    up_to = up_to or machine.last_seq
+    seqs: list[int] = []
+    later: set[bytes] = set()
+    for name in names:
+        last = machine.index.last(name)
+        if not last or last <= up_to:
+            seqs.append(last)
+            continue
+        rows = machine.index.of_subject(name)
+        if rows is None:
+            later.add(name)
+        else:
+            seqs.append(max((seq for seq, _ in rows if seq <= up_to), default=0))
+    found = [seq for seq in seqs if seq]
+    if later and len(found) <= most:
+        found += await _stored_before(log, later, up_to, most + 1 - len(found))
+    return sorted(found), up_to
+
+
+async def _stored_before(log: StreamLog, names: set[bytes], up_to: int, most: int) -> list[int]:
+    """Return the last sequences of subjects up to one: windows of the log, newest first."""
+    await log.deleted()
+    found: list[int] = []
+    width = _WINDOW
+    while names and len(found) < most and up_to >= log.machine.first_seq:
+        low = max(up_to - width + 1, log.machine.first_seq)
+        for name, _, last in await log.rows.subjects(low, up_to):
+            if name not in names:
+                continue
+            seq = last
+            while seq >= low and not log.is_live(seq):
+                seq = await log.rows.last_before(name.decode(), seq)
+            if seq >= low:
+                names.discard(name)
+                found.append(seq)
+        up_to = low - 1
+        width = min(width * 2, _WINDOW_MAX)
+    return found

@@ -1,0 +1,78 @@
+"""How many messages of a log match, from a sequence on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.jetstream.log.subjects import subjects_matching
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.jetstream.log.message import Match
+    from core.jetstream.log.stream_log import StreamLog
+
+_COUNT_AT_ONCE = 5000
+_PAGE = 200_000
+
+
+async def count_from(
+    log: StreamLog, seq: int, match: Match | None, filters: Sequence[bytes]
+) -> int:
+    """Return how many live messages at or after `seq` match. Raises Unavailable."""
+    machine = log.machine
+    if seq > machine.last_seq:
+        return 0
+    if seq <= log.first_seq:
+        if match is None:
+            return machine.msgs
+        last = machine.last_seq
+        count = sum(count for _, count, _ in await subjects_matching(log, filters))
+        # A long search lets others store; rather too many than too few.
+        return count + machine.last_seq - last
+    if match is None and machine.msgs == machine.last_seq - log.first_seq + 1:
+        return machine.last_seq - seq + 1
+    if seq < log.tail.start:
+        await log.deleted()
+    count = 0
+    while seq < log.tail.start and seq <= machine.last_seq:
+        last = machine.last_seq
+        count += await _count_stored(log, seq, last, match)
+        seq = last + 1
+    return count + _count_tail(log, seq, match)
+
+
+def count_at_once(log: StreamLog, match: Match | None, filters: Sequence[bytes]) -> int | None:
+    """Return how many messages match, or None where that would hold up others."""
+    index = log.machine.index
+    if match is None:
+        return log.machine.msgs
+    if log.loading is not None or len(index) > _COUNT_AT_ONCE:
+        return None
+    for _ in index.prepare(filters):
+        pass
+    return sum(index.count(subject) for part in index.search(filters) for subject in part)
+
+
+async def _count_stored(log: StreamLog, first: int, last: int, match: Match | None) -> int:
+    count = 0
+    if not log.removed.purges:
+        rows = await log.rows.subjects(first, last)
+        return sum(n for subject, n, _ in rows if match is None or match(subject))
+    for start in range(first, last + 1, _PAGE):  # Rows of a purge are still there.
+        names = await log.rows.names(start, min(start + _PAGE - 1, last))
+        live = [subject for seq, subject in names if log.is_live(seq)]
+        count += sum(1 for subject in live if match is None or match(subject))
+    return count
+
+
+def _count_tail(log: StreamLog, seq: int, match: Match | None) -> int:
+    count = 0
+    for segment, start in log.tail.since(seq):
+        if match is None and not log.removed.hidden:
+            count += len(segment) - start
+            continue
+        for i in range(start, len(segment)):
+            if (match is None or match(segment.subjects[i])) and log.is_live(segment.seqs[i]):
+                count += 1
+    return count

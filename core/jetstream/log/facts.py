@@ -1,0 +1,111 @@
+"""Reading what a stream's decision about a batch depends on beside its state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from core.jetstream.log.message import messages_of
+from core.stream.facts import NO_FACTS, Facts
+from core.stream.headers import ROLLUP, publish_headers
+from core.stream.schedule_headers import replaced_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from core.jetstream.changes import WithoutInterest
+    from core.jetstream.log.stream_log import StreamLog
+    from core.jetstream.resources import Resources
+    from core.stream.facts import LastMessages, StoredRows
+    from core.stream.plan import Columns
+
+
+class FactReader:
+    """Reads the facts for one stream.
+
+    Args:
+        log: The log of the stream.
+        resources: What the streams of the node may use together (None: no limit).
+        max_payload: Returns the largest payload in bytes that clients may publish.
+        without_interest: Tells which subjects are not stored.
+    """
+
+    def __init__(
+        self,
+        log: StreamLog,
+        resources: Resources | None,
+        max_payload: Callable[[], int],
+        without_interest: WithoutInterest,
+    ) -> None:
+        self._log = log
+        self._resources = resources
+        self._max_payload = max_payload
+        self._without_interest = without_interest
+
+    async def read(self, columns: Columns, now: int) -> Facts:
+        """Return the facts of a batch, and have the machine know enough of the oldest messages.
+
+        Raises Unavailable.
+        """
+        log, machine = self._log, self._log.machine
+        facts = NO_FACTS
+        if machine.counts:
+            newest = await last_messages_of(log, set(columns.subjects))
+            facts = Facts(newest, max_payload=self._max_payload())
+        if columns.headered or machine.lacks_oldest(columns, now, facts):
+            while machine.lacks_oldest(columns, now, facts):
+                await log.load_oldest()
+            replaced: StoredRows = {}
+            if columns.headered:
+                find = _replaced_or_ended if machine.ends_schedules else _replaced
+                replaced = await find(log, columns)
+            if replaced:
+                facts = replace(facts, replaced=replaced)
+        if self._resources is not None:
+            left = self._resources.left(machine.config.storage)
+            facts = facts if left is None else replace(facts, storage_left=left)
+        unwanted = self._without_interest(columns.subjects)
+        return replace(facts, no_interest=unwanted) if unwanted else facts
+
+
+async def last_messages_of(log: StreamLog, subjects: Iterable[bytes]) -> LastMessages:
+    """Return the last message of each subject that has one: from memory, the rest in one query.
+
+    Raises Unavailable.
+    """
+    newest: dict[bytes, tuple[bytes, bytes]] = {}
+    stored: list[int] = []
+    last = log.machine.index.last
+    for subject in subjects:
+        seq = last(subject)
+        found = log.in_tail(seq) if seq else None
+        if found is not None:
+            newest[subject] = found[3:]
+        elif seq:
+            stored.append(seq)
+    if stored:
+        rows = messages_of(await log.rows.points(sorted(stored)))
+        newest.update((subject, (block, payload)) for _, _, subject, block, payload in rows)
+    return newest
+
+
+async def _replaced_or_ended(log: StreamLog, columns: Columns) -> StoredRows:
+    """Return the same where messages are schedules and end those of other subjects, too."""
+    index = log.machine.index
+    rows: dict[bytes, list[tuple[int, int]]] = {}
+    for subject, block in zip(columns.subjects, columns.headers, strict=True):
+        for name in replaced_by(subject, block) if block else ():
+            if index.of_subject(name) is None and name not in rows:
+                rows[name] = await log.rows_of(name)
+    return rows
+
+
+async def _replaced(log: StreamLog, columns: Columns) -> StoredRows:
+    """Return the messages of each subject that a roll-up of the batch names, if storage knows."""
+    rows: dict[bytes, list[tuple[int, int]]] = {}
+    for subject, block in zip(columns.subjects, columns.headers, strict=True):
+        if block.find(ROLLUP) < 0 or log.machine.index.of_subject(subject) is not None:
+            continue
+        if publish_headers(block).get(ROLLUP, b"").lower() == b"sub":
+            rows[subject] = await log.rows_of(subject)
+    return rows

@@ -1,0 +1,50 @@
+"""One message of a stream as readers of its log get it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from core.stream.segment import Segment
+
+Match = Callable[[bytes], bool]
+"""Whether a subject is wanted."""
+
+Message = tuple[int, int, bytes, bytes, bytes]
+"""Sequence, time in nanoseconds, subject, header block (empty: none), payload."""
+
+
+def message_at(segment: Segment, index: int) -> Message:
+    """Return one message of a segment."""
+    headers = segment.headers[index] if segment.headers is not None else None
+    return (
+        segment.seqs[index],
+        segment.times[index],
+        segment.subjects[index],
+        headers or b"",
+        segment.payloads[index],
+    )
+
+
+def messages_of(segment: Segment | None) -> list[Message]:
+    """Return all messages of a segment (None: none)."""
+    if segment is None:
+        return []
+    return [message_at(segment, place) for place in range(len(segment))]
+
+
+def select(segment: Segment, places: list[int]) -> Segment | None:
+    """Return the messages of a segment at `places` (None when there are none)."""
+    if len(places) == len(segment):
+        return segment
+    if not places:
+        return None
+    headers = segment.headers
+    payloads = [segment.payloads[i] for i in places]
+    return Segment(
+        [segment.seqs[i] for i in places],
+        [segment.times[i] for i in places],
+        [segment.subjects[i] for i in places],
+        None if headers is None else [headers[i] for i in places],
+        payloads,
+        sum(map(len, payloads)),
+    )

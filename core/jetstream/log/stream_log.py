@@ -1,0 +1,292 @@
+"""The log of one stream as its readers see it: memory first, storage for the rest.
+
+A log is the newest messages in memory (`tail`), the rows in storage (`rows`), the state of the
+stream (`machine`: bounds, counts, subjects), and what is gone although one of them still holds it
+(`removed`). Reading needs nothing else: no leader, no lane, no consumer. So Direct Get, consumers,
+mirrors and the deletion of rows take a log, and a node that does not lead a stream could read it.
+
+Rows are not filtered by storage; every read here leaves out what is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from core.jetstream.log.message import Message, message_at, messages_of, select
+from core.jetstream.log.removed import Removed
+from core.jetstream.log.rows import StoredRows
+from core.jetstream.log.tail import Tail, TailBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.storage.interface import LogReader
+    from core.stream.machine import StreamMachine
+    from core.stream.segment import Segment
+
+_PAGE = 2000
+_PAGE_BYTES = 32 << 20
+_OLDEST_PAGE = 5000
+
+
+class Commits(Protocol):
+    """The commits of the node, as readers of storage know them (`core.jetstream.lane.Lane`)."""
+
+    async def settled(self) -> None:
+        """Return when memory has what is on its way to storage now, or it was refused."""
+        ...
+
+
+class Deletions(Protocol):
+    """The deletion of rows, as readers of storage know it (`core.jetstream.janitor.Janitor`)."""
+
+    async def finish(self, log: StreamLog) -> None:
+        """Delete every row of a stream that is logically gone by now. Raises Unavailable."""
+        ...
+
+
+class StreamLog:
+    """The messages of one stream, for reading.
+
+    Args:
+        stream: The number of the stream in storage.
+        shelf: The table that its rows are in.
+        name: The stream's name.
+        machine: The state of the stream.
+        reader: Storage.
+        tails: The memory that the tails of all streams share.
+        commits: Whether storage may be ahead of memory.
+        deletions: Who deletes the rows of removed messages.
+    """
+
+    def __init__(
+        self,
+        stream: int,
+        shelf: int,
+        name: str,
+        machine: StreamMachine,
+        reader: LogReader,
+        tails: TailBudget,
+        commits: Commits,
+        deletions: Deletions,
+    ) -> None:
+        self.stream = stream
+        self.shelf = shelf
+        self.name = name
+        self.machine = machine
+        self.rows = StoredRows(reader, stream, shelf)
+        self.removed = Removed()
+        self.tail = Tail(tails, machine.last_seq + 1, self.removed.tail_dropped)
+        self.loading: asyncio.Task[None] | None = None
+        """Reads the subjects of a long log that is served already."""
+        self.closed = False
+        """Whether the stream was deleted, or this node no longer serves it."""
+        self._commits = commits
+        self._deletions = deletions
+        self._first = 0
+
+    async def loaded(self) -> None:
+        """Return when the subjects of the stream are known."""
+        while self.loading is not None:
+            await asyncio.wait([self.loading])
+
+    async def settled(self) -> None:
+        """Return when memory has what is on its way to storage now, or it was refused."""
+        await self._commits.settled()
+
+    async def deleted(self) -> None:
+        """Have every row deleted that is logically gone by now. Raises Unavailable."""
+        await self._deletions.finish(self)
+
+    # -- what is there -----------------------------------------------------------------------
+
+    @property
+    def first_seq(self) -> int:
+        """The first sequence as far as it is known: no live message is below it.
+
+        The machine's bound, or a higher one that a look at the messages brought.
+        """
+        return max(self._first, self.machine.first_seq)
+
+    def is_live(self, seq: int) -> bool:
+        """Whether a message that storage or the tail holds is still the stream's."""
+        return seq >= self.machine.first_seq and seq not in self.removed.hidden
+
+    def live(self, segment: Segment) -> Segment | None:
+        """Return what of a segment is still the stream's (None: nothing)."""
+        first, last, hidden = self.machine.first_seq, self.machine.last_seq, self.removed.hidden
+        if not hidden and segment.first >= first and segment.last <= last:
+            return segment
+        return select(
+            segment,
+            [i for i, s in enumerate(segment.seqs) if first <= s <= last and s not in hidden],
+        )
+
+    # -- by sequence -------------------------------------------------------------------------
+
+    async def read(self, seq: int, limit: int) -> Segment | None:
+        """Return up to `limit` live messages at or after `seq` from storage (None: no more).
+
+        Fewer where messages are large: a page of the average ones is to stay small enough to hold.
+        Raises Unavailable.
+        """
+        seq = max(seq, self.machine.first_seq)
+        limit = min(limit, max(self._page_rows(), 1))
+        while seq <= self.machine.last_seq:
+            page = await self.rows.range(seq, limit)
+            if page is None:
+                return None
+            found = self.live(page)
+            if found is not None:
+                return found
+            seq = page.last + 1
+        return None
+
+    def _page_rows(self) -> int:
+        """Return how many messages of average size a page may have."""
+        return _PAGE_BYTES * self.machine.msgs // max(self.machine.bytes, 1)
+
+    async def get(self, seq: int) -> Message | None:
+        """Return one message by its sequence. Raises Unavailable."""
+        if not self.machine.first_seq <= seq <= self.machine.last_seq or seq in self.removed.hidden:
+            return None
+        found = self.in_tail(seq)
+        if found is not None or seq >= self.tail.start:
+            return found
+        page = await self.rows.points([seq])
+        if page is None or not self.is_live(seq):
+            return None
+        return message_at(page, 0)
+
+    async def get_all(self, seqs: Sequence[int]) -> dict[int, Message]:
+        """Return messages by sequence: from memory, and the rest in one query, live or not.
+
+        Raises Unavailable.
+        """
+        found: dict[int, Message] = {}
+        for seq in seqs:
+            place = self.tail.at(seq)
+            if place is not None and place[0].seqs[place[1]] == seq:
+                found[seq] = message_at(*place)
+        missing = sorted(seq for seq in seqs if seq not in found)
+        if missing:
+            rows = messages_of(await self.rows.points(missing))
+            found.update((message[0], message) for message in rows)
+        return found
+
+    def in_tail(self, seq: int) -> Message | None:
+        """Return one live message by its sequence if memory holds it."""
+        if seq in self.removed.hidden or seq < self.machine.first_seq:
+            return None
+        place = self.tail.at(seq)
+        if place is None or place[0].seqs[place[1]] != seq:
+            return None
+        return message_at(*place)
+
+    # -- the first ---------------------------------------------------------------------------
+
+    async def first_message(self) -> Message | None:
+        """Return the oldest live message; `first_seq` is exact then. Raises Unavailable."""
+        machine = self.machine
+        if not machine.msgs:
+            return None
+        found = self._first_in_tail()
+        if found is not None:
+            return message_at(*found)
+        seq, limit = self.first_seq, 1
+        while seq <= machine.last_seq:
+            page = await self.rows.range(seq, limit)
+            if page is None:
+                return None
+            live = self.live(page)
+            if live is not None:
+                self._first = max(self._first, live.first)
+                return message_at(live, 0)
+            # Meanwhile many of the oldest may have left.
+            seq = max(page.last + 1, machine.first_seq)
+            limit = _PAGE
+        return None
+
+    def first_in_memory(self) -> int:
+        """Return the first sequence as memory knows it (`first_message` makes it exact)."""
+        machine = self.machine
+        if not machine.msgs:
+            return machine.last_seq + 1
+        self._first_in_tail()
+        return self.first_seq
+
+    def _first_in_tail(self) -> tuple[Segment, int] | None:
+        """Find the oldest live message in memory, where memory holds all; note where it is."""
+        seq = self.first_seq
+        if seq < self.tail.start:
+            return None
+        for segment, start in self.tail.since(seq):
+            for place in range(start, len(segment)):
+                if self.is_live(segment.seqs[place]):
+                    self._first = segment.seqs[place]  # Nobody looks at what is gone twice.
+                    return segment, place
+        return None
+
+    # -- by time -----------------------------------------------------------------------------
+
+    async def first_at_time(self, ns: int) -> int:
+        """Return the first sequence stored at or after a time (last + 1: none).
+
+        Raises Unavailable.
+        """
+        machine = self.machine
+        if not machine.msgs or ns > machine.last_ts:
+            return machine.last_seq + 1
+        since = max(ns, 0)  # The zero time of clients, of the year 1, has more than 64 bits.
+        seq = await self.rows.first_at(since, machine.first_seq, machine.last_seq)
+        while seq <= machine.last_seq and not self.is_live(seq):
+            last = machine.last_seq
+            page = await self.read(seq, 1)
+            seq = page.first if page is not None else last + 1  # what comes meanwhile is later
+        return seq
+
+    async def get_at_time(self, ns: int) -> Message | None:
+        """Return the first message stored at or after a time. Raises Unavailable."""
+        machine = self.machine
+        while True:
+            version, seq = machine.version, await self.first_at_time(ns)
+            found = await self.get(seq)
+            if found is not None or not machine.msgs or ns > machine.last_ts:
+                return found
+            # There was one: it left while storage was read, or with a commit that is still to show.
+            await self.settled()
+            if machine.version == version:
+                return None
+
+    # -- for the machine ---------------------------------------------------------------------
+
+    async def load_oldest(self) -> None:
+        """Load the next page of the oldest messages into the machine's window.
+
+        Raises Unavailable.
+        """
+        machine = self.machine
+        oldest = machine.oldest
+        start = max(oldest.upto + 1, machine.first_seq)
+        rows = await self.rows.front(start, _OLDEST_PAGE)
+        upto = rows[-1][0] if len(rows) == _OLDEST_PAGE else machine.last_seq
+        size, hidden = machine.record_size.of_row, self.removed.hidden
+        oldest.load(
+            (
+                (seq, subject, size(subject, data, hdr), ts)
+                for seq, subject, data, hdr, ts in rows
+                if seq <= machine.last_seq and seq not in hidden
+            ),
+            min(upto, machine.last_seq),
+        )
+
+    async def rows_of(self, subject: bytes) -> list[tuple[int, int]]:
+        """Return (sequence, size) of the live messages of a subject, from storage.
+
+        Raises Unavailable.
+        """
+        machine = self.machine
+        rows = await self.rows.sizes(subject.decode(), machine.first_seq, machine.last_seq + 1)
+        size = machine.record_size.of_row
+        return [(seq, size(subject, data, hdr)) for seq, _, data, hdr in rows if self.is_live(seq)]

@@ -1,0 +1,129 @@
+"""Messages of a log by subject: which subjects there are, the last and the next message of some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.jetstream.log.message import message_at
+from core.jetstream.log.search import search
+from core.subjects.subject import compile_filters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.jetstream.log.message import Match, Message
+    from core.jetstream.log.stream_log import StreamLog
+    from core.model.message import MsgGetRequest
+
+_WINDOW = 10_000
+_WINDOW_MAX = 200_000
+
+
+async def subjects_matching(
+    log: StreamLog, filters: Sequence[bytes]
+) -> list[tuple[bytes, int, int]]:
+    """Return (subject, count, last sequence) of every subject that a filter matches."""
+    await log.loaded()
+    index = log.machine.index
+    kept: list[tuple[bytes, int, int]] = []
+    async for part in search(index, filters):
+        kept += [(subject, index.count(subject), index.last(subject)) for subject in part]
+    return kept
+
+
+async def last_by_subject(log: StreamLog, pattern: bytes) -> Message | None:
+    """Return the newest message whose subject matches. Raises Unavailable."""
+    tried = 0
+    while True:
+        rows = await subjects_matching(log, [pattern])
+        seq = max((last for _, _, last in rows), default=0)
+        if seq == tried:
+            return None
+        found = await log.get(seq)
+        if found is not None:
+            return found
+        if log.is_live(seq):
+            await log.settled()  # Its row went with a commit that is still to show.
+        tried = seq  # A publish may have superseded it while storage was read: look again.
+
+
+async def next_by_subject(log: StreamLog, pattern: bytes, seq: int) -> Message | None:
+    """Return the first message at or after `seq` whose subject matches. Raises Unavailable."""
+    machine = log.machine
+    while True:
+        version, start = machine.version, max(seq, machine.first_seq)
+        rows = await subjects_matching(log, [pattern])
+        names = {subject: last for subject, _, last in rows if last >= start}
+        found = await _next_of(log, pattern, names, start) if names else None
+        if found is not None or not names:
+            return found
+        # There was one: it left while storage was read, or with a commit that is still to show.
+        await log.settled()
+        if machine.version == version:
+            return None
+
+
+async def get_message(log: StreamLog, request: MsgGetRequest) -> Message | None:
+    """Return the message that STREAM.MSG.GET asks for. Raises Unavailable."""
+    if request.last_by_subj:
+        return await last_by_subject(log, request.last_by_subj.encode())
+    seq = request.seq
+    if request.start_time is not None:
+        if not request.next_by_subj:
+            return await log.get_at_time(request.start_time)
+        seq = await log.first_at_time(request.start_time)
+    if request.next_by_subj:
+        return await next_by_subject(log, request.next_by_subj.encode(), seq)
+    return await log.get(seq)
+
+
+async def _next_of(
+    log: StreamLog, pattern: bytes, names: dict[bytes, int], seq: int
+) -> Message | None:
+    """Find the same, given the last sequences of the subjects that match and have one."""
+    machine = log.machine
+    if len(names) == 1:
+        ((only, last),) = names.items()
+        if last == seq or machine.index.count(only) == 1:
+            return await log.get(last)
+    match = compile_filters([pattern])
+    while seq <= machine.last_seq:
+        if seq >= log.tail.start:
+            return _next_in_tail(log, match, seq)
+        if len(names) == 1:
+            seq = await log.rows.next_of(only.decode(), seq)
+            found = await log.get(seq) if seq else None
+            if found is not None or not seq:
+                return found
+            seq += 1
+            continue
+        seq, found = await _next_in_storage(log, match, seq)
+        if found is not None:
+            return found
+    return None
+
+
+def _next_in_tail(log: StreamLog, match: Match | None, seq: int) -> Message | None:
+    for segment, start in log.tail.since(seq):
+        for i in range(start, len(segment)):
+            if (match is None or match(segment.subjects[i])) and log.is_live(segment.seqs[i]):
+                return message_at(segment, i)
+    return None
+
+
+async def _next_in_storage(
+    log: StreamLog, match: Match | None, seq: int
+) -> tuple[int, Message | None]:
+    """Look through storage up to where memory begins; return where the look ended, too."""
+    width = _WINDOW
+    end = min(log.tail.start - 1, log.machine.last_seq)
+    while seq <= end:
+        stop = min(seq + width - 1, end)
+        for place, subject in await log.rows.names(seq, stop):
+            if (match is None or match(subject)) and log.is_live(place):
+                found = await log.get(place)
+                if found is not None:
+                    return place, found
+        seq = stop + 1
+        width = min(width * 2, _WINDOW_MAX)
+    return seq, None

@@ -1,0 +1,1 @@
+"""The leader of a stream: publishes, changes of the log, retention."""

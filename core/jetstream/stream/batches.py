@@ -1,0 +1,172 @@
+"""Batches of one stream, between its publishes and its plans (ADR-50).
+
+What is gathered is cut where an atomic batch ends: what is before is decided first, then the batch
+is one plan of one transaction, however many messages it has. So storage holds all of it or
+nothing, and readers, who learn of a plan as a whole, never see a part. The messages of fast batches
+are decided with all others. Open batches live in memory, and time out on the one timer of the node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError
+from core.model.api_errors import api_error
+from core.stream import headers as h
+from core.stream.atomic import decide_batch
+from core.stream.batching import OpenBatch, Staging, ends_batch
+from core.stream.fast import SUFFIX, FastBatches, is_fast
+from core.stream.fast_publishing import decide_fast
+from core.stream.plan import Columns
+from core.stream.texts import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from core.jetstream.log.facts import FactReader
+    from core.jetstream.timers import Timers
+    from core.runtime.clock import Clock
+    from core.stream.batching import Quota
+    from core.stream.facts import Facts
+    from core.stream.machine import StreamMachine
+    from core.stream.plan import StreamPlan
+
+
+class Batches:
+    """The open batches of a stream, as far as it allows any.
+
+    Args:
+        machine: The state of the stream.
+        facts: What the machine has to be told before it decides.
+        clock: The time.
+        timers: Where batches time out.
+        quota: What the batches of the node may use together.
+        abandoned: Called with the id of a batch that is dropped, and why.
+    """
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        facts: FactReader,
+        clock: Clock,
+        timers: Timers,
+        quota: Quota,
+        abandoned: Callable[[bytes, str], None],
+    ) -> None:
+        self._machine = machine
+        self._facts = facts
+        self._clock = clock
+        self._timers = timers
+        self._staging = Staging(quota, abandoned)
+        self._fast = FastBatches(quota, machine)
+        self.armed = 0
+
+    def configure(self) -> None:
+        """Forget what is open of a kind that the stream does not allow any more."""
+        if not self._machine.config.allow_atomic:
+            self._staging.clear()
+        if not self._machine.config.allow_batched:
+            self._fast.clear()
+
+    def close(self) -> None:
+        """Forget what is open; whoever goes on with it is told that it is incomplete."""
+        self._timers.forget(self)
+        self._staging.clear()
+        self._fast.clear()
+
+    def failed(self) -> None:
+        """What was decided last is not stored: fast batches have counted it already."""
+        self._fast.clear()
+
+    def deadline(self) -> int | None:
+        """Return when the next batch runs out of time."""
+        deadlines = [d for d in (self._staging.deadline(), self._fast.deadline()) if d is not None]
+        return min(deadlines, default=None)
+
+    def on_deadline(self, now: int) -> None:
+        """Drop what has waited too long."""
+        self._staging.expire(now)
+        self._fast.expire(now)
+
+    def concern(self, columns: Columns) -> bool:
+        """Whether any of these messages could belong to a batch."""
+        return (columns.headered and self._machine.config.allow_atomic) or is_fast(columns.replies)
+
+    def cut(self, columns: Columns) -> int:
+        """Return how many of the gathered messages to decide next: none behind the end of an
+        atomic batch, which is decided alone.
+        """
+        if columns.headered and self._machine.config.allow_atomic:
+            for place, block in enumerate(columns.headers):
+                if block and _ends_batch(columns, place):
+                    return max(place, 1)
+        return len(columns)
+
+    async def decide(self, columns: Columns, now: int) -> StreamPlan:
+        """Return the plan for messages up to an end of an atomic batch, or for that end alone.
+
+        When this raises, nothing has changed.
+        """
+        machine = self._machine
+        is_atomic = columns.headered and self._machine.config.allow_atomic
+        whole = self._with_batch(columns) if is_atomic else columns
+        facts = await self._facts.read(whole, now)
+        answers: dict[int, bytes] = {}
+        for place, found in _atomic(columns) if is_atomic else ():
+            try:
+                batch = self._take(columns, place, found, facts)
+            except ApiError as error:
+                answers[place] = refusal(error, machine.json_name)
+                continue
+            if batch is not None:
+                reply = columns.replies[place]
+                return decide_batch(machine, batch.name, batch.columns, reply, now, facts)
+            answers[place] = b""
+        times = now, self._clock.monotonic()
+        if answers or is_fast(columns.replies):
+            plan = decide_fast(machine, columns, answers, self._fast, times, facts)
+        else:
+            plan = machine.decide(columns, now, facts)
+        self._timers.at(self, self.deadline())
+        return plan
+
+    def _with_batch(self, columns: Columns) -> Columns:
+        """Return the messages that a plan may store: those of the batch too that ends here."""
+        block = columns.headers[0]
+        if len(columns) > 1 or not _ends_batch(columns, 0):
+            return columns
+        batch = self._staging.open.get(h.publish_headers(block)[h.BATCH_ID])
+        if batch is None:
+            return columns
+        whole = batch.columns.part(0, len(batch.columns))
+        whole.extend(columns)
+        return whole
+
+    def _take(
+        self, columns: Columns, place: int, found: dict[bytes, bytes], facts: Facts
+    ) -> OpenBatch | None:
+        """Put a message aside, or return the batch that it completes. Raises ApiError."""
+        machine = self._machine
+        block, payload = columns.headers[place], columns.payloads[place]
+        if machine.config.sealed:
+            raise api_error("JSStreamSealed")
+        if 0 <= machine.config.max_msg_size < len(block) + len(payload):
+            raise api_error("JSStreamMessageExceedsMaximum")
+        if facts.storage_left is not None and facts.storage_left < 0:
+            raise api_error("JSInsufficientResources")
+        now = self._clock.monotonic()
+        return self._staging.take(columns.subjects[place], block, payload, found, now)
+
+
+def _atomic(columns: Columns) -> Iterator[tuple[int, dict[bytes, bytes]]]:
+    """Yield (place, headers) of the messages of atomic batches."""
+    for place, block in enumerate(columns.headers):
+        if block.find(h.BATCH_ID) < 0 or columns.replies[place].endswith(SUFFIX):
+            continue
+        found = h.publish_headers(block)
+        if found.get(h.BATCH_ID):
+            yield place, found
+
+
+def _ends_batch(columns: Columns, place: int) -> bool:
+    return ends_batch(columns.headers[place]) and not columns.replies[place].endswith(SUFFIX)

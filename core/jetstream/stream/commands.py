@@ -1,0 +1,184 @@
+"""Changes of the log other than publishing: purge, delete, expiry. Each computes a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from core.jetstream.log.loading import build_index
+from core.jetstream.stream import expiry as lifetimes
+from core.jetstream.stream.markers import mark_deleted, plan_marked_purge
+from core.model.api_errors import api_error
+from core.stream.index import LogIndex
+from core.stream.plan import Columns, StreamPlan
+from core.stream.ttl import PURGE
+from core.subjects.subject import compile_filters
+
+if TYPE_CHECKING:
+    from core.jetstream.changes import WithoutInterest
+    from core.jetstream.log.stream_log import StreamLog
+    from core.jetstream.stream.expiry import Foresight
+
+# A removal of more rows than this is recorded and finished after the reply.
+_AT_ONCE = 10_000
+# Sequences are signed 64-bit numbers in storage: a purge may not leave too few of them to assign.
+_HIGHEST = 2**62
+
+
+async def plan_purge(
+    log: StreamLog,
+    pattern: bytes | None,
+    seq: int,
+    keep: int,
+    now: int,
+    without_interest: WithoutInterest,
+) -> StreamPlan:
+    """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter.
+
+    Raises Unavailable.
+    """
+    machine = log.machine
+    if PURGE in machine.marker_reasons and seq <= machine.last_seq + 1:
+        below = seq or machine.last_seq + 1
+        plan = machine.unchanged(log.first_seq)
+        return await plan_marked_purge(log, plan, pattern, below, keep, now, without_interest)
+    if pattern is None:
+        return await _plan_purge_below(log, seq, keep)
+    rows = await _live_rows(log, pattern, seq or machine.last_seq + 1)
+    if keep:
+        rows = rows[: max(len(rows) - keep, 0)]
+    plan = machine.unchanged(log.first_seq)
+    for row in rows:
+        machine.remove(plan, *row)
+    if len(rows) <= _AT_ONCE:
+        plan.erased = [row[0] for row in rows]
+    else:
+        plan.purge_filters = (pattern.decode(),)
+        plan.purge_up_to = rows[-1][0]
+    return plan
+
+
+async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> StreamPlan:
+    """Plan a purge that ignores subjects: the head row says it all, rows go in the background."""
+    machine = log.machine
+    plan = machine.unchanged(log.first_seq)
+    if keep >= machine.msgs > 0 or (seq and seq <= log.first_seq):
+        return plan
+    await log.deleted()
+    if keep:
+        seq = await log.rows.newest(keep)
+    everything = not seq or seq > machine.last_seq
+    plan.purged_below = seq
+    if everything:
+        plan.purged_below = max(seq if seq < _HIGHEST else 0, machine.last_seq + 1)
+    plan.first_seq = plan.purged_below
+    if everything:
+        # Below a sequence that is still to come: the stream goes on from there.
+        plan.last_seq = plan.purged_below - 1
+        plan.msgs = plan.nbytes = 0
+        return plan
+    plan.index, _ = await build_index(log, machine.limit, seq)
+    count, content, blocks = await log.rows.totals(seq, machine.last_seq)
+    plan.msgs = count
+    plan.nbytes = machine.record_size.total(count, content, blocks)
+    return plan
+
+
+async def _live_rows(
+    log: StreamLog, pattern: bytes | None, below: int
+) -> list[tuple[int, bytes, int]]:
+    """Return (sequence, subject, size) of live messages below a sequence, ascending."""
+    machine = log.machine
+    match = compile_filters([pattern]) if pattern is not None else None
+    literal = None
+    if pattern is not None and b"*" not in pattern and b">" not in pattern:
+        literal = pattern.decode()
+        if not machine.index.count(pattern):
+            return []
+        known = machine.index.of_subject(pattern)
+        if known is not None:
+            return [(seq, pattern, size) for seq, size in known if seq < below]
+    if not isinstance(machine.index, LogIndex):
+        return _indexed_rows(log, match, below)
+    size = machine.record_size.of_row
+    stored = await log.rows.sizes(literal, machine.first_seq, below)
+    return [
+        (seq, subject, size(subject, data, hdr))
+        for seq, subject, data, hdr in stored
+        if log.is_live(seq) and seq <= machine.last_seq and (match is None or match(subject))
+    ]
+
+
+def _indexed_rows(
+    log: StreamLog, match: Callable[[bytes], bool] | None, below: int
+) -> list[tuple[int, bytes, int]]:
+    """The same from an index that knows every message."""
+    index = log.machine.index
+    subjects = [s for s, _, _ in index.items() if match is None or match(s)]
+    rows = (
+        (seq, subject, size)
+        for subject in subjects
+        for seq, size in index.of_subject(subject) or ()
+    )
+    return sorted(row for row in rows if row[0] < below)
+
+
+async def plan_delete(
+    log: StreamLog, seq: int, now: int, without_interest: WithoutInterest
+) -> StreamPlan:
+    """Plan the removal of one message; its row goes in the same transaction.
+
+    Raises ApiError as the reference server does: JSSequenceNotFound for a sequence between others
+    that is gone and for any of memory storage, else JSStreamMsgDeleteFailed.
+    """
+    machine = log.machine
+    if seq > machine.last_seq and machine.on_file:
+        raise api_error("JSStreamMsgDeleteFailed", err="stream store EOF")
+    found = await log.get(seq)
+    if found is None:
+        first = await log.first_message()
+        if machine.on_file and (first is None or seq < log.first_seq):
+            raise api_error("JSStreamMsgDeleteFailed", err="no message found")
+        raise api_error("JSSequenceNotFound", seq=seq)
+    _, _, subject, headers, payload = found
+    plan = machine.unchanged(log.first_seq)
+    machine.remove(plan, seq, subject, machine.record_size.of(subject, headers, len(payload)))
+    plan.erased = [seq]
+    if seq == log.first_seq:
+        plan.first_seq = seq + 1
+    index = machine.index
+    knows_all = index.of_subject(subject) is not None
+    if not knows_all and index.last(subject) == seq and index.count(subject) > 1:
+        plan.last_seqs = [(subject, await _last_before(log, subject.decode(), seq))]
+    await mark_deleted(log, plan, subject, headers, now, without_interest)
+    return plan
+
+
+async def _last_before(log: StreamLog, subject: str, seq: int) -> int:
+    """Return the last live sequence of a subject below `seq` (0: none)."""
+    while seq:
+        seq = await log.rows.last_before(subject, seq)
+        if log.is_live(seq):
+            break
+    return seq
+
+
+async def plan_expiry(
+    log: StreamLog, foreseen: Foresight, now: int, without_interest: WithoutInterest
+) -> StreamPlan:
+    """Plan the removal of what time or a tighter limit asks for, a slice of it.
+
+    Args:
+        log: The log of the stream.
+        foreseen: What `lifetimes.foresee` found.
+        now: Wall-clock time in nanoseconds.
+        without_interest: Tells which markers are not stored.
+    """
+    machine, empty, wanted = log.machine, Columns(), len(log.machine.oldest) + 1
+    # A page of rows that only wait for the janitor says nothing of what is behind it.
+    while len(machine.oldest) < wanted and machine.lacks_oldest(empty, now):
+        await log.load_oldest()
+    plan = machine.decide(empty, now)
+    if machine.expiry is not None and not plan.removed:
+        await lifetimes.plan_due(log, plan, foreseen, now, without_interest)
+    return plan

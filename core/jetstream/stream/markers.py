@@ -1,0 +1,94 @@
+"""Markers of subjects that lose their last message to somebody who removes it (ADR-43).
+
+The reference server announces the reasons `Remove` and `Purge` and writes neither. Here a stream
+asks for them in its metadata: `jetgate.markers`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.jetstream.stream.expiry import advance, make_way
+from core.stream.expired import add_markers, emptied
+from core.stream.ttl import PURGE, REMOVE, is_marker
+from core.subjects.subject import compile_filters
+
+if TYPE_CHECKING:
+    from core.jetstream.changes import WithoutInterest
+    from core.jetstream.log.stream_log import StreamLog
+    from core.stream.expiry import Row
+    from core.stream.plan import StreamPlan
+
+_PAGE = 100_000
+# A removal of more rows than this is recorded and finished after the reply.
+_AT_ONCE = 10_000
+
+
+async def mark_deleted(
+    log: StreamLog,
+    plan: StreamPlan,
+    subject: bytes,
+    block: bytes,
+    now: int,
+    without_interest: WithoutInterest,
+) -> None:
+    """Add what a plan that deletes one message leaves on its subject, if anything."""
+    machine = log.machine
+    is_last = machine.index.count(subject) == 1
+    if REMOVE not in machine.marker_reasons or not is_last or is_marker(block):
+        return
+    await make_way(log, [subject], REMOVE, now)
+    add_markers(machine, plan, [subject], REMOVE, now, without_interest([subject]))
+
+
+async def plan_marked_purge(
+    log: StreamLog,
+    plan: StreamPlan,
+    pattern: bytes | None,
+    below: int,
+    keep: int,
+    now: int,
+    without_interest: WithoutInterest,
+) -> StreamPlan:
+    """Purge as `commands.plan_purge` does, and mark the subjects that have nothing left.
+
+    Args:
+        log: The log of the stream.
+        plan: A plan that changes nothing yet.
+        pattern: What to purge (None: everything).
+        below: Messages before this sequence go.
+        keep: The newest of them that stay.
+        now: Wall-clock time in nanoseconds.
+        without_interest: Tells which markers are not stored.
+    """
+    machine = log.machine
+    found = await _rows(log, pattern, below)
+    if keep:
+        found = found[: max(len(found) - keep, 0)]
+    for row, _ in found:
+        machine.remove(plan, *row)
+    gone = {row[0] for row, _ in found}
+    if len(found) <= _AT_ONCE:
+        plan.erased = sorted(gone)
+    else:
+        plan.purge_filters = ((pattern or b">").decode(),)
+        plan.purge_up_to = found[-1][0][0]
+    advance(log, plan, gone)
+    subjects = emptied(machine, found)
+    await make_way(log, subjects, PURGE, now)
+    add_markers(machine, plan, subjects, PURGE, now, without_interest(subjects))
+    return plan
+
+
+async def _rows(log: StreamLog, pattern: bytes | None, below: int) -> list[tuple[Row, bytes]]:
+    """Return the live messages that match, ascending, with the header blocks that matter."""
+    machine = log.machine
+    match = compile_filters([pattern]) if pattern is not None else None
+    size_of = machine.record_size.of_row
+    found: list[tuple[Row, bytes]] = []
+    for start in range(machine.first_seq, below, _PAGE):
+        page = await log.rows.lifetimes(start, min(start + _PAGE, below))
+        for seq, subject, data, hdr, _, block in page:
+            if log.is_live(seq) and (match is None or match(subject)):
+                found.append(((seq, subject, size_of(subject, data, hdr)), block or b""))
+    return found

@@ -1,0 +1,292 @@
+"""Retention by interest and as a work queue: messages leave when consumers are done with them.
+
+Nothing is remembered per message. What a consumer still expects and what waits for its
+acknowledgement answers whether it needs a message; what it settled is part of its stored state
+until the removal is committed (`ConsumerMachine.leaving`). So a crash loses no removal, whichever
+of the two writes comes first: rows that are gone are no longer pending, and what was settled is
+removed after the restart.
+
+Removals are plans like every other change of the log, one at a time for a stream: what settles
+while one is committed goes with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError
+from core.jetstream.log.last_sequences import last_sequences
+from core.model.stream import Retention
+from core.runtime.tasks import spawn
+from core.stream.index import LogIndex
+from core.stream.plan import StreamPlan
+
+if TYPE_CHECKING:
+    from core.jetstream.changes import Submit
+    from core.jetstream.consumer.consumers import Consumers
+    from core.jetstream.log.stream_log import StreamLog
+
+logger = logging.getLogger("jetgate.retention")
+
+_AT_ONCE = 10_000
+_RETRY = 0.2
+
+Row = tuple[int, bytes, int]
+
+
+class RetentionKeeper:
+    """Removes what consumers are done with.
+
+    Args:
+        log: The log of the stream.
+        consumers: The consumers of the stream.
+        retention: Interest or workqueue.
+        submit: Gives a removal its turn.
+    """
+
+    def __init__(
+        self, log: StreamLog, consumers: Consumers, retention: Retention, submit: Submit
+    ) -> None:
+        self._log = log
+        self._consumers = consumers
+        self._submit = submit
+        self._by_interest = retention is Retention.INTEREST
+        self._settled: dict[int, None] = {}
+        self._in_hand: Sequence[int] = ()
+        self._sweep_from: int | None = None
+        self._is_sweeping = False
+        self._drops_unwanted = False
+        self._task: asyncio.Task[None] | None = None
+        self._rounds = 0
+        self._turned = asyncio.Event()
+
+    def without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
+        """Return which subjects are not stored: no consumer matches them, and interest decides."""
+        if not self._by_interest:
+            return frozenset()
+        return frozenset(s for s in set(subjects) if not self._has_consumer(s))
+
+    def _has_consumer(self, subject: bytes) -> bool:
+        machines = (consumer.machine for consumer in self._consumers.values())
+        return any(m.match is None or m.match(subject) for m in machines)
+
+    # -- what there is to do -----------------------------------------------------------------
+
+    def settle(self, sseqs: Iterable[int]) -> None:
+        """Take sequences that a consumer is done with."""
+        self._settled.update(dict.fromkeys(sseqs))
+        self._start()
+
+    def sweep(self) -> None:
+        """Look at every message again: after a restart, or when interest begins to decide.
+
+        What no consumer ever wanted stays then, as on the reference server.
+        """
+        self._sweep_from = self._log.first_seq
+        self._start()
+
+    def begin(self) -> None:
+        """Look at every message, for the stream is no longer under limits alone.
+
+        By interest, nothing stays in a stream without consumers.
+        """
+        self._drops_unwanted = not self._consumers
+        self.sweep()
+
+    def less_wanted(self) -> None:
+        """A consumer went, or wants other subjects: by interest, messages may go with it."""
+        if self._by_interest:
+            self._drops_unwanted = True
+            self.sweep()
+
+    async def caught_up(self) -> None:
+        """Return when what consumers were told before this call has taken effect.
+
+        Consumers may go on without end meanwhile. While storage is away this returns with work
+        left: it is done when storage is back.
+        """
+        for consumer in list(self._consumers.values()):
+            consumer.settle_now()
+        awaited = {*self._in_hand, *self._settled}
+        while self._task is not None and not self._log.closed:
+            awaited.intersection_update((*self._in_hand, *self._settled))
+            if not awaited and self._sweep_from is None and not self._is_sweeping:
+                return
+            rounds = self._rounds
+            self._turned.clear()
+            await self._turned.wait()
+            if self._rounds == rounds:
+                return
+
+    def _start(self) -> None:
+        if self._task is None and not self._log.closed:
+            self._task = spawn(self._run(), name=f"retention of {self._log.name}")
+
+    # -- doing it ----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Remove until nothing is left to do."""
+        log = self._log
+        try:
+            while (self._settled or self._sweep_from is not None) and not log.closed:
+                try:
+                    await self._round()
+                except ApiError as error:
+                    if log.closed:
+                        return
+                    logger.warning("retention of %s waits: %s", log.name, error)
+                    self._turned.set()
+                    await asyncio.sleep(_RETRY)
+                    continue
+                self._rounds += 1
+                self._turned.set()
+        finally:
+            self._task = None
+            self._rounds += 1
+            self._turned.set()
+
+    async def _round(self) -> None:
+        """Remove some of what settled, and look at some of the rest: neither waits for the other.
+
+        What a plan is about is taken out first: more of it may come meanwhile.
+        """
+        if self._settled:
+            self._in_hand = batch = sorted(islice(self._settled, _AT_ONCE))
+            for seq in batch:
+                del self._settled[seq]
+            try:
+                await self._submit(lambda _now: self._plan_settled(batch))
+            except ApiError:
+                self.settle(batch)
+                raise
+            finally:
+                self._in_hand = ()
+            self._left(batch)
+        if self._sweep_from is not None:
+            self._is_sweeping = True
+            try:
+                await self._sweep_on(self._sweep_from)
+            finally:
+                self._is_sweeping = False
+
+    async def _sweep_on(self, start: int) -> None:
+        """Look at the next messages, from `start` on."""
+        self._sweep_from = None
+        gone: set[int] = set()
+        try:
+            await self._submit(lambda _now: self._plan_sweep(start, gone))
+        except ApiError:
+            self.sweep()
+            raise
+        self._drop_pending(gone)
+        below = start + _AT_ONCE
+        if self._sweep_from is None and below <= self._log.machine.last_seq:
+            self._sweep_from = below
+        if self._sweep_from is None:
+            self._drops_unwanted = False
+
+    def _left(self, batch: Sequence[int]) -> None:
+        """What was looked at need not survive a crash any more."""
+        batch = [seq for seq in batch if seq not in self._settled]
+        for consumer in self._consumers.values():
+            if consumer.machine.leaving:
+                consumer.machine.leaving.difference_update(batch)
+
+    def _drop_pending(self, gone: set[int]) -> None:
+        """Nothing waits for the acknowledgement of a message that storage does not have."""
+        if not gone:
+            return
+        for consumer in self._consumers.values():
+            for seq in sorted(gone & consumer.machine.pending.first.keys()):
+                consumer.machine.vanished(seq)
+
+    # -- plans -------------------------------------------------------------------------------
+
+    async def _plan_settled(self, batch: Sequence[int]) -> StreamPlan:
+        """Remove what of a batch is still there and needed by nobody else."""
+        rows = await self._rows(batch)
+        if self._by_interest:
+            rows = [row for row in rows if not self._is_needed(row[0], row[1])]
+        return await self._plan(rows)
+
+    async def _plan_sweep(self, start: int, gone: set[int]) -> StreamPlan:
+        """Remove what of a range of sequences nobody needs; report pending ones without row."""
+        log, machine = self._log, self._log.machine
+        below = min(start + _AT_ONCE, machine.last_seq + 1)
+        stored = await log.rows.sizes(None, start, below)
+        size = machine.record_size.of_row
+        rows = [
+            (seq, subject, size(subject, data, hdr))
+            for seq, subject, data, hdr in stored
+            if log.is_live(seq)
+        ]
+        there = {row[0] for row in rows}
+        for consumer in self._consumers.values():
+            pending = consumer.machine.pending.first
+            gone.update(s for s in pending if start <= s < below and s not in there)
+        if not self._by_interest:
+            return machine.unchanged()
+        rows = [row for row in rows if not self._is_needed(row[0], row[1])]
+        if not self._drops_unwanted:
+            rows = [row for row in rows if self._has_consumer(row[1])]
+        return await self._plan(rows)
+
+    def _is_needed(self, seq: int, subject: bytes) -> bool:
+        return any(c.needs(seq, subject) for c in self._consumers.values())
+
+    async def _rows(self, batch: Sequence[int]) -> list[Row]:
+        """Return (sequence, subject, size) of those messages that are still there, ascending."""
+        log, machine = self._log, self._log.machine
+        rows: list[Row] = []
+        cold: list[int] = []
+        for seq in batch:
+            if seq > machine.last_seq or not log.is_live(seq):
+                continue
+            found = log.in_tail(seq)
+            if found is not None:
+                rows.append(
+                    (seq, found[2], machine.record_size.of(found[2], found[3], len(found[4])))
+                )
+            elif seq < log.tail.start:
+                cold.append(seq)
+        if not cold:
+            return rows
+        page = await log.rows.points(cold)
+        if page is not None:
+            headers = page.headers or [None] * len(page)
+            columns = zip(page.seqs, page.subjects, headers, page.payloads, strict=True)
+            rows += [(seq, s, machine.record_size.of(s, h, len(p))) for seq, s, h, p in columns]
+        return sorted(rows)
+
+    async def _plan(self, rows: list[Row]) -> StreamPlan:
+        """Plan a removal; the rows go in the same transaction."""
+        machine = self._log.machine
+        plan = machine.unchanged(self._log.first_seq)
+        for row in rows:
+            machine.remove(plan, *row)
+        plan.erased = [row[0] for row in rows]
+        gone = set(plan.erased)
+        if not plan.msgs:
+            plan.first_seq = machine.last_seq + 1
+        while plan.first_seq in gone:
+            plan.first_seq += 1
+        if isinstance(machine.index, LogIndex):
+            plan.last_seqs = await self._lasts(machine.index, rows, gone)
+        return plan
+
+    async def _lasts(
+        self, index: LogIndex, rows: list[Row], gone: set[int]
+    ) -> list[tuple[bytes, int]]:
+        """Return the new last sequence of subjects that lose theirs and have others."""
+        counts = Counter([subject for _, subject, _ in rows])
+        wanted = [
+            subject
+            for subject, count in counts.items()
+            if index.count(subject) > count and index.last(subject) in gone
+        ]
+        return list((await last_sequences(self._log, wanted, gone)).items())

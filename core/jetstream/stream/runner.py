@@ -1,0 +1,616 @@
+"""StreamRunner: one stream on the node that leads it, from its publishes to its consumers.
+
+Publishes are gathered in columns; the lane asks for a plan, commits it, and hands it back to
+`emit`. Everything else that changes the log (purge, delete, expiry) is a change that yields a
+plan of the same kind, so there is one way to write.
+"""
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from core.errors import ApiError
+from core.jetstream.advisories import Advisories
+from core.jetstream.changes import Change
+from core.jetstream.consumer.consumers import Consumers
+from core.jetstream.copying.copier import Copier
+from core.jetstream.direct.direct_get import DirectGet
+from core.jetstream.log.facts import FactReader
+from core.jetstream.log.loading import build_index, load, load_behind, take_head
+from core.jetstream.log.message import Message
+from core.jetstream.log.state import state_of
+from core.jetstream.log.stream_log import StreamLog
+from core.jetstream.log.subjects import get_message
+from core.jetstream.refusals import or_not_available
+from core.jetstream.services import Services
+from core.jetstream.stream import commands, expiry
+from core.jetstream.stream.acks import AckEmitter
+from core.jetstream.stream.batches import Batches
+from core.jetstream.stream.expiry_timer import ExpiryTimer
+from core.jetstream.stream.following import follow_purge, follow_rollups
+from core.jetstream.stream.republish import Republisher
+from core.jetstream.stream.retention import RetentionKeeper
+from core.jetstream.stream.scheduler import Scheduler
+from core.model.api_errors import api_error
+from core.model.message import MsgGetRequest
+from core.model.names import short_hash
+from core.model.stream import ClusterInfo, Retention, StreamConfig, StreamInfo
+from core.model.transform import Transform
+from core.protocol.gather import Batch
+from core.pubsub.account import Account, ServiceSubscription, Session
+from core.runtime.tasks import spawn
+from core.storage.interface import Head, StreamRow
+from core.stream.expiry import Expiry
+from core.stream.machine import StreamMachine
+from core.stream.plan import Columns, StreamPlan
+from core.stream.segment import Segment
+from core.stream.texts import refusal, survives_failed_commit
+
+# Gathered bytes of one stream above which publishers are no longer read.
+PRESSURE_BYTES = 16 << 20
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A change that waits for its turn."""
+
+    plan: Change
+    done: asyncio.Future[StreamPlan]
+
+
+class StreamRunner:
+    """The leader of one stream: takes its publishes and requests, and changes its log.
+
+    Args:
+        row: The stream as the catalogue has it.
+        config: Its configuration.
+        account: The account that it belongs to.
+        services: The node's services.
+    """
+
+    def __init__(
+        self, row: StreamRow, config: StreamConfig, account: Account, services: Services
+    ) -> None:
+        self.stream = row.stream
+        self.shelf = row.shelf
+        self.epoch = row.head.epoch
+        self.created = row.created
+        self.name = row.name
+        self.identity = short_hash(f"{account.name}.{row.name}.{row.created}").decode()
+        """Which incarnation of the name this is, for those who copy it."""
+        self.config = config
+        self.account = account
+        self.services = services
+        self.queued = False
+        self.transform: Transform | None = None
+        self.republisher: Republisher | None = None
+        self.retention: RetentionKeeper | None = None
+        self._columns = Columns()
+        self._changes: deque[Waiting] = deque()
+        self._current: Waiting | None = None
+        self._subscriptions: list[ServiceSubscription] = []
+        self.machine = StreamMachine(config, services.domain)
+        self.log = StreamLog(
+            row.stream,
+            row.shelf,
+            row.name,
+            self.machine,
+            services.reader,
+            services.tails,
+            services.lane,
+            services.janitor,
+        )
+        self._open_parts()
+
+    def _open_parts(self) -> None:
+        """Make what reads and changes the log."""
+        account, services, log = self.account, self.services, self.log
+        clock = services.clock
+        self.advisories = Advisories(account, clock, services.server_name, services.domain)
+        self.acks = AckEmitter(account, services.turn, self.machine.ack_name)
+        self.consumers = Consumers(self)
+        self.direct = DirectGet(log, account, services.turn)
+        self.expiry = ExpiryTimer(log, clock, services.janitor, self.trim)
+        facts = FactReader(log, services.resources, services.max_payload, self._without_interest)
+        abandoned = partial(self.advisories.batch_abandoned, self.name)
+        self.batches = Batches(
+            self.machine, facts, clock, services.timers, services.batches, abandoned
+        )
+        self.scheduler = Scheduler(
+            log, facts, clock, self.submit, self.map_subjects, services.sweeper
+        )
+        self.copier = Copier(log, facts, account, services, self.submit, self.map_subjects)
+        self._facts = facts
+        self._configure_subjects()
+        self._configure_retention()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take publishes and requests."""
+        self.listen()
+        self.direct.configure(self.config.allow_direct)
+        self.consumers.start()
+        if self.retention is not None:
+            self.retention.sweep()
+        self.copier.start()
+        self.scheduler.watch()
+
+    async def restore(self, head: Head) -> None:
+        """Rebuild state, subject index, deduplication window and last message id from storage.
+
+        A long log without limits that evict is served at once: its subjects and ids are read
+        meanwhile (`StreamLog.loading`), and only what needs them waits. Raises Unavailable.
+        """
+        may_wait = take_head(self.log, head)
+        await self.copier.restore(self.config)
+        if may_wait:
+            self.log.loading = spawn(self._load_behind(head), name=f"load {self.name}")
+            return
+        await load(self.log, head, self.services.clock.now())
+        await self.scheduler.restore()
+        self.services.janitor.sweep(self.log)
+        self.expiry.watch()
+
+    async def _load_behind(self, head: Head) -> None:
+        await load_behind(self.log, head, self.services.clock.now)
+        self.log.loading = None
+        self.services.janitor.sweep(self.log)
+        if self.has_work():
+            self.services.lane.enqueue(self)
+
+    def close(self, *, shutdown: bool = False) -> None:
+        """Take nothing any more; waiting pulls are told why."""
+        self.log.closed = True
+        self.unlisten()
+        self.direct.configure(False)
+        self.copier.close(forget=not shutdown)
+        self.consumers.close(shutdown=shutdown)
+        self.services.janitor.forget(self.log)
+        self.expiry.stop()
+        self.scheduler.close()
+        self.batches.close()
+        self.log.tail.clear(self.machine.last_seq + 1)
+        self.refuse_gathered(api_error("JSClusterNotAvail" if shutdown else "JSStreamNotFound"))
+        change, self._current = self._current, None
+        if change is not None and not change.done.done():
+            change.done.set_exception(api_error("JSClusterNotAvail"))
+
+    async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
+        """Have `save` record a configuration in the catalogue, then take it."""
+        old = self.config
+        await or_not_available(self.copier.restore(config))
+        other_limit = max(old.max_msgs_per_subject, 0) != max(config.max_msgs_per_subject, 0)
+        if other_limit or expiry.begin(old, config):
+            await self.submit(lambda _now: self._plan_new_limit(config, save))
+        elif expiry.may_grow(old, config):
+            await self.submit(lambda _now: self._plan_longer_lives(config, save))
+        else:
+            await save()
+            self.machine.configure(config)
+        self.config = config
+        self._configure_subjects()
+        self.batches.configure()
+        if old.subjects != config.subjects:
+            self.listen()
+        self.direct.configure(config.allow_direct)
+        await self.expiry.trim()
+        await or_not_available(self.scheduler.reconfigure(old))
+        if old.retention is not config.retention:
+            self._configure_retention()
+            if self.retention is not None:
+                self.retention.begin()
+            await self.caught_up()
+        if (old.mirror, old.sources) != (config.mirror, config.sources):
+            self.copier.configure(config)
+        else:
+            self.copier.reconsider()
+
+    def _configure_retention(self) -> None:
+        """Have consumers decide what is stored and kept, or limits alone."""
+        retention = self.config.retention
+        self.retention = None
+        if retention is not Retention.LIMITS:
+            self.retention = RetentionKeeper(self.log, self.consumers, retention, self.submit)
+        for consumer in self.consumers.values():
+            consumer.watch_retention()
+
+    def _configure_subjects(self) -> None:
+        """Make what the configuration wants done with subjects, or nothing."""
+        config = self.config
+        transform = config.subject_transform
+        self.transform = None
+        if transform is not None:
+            self.transform = Transform(transform.src, transform.dest, random.random)
+        self.republisher = Republisher(config, self.account) if config.republish else None
+
+    async def _plan_expiry(self, foreseen: expiry.Foresight, now: int) -> StreamPlan:
+        return await commands.plan_expiry(self.log, foreseen, now, self._without_interest)
+
+    def _without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
+        """Return the subjects of which nothing is stored, because no consumer matches them."""
+        return frozenset() if self.retention is None else self.retention.without_interest(subjects)
+
+    def map_subjects(self, subjects: list[bytes]) -> list[bytes]:
+        """Return what the stream's subject transform makes of subjects."""
+        return subjects if self.transform is None else self.transform.apply_all(subjects)
+
+    async def _plan_new_limit(
+        self, config: StreamConfig, save: Callable[[], Awaitable[None]]
+    ) -> StreamPlan:
+        """Read the rows anew for another per-subject limit, or to know when they expire.
+
+        Rows that the old limit removed leave storage before the new one is recorded, which could
+        allow them again; nothing is published in between.
+        """
+        await self.log.deleted()
+        limit = max(config.max_msgs_per_subject, 0)
+        queues = Expiry(config.max_age) if expiry.begin(self.config, config) else None
+        index, superseded = await build_index(self.log, limit, expiry=queues)
+        await save()
+        plan = self.machine.unchanged(self.log.first_seq)
+        plan.config, plan.index, plan.expiry = config, index, queues
+        for row in superseded:
+            self.machine.remove(plan, *row)
+        return plan
+
+    async def _plan_longer_lives(
+        self, config: StreamConfig, save: Callable[[], Awaitable[None]]
+    ) -> StreamPlan:
+        """Let what has expired leave storage before a configuration that would have kept it."""
+        await self.log.deleted()
+        await save()
+        plan = self.machine.unchanged(self.log.first_seq)
+        plan.config = config
+        return plan
+
+    async def trim(self) -> None:
+        """Enforce limits that a new configuration or the passing of time made tighter.
+
+        Raises ApiError JSClusterNotAvail while storage is away.
+        """
+        removed = True
+        while removed:
+            now = self.services.clock.now()
+            foreseen = await or_not_available(expiry.foresee(self.log, now))
+            plan = await self.submit(partial(self._plan_expiry, foreseen))
+            removed = bool(plan.removed)
+
+    # -- interest ----------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Subscribe to the stream's subjects (again, after they changed)."""
+        self.unlisten()
+        self._subscriptions = [
+            self.account.subscribe(subject.encode(), self.ingest)
+            for subject in self.config.subjects
+        ]
+        take = self.ingest_batch  # one object, by which its routes are known to be of one stream
+        for subscription in self._subscriptions:
+            subscription.batch = take
+
+    def unlisten(self) -> None:
+        """Take no more publishes."""
+        for subscription in self._subscriptions:
+            self.account.unsubscribe(subscription)
+        self._subscriptions = []
+
+    # -- gather ------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        session: Session | None,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Take one publish: four appends, and a place in the lane for the first of a batch."""
+        columns = self._columns
+        if not self.queued:
+            self.services.lane.enqueue(self)
+        columns.subjects.append(subject)
+        columns.replies.append(reply)
+        columns.headers.append(headers)
+        columns.payloads.append(payload)
+        columns.nbytes += len(payload)
+        if headers:
+            columns.headered = True
+        if columns.nbytes > PRESSURE_BYTES:
+            self.services.press()
+
+    def ingest_batch(self, batch: Batch) -> None:
+        """Take the publishes of a read."""
+        columns = self._columns
+        if not self.queued:
+            self.services.lane.enqueue(self)
+        columns.subjects += batch.subjects
+        columns.replies += batch.replies
+        columns.headers += batch.headers
+        columns.payloads += batch.payloads
+        columns.nbytes += sum(map(len, batch.payloads))
+        columns.headered = columns.headered or batch.has_headers
+        if columns.nbytes > PRESSURE_BYTES:
+            self.services.press()
+
+    def has_work(self) -> bool:
+        """Whether there is something for the next round.
+
+        While the subjects are still being read, publishes with headers, which may name message ids
+        or expected sequences, and changes of the log wait.
+        """
+        if self.log.loading is not None and (self._columns.headered or self._changes):
+            return False
+        return bool(self._columns.subjects or self._changes)
+
+    def submit(self, plan: Change) -> asyncio.Future[StreamPlan]:
+        """Give a change of the log its turn.
+
+        The future has the committed plan, or ApiError when the change is refused or storage is
+        away.
+        """
+        done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
+        self._changes.append(Waiting(plan, done))
+        if self.log.closed:
+            self.refuse_gathered(
+                api_error("JSStreamNotFound")
+            )  # storage has no head for it any more
+        else:
+            self.services.lane.enqueue(self)
+        return done
+
+    # -- decide ------------------------------------------------------------------------------
+
+    async def next_plan(self, limit: int, now: int) -> StreamPlan | None:
+        """Return what this stream wants committed next, or None."""
+        if not self.has_work():
+            return None
+        if self._changes:
+            return await self._plan_change(now)
+        columns = self._columns
+        if len(columns) > limit:
+            columns = columns.split(limit)
+        else:
+            self._columns = Columns()
+        in_batches = self.batches.concern(columns)
+        if in_batches:
+            rest, columns = columns, columns.split(self.batches.cut(columns))
+            self._give_back(rest)
+        published = columns.subjects
+        if self.transform is not None:
+            columns.subjects = self.transform.apply_all(published)
+        try:
+            if in_batches:
+                plan = await self.batches.decide(columns, now)
+            else:
+                facts = await self._facts.read(columns, now)
+                plan = self.machine.decide(columns, now, facts)
+        except BaseException:
+            columns.subjects = published
+            self._give_back(columns)
+            raise
+        self._erase_superseded(plan)
+        return plan
+
+    def _erase_superseded(self, plan: StreamPlan) -> None:
+        """Let superseded rows that still wait for removal go with an explicit removal.
+
+        With the newest message of a subject gone, a reload would take an older one, which the
+        per-subject limit had removed, for the newest, and mark again what has expired.
+        """
+        limited = self.machine.limit > 0 or self.machine.expiry is not None
+        rows = self.log.removed.rows
+        if limited and rows and (plan.erased or plan.purge_filters):
+            plan.erased += rows
+
+    async def _plan_change(self, now: int) -> StreamPlan | None:
+        change = self._changes.popleft()
+        if change.done.cancelled():
+            return None
+        try:
+            plan = await change.plan(now)
+        except ApiError as error:
+            if not change.done.cancelled():
+                change.done.set_exception(error)
+            return None
+        except BaseException:
+            self._changes.appendleft(change)
+            raise
+        self._current = change
+        self._erase_superseded(plan)
+        return plan
+
+    def _give_back(self, columns: Columns) -> None:
+        later, self._columns = self._columns, columns
+        columns.extend(later)
+
+    # -- emit --------------------------------------------------------------------------------
+
+    def emit(self, plan: StreamPlan) -> None:
+        """Make a committed plan the state, and let out what waited for it."""
+        if plan.accepted is not None and self.republisher is not None:
+            self._republish(plan, plan.accepted, self.republisher)
+        elif plan.changes_head:
+            self._apply(plan)
+        if plan.acks:
+            self.services.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
+        if plan.answers:
+            self.services.lane.tell(partial(self.acks.answer, plan.answers))
+        change, self._current = self._current, None
+        if change is not None and not change.done.done():
+            change.done.set_result(plan)
+
+    def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
+        """Apply a plan and send on what it stores; the last sequences are those before it."""
+        index = self.machine.index
+        lasts = {subject: index.last(subject) for subject in set(accepted.subjects)}
+        self._apply(plan)
+        republisher.send(accepted, republisher.prepare(accepted, lasts))
+
+    def _apply(self, plan: StreamPlan) -> None:
+        machine = self.machine
+        machine.apply(plan)
+        segment = plan.segment
+        if plan.purged_below:
+            self._purged(plan)
+        if plan.removed:
+            self._removed(plan)
+        if segment is not None and len(segment):
+            self.log.tail.append(segment)
+            if self.consumers:
+                counts = Counter(segment.subjects)
+                for consumer in self.consumers.values():
+                    consumer.on_stored(segment, counts)
+        elif self.log.tail.start == plan.before + 1:
+            self.log.tail.start = plan.last_seq + 1
+        if plan.purges:
+            follow_rollups(self.log, self.consumers, plan)
+        if machine.max_age or machine.expiry is not None:
+            self.expiry.watch()
+        if machine.schedules is not None:
+            self.scheduler.watch()
+
+    def _purged(self, plan: StreamPlan) -> None:
+        if plan.index is None:
+            self.log.tail.clear(plan.last_seq + 1)
+            self.log.removed.clear()
+        for consumer in self.consumers.values():
+            consumer.on_purged(plan.purged_below)
+        self.services.janitor.sweep(self.log)
+
+    def _removed(self, plan: StreamPlan) -> None:
+        """Hide removed messages from every reader; leave their rows to the janitor."""
+        hidden = [seq for seq, _, _ in plan.removed if seq >= self.machine.first_seq]
+        if plan.purge_filters:
+            self.log.removed.hide_purged(hidden, [seq for seq, _, _ in plan.removed])
+            self.services.janitor.sweep_purge(self.log)
+        else:
+            # Erased rows too, although they are gone: what was deleted is forgotten in one way.
+            self.log.removed.hide(hidden)
+        if self.consumers:
+            pairs = [(seq, subject) for seq, subject, _ in plan.removed]
+            # As on the reference server nobody is told of what goes by the dozen.
+            tells = not plan.purges or len(pairs) == len(plan.purges)
+            for consumer in self.consumers.values():
+                consumer.on_removed(pairs, tells=tells)
+        self.services.janitor.sweep(self.log)
+
+    def fail(self, plan: StreamPlan, error: ApiError) -> None:
+        """The plan was not written: tell every publisher, change nothing."""
+        self.batches.failed()
+        body = refusal(error, self.machine.json_name)
+        self.acks.answer((reply, body) for reply in plan.acks if reply)
+        held = (
+            (reply, a if survives_failed_commit(a, plan.before) else body)
+            for reply, a in plan.answers
+        )
+        self.acks.answer(held)
+        change, self._current = self._current, None
+        if change is not None and not change.done.done():
+            change.done.set_exception(error)
+
+    def refuse_gathered(self, error: ApiError) -> None:
+        """Answer everything that waits for storage with an error."""
+        columns, self._columns = self._columns, Columns()
+        if not self.config.no_ack:
+            body = refusal(error, self.machine.json_name)
+            self.acks.answer((reply, body) for reply in columns.replies if reply)
+        changes, self._changes = self._changes, deque()
+        for change in changes:
+            if not change.done.done():
+                change.done.set_exception(error)
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def purge(self, pattern: str | None, seq: int | None, keep: int | None) -> int:
+        """Purge everything, or by filter, below a sequence, or all but the newest `keep`.
+
+        Returns how many messages went. Raises ApiError.
+        """
+        wanted = pattern.encode() if pattern and pattern != ">" else None
+        before = 0
+
+        async def plan_it(now: int) -> StreamPlan:
+            nonlocal before
+            before = self.machine.msgs
+            purge = commands.plan_purge(
+                self.log, wanted, seq or 0, keep or 0, now, self._without_interest
+            )
+            plan = await or_not_available(purge)
+            plan.purges.append((wanted or b"", 0))
+            return plan
+
+        plan = await self.submit(plan_it)
+        await or_not_available(follow_purge(self.log, self.consumers, wanted))
+        marks = 0 if plan.segment is None else len(plan.segment)
+        return before - plan.msgs + marks
+
+    async def delete_message(self, seq: int) -> None:
+        """Delete one message; its row is gone when this returns.
+
+        Raises ApiError JSStreamMsgDeleteFailed.
+        """
+        await self.submit(
+            lambda now: or_not_available(
+                commands.plan_delete(self.log, seq, now, self._without_interest)
+            )
+        )
+
+    async def get_message(self, request: MsgGetRequest) -> Message | None:
+        """Return the message that STREAM.MSG.GET asks for.
+
+        Raises ApiError JSClusterNotAvail while storage is away.
+        """
+        await self.caught_up()
+        return await or_not_available(get_message(self.log, request))
+
+    async def info(
+        self,
+        *,
+        deleted: bool = False,
+        subjects: dict[str, int] | None = None,
+        with_cluster: bool = False,
+    ) -> StreamInfo:
+        """Return the stream's configuration and state.
+
+        Raises ApiError JSClusterNotAvail while storage is away.
+        """
+        await self.caught_up()
+        state = await or_not_available(
+            state_of(self.log, self.consumer_count, deleted=deleted, subjects=subjects)
+        )
+        return StreamInfo(
+            config=self.config,
+            created=self.created,
+            state=state,
+            domain=self.services.domain,
+            cluster=ClusterInfo(leader=self.services.server_name) if with_cluster else None,
+            mirror=self.copier.mirror_info(),
+            sources=self.copier.source_infos(),
+            ts=self.services.clock.now(),
+        )
+
+    def consumer_count(self) -> int:
+        """Return how many consumers the stream has."""
+        return sum(1 for consumer in self.consumers.values() if not consumer.hidden)
+
+    # -- from and for consumers ---------------------------------------------------------------
+
+    def settle(self, sseqs: Sequence[int]) -> None:
+        """Let messages go that a consumer is done with, where retention depends on it."""
+        if self.retention is not None:
+            self.retention.settle(sseqs)
+
+    async def caught_up(self) -> None:
+        """Return when what consumers have acknowledged so far is gone, if it has to go."""
+        if self.retention is not None:
+            await self.retention.caught_up()
+
+    async def less_wanted(self) -> None:
+        """Let go what a consumer that went or changed was the last to want."""
+        if self.retention is not None:
+            self.retention.less_wanted()
+            await self.retention.caught_up()

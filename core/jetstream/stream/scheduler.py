@@ -1,0 +1,244 @@
+"""Sending what is due: schedules of one stream come due on the clock (ADR-51).
+
+A firing is one plan, committed in one transaction: the outputs, the removal of the schedules that
+are over, and when the others come due next. A crash before COMMIT leaves them due, one after it
+finds them moved. A schedule that never came due needs no record: its message says when it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError, StorageError
+from core.jetstream.log.message import messages_of
+from core.jetstream.log.subjects import last_by_subject
+from core.runtime.tasks import spawn
+from core.stream.firing import Firing, outputs, plan_firings
+from core.stream.headers import SCHEDULE_SOURCE, find
+from core.stream.schedules import Pending, schedule_of
+
+if TYPE_CHECKING:
+    from core.jetstream.changes import MapSubjects, Submit
+    from core.jetstream.log.facts import FactReader
+    from core.jetstream.log.message import Message
+    from core.jetstream.log.stream_log import StreamLog
+    from core.model.stream import StreamConfig
+    from core.runtime.clock import Clock
+    from core.storage.interface import Sweeper
+    from core.stream.plan import StreamPlan
+    from core.stream.schedules import Schedules
+
+logger = logging.getLogger("jetgate.schedules")
+
+STEP_NS = 250_000_000
+"""The timer is never finer than this (the reference server's granularity)."""
+
+# The wall clock may be set meanwhile.
+_LONGEST_NS = 3600 * 1_000_000_000
+# Of patterns, some hundred microseconds each.
+_AT_ONCE = 250
+_PAGE = 100_000
+
+
+class Scheduler:
+    """Fires the schedules of one stream when they come due.
+
+    Args:
+        log: The log of the stream.
+        facts: What the machine has to be told before it decides.
+        clock: The time.
+        submit: Gives a firing its turn.
+        map_subjects: The stream's subject transform.
+        sweeper: Deletes records of schedules that are gone.
+    """
+
+    def __init__(
+        self,
+        log: StreamLog,
+        facts: FactReader,
+        clock: Clock,
+        submit: Submit,
+        map_subjects: MapSubjects,
+        sweeper: Sweeper,
+    ) -> None:
+        self._log = log
+        self._facts = facts
+        self._clock = clock
+        self._submit = submit
+        self._map_subjects = map_subjects
+        self._sweeper = sweeper
+        self._handle: asyncio.TimerHandle | None = None
+        self._at = 0
+        self._is_firing = False
+
+    # -- life --------------------------------------------------------------------------------
+
+    async def restore(self) -> None:
+        """Find the schedules of a stream that is opened. Raises Unavailable."""
+        if self._log.machine.schedules is not None:
+            await self._load(self._log.machine.schedules, None)
+
+    async def reconfigure(self, old: StreamConfig) -> None:
+        """Take an update of the configuration: schedules that were copied begin to come due.
+
+        Raises Unavailable.
+        """
+        schedules = self._log.machine.schedules
+        if schedules is not None and not old.allow_msg_schedules:
+            await self._load(schedules, self._clock.now())
+        self.watch()
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    async def _load(self, schedules: Schedules, begun: int | None) -> None:
+        """Find the schedules among what is stored.
+
+        Args:
+            schedules: Where they belong.
+            begun: Since when they come due; what was missed before is left out (None: since they
+                were stored).
+        """
+        log = self._log
+        found: dict[bytes, tuple[int, int, bytes]] = {}
+        last = log.machine.last_seq
+        for start in range(max(log.machine.first_seq, 1), last + 1, _PAGE):
+            below = min(start + _PAGE, last + 1)
+            rows = await log.rows.schedules(start, below)
+            found.update((s, (seq, ts, hdr)) for seq, s, ts, hdr in rows if log.is_live(seq))
+        pairs = [(subject, row[0]) for subject, row in found.items()]
+        over = await log.rows.replaced(pairs) if pairs else set()
+        known = {(p.subject, p.seq): p.due for p in await log.rows.dues()}
+        for subject, (seq, stored, block) in found.items():
+            schedule = schedule_of(block)
+            if schedule is None or not log.is_live(seq) or schedules.seq_of(subject) >= seq:
+                continue
+            if subject in over:
+                schedules.add(subject, seq, None)
+                continue
+            due = known.pop((subject, seq), None)
+            if due is None:
+                due = schedule.first(stored)
+                if begun is not None and due is not None and schedule.repeats:
+                    due = schedule.following(stored, begun)
+            schedules.add(subject, seq, due)
+        gone = [Pending(subject, seq, 0) for subject, seq in known]
+        if gone:
+            await self._sweeper.forget_dues(log.stream, gone)
+
+    # -- the clock ---------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Make sure that a timer waits for the schedule that comes due first."""
+        log = self._log
+        schedules = log.machine.schedules
+        if schedules is None or self._is_firing or log.closed or log.machine.config.sealed:
+            return
+        due = schedules.next_due()
+        if due is None:
+            return
+        now = self._clock.now()
+        at = min(max(due, now + STEP_NS), now + _LONGEST_NS)
+        if self._handle is not None:
+            if self._at <= at:
+                return
+            self._handle.cancel()
+        self._at = at
+        self._handle = asyncio.get_running_loop().call_later((at - now) / 1e9, self._ring)
+
+    def _ring(self) -> None:
+        self._handle = None
+        if not self._log.closed:
+            self._is_firing = True
+            spawn(self._fire(), name=f"schedules of {self._log.name}")
+
+    async def _fire(self) -> None:
+        log = self._log
+        try:
+            while not log.closed:
+                now = self._clock.now()
+                due = self._schedules().next_due()
+                if due is None or due > now:
+                    break
+                firings = await self._ready(now)
+                await self._submit(partial(self._plan, firings))
+        except (ApiError, StorageError) as error:
+            if not log.closed:
+                logger.warning("schedules of stream %s wait: %s", log.name, error)
+        finally:
+            self._is_firing = False
+        self.watch()
+
+    # -- firing ------------------------------------------------------------------------------
+
+    async def _ready(self, now: int) -> list[Firing]:
+        """Read what is due now, for which the lane must not wait.
+
+        Raises Unavailable.
+        """
+        schedules = self._schedules()
+        due = schedules.due(now, _AT_ONCE)
+        messages = await self._messages([pending.seq for pending in due])
+        firings: list[Firing] = []
+        for pending in due:
+            message = messages.get(pending.seq)
+            schedule = schedule_of(message[3]) if message is not None else None
+            if message is None or schedule is None:
+                schedules.end(pending)
+                continue
+            firing = Firing(pending, schedule, message[3], message[4])
+            firing.copy(0, message[3], message[4])
+            await self._copy(firing)
+            firings.append(firing)
+        return firings
+
+    def _schedules(self) -> Schedules:
+        schedules = self._log.machine.schedules
+        assert schedules is not None, "only a stream with schedules has something due"
+        return schedules
+
+    async def _messages(self, seqs: list[int]) -> dict[int, Message]:
+        """Return live messages by sequence: from memory, the rest in one query."""
+        log = self._log
+        found = {seq: message for seq in seqs if (message := log.in_tail(seq)) is not None}
+        cold = [seq for seq in seqs if seq not in found and seq < log.tail.start]
+        if cold:
+            rows = messages_of(await log.rows.points(sorted(cold)))
+            found.update((row[0], row) for row in rows if log.is_live(row[0]))
+        return found
+
+    async def _copy(self, firing: Firing) -> None:
+        """Have a schedule with a source send the last message there, if there is one."""
+        source = find(firing.block, SCHEDULE_SOURCE)
+        if source and self._log.machine.index.last(source) != firing.source:
+            last = await last_by_subject(self._log, source)
+            if last is not None:
+                firing.copy(last[0], last[3], last[4])
+            else:
+                firing.copy(0, firing.block, firing.body)
+
+    async def _plan(self, firings: list[Firing], now: int) -> StreamPlan:
+        """Plan the outputs of what is still due."""
+        log, schedules = self._log, self._schedules()
+        there: list[Firing] = []
+        for firing in firings:
+            if firing.is_over(now) or not log.is_live(firing.pending.seq):
+                schedules.end(firing.pending)
+            elif schedules.is_pending(firing.pending):
+                await self._copy(firing)
+                there.append(firing)
+        if not there:
+            return log.machine.unchanged()
+        columns = outputs(there, now)
+        columns.subjects = self._map_subjects(columns.subjects)
+        facts = await self._facts.read(columns, now)
+        plan, refused = plan_firings(log.machine, there, columns, now, facts)
+        if refused:
+            logger.warning("schedules of stream %s: not taken: %s", log.name, refused[0].decode())
+        return plan

@@ -1,0 +1,79 @@
+"""Limits of a stream whose discard policy is `new`, counted message by message.
+
+Only such a stream must know its exact counts inside a batch: what a message replaces makes room
+for it, and a message that finds none is refused. The rules are the reference server's:
+
+- a subject at its limit makes room by giving up its oldest message, whatever `max_msgs` says,
+  and whatever `max_bytes` says when that message is no smaller than the new one;
+- a roll-up is refused like any other message, except for `discard_new_per_subject`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.stream.facts import StoredRows
+    from core.stream.machine import StreamMachine
+
+
+class Capacity:
+    """What the limits still allow one batch: committed counts, and what the batch changed so far.
+
+    `replaced` are the stored messages of each subject that a roll-up of the batch names, where the
+    index does not know them.
+    """
+
+    def __init__(self, machine: StreamMachine, replaced: StoredRows) -> None:
+        self.machine = machine
+        self.msgs = machine.msgs
+        self.bytes = machine.bytes
+        self._replaced = replaced
+        self._sizes: dict[bytes, deque[int]] = {}
+        self._wiped = False
+
+    def refusal(self, subject: bytes, size: int, rollup: bytes) -> str:
+        """Return why there is no room for a message ("" when there is)."""
+        machine = self.machine
+        sizes = self._sizes_of(subject)
+        full = 0 < machine.limit <= len(sizes)
+        if full and machine.config.discard_new_per_subject and not rollup:
+            return "maximum messages per subject exceeded"
+        if machine.max_msgs and self.msgs >= machine.max_msgs and not full:
+            return "maximum messages exceeded"
+        if (
+            machine.max_bytes
+            and self.bytes + size > machine.max_bytes
+            and not (full and sizes[0] >= size)
+        ):
+            return "maximum bytes exceeded"
+        return ""
+
+    def take(self, subject: bytes, size: int, rollup: bytes) -> None:
+        """Count an accepted message, and what it replaces."""
+        if rollup == b"all":
+            self._sizes.clear()
+            self._wiped = True
+            self.msgs = self.bytes = 0
+        sizes = self._sizes_of(subject)
+        sizes.append(size)
+        self.msgs += 1
+        self.bytes += size
+        keep = 1 if rollup == b"sub" else self.machine.limit
+        while 0 < keep < len(sizes):
+            self.msgs -= 1
+            self.bytes -= sizes.popleft()
+
+    def _sizes_of(self, subject: bytes) -> deque[int]:
+        sizes = self._sizes.get(subject)
+        if sizes is None:
+            stored: Sequence[tuple[int, int]] | None = None
+            if not self._wiped:
+                stored = self.machine.index.of_subject(subject)
+                if stored is None:
+                    stored = self._replaced.get(subject)
+            sizes = self._sizes[subject] = deque(size for _, size in stored or ())
+        return sizes

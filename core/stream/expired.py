@@ -1,0 +1,149 @@
+"""The plan that removes expired messages of a stream with per-message TTLs (ADR-43, ADR-48).
+
+Like publishing it is decided first, committed next and then applied. A subject that loses its last
+message gets a marker in its place, if the stream is configured so; that a message was a marker
+itself, or a purge of a key, needs no marker.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from core.stream.expiry import Due, Row
+from core.stream.index import LogIndex
+from core.stream.machine import StreamMachine
+from core.stream.plan import Columns, StreamPlan
+from core.stream.ttl import MAX_AGE, is_marker, marker_block
+
+
+@dataclass(slots=True)
+class Expired:
+    """Messages whose time has come.
+
+    Args:
+        due: Where they stand in the queues.
+        rows: Which of them leave, in order of sequence.
+        marked: Subjects that get a marker, in the order of their last messages.
+        orphaned: Subjects that lose their last message and keep others, in a log whose index
+            knows no more than the last.
+    """
+
+    due: Due
+    rows: list[Row]
+    marked: list[bytes]
+    orphaned: list[bytes]
+
+
+def find_expired(machine: StreamMachine, now: int, limit: int) -> Expired | None:
+    """Return what is to leave now, at most `limit` messages (None: nothing)."""
+    if machine.expiry is None:
+        return None
+    due = machine.expiry.due(now, limit)
+    rows = due.rows
+    if not rows:
+        return None
+    expired = Expired(due, rows, [], [])
+    index = machine.index
+    is_log = isinstance(index, LogIndex)
+    if not is_log and not machine.marker_ttl:
+        return expired
+    subjects = [row[1] for row in rows]
+    newest = dict(zip(subjects, [row[0] for row in rows], strict=True))
+    if isinstance(index, LogIndex) and len(newest) == len(rows) and not machine.marker_ttl:
+        # The common case: nobody is left without a last message whose only message it is.
+        shared = index.shared(subjects)
+        expired.orphaned = [s for s in shared if index.last(s) == newest[s]]
+        return expired
+    counts = Counter(subjects)
+    left = {subject: index.count(subject) - counts[subject] for subject in newest}
+    if is_log:
+        expired.orphaned = [s for s, n in left.items() if n and index.last(s) == newest[s]]
+    if machine.marker_ttl:
+        markers = due.markers
+        marked = [s for s, n in left.items() if not n and newest[s] not in markers]
+        expired.marked = sorted(marked, key=newest.__getitem__)
+    if expired.marked and (machine.config.sealed or machine.counts):
+        # No marker can be written into it, so what would have to be marked stays.
+        staying = {newest[subject] for subject in expired.marked}
+        expired.rows = [row for row in rows if row[0] not in staying]
+        expired.marked = []
+        if not expired.rows:
+            machine.expiry.take(due)
+            return None
+    return expired
+
+
+def plan_expired(
+    machine: StreamMachine,
+    plan: StreamPlan,
+    expired: Expired,
+    last_seqs: Mapping[bytes, int],
+    now: int,
+    no_interest: frozenset[bytes],
+) -> None:
+    """Remove expired messages with a plan that changes nothing yet.
+
+    Args:
+        machine: The stream.
+        plan: The plan.
+        expired: What leaves.
+        last_seqs: What will be the last sequence of each orphaned subject.
+        now: Wall-clock time in nanoseconds.
+        no_interest: As in `Facts`, of the subjects that get a marker.
+    """
+    rows = expired.rows
+    plan.due = expired.due
+    plan.expired = len(rows)
+    plan.removed = rows.copy()
+    plan.msgs -= len(rows)
+    plan.nbytes -= sum([row[2] for row in rows])
+    plan.last_seqs = [(subject, last_seqs[subject]) for subject in expired.orphaned]
+    add_markers(machine, plan, expired.marked, MAX_AGE, now, no_interest)
+
+
+def add_markers(
+    machine: StreamMachine,
+    plan: StreamPlan,
+    subjects: list[bytes],
+    reason: bytes,
+    now: int,
+    no_interest: frozenset[bytes],
+) -> None:
+    """Store a marker on each subject, with a plan that removes the last message of each."""
+    if not subjects:
+        return
+    block = marker_block(reason, machine.marker_ttl)
+    plan.texts = [subject.decode() for subject in subjects]
+    plan.last_msg_id = b""
+    n = len(subjects)
+    machine.store(plan, subjects, [block] * n, [b""] * n, now, no_interest=no_interest)
+    machine.evict(plan, now)
+
+
+def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> Columns:
+    """Return markers as if they had been published: what a plan with them has to know before."""
+    columns = Columns()
+    columns.subjects = subjects
+    columns.headers = [marker_block(reason, machine.marker_ttl)] * len(subjects)
+    columns.replies = columns.payloads = [b""] * len(subjects)
+    columns.headered = bool(subjects)
+    return columns
+
+
+def emptied(machine: StreamMachine, rows: Iterable[tuple[Row, bytes]]) -> list[bytes]:
+    """Return the subjects that lose their last message, one that is no marker, with some rows.
+
+    They are in the order of their last messages.
+
+    Args:
+        machine: The stream.
+        rows: (sequence, subject, size) of what is removed, ascending, with its header block.
+    """
+    counts: Counter[bytes] = Counter()
+    newest: dict[bytes, bytes] = {}
+    for (_, subject, _), block in rows:
+        counts[subject] += 1
+        newest.pop(subject, None)
+        newest[subject] = block
+    count = machine.index.count
+    return [s for s, block in newest.items() if count(s) == counts[s] and not is_marker(block)]

@@ -1,0 +1,60 @@
+"""The oldest messages of a stream, as many as its limits need to know.
+
+Evicting by count, bytes or age needs the subject and size of the oldest messages, which memory
+does not hold for a long log. The window keeps a bounded run of them; the runner loads more from
+storage when a plan asks (`StreamMachine.lacks_oldest`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+OLDEST_MAX = 10_000
+
+
+class OldestMessages:
+    """Every live message from the first sequence up to `upto`, oldest first."""
+
+    __slots__ = ("nbytes", "rows", "upto")
+
+    def __init__(self, upto: int) -> None:
+        self.rows: dict[int, tuple[bytes, int, int]] = {}
+        self.nbytes = 0
+        self.upto = upto
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def load(self, rows: Iterable[tuple[int, bytes, int, int]], upto: int) -> None:
+        """Add (sequence, subject, size, time) rows; everything up to `upto` is now known."""
+        known = self.rows
+        for seq, subject, size, ts in rows:
+            known[seq] = (subject, size, ts)
+            self.nbytes += size
+        self.upto = upto
+
+    def extend(
+        self,
+        seqs: Sequence[int],
+        subjects: Sequence[bytes],
+        sizes: Sequence[int],
+        times: Sequence[int],
+        upto: int,
+    ) -> None:
+        """Add messages that were stored after all that are known."""
+        self.rows.update(zip(seqs, zip(subjects, sizes, times, strict=True), strict=True))
+        self.nbytes += sum(sizes)
+        self.upto = upto
+
+    def drop(self, gone: Iterable[tuple[int, bytes, int]]) -> None:
+        """Forget (sequence, subject, size) of messages that are gone."""
+        pop = self.rows.pop
+        for seq, _, size in gone:
+            if pop(seq, None) is not None:
+                self.nbytes -= size
+
+    def __iter__(self) -> Iterator[tuple[int, bytes, int, int]]:
+        for seq, (subject, size, ts) in self.rows.items():
+            yield seq, subject, size, ts
+
+    def newest_time(self) -> int:
+        """Time of the newest known message (0 when the window is empty)."""
+        return next(reversed(self.rows.values()))[2] if self.rows else 0
