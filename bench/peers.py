@@ -22,4 +22,7 @@ def build(name: str) -> Peer:
 def started(names: tuple[str, ...]) -> Iterator[dict[str, Peer]]:
     """Start the named servers and stop them at the end."""
     with ExitStack() as stack:
-        yield {name: stack.enter_context(build(name)) for name in names}
+        peers = {name: build(name) for name in names}
+        for peer in peers.values():
+            stack.enter_context(peer)
+        yield peers

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from json import loads
+from typing import Any
 
 from bench.expiry import Expiry
 from bench.flow import relay
@@ -220,8 +221,8 @@ class Row:
     runs: int = 5  # at most
 
 
-def _publish(always: int, count: int, **options: object) -> Callable[[str], Load]:
-    return lambda peer: Publish(always if peer == "always" else count, **options)  # type: ignore[arg-type]
+def _publish(always: int, count: int, **options: Any) -> Callable[[str], Load]:
+    return lambda peer: Publish(always if peer == "always" else count, **options)
 
 
 ALL = ("nats", "always", "jetgate")

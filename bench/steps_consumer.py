@@ -27,7 +27,7 @@ async def _stream(**config: object) -> tuple[FakeStream, FakeSession]:
             header=header if isinstance(header, bytes) else None,
         )
     await stream.create(**{"max_ack_pending": -1, **config})
-    session.flush = session.out.clear  # type: ignore[method-assign]
+    session.flush = session.out.clear  # type: ignore[method-assign]  # nobody reads
     return stream, session
 
 

@@ -52,6 +52,21 @@ class Sink:
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Take a run of messages."""
 
+    def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
+        """Take a subscription."""
+
+    def on_unsub(self, sid: bytes, limit: int) -> None:
+        """Take the end of a subscription."""
+
+    def on_connect(self, body: bytes) -> None:
+        """Take what a client says about itself."""
+
+    def on_ping(self) -> None:
+        """Take a PING."""
+
+    def on_pong(self) -> None:
+        """Take a PONG."""
+
 
 def per_message(step: Callable[[], object], count: int = MESSAGES) -> float:
     """Median microseconds per message of a step."""
@@ -170,13 +185,14 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[tuple[int, float]]
 def main() -> None:
     """Print every step."""
     print("us per message")
-    for name, step in (
+    steps: tuple[tuple[str, Callable[[], float]], ...] = (
         ("parse, payloads of one size", lambda: parse(1)),
         ("parse, payloads of any size", lambda: parse(7)),
         ("take into a stream", take),
         ("rows with checksums", rows),
         ("acknowledge", acks),
-    ):
+    )
+    for name, step in steps:
         print(f"  {name:28} {step():6.2f}")
     print("one commit, wall                 us   us per message")
     for count, took in asyncio.run(commits()):

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from core.model.stream import Discard, StreamConfig
 from core.stream.dedup import DedupWindow
@@ -29,9 +30,9 @@ SECOND = 1_000_000_000
 Batches = list[Columns]
 
 
-def config(**settings: object) -> StreamConfig:
+def config(**settings: Any) -> StreamConfig:
     """Return a stream without limits but those given."""
-    defaults: dict[str, object] = {
+    defaults: dict[str, Any] = {
         "name": "S",
         "max_msgs": -1,
         "max_bytes": -1,
@@ -39,7 +40,7 @@ def config(**settings: object) -> StreamConfig:
         "max_msgs_per_subject": -1,
         "duplicate_window": 120 * SECOND,
     }
-    return StreamConfig(**{**defaults, **settings})  # type: ignore[arg-type]  # by name
+    return StreamConfig(**{**defaults, **settings})
 
 
 def batches(subjects: int, header: Callable[[int], bytes] | None = None) -> Batches:

@@ -78,7 +78,7 @@ class Server:
             users=options.users,
         )
         self.hub.domain = options.domain
-        self.hub.use_mappings(self.hub.default_account(), options.mappings)
+        self.hub.default_account().use_mappings(options.mappings)
         self.port = options.port
         self.ws_port = options.ws_port
         self._options = options

@@ -141,12 +141,12 @@ class Process:
         hub = self._server.hub
         link = attach(partial(connect_loopback, hub))
         # Where users are configured every request has a connection of its own identity.
-        self._client = Client(link, Options()) if hub.gate else await connect(link)
+        self._client = Client(link, Options()) if hub.authenticator else await connect(link)
         settings = Settings(ack_key=await secret(self._connector, "ack-tokens"))
         app = create_app(
             settings,
             self._client,
-            login=login_to(hub) if hub.gate else None,
+            login=login_to(hub) if hub.authenticator else None,
             observe=_observe,
             snapshot=partial(snapshot, hub, term, self._stalls),
             clock=self._clock,

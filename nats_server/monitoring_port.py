@@ -151,12 +151,12 @@ def _is_place(target: str) -> bool:
 
 
 def _about(options: Options, server: Server) -> About:
-    gate = server.hub.gate
+    authenticator = server.hub.authenticator
     return About(
         http_host=options.http_host or options.host,
         http_port=options.http_port,
         http_base_path=options.http_base_path,
-        auth_timeout=gate.users.timeout if gate is not None else 2.0,
+        auth_timeout=authenticator.users.timeout if authenticator is not None else 2.0,
         lame_duck_duration=options.lame_duck_duration,
         max_closed_clients=options.max_closed_clients,
         config_digest=options.digest,

@@ -289,7 +289,7 @@ class Process:
         if new.mappings is None:
             new.mappings = self._options.mappings
         elif new.mappings != self._options.mappings:
-            hub.use_mappings(hub.default_account(), new.mappings)
+            hub.default_account().use_mappings(new.mappings)
         self._jetstream.reconfigure(new.jetstream.limits, new.remotes)
         if new.client_advertise != self._options.client_advertise:
             log.info("Reload: client_advertise = %s", new.client_advertise)

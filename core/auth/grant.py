@@ -1,11 +1,11 @@
-"""Permissions made ready for use: subjects in, yes or no out.
+"""The check of permissions: may this client publish to a subject, or subscribe to it?
 
-A `Grant` belongs to one value of permissions and is shared by all who have it; what it found out
-about a subject it keeps. A `Guard` belongs to one connection: it adds what changes while the
-connection lives, the reply subjects it may answer on.
+A `Grant` is made of a user's permissions and shared by all connections of that user; it remembers
+the subjects that may be published to. A `Guard` belongs to one connection, and adds what changes
+while it is open: the reply subjects that it may answer on (`allow_responses`).
 
-Patterns are held against what a client asks for token by token, its wildcards taken literally,
-as the reference server does it: `foo.*` admits a subscription to `foo.>` too.
+The filters of permissions are compared with that of a subscription token by token, its wildcards
+taken literally, as the reference server does it: `foo.*` allows a subscription to `foo.>` too.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from core.auth.users import Permissions, Responses
 from core.subjects.subject import compile_filters, has_wildcard, is_subset, matches, overlap
 
-_KNOWN_MAX = 16384
+_PUBLISHABLE_MAX = 16384
 _REPLIES_MAX = 4096
 _SECOND = 1_000_000_000
 
@@ -22,34 +22,34 @@ Pattern = tuple[bytes, bytes]
 
 
 class Grant:
-    """What a user may do.
+    """What a user may publish and subscribe.
 
-    `known` holds subjects that were found publishable; look there before asking `may_publish`.
+    `publishable` holds subjects that `may_publish` allowed: look there first.
     """
 
     def __init__(self, permissions: Permissions) -> None:
         self.permissions = permissions
-        self.known: set[bytes] = set()
+        self.publishable: set[bytes] = set()
         publish = permissions.publish
         self.limits_publish = publish.allow is not None or bool(publish.deny)
-        self._allowed = _test(publish.allow) if publish.allow is not None else _everything
-        self._denied = _test(publish.deny)
+        self._allowed = _matcher(publish.allow) if publish.allow is not None else _everything
+        self._denied = _matcher(publish.deny)
         self._subscribe_allow = _patterns(permissions.subscribe.allow)
         self._subscribe_deny = _patterns(permissions.subscribe.deny) or []
 
     def may_publish(self, subject: bytes) -> bool:
-        """Say whether a message may be published on `subject`, answers apart."""
+        """Say whether a message may be published to `subject`, other than as an answer."""
         if not self._allowed(subject) or self._denied(subject):
             return False
-        if len(self.known) >= _KNOWN_MAX:
-            self.known.clear()
-        self.known.add(subject)
+        if len(self.publishable) >= _PUBLISHABLE_MAX:
+            self.publishable.clear()
+        self.publishable.add(subject)
         return True
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Say whether a subscription may be made."""
         if self._subscribe_allow is not None:
-            plain, queues = _found(self._subscribe_allow, subject)
+            plain, queues = _matching(self._subscribe_allow, subject)
             allowed = _queue_matches(queue, queues) if queue and queues else plain
             if not allowed:
                 return False
@@ -57,52 +57,52 @@ class Grant:
 
     def denies(self, subject: bytes, queue: bytes) -> bool:
         """Say whether a message on `subject` is denied to a subscription of that queue."""
-        plain, queues = _found(self._subscribe_deny, subject)
+        plain, queues = _matching(self._subscribe_deny, subject)
         return plain or bool(queue and queues and _queue_matches(queue, queues))
 
     def may_deny(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether messages that a legal subscription gets must be looked at one by one."""
+        """Say whether some of the messages of a permitted subscription may be denied to it."""
         if not queue and not has_wildcard(subject):
             return False
         return any(overlap(pattern, subject) for pattern, _ in self._subscribe_deny)
 
 
 class Guard:
-    """A grant in the hands of one connection. `now` is a monotonic clock, in nanoseconds.
+    """What one connection may publish and subscribe. `now` is a monotonic clock, in nanoseconds.
 
-    `tracks` says that received reply subjects are remembered.
+    `tracks_replies` says that it may answer: the reply subjects of its deliveries are remembered.
     """
 
-    __slots__ = ("_now", "_replies", "_responses", "grant", "tracks")
+    __slots__ = ("_now", "_replies", "_responses", "grant", "tracks_replies")
 
     def __init__(self, grant: Grant, now: Callable[[], int]) -> None:
         self.grant = grant
         self._now = now
         self._responses = grant.permissions.responses or Responses()
-        self.tracks = grant.permissions.responses is not None
+        self.tracks_replies = grant.permissions.responses is not None
         self._replies: dict[bytes, list[int]] = {}
 
     def may_publish(self, subject: bytes) -> bool:
-        """Say whether a message may be published, as an answer too (which counts)."""
+        """Say whether a message may be published; if only as an answer, it is counted as one."""
         return (
-            subject in self.grant.known
+            subject in self.grant.publishable
             or self.grant.may_publish(subject)
-            or (self.tracks and self._may_answer(subject))
+            or (self.tracks_replies and self._may_answer(subject))
         )
 
-    def watches(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether a subscription's deliveries concern this guard at all."""
-        return self.tracks or self.grant.may_deny(subject, queue)
+    def checks_deliveries(self, subject: bytes, queue: bytes) -> bool:
+        """Say whether each delivery to a subscription has to be allowed by this guard."""
+        return self.tracks_replies or self.grant.may_deny(subject, queue)
 
     def denies(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether a message may not be delivered."""
+        """Say whether a message on `subject` is denied to a subscription of that queue."""
         return self.grant.denies(subject, queue)
 
-    def passes(self, subject: bytes, queue: bytes, reply: bytes) -> bool:
-        """Say whether a message may be delivered; then its reply subject may be answered on."""
+    def allow_delivery(self, subject: bytes, queue: bytes, reply: bytes) -> bool:
+        """Say whether a message may be delivered; if so, its reply subject may be answered on."""
         if self.grant.denies(subject, queue):
             return False
-        if self.tracks and reply and not self.may_publish(reply):
+        if self.tracks_replies and reply and not self.may_publish(reply):
             if len(self._replies) >= _REPLIES_MAX:
                 self._prune()
             self._replies[reply] = [self._now(), 0]
@@ -120,7 +120,7 @@ class Guard:
 
     def _prune(self) -> None:
         self._replies = {s: e for s, e in self._replies.items() if not self._is_spent(e, 1)}
-        # half of the room must be free then, or every message would prune again
+        # half of the places must be free then, or every message would prune again
         for subject in list(self._replies)[: -_REPLIES_MAX // 2]:
             del self._replies[subject]
 
@@ -135,20 +135,20 @@ def _everything(_subject: bytes) -> bool:
     return True
 
 
-def _test(entries: tuple[str, ...]) -> Callable[[bytes], bool]:
+def _matcher(entries: tuple[str, ...]) -> Callable[[bytes], bool]:
     """Make one test of several filters; an empty token makes a subject match nothing."""
     patterns = [entry.encode() for entry in entries]
     if not patterns:
         return lambda _subject: False
     quick = compile_filters(patterns)
     if quick is None:  # all there is
-        return _is_whole
+        return _has_no_empty_token
     if not any(map(has_wildcard, patterns)):
         return quick
-    return lambda subject: quick(subject) and _is_whole(subject)
+    return lambda subject: quick(subject) and _has_no_empty_token(subject)
 
 
-def _is_whole(subject: bytes) -> bool:
+def _has_no_empty_token(subject: bytes) -> bool:
     return b"" not in subject.split(b".")
 
 
@@ -159,8 +159,8 @@ def _patterns(entries: tuple[str, ...] | None) -> list[Pattern] | None:
     return [(part[0], part[1] if len(part) > 1 else b"") for part in parts]
 
 
-def _found(patterns: list[Pattern], subject: bytes) -> tuple[bool, list[bytes]]:
-    """Return whether a pattern without queue admits the subject, and the queues of those with."""
+def _matching(patterns: list[Pattern], subject: bytes) -> tuple[bool, list[bytes]]:
+    """Return whether a pattern without a queue matches, and the queues of the others that do."""
     hits = [queue for pattern, queue in patterns if matches(subject, pattern)]
     return b"" in hits, [queue for queue in hits if queue]
 

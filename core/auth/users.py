@@ -1,6 +1,6 @@
-"""Who may connect: users with their permissions, or one token, as a value.
+"""Who may connect, as a value: users with their permissions, or one token.
 
-A hub gets one `Users`, or None: then everybody may do everything, and nothing is checked.
+Without a `Users`, everybody may connect and do everything.
 """
 
 import re
@@ -22,7 +22,7 @@ def is_hash(password: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Subjects of one direction; `deny` wins. `allow` None means all, an empty one none.
+    """What may be published, or subscribed; `deny` wins. `allow` None means all, an empty one none.
 
     Entries are filters. Those of subscriptions may name a queue after a blank ("orders.* v1.>"):
     then they speak of queue subscriptions of that name, which may itself be a filter.
@@ -40,7 +40,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Leave to answer on the reply subject of a message that was received.
+    """Permission to publish to the reply subject of a message that was received.
 
     Attributes:
         limit: how many answers each reply subject may get; 0 or less: any number.
@@ -53,7 +53,10 @@ class Responses:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a user may do; with `responses`, `publish.allow` None means none, not all."""
+    """What a user may publish and subscribe.
+
+    With `responses` (allow_responses), `publish.allow` None means none, not all.
+    """
 
     publish: Rule = field(default_factory=Rule)
     subscribe: Rule = field(default_factory=Rule)
@@ -92,7 +95,7 @@ class Users:
 
     Attributes:
         no_auth_user: the user that a client without any credentials is.
-        timeout: seconds a client has to say who it is.
+        timeout: seconds a client has for its CONNECT.
 
     Raises:
         ConfigError: nobody could connect, or names are not distinct.

@@ -1,1 +1,1 @@
-"""What a node says of itself over the monitoring port, with the reference server's fields."""
+"""The pages of the monitoring port (varz, connz, jsz ...), with the reference server's fields."""

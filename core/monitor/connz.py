@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from core.model.gotime import format_duration
+from core.monitor.connection import describe, describe_subscription, text_of
 from core.monitor.query import BadQuery, Query
-from core.monitor.source import Closed, Source, age, moment
-from core.pubsub.route import Subscription
+from core.monitor.source import Closed, Source
 from core.pubsub.server import Connection
 from core.subjects.subject import overlap
 from core.transport.session import ClientSession
 
 PAGE = 1024
 
-# key -> what to sort by, whether the largest comes first
+# sort option -> what to sort connections by, and whether the largest comes first
 _SORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], bool]] = {
     "cid": (lambda c: c["cid"], False),
     "start": (lambda c: c["cid"], False),
@@ -31,11 +30,10 @@ _SORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], bool]] = {
     "rtt": (lambda c: c.get("rtt", ""), False),
 }
 _STATES = {"": "open", "open": "open", "closed": "closed", "any": "any", "all": "any"}
-_KINDS = {"WEBSOCKET": "websocket"}
 
 
 def connz(source: Source, query: Query) -> dict[str, Any]:
-    """The page. Raises BadQuery."""
+    """Return the page. Raises BadQuery."""
     sort, state = query.text("sort") or "cid", query.text("state").lower()
     (offset, limit), cid = query.page(PAGE), query.unsigned("cid")
     auth = query.flag("auth")
@@ -112,40 +110,6 @@ def _closed(dead: list[Closed], query: Query, auth: bool) -> list[dict[str, Any]
     return found
 
 
-def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict[str, Any]:
-    """One connection."""
-    traffic, connect = session.count(), session.connect
-    heard = now - max(session.hub.clock.monotonic() - session.last_heard, 0)
-    active = now if session.is_heard and not stopped else max(heard, session.started)
-    shown: dict[str, Any] = {
-        "cid": session.client_id,
-        "kind": "Client",
-        "type": _KINDS.get(session.connection_type, "nats"),
-        "ip": session.client_ip,
-        "port": session.client_port,
-        "start": moment(session.started),
-        "last_activity": moment(active),
-    }
-    if stopped:
-        shown |= {"stop": moment(now), "reason": session.close_reason}
-    if session.rtt:
-        shown["rtt"] = format_duration(session.rtt)
-    shown |= {
-        "uptime": age(now - session.started),
-        "idle": age(now - active),
-        "pending_bytes": 0 if stopped else session.pending(),
-        "in_msgs": traffic.in_msgs,
-        "out_msgs": traffic.out_msgs,
-        "in_bytes": traffic.in_bytes,
-        "out_bytes": traffic.out_bytes,
-        "subscriptions": len(session.subscriptions),
-    }
-    for name in ("name", "lang", "version"):
-        if value := getattr(connect, name):
-            shown[name] = value
-    return shown
-
-
 def _detailed(
     session: ClientSession, shown: dict[str, Any], auth: bool, subs: bool, details: bool
 ) -> dict[str, Any]:
@@ -153,27 +117,9 @@ def _detailed(
         shown["authorized_user"] = session.user
     subscriptions = session.subscriptions.values()
     if details and subscriptions:
-        shown["subscriptions_list_detail"] = [subscription(each) for each in subscriptions]
+        shown["subscriptions_list_detail"] = [describe_subscription(each) for each in subscriptions]
     elif subs and subscriptions:
-        shown["subscriptions_list"] = [_text(each.subject) for each in subscriptions]
+        shown["subscriptions_list"] = [text_of(each.subject) for each in subscriptions]
     if auth:
         shown["name_tag"] = session.account.name
     return shown
-
-
-def subscription(found: Subscription, account: str = "") -> dict[str, Any]:
-    """One subscription, with its account where pages show it."""
-    shown: dict[str, Any] = {}
-    if account:
-        shown |= {"account": account, "account_tag": account}
-    shown["subject"] = _text(found.subject)
-    if found.queue:
-        shown["qgroup"] = _text(found.queue)
-    shown |= {"sid": _text(found.sid), "msgs": found.delivered}
-    if found.limit:
-        shown["max"] = found.limit
-    return shown | {"cid": found.session.client_id}
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")

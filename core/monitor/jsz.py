@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from core.monitor.query import Query
-from core.monitor.source import Source, moment
+from core.monitor.source import Source
+from core.monitor.times import moment
 from core.monitor.varz import stats
 
 _UNLIMITED = (1 << 64) - 1
@@ -13,7 +14,7 @@ _STREAM = ("config", "state", "mirror", "sources")
 
 
 async def jsz(source: Source, query: Query) -> dict[str, Any]:
-    """The page. Raises BadQuery."""
+    """Return the page. Raises BadQuery."""
     wants = {
         name: query.flag(name)
         for name in ("accounts", "streams", "consumers", "config", "leader-only", "raft")
@@ -107,7 +108,7 @@ def _consumer(info: dict[str, Any], with_config: bool) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of the API as JSON has it."""
+    """Return a value of the API as its JSON reads."""
     from core.model import codec  # a server without JetStream starts without it
 
     return json.loads(codec.encode(value))

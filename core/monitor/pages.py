@@ -1,7 +1,7 @@
-"""The table of pages: path to values; and how they are written.
+"""The pages of the monitoring port by their paths, and how they are written.
 
-Pages are JSON with two blanks of indentation, `/healthz` without. What cannot be read in a
-query is 400 with a text.
+Pages are JSON with two blanks of indentation, `/healthz` without. A parameter that cannot be read
+is answered with 400 and a text.
 """
 
 import json
@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from core.monitor.connz import PAGE, connz, subscription
+from core.monitor.connection import describe_subscription
+from core.monitor.connz import PAGE, connz
 from core.monitor.jsz import jsz
 from core.monitor.query import BadQuery, Query
-from core.monitor.source import Source, moment
+from core.monitor.source import Source
+from core.monitor.times import moment
 from core.monitor.varz import varz
 from core.pubsub.account import Account
 from core.subjects.subject import is_valid_literal, matches
@@ -24,7 +26,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer."""
+    """The answer to one request."""
 
     body: bytes
     status: int = 200
@@ -79,9 +81,9 @@ async def _subsz(source: Source, query: Query) -> Page:
         if isinstance(session, ClientSession) and session.account in accounts
         for each in session.subscriptions.values()
     ]
-    shown: dict[str, Any] = {**source.head, **_numbers(accounts)}
+    shown: dict[str, Any] = {**source.head, **_sublist_stats(accounts)}
     listed = [
-        subscription(each, name)
+        describe_subscription(each, name)
         for name, each in found
         if not test or matches(test.encode(), each.subject)
     ]
@@ -93,11 +95,11 @@ async def _subsz(source: Source, query: Query) -> Page:
     return _pretty(shown)
 
 
-def _numbers(accounts: list[Account]) -> dict[str, Any]:
-    """Subscriptions and the cache of routes. Hits are not counted, so the rate is shown as 0."""
+def _sublist_stats(accounts: list[Account]) -> dict[str, Any]:
+    """Return the numbers of subscriptions and cached routes; the hit rate, not counted, is 0."""
     counts = [account.subscription_counts() for account in accounts]
     count, inserts = sum(now for now, _ in counts), sum(ever for _, ever in counts)
-    routes = [route for account in accounts for route in account.plans.values()]
+    routes = [route for account in accounts for route in account.routes.values()]
     fanouts = [len(r.targets) + len(r.groups) + len(r.services) for r in routes]
     return {
         "num_subscriptions": count,
@@ -130,7 +132,7 @@ async def _accountz(source: Source, query: Query) -> Page:
         "client_connections": clients,
         "subscriptions": account.subscription_counts()[0],
         "name_tag": name,
-        "sublist_stats": _numbers([account]),
+        "sublist_stats": _sublist_stats([account]),
     }
     return _pretty(shown | {"account_detail": detail})
 
@@ -167,25 +169,25 @@ def _flow(msgs: int, nbytes: int) -> dict[str, Any]:
 async def _healthz(source: Source, query: Query) -> Page:
     for name in ("js-enabled-only", "js-enabled", "js-server-only", "js-meta-only", "details"):
         query.flag(name)
-    ailment = _ailment(source, query)
-    if ailment is None:
+    problem = _health_problem(source, query)
+    if problem is None:
         return Page(b'{"status":"ok"}')
-    status, kind, error = ailment
+    status, kind, error = problem
     body: dict[str, Any]
     if query.flag("details"):
-        named = {} if status == 400 else {n: v for n in _HEALTH_OF if (v := query.text(n))}
+        named = {} if status == 400 else {n: v for n in _HEALTH_PARAMETERS if (v := query.text(n))}
         body = {"status": "error", "errors": [{"type": kind, **named, "error": error}]}
     else:
         body = {"status": "error" if status == 400 else "unavailable", "error": error}
     return Page(_escaped(json.dumps(body, separators=(",", ":"))), status)
 
 
-_HEALTH_OF = ("account", "stream", "consumer")
+_HEALTH_PARAMETERS = ("account", "stream", "consumer")
 
 
-def _ailment(source: Source, query: Query) -> tuple[int, str, str] | None:
-    """Status, kind and text of what is wrong; None when nothing is."""
-    account, stream, consumer = (query.text(name) for name in _HEALTH_OF)
+def _health_problem(source: Source, query: Query) -> tuple[int, str, str] | None:
+    """Return status, kind and text of what is wrong; None when nothing is."""
+    account, stream, consumer = (query.text(name) for name in _HEALTH_PARAMETERS)
     if (stream or consumer) and not account:
         return 400, "BAD_REQUEST", '"account" must not be empty when checking stream health'
     if consumer and not stream:
@@ -205,8 +207,8 @@ def _ailment(source: Source, query: Query) -> tuple[int, str, str] | None:
     return None
 
 
-def _nothing(flag: str, **fields: Any) -> Callable[[Source, Query], Awaitable[Page]]:
-    """A page about something that this server has none of, which takes a flag."""
+def _empty_page(flag: str, **fields: Any) -> Callable[[Source, Query], Awaitable[Page]]:
+    """Return a page about something that this server has none of, which takes a flag."""
 
     async def page(source: Source, query: Query) -> Page:
         query.flag(flag)
@@ -267,8 +269,8 @@ _PAGES: dict[str, Callable[[Source, Query], Awaitable[Page]]] = {
     "/accstatz": _accstatz,
     "/healthz": _healthz,
     "/routez": _routez,
-    "/gatewayz": _nothing("accs", outbound_gateways={}, inbound_gateways={}),
-    "/leafz": _nothing("subs", leafnodes=0, leafs=[]),
+    "/gatewayz": _empty_page("accs", outbound_gateways={}, inbound_gateways={}),
+    "/leafz": _empty_page("subs", leafnodes=0, leafs=[]),
     "/raftz": _raftz,
     "/ipqueuesz": _ipqueuesz,
 }

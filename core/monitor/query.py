@@ -20,11 +20,11 @@ class Query:
     values: Mapping[str, str]
 
     def text(self, name: str) -> str:
-        """A text, empty when it is not there."""
+        """Return a text, empty when it is not there."""
         return self.values.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """A boolean as Go reads it. Raises BadQuery."""
+        """Return a boolean as Go reads it. Raises BadQuery."""
         value = self.text(name)
         if not value or value in ("0", "f", "F", "FALSE", "false", "False"):
             return False
@@ -36,17 +36,17 @@ class Query:
         )
 
     def number(self, name: str) -> int:
-        """An integer. Raises BadQuery."""
+        """Return an integer. Raises BadQuery."""
         begin = f"Error decoding int for '{name}': strconv.Atoi"
         return _integer(self.text(name), begin, _INTEGER, range(-(1 << 63), 1 << 63))
 
     def page(self, most: int) -> tuple[int, int]:
-        """Where a page of a list begins and how long it may be. Raises BadQuery."""
+        """Return the offset and limit of a list; `most` is the default limit. Raises BadQuery."""
         limit = self.number("limit")
         return max(self.number("offset"), 0), limit if limit > 0 else most
 
     def unsigned(self, name: str) -> int:
-        """An integer of no sign. Raises BadQuery."""
+        """Return an unsigned integer. Raises BadQuery."""
         begin = f"Error decoding uint64 for '{name}': strconv.ParseUint"
         return _integer(self.text(name), begin, _UNSIGNED, range(1 << 64))
 

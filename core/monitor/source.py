@@ -1,11 +1,15 @@
-"""Where the pages of the monitoring port take their values from."""
+"""Where the pages of the monitoring port take their values from.
+
+The values live elsewhere, but for closed connections: nobody else keeps those.
+"""
 
 import os
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from core.monitor.connection import describe
+from core.monitor.times import moment
 from core.pubsub.server import Connection, Hub
 from core.runtime.clock import Clock
 from core.transport.session import ClientSession
@@ -13,7 +17,7 @@ from core.transport.session import ClientSession
 
 @dataclass(slots=True, kw_only=True)
 class About:
-    """What a server was told: settings that are shown and nowhere else kept. Times in seconds."""
+    """Settings that the pages show and nothing else in here knows. Times in seconds."""
 
     http_host: str = ""
     http_port: int = 0
@@ -46,7 +50,7 @@ class JetStream:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A connection that is gone: when, and what it was (a dictionary as connz shows it)."""
+    """A closed connection: when it was closed, and what connz shows of it."""
 
     account: str
     stopped: int
@@ -58,7 +62,7 @@ class Source:
     """Everything the pages read."""
 
     def __init__(self, about: About, hub: Hub, clock: Clock, started: int = 0) -> None:
-        """`started`: when the server did, if that is not now."""
+        """`started`: when the server started, in nanoseconds since the Unix epoch; 0: now."""
         self.about = about
         self.hub = hub
         self.clock = clock
@@ -71,38 +75,16 @@ class Source:
 
     @property
     def head(self) -> dict[str, Any]:
-        """What most pages begin with."""
+        """The members that most pages begin with."""
         return {"server_id": self.hub.server_id, "now": moment(self.clock.now())}
 
     def watch(self, hub: Hub) -> None:
-        """Read from this hub from now on, and keep what leaves it."""
+        """Read from this hub from now on, and keep what connz shows of connections it closes."""
         self.hub = hub
-        hub.on_leave = self._left
+        hub.on_leave = self._keep_closed
 
-    def _left(self, session: Connection) -> None:
-        from core.monitor.connz import describe  # it needs this module
-
+    def _keep_closed(self, session: Connection) -> None:
         if isinstance(session, ClientSession):
             now = self.clock.now()
             shown = describe(session, now, stopped=True)
             self.closed.append(Closed(session.account.name, now, shown, session.user))
-
-
-def moment(nanos: int) -> str:
-    """A time as Go prints it in JSON."""
-    if not nanos:
-        return "0001-01-01T00:00:00Z"
-    seconds, rest = divmod(nanos, 1_000_000_000)
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
-
-
-def age(nanos: int) -> str:
-    """An uptime: `1s`, `2m5s`, `1h0m3s`, `3d0h0m1s`."""
-    seconds = max(nanos, 0) // 1_000_000_000
-    parts: list[str] = []
-    for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3600), ("m", 60)):
-        count, seconds = divmod(seconds, size)
-        if count or parts:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) + f"{seconds}s"

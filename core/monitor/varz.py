@@ -5,17 +5,18 @@ import resource
 from typing import Any
 
 from core.model.release import API_LEVEL, FEATURE_FLAGS, SERVER_VERSION
-from core.monitor.source import Source, age, moment
-from core.transport.greeting import GO_VERSION
+from core.monitor.source import Source
+from core.monitor.times import age, moment
+from core.transport.info import GO_VERSION
 
 _KINDS = ("clients", "routes", "gateways", "leafs")
 
 
 def varz(source: Source) -> dict[str, Any]:
-    """The page."""
+    """Return the page."""
     hub, limits, about = source.hub, source.hub.limits, source.about
     now = source.clock.now()
-    guard = {"auth_required": True} if hub.gate is not None else {}
+    auth_required = {"auth_required": True} if hub.authenticator is not None else {}
     shown: dict[str, Any] = {
         "server_id": hub.server_id,
         "server_name": hub.server_name,
@@ -25,7 +26,7 @@ def varz(source: Source) -> dict[str, Any]:
         "go": GO_VERSION,
         "host": hub.host,
         "port": hub.port,
-        **guard,
+        **auth_required,
         "max_connections": limits.max_connections,
         **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
         "ping_interval": round(limits.ping_interval * 1e9),
@@ -86,7 +87,7 @@ def _counts(source: Source) -> dict[str, Any]:
 
 
 def jetstream(source: Source) -> dict[str, Any]:
-    """The block of JetStream, empty when it is off."""
+    """Return the member `jetstream`, empty when JetStream is off."""
     if source.jetstream is None or source.about.jetstream is None:
         return {}
     return {
@@ -97,7 +98,7 @@ def jetstream(source: Source) -> dict[str, Any]:
 
 
 def stats(source: Source) -> dict[str, Any]:
-    """What JetStream uses."""
+    """Return how much JetStream stores and has reserved, and its API requests."""
     assert source.jetstream is not None
     usage, api = source.jetstream.registry.usage(), source.jetstream.api
     return {

@@ -1,1 +1,1 @@
-"""Core NATS: accounts, subscriptions and the flow of messages. No JetStream."""
+"""Core NATS: accounts, their subscriptions, and who gets a published message. No JetStream."""

@@ -1,13 +1,13 @@
 """One account: who listens to what, and the flow of messages between them.
 
-A subject is matched once. Its route is kept in `plans` under the subject; a route in whose
-making the last token had no say is kept in `_prefixes` under the subject without it, so that the
-one-time reply subjects of an inbox share one entry and leave none of their own behind. Both are
-emptied of exactly those routes that a new or removed subscription could change.
+A subject is matched once. Its route is kept in `routes` under the subject. If no subscription that
+matches looks at the last token, the route is kept in `prefixes` instead, under the subject without
+that token: the one-time reply subjects of an inbox share one entry, and leave none of their own
+behind. A new or removed subscription drops exactly those routes that it could change.
 
-Acknowledgements (`$JS.ACK.>`) are unique subjects at message rate. They skip the tree: `acks`
-maps the part of the subject that names the consumer to a call. Only while a client listens to
-such subjects do they also go the general way.
+Every acknowledgement (`$JS.ACK.>`) has a subject of its own, so routes are of no use to it: `acks`
+maps the part of the subject that names the consumer to what takes its acknowledgements. Only while
+a client listens to such subjects are they delivered like other messages too.
 
 Permissions that deny some of what a subscription matches are applied when a route is made.
 
@@ -15,9 +15,10 @@ Not here: sockets, JetStream.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from core.pubsub.hub_view import HubView
 from core.pubsub.route import (
     AckCall,
     Member,
@@ -33,8 +34,7 @@ from core.subjects.subject import fixed_prefix, has_wildcard, overlap
 from core.subjects.sublist import Sublist
 
 if TYPE_CHECKING:
-    from core.pubsub.mappings import Mappings
-    from core.pubsub.server import Hub
+    from core.pubsub.mappings import Mapping, Mappings
 
 __all__ = [
     "Account",
@@ -48,38 +48,51 @@ __all__ = [
     "message_tail",
 ]
 
-PLANS_MAX = 16384
-_SEARCH_MAX = 16 * PLANS_MAX
+ROUTES_MAX = 16384
+_SEARCH_MAX = 16 * ROUTES_MAX
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
-_WATCHES = frozenset((b"$", b"*", b">"))  # how a filter that matches acknowledgements begins
+_ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
 
 class Account:
     """The subjects of one tenant; nothing crosses from one account to another."""
 
     def __init__(
-        self, name: str, hub: "Hub", *, chance: Callable[[], float] = random.random
+        self, name: str, hub: HubView, *, chance: Callable[[], float] = random.random
     ) -> None:
         self.name = name
         self.hub = hub
         self.turn = hub.turn
-        self.plans: dict[bytes, Route] = {}
+        self.routes: dict[bytes, Route] = {}
+        self.prefixes: dict[bytes, Route] = {}
         self.acks: dict[bytes, AckCall] = {}
         self.on_interest: list[Callable[[bytes], None]] = []
         self.client_subscriptions = 0
-        self.mappings: Mappings | None = None
-        """Where clients' publishes go instead; changed by `Hub.use_mappings` alone."""
         self.is_silent: Callable[[bytes], bool] | None = None
-        """Which subjects without a listener count as listened to, all the same."""
-        self._prefixes: dict[bytes, Route] = {}
-        # For those who send many replies: a reply's subject without its last token may be here.
-        self.prefixes = self._prefixes
+        """Which subjects get no answer that nobody listens (503), though nobody does."""
+        self._mappings: Mappings | None = None
         self._sublist: Sublist[Member] = Sublist()
         self._ack_watchers = 0
         self._guarded = 0
         self._searched = 0
         self._chance = chance
+
+    # -- mappings
+
+    @property
+    def mappings(self) -> "Mappings | None":
+        """The subjects that clients' publishes go to instead; None: to those they name."""
+        return self._mappings
+
+    def use_mappings(self, mappings: "Sequence[Mapping]") -> None:
+        """Map the subjects that clients publish to, those of connected clients included."""
+        self._mappings = None
+        if mappings:
+            from core.pubsub.mappings import Mappings  # a start without mappings does not load it
+
+            self._mappings = Mappings(mappings, self._chance)
+        self.hub.choose_publishers(self.name)
 
     # -- subscriptions inside the process
 
@@ -137,7 +150,7 @@ class Account:
             if subscription.guard is not None:
                 self._guarded -= 1
             wild += has_wildcard(subject)
-        if wild > 8 or len(gone) > PLANS_MAX:
+        if wild > 8 or len(gone) > ROUTES_MAX:
             self._forget_routes()
         else:
             for subscription in gone:
@@ -147,37 +160,37 @@ class Account:
                 call(subscription.subject)
 
     def changed(self, subscription: Subscription) -> None:
-        """Say that a limit was set, or that its session's header support changed."""
+        """Make anew the routes of a subscription that got a limit, or whose session changed."""
         self._touch(subscription.subject)
 
     # -- routes
 
     def route(self, subject: bytes) -> Route:
         """Return where a literal subject goes, from the cache when it is there."""
-        route = self.plans.get(subject)
+        route = self.routes.get(subject)
         return self.resolve(subject) if route is None else route
 
     def resolve(self, subject: bytes) -> Route:
-        """Return the route of a subject that is not in `plans`."""
+        """Return the route of a subject that is not in `routes`."""
         head, _, last = subject.rpartition(b".")
-        if last and (route := self._prefixes.get(head)) is not None:
+        if last and (route := self.prefixes.get(head)) is not None:
             return route
         members, last_matters = self._sublist.match(subject)
         if self._guarded and any(isinstance(m, Subscription) and m.guard for m in members):
-            last_matters = True  # for other subjects of the inbox the guards may say otherwise
+            last_matters = True  # other subjects of the inbox may be permitted
             members = [m for m in members if not _is_denied(m, subject)]
         if not members and b"" in subject.split(b"."):
             return _NOBODY
         if subject.startswith(ACK_PREFIX):
             return Route(members, None)  # unique, so not worth keeping
         if head and not last_matters:
-            if len(self._prefixes) >= PLANS_MAX:
-                _drop(self._prefixes)
-            route = self._prefixes[head] = Route(members, None)
+            if len(self.prefixes) >= ROUTES_MAX:
+                _drop(self.prefixes)
+            route = self.prefixes[head] = Route(members, None)
         else:
-            if len(self.plans) >= PLANS_MAX:
-                _drop(self.plans)
-            route = self.plans[subject] = Route(members, subject)
+            if len(self.routes) >= ROUTES_MAX:
+                _drop(self.routes)
+            route = self.routes[subject] = Route(members, subject)
         return route
 
     def has_interest(self, subject: bytes) -> bool:
@@ -288,14 +301,14 @@ class Account:
         payload: bytes,
         reply: bytes,
     ) -> bool:
-        """Deliver to one target with every rule in force; False if it is not to have it."""
+        """Deliver to one target if limit, echo and permissions allow it; say whether they did."""
         session = target.session
         if session.closed or (session is source and not session.echo):
             return False
         if target.limit and target.delivered >= target.limit:
-            return False  # its last delivery was earlier in this very fan-out
+            return False  # it had its last delivery earlier in this very fan-out
         guard = target.guard
-        if guard is not None and not guard.passes(subject, target.queue, reply):
+        if guard is not None and not guard.allow_delivery(subject, target.queue, reply):
             return False
         out = session.out
         if not out:
@@ -334,28 +347,28 @@ class Account:
                 return True
         return False
 
-    # -- keeping the caches true
+    # -- dropping routes that are no longer right
 
     def _touch(self, subject: bytes) -> None:
-        """Forget the routes that a subscription to `subject` can change."""
+        """Drop the routes that a subscription to `subject` can change."""
         if not has_wildcard(subject):
-            _discard(self.plans, subject)
-            _discard(self._prefixes, subject.rpartition(b".")[0])
+            _discard(self.routes, subject)
+            _discard(self.prefixes, subject.rpartition(b".")[0])
             return
         # Many filters one after the other would look at every route again and again.
-        self._searched += len(self.plans) + len(self._prefixes)
+        self._searched += len(self.routes) + len(self.prefixes)
         if self._searched > _SEARCH_MAX:
             self._forget_routes()
             return
         prefix = fixed_prefix(subject)
-        for key in [key for key in self.plans if key.startswith(prefix)]:
-            _discard(self.plans, key)
-        for key in [key for key in self._prefixes if (key + b".").startswith(prefix)]:
-            _discard(self._prefixes, key)
+        for key in [key for key in self.routes if key.startswith(prefix)]:
+            _discard(self.routes, key)
+        for key in [key for key in self.prefixes if (key + b".").startswith(prefix)]:
+            _discard(self.prefixes, key)
 
     def _forget_routes(self) -> None:
-        _drop(self.plans)
-        _drop(self._prefixes)
+        _drop(self.routes)
+        _drop(self.prefixes)
         self._searched = 0
 
 
@@ -387,4 +400,4 @@ def _is_denied(member: Member, subject: bytes) -> bool:
 
 
 def _may_watch_acks(subject: bytes) -> bool:
-    return subject[:1] in _WATCHES and overlap(subject, b"$JS.ACK.>")
+    return subject[:1] in _ACK_FILTER_STARTS and overlap(subject, b"$JS.ACK.>")

@@ -1,12 +1,13 @@
-"""Many messages at once: where they may all go together."""
+"""A batch of published messages that all go to one service, which takes them with one call."""
 
 from core.protocol.gather import Batch
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.route import BatchCall, Route
 
-_UNUSUAL = (ACK_PREFIX, b"$NRG.")
+_UNROUTED = (ACK_PREFIX, b"$NRG.")
+"""How subjects begin whose messages do not follow a route: acknowledgements, and refused ones."""
 _RESERVED = (b" _R_.", b" $GR.", b" _GR_.", b" $JS.ACK.")
-"""Replies, after a blank, that no client may ask for."""
+"""How reply subjects begin, after a blank, that no client may use."""
 
 
 def take_together(account: Account, batch: Batch) -> bool:
@@ -14,16 +15,16 @@ def take_together(account: Account, batch: Batch) -> bool:
 
     Returns False when its messages have to be looked at one by one; nothing has happened then.
     """
-    planned, prefixed = account.plans.get, account.prefixes.get
+    routes, prefixes = account.routes, account.prefixes
     found: BatchCall | None = None
     before: Route | None = None
     for subject in set(batch.subjects):
-        route = planned(subject)
+        route = routes.get(subject)
         if route is None:
-            if subject.startswith(b"$") and subject.startswith(_UNUSUAL):
+            if subject.startswith(b"$") and subject.startswith(_UNROUTED):
                 return False
             head, _, last = subject.rpartition(b".")
-            route = (prefixed(head) if last else None) or account.resolve(subject)
+            route = (prefixes.get(head) if last else None) or account.resolve(subject)
         if route is before:
             continue
         before = route

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one client, or all of them, may use.
+    """Limits of one client; `max_connections` is of all.
 
     `max_subscriptions` and `max_subscription_tokens` 0 mean unlimited.
     """

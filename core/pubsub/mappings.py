@@ -1,9 +1,9 @@
-"""Subject mappings: what clients publish goes to another subject than the one they say.
+"""Subject mappings: what clients publish goes to another subject than the one they publish to.
 
-A mapping has a source and destinations with weights in per cent. What is missing to a hundred
-stays where it is, unless the source itself is among the destinations: then it is lost, which is
-how networks that lose messages are tried out. The first mapping whose source matches counts.
-Permissions, streams and answers know only the new subject.
+A mapping has a source filter and destinations with weights in per cent. The part that is missing
+to a hundred is not mapped, unless the source itself is among the destinations: then that part is
+lost, by which one tries out a network that loses messages. The first mapping whose source matches
+counts. Permissions, streams and answers know only the new subject.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a part goes; the weight is in per cent."""
+    """A subject (with the functions of subject transforms), and how many per cent go to it."""
 
     dest: str
     weight: int = _WHOLE
@@ -65,7 +65,7 @@ class Mappings:
 
 
 class _Entry:
-    """One mapping. `is_fixed` says that chance has no part in it."""
+    """One mapping, made ready; `is_fixed`: chance has no part in where a subject goes."""
 
     def __init__(self, mapping: Mapping, chance: Chance) -> None:
         self._src = mapping.src.encode()

@@ -1,4 +1,4 @@
-"""Where a message goes: subscriptions of clients, subscriptions in the process, and routes.
+"""Who gets a message: subscriptions of clients, subscriptions inside the process, and routes.
 
 A `Route` is what a subject resolves to, computed once and kept until a subscription that could
 change it comes or goes; `stale` then becomes True. Its `targets`, `groups` and `services` never
@@ -14,7 +14,7 @@ from core.protocol.gather import Batch
 
 
 class Session(Protocol):
-    """The server's side of one connection, as the flow of messages sees it.
+    """What publishing and delivering use of the server's side of one connection.
 
     `out` is the gathered output; whoever appends to it while it is empty appends the session to
     `turn.dirty`. The list stays the same object for the life of the session. `blocked` says that
@@ -155,4 +155,4 @@ def heads_of(targets: tuple[Subscription, ...], subject: bytes) -> tuple[Head, .
 
 
 def _is_free(target: Subscription) -> bool:
-    return target.guard is None or not target.guard.tracks
+    return target.guard is None or not target.guard.tracks_replies

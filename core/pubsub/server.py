@@ -1,30 +1,31 @@
 """The hub: what all connections of a node share.
 
-Accounts, the turn, the limits, the sessions and their counters; and the lever against producers
-that are faster than what consumes them: `press` makes sessions that bring much data stop reading,
-`release` lets them go on.
+Accounts, users, limits, the open sessions and the sums of their counters. `use_users`, `use_limits`
+and an account's `use_mappings` change the rules for connected clients too.
 
-`crowded` is set by a flush that leaves a session near `max_pending`; the producer whose read
-was being served holds back for a moment. `blocked` lists the sessions whose sockets take no more,
-with what they had taken by when. `ldm` says that clients should leave; `on_leave` is called with
-every connection that was closed.
+Back-pressure against producers that are faster than what consumes them: between `press` and
+`release` the hub is `overloaded`, and sessions that bring much data do not read. `crowded` is set
+by a flush that leaves a session near `max_pending`; the producer whose read was being served stops
+reading for a moment. `blocked` lists the sessions whose sockets take no more: how many bytes they
+had taken, and when that was found.
 
-Sessions count for themselves; `totals` adds up the living and what the dead left behind.
+`ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called with every connection
+that was closed; its counters stay in the `totals`.
 """
 
 import hashlib
-import random
 from base64 import b32encode
 from binascii import crc_hqx
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from core.auth.gate import HIDDEN, Gate, Identity
+from core.auth.authenticator import HIDDEN, Authenticator, Identity
 from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from core.pubsub.account import Account
+from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
 from core.pubsub.route import Session
 from core.pubsub.user_info import answer_user_info
@@ -32,13 +33,10 @@ from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
 from core.runtime.turn import Turn
 
-if TYPE_CHECKING:
-    from core.pubsub.mappings import Mapping
-
 _SERVER_PREFIX = 13 << 3  # N
 _CURVE_PREFIX = 23 << 3  # X
 TRUSTED = "TRUSTED"
-"""The kind of a connection that is a part of this server."""
+"""The type of a connection that a part of this server has: it may do everything."""
 
 
 @dataclass(slots=True)
@@ -51,16 +49,8 @@ class Traffic:
     out_bytes: int = 0
 
 
-class Waiter(Protocol):
-    """Somebody who has stopped reading."""
-
-    def resume(self) -> None:
-        """Read again."""
-        ...
-
-
 class Connection(Waiter, Session, Protocol):
-    """A session as the hub sees it."""
+    """What the hub uses of a session."""
 
     traffic: Traffic
     account: Account
@@ -70,7 +60,7 @@ class Connection(Waiter, Session, Protocol):
         ...
 
     def close(self, reason: str, error: str = "") -> None:
-        """Say why (if there is a text), write what gathered and close."""
+        """Write what gathered, then an -ERR if there is a text for it, and close."""
         ...
 
     def use_limits(self) -> None:
@@ -86,11 +76,11 @@ class Connection(Waiter, Session, Protocol):
         ...
 
     def tell_lame_duck(self) -> None:
-        """Ask the client to go elsewhere."""
+        """Send the INFO of lame duck mode, to clients that read more than the first INFO."""
         ...
 
-    def cut(self, reason: str) -> None:
-        """Drop the connection at once, as a slow consumer."""
+    def close_slow_consumer(self, reason: str) -> None:
+        """Close the connection at once: it does not take what is written."""
         ...
 
     def count(self) -> Traffic:
@@ -116,8 +106,8 @@ class Hub:
         self.limits = limits or Limits()
         self.jetstream = jetstream
         self.domain = ""
-        self.gate = Gate(users) if users is not None else None
-        self.own_gates: dict[str, Gate] = {}
+        self.authenticator = Authenticator(users) if users is not None else None
+        self._authenticators: dict[str, Authenticator] = {}
         seed = nuid()
         self.server_id = nkey(_SERVER_PREFIX, seed)
         self.xkey = nkey(_CURVE_PREFIX, seed)
@@ -141,8 +131,8 @@ class Hub:
         self._waiting: list[Waiter] = []
         self.add_account("$G")
 
-    def place(self) -> tuple[str, int]:
-        """Return where clients are told to find us; an advertised port 0 is the real one."""
+    def client_address(self) -> tuple[str, int]:
+        """Return the host and port that clients are told; an advertised port 0 is the real one."""
         if self.advertised is None:
             return self.host, self.port
         return self.advertised[0], self.advertised[1] or self.port
@@ -150,24 +140,29 @@ class Hub:
     # -- accounts
 
     def add_account(self, name: str) -> Account:
-        """Create an account with what every account offers."""
+        """Create an account that answers `$SYS.REQ.USER.INFO`, as every account does."""
         account = self.accounts[name] = Account(name, self)
         answer_user_info(account)
         return account
 
     def default_account(self) -> Account:
-        """Return the account of a connection that has not said who it is."""
+        """Return the account of a connection that has not authenticated."""
         return self.accounts["$G"]
 
-    def gate_for(self, connection_type: str) -> Gate | None:
-        """Return who decides about connections of a kind; None: everybody may come."""
-        return self.own_gates.get(connection_type, self.gate)
+    def authenticator_for(self, connection_type: str) -> Authenticator | None:
+        """Return what checks the credentials of connections of a type; None: nothing does."""
+        if connection_type == TRUSTED:
+            return None
+        return self._authenticators.get(connection_type, self.authenticator)
 
-    def admit_by(self, connection_type: str, users: Users | None) -> None:
-        """Take others for connections of a kind; None: those who hold for all."""
-        self.own_gates.pop(connection_type, None)
+    def use_users_over(self, connection_type: str, users: Users | None) -> None:
+        """Let these connect by one type of connection; None: those who hold for all types.
+
+        Connected clients stay as they are.
+        """
+        self._authenticators.pop(connection_type, None)
         if users is not None:
-            self.own_gates[connection_type] = Gate(users)
+            self._authenticators[connection_type] = Authenticator(users)
 
     def authenticate(self, connect: Connect, connection_type: str = "STANDARD") -> Identity:
         """Return who a CONNECT is from. Raises AuthError."""
@@ -175,8 +170,8 @@ class Hub:
             return Identity(connect.account or self.default_account().name)
         if connect.account or connect.new_account:
             raise AuthError("a client does not choose its account")
-        if (gate := self.gate_for(connection_type)) is not None:
-            return gate.admit(connect, connection_type)
+        if (authenticator := self.authenticator_for(connection_type)) is not None:
+            return authenticator.authenticate(connect, connection_type)
         return Identity(user=connect.user or (HIDDEN if connect.auth_token else ""))
 
     # -- rules that change while clients are connected
@@ -187,21 +182,16 @@ class Hub:
         Connected clients that could not connect now are closed; the others get their new
         permissions, and lose the subscriptions that these do not allow.
         """
-        self.gate = Gate(users) if users is not None else None
-        self.admit_by("WEBSOCKET", over_websocket)
+        self.authenticator = Authenticator(users) if users is not None else None
+        self.use_users_over("WEBSOCKET", over_websocket)
         for session in list(self.sessions.values()):
             session.reauthorize()
         self.turn.arm()
 
-    def use_mappings(self, account: Account, mappings: "Sequence[Mapping]") -> None:
-        """Map the subjects that clients of an account publish to, connected ones included."""
-        account.mappings = None
-        if mappings:
-            from core.pubsub.mappings import Mappings  # a start without does not wait for it
-
-            account.mappings = Mappings(mappings, random.random)
+    def choose_publishers(self, account: str) -> None:
+        """Let connected clients of an account publish by its mappings, which have changed."""
         for session in self.sessions.values():
-            if session.account is account:
+            if session.account.name == account:
                 session.choose_publisher()
 
     def use_limits(self, limits: Limits) -> None:
@@ -223,7 +213,7 @@ class Hub:
         self.connections_total += 1
 
     def leave(self, session: Connection) -> None:
-        """Let a closed connection go; its counters stay in the totals."""
+        """Take a closed connection out; its counters stay in the totals."""
         if self.sessions.pop(session.client_id, None) is not None:
             _add(self._departed, session.count())
             if self.on_leave is not None:

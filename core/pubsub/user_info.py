@@ -1,23 +1,21 @@
-"""`$SYS.REQ.USER.INFO`: a client asks who the server takes it for."""
+"""`$SYS.REQ.USER.INFO`: a client asks for its user, its account and its permissions."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from core.auth.users import Permissions, Rule
 from core.model.gotime import format_time
 from core.model.release import FEATURE_FLAGS, SERVER_VERSION
+from core.pubsub.account import Account
 from core.pubsub.route import Session
-
-if TYPE_CHECKING:
-    from core.pubsub.account import Account
 
 SUBJECT = b"$SYS.REQ.USER.INFO"
 _JETSTREAM_FLAGS = 7
 
 
-def answer_user_info(account: "Account") -> None:
-    """Serve the subject in an account."""
+def answer_user_info(account: Account) -> None:
+    """Answer such requests in an account."""
     asked = 0
 
     def answer(

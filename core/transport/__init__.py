@@ -1,1 +1,1 @@
-"""Sockets to sessions."""
+"""Clients' connections: TCP, WebSocket and in-process, each with a session behind it."""

@@ -50,7 +50,7 @@ class Listener:
         """Accept WebSocket clients too; after `start`. `users`: who may come this way, if these
         are others. Raises OSError."""
         settings = options or WebSocketOptions()
-        self.hub.admit_by("WEBSOCKET", users)
+        self.hub.use_users_over("WEBSOCKET", users)
 
         def connect() -> WebSocketConnection:
             connection = WebSocketConnection(self.hub, settings, self.liveness.watch, self._gone)

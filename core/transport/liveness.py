@@ -1,9 +1,9 @@
-"""One timer for all sessions: who is alive, who takes what is written.
+"""One timer for all sessions: PINGs, stale connections, and the write deadline.
 
-Every session has one place in a heap ordered by the time it is looked at next. A session that
-was heard since the last look is left alone; another gets a PING, and is closed when too many
-went unanswered. A session whose socket took not a byte for `write_deadline` is cut. The heap
-knows sessions by number, so that one that is gone leaves nothing but its place.
+Every session has one place in a heap ordered by when it is checked next. A session that was read
+from since the last check is left alone; another gets a PING, and is closed as stale when too many
+PINGs went unanswered. A session whose socket took not a byte for `write_deadline` is closed as a
+slow consumer. The heap knows sessions by number: one that is gone leaves nothing but its place.
 """
 
 import heapq
@@ -15,21 +15,21 @@ _SECOND = 1_000_000_000
 
 
 class Liveness:
-    """Looks after the sessions of a hub; `tick` is called every now and then."""
+    """Checks the sessions of a hub; `tick` is called a few times a second."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._heap: list[tuple[int, int]] = []
 
     def watch(self, session: ClientSession) -> None:
-        """Begin to look after a session."""
+        """Begin to check a session."""
         limits = self._hub.limits
         first = min(limits.first_ping, session.ping_interval or limits.ping_interval)
         due = self._hub.clock.monotonic() + int(first * _SECOND)
         heapq.heappush(self._heap, (due, session.client_id))
 
     def tick(self) -> None:
-        """Look at every session whose time has come."""
+        """Check every session whose time has come."""
         now = self._hub.clock.monotonic()
         interval = self._hub.limits.ping_interval
         heap = self._heap
@@ -37,13 +37,13 @@ class Liveness:
             _, client_id = heapq.heappop(heap)
             session = self._hub.sessions.get(client_id)
             if isinstance(session, ClientSession):
-                self._look_at(session, now)
+                self._check(session, now)
                 pause = int((session.ping_interval or interval) * _SECOND)
                 heapq.heappush(heap, (now + pause, client_id))
         self._check_writes(now)
         self._hub.turn.arm()
 
-    def _look_at(self, session: ClientSession, now: int) -> None:
+    def _check(self, session: ClientSession, now: int) -> None:
         heard, session.is_heard = session.is_heard, False
         if heard:
             session.last_heard = now
@@ -65,4 +65,4 @@ class Liveness:
             elif written != before:
                 blocked[session] = (written, now)
             elif now - since >= deadline:
-                session.cut("Slow Consumer (Write Deadline)")
+                session.close_slow_consumer("Slow Consumer (Write Deadline)")

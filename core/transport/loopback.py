@@ -1,9 +1,9 @@
 """A connection inside the process: the same session as over TCP, without a socket.
 
-Bytes go over in the next turn of the loop, never within the call that wrote them, so neither
-side runs inside the other. A link that is `paused` should not be written to: the server has
-enough for now. The client's side may stop the flow with `pause_reading`, which is to the server
-what a socket is that takes no more.
+Bytes arrive in the next turn of the loop, never within the call that wrote them, so neither side
+runs inside the other. While a link is `paused`, the server takes bytes more slowly than they are
+written, and its client should wait. After `pause_reading` the client receives nothing; to the
+server that is a socket that takes no more.
 """
 
 import asyncio
@@ -20,43 +20,33 @@ _CHUNK = 256 * 1024
 _PAUSED_ABOVE = 256 * 1024
 
 
-class TrustedSession(ClientSession):
-    """A part of this server that is its own client: it may do everything and is asked nothing."""
-
-    connection_type = TRUSTED
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Come in without a door."""
-        super().connection_made(transport)
-        if self.door is not None:
-            self.door.close()
-            self.door = None
-
-
 def connect_loopback(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
     """Open a connection to this process' own hub.
 
     `receive` is called with whatever the server sends, `closed` once at the end (with None: a
     loopback has no errors of its own).
     """
-    session = ClientSession(hub)
-    session.connection_type = "IN_PROCESS"
-    return _open(session, receive, closed)
+    return _open(hub, "IN_PROCESS", receive, closed)
 
 
 def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
-    """Open a connection for a part of this server, whoever else may connect."""
-    return _open(TrustedSession(hub), receive, closed)
+    """Open a connection for a part of this server: it may do everything and needs no credentials.
+
+    `receive` and `closed` are called as those of `connect_loopback`.
+    """
+    return _open(hub, TRUSTED, receive, closed)
 
 
-def _open(session: ClientSession, receive: Receive, closed: Closed) -> "LoopbackLink":
+def _open(hub: Hub, connection_type: str, receive: Receive, closed: Closed) -> "LoopbackLink":
+    session = ClientSession(hub)
+    session.connection_type = connection_type
     link = LoopbackLink(session, receive, closed)
     session.connection_made(link.end)
     return link
 
 
 class LoopbackLink:
-    """The client's end."""
+    """The client's end of a connection inside the process."""
 
     def __init__(self, session: ClientSession, receive: Receive, closed: Closed) -> None:
         self.session = session
@@ -129,7 +119,7 @@ class LoopbackLink:
         self._schedule()
 
     def schedule_pump(self) -> None:
-        """Go on after the session resumed reading."""
+        """Give the session what waits, after it resumed reading."""
         self._schedule()
 
     def _schedule(self) -> None:

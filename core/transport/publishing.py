@@ -7,8 +7,8 @@
 
 `publisher_for` puts them together. The parser asks the session for its publisher at the beginning
 of each read and after each control line, and calls it directly: a publish of an ordinary client is
-one Python call. A publisher holds the rules it was made under; whoever changes these (CONNECT, a
-reload of users or mappings) gives the session another one.
+one Python call. A publisher holds the rules it was made under. What changes these gives the session
+another one: CONNECT (`ClientSession.authorize`), `Hub.use_users` and `Account.use_mappings`.
 
 What is refused is answered with the reference server's -ERR, and the connection goes on.
 """
@@ -26,7 +26,7 @@ from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.batch import take_together
 from core.pubsub.route import Session
 from core.subjects.subject import can_publish
-from core.transport.wording import permissions, quoted
+from core.transport.wording import permissions_violation, quoted
 
 if TYPE_CHECKING:
     from core.pubsub.mappings import Mappings  # a start without mappings does not load it
@@ -65,12 +65,12 @@ def publisher_for(client: Client) -> Publisher:
 class PlainPublisher:
     """Publishes for a client without verbose and pedantic, and with echo."""
 
-    __slots__ = ("_account", "_client", "_dirty", "_plans")
+    __slots__ = ("_account", "_client", "_dirty", "_routes")
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._account = client.account
-        self._plans = client.account.plans
+        self._routes = client.account.routes
         self._dirty = client.account.turn.dirty
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
@@ -78,7 +78,7 @@ class PlainPublisher:
         if reply and reply[:4] in _RESERVED and reply.startswith(_RESERVED_REPLIES):
             _refuse_reply(self._client, reply)
             return
-        route = self._plans.get(subject)
+        route = self._routes.get(subject)
         if route is None:
             # `$JS.API.` shares its beginning with `$JS.ACK.` and is not special
             if (
@@ -175,30 +175,30 @@ class CheckedPublisher:
 class GuardedPublisher:
     """Lets through what the permissions of the client allow, and refuses the rest."""
 
-    __slots__ = ("_client", "_guard", "_known", "_next", "_publish")
+    __slots__ = ("_client", "_guard", "_next", "_publish", "_publishable")
 
     def __init__(self, client: Client, guard: Guard, wrapped: Publisher) -> None:
         self._client = client
         self._guard = guard
-        self._known = guard.grant.known
+        self._publishable = guard.grant.publishable
         self._next = wrapped
         self._publish = wrapped.on_pub
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Publish a message if the client may."""
-        if subject in self._known or self._may_publish(subject):
+        if subject in self._publishable or self._may_publish(subject):
             self._publish(subject, reply, headers, payload)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Publish several messages of one subject and size, without reply and headers."""
-        if subject in self._known:
+        if subject in self._publishable:
             self._next.on_run(subject, payloads)
         else:  # each is refused, or is an answer that counts
             _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: Batch) -> bool:
         """Publish several messages; together if it is known that the client may publish them."""
-        if self._known.issuperset(batch.subjects):
+        if self._publishable.issuperset(batch.subjects):
             return self._next.on_batch(batch)
         return _publish_singly(self.on_pub, batch)
 
@@ -272,11 +272,11 @@ def _check_subject(client: Client, subject: bytes) -> None:
 
 
 def _refuse_reply(client: Client, reply: bytes) -> None:
-    client.say(permissions(f"Publish with Reply of {quoted(reply)}"))
+    client.say(permissions_violation(f"Publish with Reply of {quoted(reply)}"))
 
 
 def _refuse_subject(client: Client, subject: bytes) -> None:
-    client.say(permissions(f"Publish to {quoted(subject)}"))
+    client.say(permissions_violation(f"Publish to {quoted(subject)}"))
 
 
 def _answer_no_responders(client: Client, subject: bytes, reply: bytes) -> None:

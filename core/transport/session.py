@@ -1,23 +1,25 @@
-"""One client: its bytes become publishes and subscriptions, deliveries become its bytes.
+"""The server's side of one client's connection: reading, subscribing, writing, PING, closing.
 
-Reading: a large read is served at once and the session then waits for the next turn of the loop,
-because an event loop may read one busy socket for a long time before it looks at the others. So
-does one that subscribes a thousand times in a read; the rest of that read waits with it.
-While the hub is overloaded, a session that brings much does not read at all.
+Reading: after a large read the session does not read until the next turn of the loop, because an
+event loop may read one busy socket for a long time before it looks at the others. So does one that
+subscribes a thousand times in a read; the rest of that read waits with it. While the hub is
+overloaded, a session that brings much does not read at all.
+
+Publishing: messages go to the session's `publisher`, see `core.transport.publishing`.
 
 Writing: everything gathers in `out`; `flush` writes it once per turn. A socket that takes no more
-sets `blocked`. Whoever then still fills the session up to `max_pending` loses it (a slow
-consumer), nobody waits for it; the producer that fills it is held back for some milliseconds.
+sets `blocked`. A blocked session whose output exceeds `max_pending` is closed as a slow consumer;
+the producer whose messages bring it near that is not read for some milliseconds.
 
-Refused operations answer -ERR and go on; a broken protocol closes. The texts are the reference
-server's, and so is the silence where it closes without one.
+A refused operation is answered with -ERR; an error in the protocol closes the connection. The
+texts are the reference server's, and so is the silence where it closes without one.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from core.auth.gate import Identity
+from core.auth.authenticator import Identity
 from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
 from core.protocol import encoder
@@ -26,26 +28,37 @@ from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
 from core.pubsub.server import Hub, Traffic
 from core.subjects.subject import can_subscribe
-from core.transport.door import Door
-from core.transport.greeting import info_of
+from core.transport.authentication import Authentication
+from core.transport.info import info_of
 from core.transport.publishing import publisher_for
-from core.transport.wording import AUTHORIZATION_VIOLATION, may_not_subscribe, reason_of
+from core.transport.wording import AUTHORIZATION_VIOLATION, reason_of, subscription_violation
 
 LARGE_READ = 32 * 1024
+"""Bytes of a read after which others are read first."""
 SMALL_READ = 512
-_SLACK = 64 * 1024
+_OVERLOADED_BYTES = 64 * 1024
+"""What a session may bring in reads smaller than SMALL_READ while the hub is overloaded."""
 _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
-_SLICE = 4096
+_REMOVED_AT_ONCE = 4096
 _CHANGES_PER_TURN = 1000
 
 
 class ClientSession(asyncio.Protocol):
     """The server's side of one connection.
 
-    `connection_type` is STANDARD, WEBSOCKET or IN_PROCESS; `user` is who it is, for monitoring;
-    `address` is where it came in, if that is not the hub's; `forwarded_for` is where a proxy says
-    that the client is; `ping_interval` is in seconds, 0 for what holds for all.
+    Attributes:
+        connection_type: STANDARD, WEBSOCKET, IN_PROCESS or TRUSTED.
+        address: where it was accepted, if that is not the hub's address.
+        forwarded_for: the client's address as a proxy says it.
+        ping_interval: in seconds; 0: that of the limits.
+        read_connect: how the JSON of a CONNECT is read, on top of an earlier one.
+        user: the name of the user, for monitoring.
+        publisher: what the messages of the client go through.
+        authentication: the wait for credentials, while it lasts.
+        is_heard: whether something was read since the liveness check looked last.
+
+    `gone` is called at the end.
     """
 
     connection_type = "STANDARD"
@@ -74,7 +87,7 @@ class ClientSession(asyncio.Protocol):
         self.on_writable: list[Callable[[], None]] = []
         self.user = ""
         self.guard: Guard | None = None
-        self.door: Door | None = None
+        self.authentication: Authentication | None = None
         self.rtt = 0
         self.last_heard = hub.clock.monotonic()
         self.is_heard = False
@@ -86,7 +99,7 @@ class ClientSession(asyncio.Protocol):
         self._dirty = hub.turn.dirty
         self._parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
         self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
-        self._slack = 0
+        self._small_bytes = 0
         self._changes = 0
         self._delivered_before = 0
         self._is_info_sent = False
@@ -96,7 +109,7 @@ class ClientSession(asyncio.Protocol):
     # -- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Greet, or refuse when there are too many already."""
+        """Send INFO, or refuse when there are too many connections already."""
         self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
@@ -109,12 +122,12 @@ class ClientSession(asyncio.Protocol):
         if len(self.hub.sessions) >= limits.max_connections > 0:
             self.close("Maximum Connections Exceeded", "maximum connections exceeded")
             return
-        if (gate := self.hub.gate_for(self.connection_type)) is not None:
-            self.door = Door(self, gate)
+        if (authenticator := self.hub.authenticator_for(self.connection_type)) is not None:
+            self.authentication = Authentication(self, authenticator)
         self.hub.join(self)
 
     def data_received(self, data: bytes) -> None:
-        """Serve a read."""
+        """Serve what was read."""
         if self.closed:
             return
         self.is_heard = True
@@ -123,8 +136,10 @@ class ClientSession(asyncio.Protocol):
             return
         self._changes = 0
         try:
-            if self.door is not None and not (data := self.door.take(data)):
-                return
+            if self.authentication is not None:
+                if not (data := self.authentication.take(data)):
+                    return
+                self.authentication = None
             self._parser.feed(data, self)
         except ProtocolError as error:
             self.close(reason_of(error), error.text)
@@ -148,19 +163,19 @@ class ClientSession(asyncio.Protocol):
         else:
             self._turn.arm()
             if self.hub.overloaded:
-                self._slack += size
-                if size >= SMALL_READ or self._slack >= _SLACK:
+                self._small_bytes += size
+                if size >= SMALL_READ or self._small_bytes >= _OVERLOADED_BYTES:
                     self._transport.pause_reading()
                     self.resume()
 
     def _read_on(self) -> None:
-        """Serve what a read left, and read again when what that made is written."""
+        """Serve the rest of a read that was ended early, then read from the socket again."""
         data, self._parser.unread = self._parser.unread, b""
         self.data_received(data)
         if not self._parser.unread and len(data) < LARGE_READ:
-            self._loop.call_soon(self.resume)  # there may be the end, which ends writing too
+            self._loop.call_soon(self.resume)  # write first: the next read may end the connection
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Read nothing until `resume`."""
         self._transport.pause_reading()
 
@@ -171,7 +186,7 @@ class ClientSession(asyncio.Protocol):
         if self.hub.overloaded:
             self.hub.wait(self)
         else:
-            self._slack = 0
+            self._small_bytes = 0
             self._transport.resume_reading()
 
     def flush(self) -> None:
@@ -188,7 +203,7 @@ class ClientSession(asyncio.Protocol):
         if self.blocked:
             pending = self._transport.get_write_buffer_size()
             if pending > self.hub.limits.max_pending:
-                self.cut("Slow Consumer (Pending Bytes)")
+                self.close_slow_consumer("Slow Consumer (Pending Bytes)")
             elif pending * 4 > self.hub.limits.max_pending * 3:
                 self.hub.crowded = True
 
@@ -198,7 +213,7 @@ class ClientSession(asyncio.Protocol):
         self.hub.blocked.setdefault(self, (self.written(), self.hub.clock.monotonic()))
 
     def resume_writing(self) -> None:
-        """The socket takes more: wake who waited for it."""
+        """The socket takes more: call those who waited for it."""
         self.blocked = False
         self.hub.blocked.pop(self, None)
         waiting, self.on_writable = self.on_writable, []
@@ -215,12 +230,12 @@ class ClientSession(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
-        self._depart("Client Closed" if exc is None else "Read Error")
+        self._leave("Client Closed" if exc is None else "Read Error")
         if self._gone is not None:
             self._gone(self)
 
     def close(self, reason: str, error: str = "") -> None:
-        """Say why (if there is a text), write what gathered, and close."""
+        """Write what gathered, then an -ERR if there is a text for it, and close."""
         if self.closed:
             return
         if error:
@@ -228,7 +243,7 @@ class ClientSession(asyncio.Protocol):
         rest = b"".join(self.out)
         if rest:
             self._transport.write(rest)
-        self._depart(reason)
+        self._leave(reason)
         self._transport.close()
         if self._transport.get_write_buffer_size():
             # a peer that reads nothing must not hold the socket for ever
@@ -236,25 +251,25 @@ class ClientSession(asyncio.Protocol):
 
     def abort(self) -> None:
         """Drop the socket, whatever is still to be written."""
-        self._depart("Server Shutdown")
+        self._leave("Server Shutdown")
         self._transport.abort()
 
-    def cut(self, reason: str) -> None:
-        """Drop a connection that does not take what is written."""
+    def close_slow_consumer(self, reason: str) -> None:
+        """Close a connection at once that does not take what is written."""
         if not self.closed:
             self.hub.slow_consumers += 1
-            self._depart(reason)
+            self._leave(reason)
             self._transport.abort()
 
-    def _depart(self, reason: str) -> None:
+    def _leave(self, reason: str) -> None:
         if self.closed:
             return
         self.closed = True
         self.close_reason = reason
         self.out.clear()
-        if self.door is not None:
-            self.door.close()
-        self.hub.leave(self)  # which sees what it had
+        if self.authentication is not None:
+            self.authentication.cancel()
+        self.hub.leave(self)  # before the subscriptions go: monitoring shows how many there were
         self._drop_subscriptions()
         waiting, self.on_writable = self.on_writable, []
         for call in waiting:
@@ -280,7 +295,7 @@ class ClientSession(asyncio.Protocol):
             return
         if sid not in self.subscriptions:
             subscription = Subscription(self, subject, queue, sid)
-            if self.guard is not None and self.guard.watches(subject, queue):
+            if self.guard is not None and self.guard.checks_deliveries(subject, queue):
                 subscription.guard = self.guard
             self.subscriptions[sid] = subscription
             self.account.add(subscription)
@@ -291,9 +306,9 @@ class ClientSession(asyncio.Protocol):
         limits = self.hub.limits
         guard = self.guard
         if queue == b"_sys_" or (guard and not guard.grant.may_subscribe(subject, queue)):
-            return may_not_subscribe(subject, queue)
+            return subscription_violation(subject, queue)
         if 0 < limits.max_subscription_tokens <= subject.count(b"."):
-            return f"{may_not_subscribe(subject)}, too many tokens"
+            return f"{subscription_violation(subject)}, too many tokens"
         if 0 < limits.max_subscriptions <= len(self.subscriptions):
             return "maximum subscriptions exceeded"
         return "" if sid in self.subscriptions or can_subscribe(subject) else "Invalid Subject"
@@ -317,7 +332,7 @@ class ClientSession(asyncio.Protocol):
             self._parser.halt = True  # others first
 
     def forget(self, subscription: Subscription) -> None:
-        """Drop a subscription that the account no longer has."""
+        """Remove a subscription that the account no longer has."""
         if self.subscriptions.pop(subscription.sid, None) is not None:
             self._delivered_before += subscription.delivered
 
@@ -329,14 +344,14 @@ class ClientSession(asyncio.Protocol):
 
     def _remove_in_slices(self, account: Account, gone: list[Subscription]) -> None:
         # a client may leave a million behind; others are served in between
-        account.remove_all(gone[:_SLICE])
-        if len(gone) > _SLICE:
-            self._loop.call_soon(self._remove_in_slices, account, gone[_SLICE:])
+        account.remove_all(gone[:_REMOVED_AT_ONCE])
+        if len(gone) > _REMOVED_AT_ONCE:
+            self._loop.call_soon(self._remove_in_slices, account, gone[_REMOVED_AT_ONCE:])
 
     # -- the connection itself
 
     def on_connect(self, body: bytes) -> None:
-        """Take what the client says of itself; a later CONNECT starts without subscriptions."""
+        """Authenticate the client and apply its options; a later CONNECT ends its subscriptions."""
         said = self.read_connect(body, self.connect if self.is_connected else None)
         self.connect = connect = served(said, headers=not self.hub.limits.no_header_support)
         try:
@@ -381,7 +396,7 @@ class ClientSession(asyncio.Protocol):
             if not self.guard.grant.may_subscribe(subject, queue):
                 self.account.remove(subscription)
                 self.forget(subscription)
-                refusal = may_not_subscribe(subject, queue)
+                refusal = subscription_violation(subject, queue)
                 self.say(encoder.error(f'{refusal} (sid "{subscription.sid.decode()}")'))
 
     def choose_publisher(self) -> None:
@@ -389,7 +404,7 @@ class ClientSession(asyncio.Protocol):
         self.publisher = publisher_for(self)
 
     def on_ping(self) -> None:
-        """Answer, after everything the client sent before."""
+        """Answer with PONG; the first one after a CONNECT is followed by an INFO of the account."""
         self.say(encoder.PONG)
         if self.is_connected and self.connect.protocol >= 1 and not self._is_info_sent:
             self._is_info_sent = True
@@ -397,13 +412,13 @@ class ClientSession(asyncio.Protocol):
             self.send_info(is_connect_info=True)
 
     def on_pong(self) -> None:
-        """The client is alive."""
+        """Take the answer to a PING, and measure the round trip."""
         self.pings_out = 0
         if sent := self._ping_sent:
             self.rtt, self._ping_sent = max(self.hub.clock.monotonic() - sent, 1), 0
 
     def ping(self) -> None:
-        """Ask whether the client is alive."""
+        """Send a PING."""
         self.pings_out += 1
         self._ping_sent = self.hub.clock.monotonic()
         self.say(encoder.PING)
@@ -422,7 +437,7 @@ class ClientSession(asyncio.Protocol):
         self._parser.max_control_line = self.hub.limits.max_control_line
 
     def tell_lame_duck(self) -> None:
-        """Tell a client that understands it to go elsewhere; `hub.ldm` is set."""
+        """Send the INFO of lame duck mode, to clients that read more than the first INFO."""
         if self.is_connected and self.connect.protocol >= 1:
             self.send_info()
 

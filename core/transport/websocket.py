@@ -1,8 +1,9 @@
 """NATS over WebSocket: an HTTP request, then frames around the bytes of an ordinary session.
 
-The session does not know: it gets bytes, and what it writes goes through a transport that puts
-frames around it. A write of the session, all of one turn of the loop, is one frame (several for
-browsers). When the session closes, its reason becomes the code and text of the close frame.
+The session behind it is the same as over TCP: it gets bytes, and what it writes goes through a
+transport that puts frames around it. A write of the session, all of one turn of the loop, is one
+frame (several for browsers). When the session closes, its reason becomes the code and text of the
+close frame.
 """
 
 import asyncio
@@ -123,10 +124,10 @@ class WebSocketConnection(asyncio.Protocol):
             payload, reader.payload = reader.payload, []
             session.data_received(payload[0] if len(payload) == 1 else b"".join(payload))
         if broken is not None:
-            self._frames.farewell = ws.close_payload(broken.code, broken.text)
+            self._frames.close_payload = ws.close_payload(broken.code, broken.text)
             session.close("Read Error")
         elif reader.close is not None:
-            self._frames.farewell = reader.close
+            self._frames.close_payload = reader.close
             session.close("Client Closed")
         elif more:
             self._frames.hold(self._go_on)
@@ -175,18 +176,18 @@ class WebSocketConnection(asyncio.Protocol):
 
 
 class FrameTransport(asyncio.Transport):
-    """What a session takes for its socket: puts frames around what it writes.
+    """The transport of a session behind WebSocket: puts frames around what the session writes.
 
-    `farewell` is the payload of the close frame, where it is not that of the session's reason.
-    `is_wanted` says that the session wants to read; while `is_held`, frames that arrived already
-    are still to be read, one piece per turn of the loop, and the socket is not.
+    `close_payload` is the payload of the close frame, where it is not that of the session's reason.
+    `is_wanted` says that the session wants to read. While `is_held`, frames that were received are
+    served one piece per turn of the loop, and nothing is read from the socket.
     """
 
     def __init__(
         self, below: asyncio.Transport, session: ClientSession, accepted: Accepted
     ) -> None:
         super().__init__()
-        self.farewell: bytes | None = None
+        self.close_payload: bytes | None = None
         self.is_wanted = True
         self.is_held = False
         self._go_on: Callable[[], None] = _nothing
@@ -205,14 +206,14 @@ class FrameTransport(asyncio.Transport):
         self._below.write(framed)
 
     def answer(self, pings: list[bytes]) -> None:
-        """Answer pings; whoever sends them without reading the answers is cut."""
+        """Answer pings; a client that does not read the answers is closed as a slow consumer."""
         self._below.write(b"".join(ws.frame(ws.PONG, ping) for ping in pings))
         if self._below.get_write_buffer_size() > self._session.hub.limits.max_pending:
-            self._session.cut("Slow Consumer (Pending Bytes)")
+            self._session.close_slow_consumer("Slow Consumer (Pending Bytes)")
 
     def close(self) -> None:
         if not self._below.is_closing():
-            payload = self.farewell
+            payload = self.close_payload
             if payload is None:
                 reason = self._session.close_reason
                 payload = ws.close_payload(_CODES.get(reason, ws.INTERNAL), reason)
@@ -237,7 +238,7 @@ class FrameTransport(asyncio.Transport):
             self._below.resume_reading()
 
     def hold(self, go_on: Callable[[], None]) -> None:
-        """Read nothing new; `go_on` is called in the next turn, or when the session wants."""
+        """Read nothing from the socket; `go_on` serves more as soon as the session wants it."""
         self.is_held = True
         self._go_on = go_on
         self._below.pause_reading()
@@ -245,7 +246,7 @@ class FrameTransport(asyncio.Transport):
             asyncio.get_running_loop().call_soon(go_on)
 
     def release(self) -> None:
-        """Read what is new again."""
+        """Read from the socket again."""
         self.is_held = False
         if self.is_wanted:
             self._below.resume_reading()

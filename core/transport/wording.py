@@ -1,4 +1,4 @@
-"""How the reference server words what it refuses, and why it closed a connection."""
+"""The reference server's texts for what it refuses, and for why it closed a connection."""
 
 import re
 
@@ -19,16 +19,16 @@ _REASONS = {
 
 
 def reason_of(error: ProtocolError) -> str:
-    """Name for the list of closed connections why a broken protocol ended one."""
+    """Return the reason that connz shows of a connection that an error in the protocol closed."""
     return _REASONS.get(error.text, "Protocol Violation")
 
 
-def permissions(what: str) -> bytes:
-    """Return the -ERR for what a client may not do."""
+def permissions_violation(what: str) -> bytes:
+    """Return the -ERR for what a client has no permission for."""
     return encoder.error(f"Permissions Violation for {what}")
 
 
-def may_not_subscribe(subject: bytes, queue: bytes = b"") -> str:
+def subscription_violation(subject: bytes, queue: bytes = b"") -> str:
     """Return the text of a refused subscription, or its beginning."""
     using = f" using queue {quoted(queue)}" if queue else ""
     return f"Permissions Violation for Subscription to {quoted(subject)}{using}"

@@ -1,10 +1,7 @@
 """The JavaScript client at servers of its own: with users, and one that is killed under it."""
 
 import json
-import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import pytest
 
 from tests.support.dropin import NAMES, DropIn
 from tests.support.node_packages import node_packages, run_node
+from tests.support.ports import held_port
 from tests.support.programs import node, node_environment
 
 _SCRIPTS = Path(__file__).parent / "node"
@@ -53,18 +51,10 @@ def test_users(door: str, tmp_path: Path) -> None:
     assert ours == theirs
 
 
-@contextmanager
-def _kept_port() -> Iterator[int]:
-    """A port that nobody else is given, whether the server that names it runs or not."""
-    with socket.socket() as kept:  # bound and never listening
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind(("127.0.0.1", 0))
-        yield kept.getsockname()[1]
-
-
 def _kill_under_it(name: str, where: Path) -> list[dict[str, Any]]:
     text = f'jetstream {{ store_dir: "{where / name}" }}\n'
-    with _kept_port() as port:
+    with held_port() as held:
+        port: int = held.getsockname()[1]
         return _killed_and_back(name, _configured(where, name, text, port))
 
 

@@ -94,7 +94,8 @@ def load() -> list[Section]:
 
 
 def _feature(row: Mapping[str, Any]) -> Feature:
-    return Feature(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+    return Feature(**given)
 
 
 def verdict(feature: Feature, run: Run) -> str:

@@ -5,6 +5,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from tests.crash.ledger import Ledger, Stored
 from tests.support.eventually import eventually
@@ -89,7 +90,9 @@ class Publisher(Client):
 
     def _answered(self, frame: Frame, unanswered: dict[bytes, bytes]) -> None:
         value = unanswered.pop(frame.subject)
-        answer = json.loads(frame.payload) if frame.payload else {"error": "no responders"}
+        answer: dict[str, Any] = {"error": "no responders"}
+        if frame.payload:
+            answer = json.loads(frame.payload)
         if "error" not in answer:
             self.ledger.ack(value, answer["seq"])
         elif self.ids:

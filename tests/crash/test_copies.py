@@ -2,12 +2,9 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
-import nats
-from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error
 
 from tests.support.copies import Copies
 from tests.support.jetgate import JetgateServer
@@ -15,11 +12,6 @@ from tests.support.pg import PostgresServer
 
 ROUNDS = 4
 BATCH = 1500
-
-
-async def _open(server: JetgateServer) -> Client:
-    host, port = server.address
-    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False, connect_timeout=30)
 
 
 async def _publish_some(at: Copies, round_: int) -> None:
@@ -32,13 +24,6 @@ async def _publish_some(at: Copies, round_: int) -> None:
     ]
     async with asyncio.timeout(60):
         await asyncio.wait(pending[: len(pending) // 3])
-
-
-async def _answers(at: Copies) -> bool:
-    """Whether storage is there: while it is away, streams tell nothing."""
-    with suppress(Error):
-        return "error" not in await at.ask(f"STREAM.INFO.{at.name('S')}")
-    return False
 
 
 def _sources(messages: list[Msg]) -> list[int]:
@@ -68,7 +53,7 @@ def test_a_standby_goes_on_copying() -> None:
 
 async def _begin(server: JetgateServer) -> Copies:
     """Let copies begin, and have the leader be killed in the middle."""
-    at = Copies(await _open(server))
+    at = await Copies.at(server)
     await at.stream("S")
     await at.stream("W", retention="workqueue")
     await at.stream("A", sources=[{"name": at.name("S")}, {"name": at.name("W")}])
@@ -78,7 +63,7 @@ async def _begin(server: JetgateServer) -> Copies:
 
 
 async def _go_on(server: JetgateServer, at: Copies) -> None:
-    at.client = await _open(server)
+    await at.reconnect(server)
     lasts = {short: await _last(at, short) + BATCH for short in ("S", "W")}
     await _publish_some(at, 1)
     # All of the last round is stored in both: one that is empty may be about to get more.
@@ -104,7 +89,7 @@ def test_copies_survive_kills() -> None:
 
 
 async def _survive(server: JetgateServer) -> None:
-    at = Copies(await _open(server))
+    at = await Copies.at(server)
     await at.stream("S")
     await at.stream("W", retention="workqueue")
     await at.stream("M", mirror={"name": at.name("S")})
@@ -115,10 +100,8 @@ async def _survive(server: JetgateServer) -> None:
             server.kill_postgres()
         if round_ % 3 < 2:
             server.restart()
-            with suppress(Error):
-                await at.client.close()
-            at.client = await _open(server)
-        await at.sees(lambda: _answers(at), within=60)
+            await at.reconnect(server)
+        await at.sees(lambda: at.answers("S"), within=60)
 
     state = (await at.info("S"))["state"]
     await at.reaches("M", state["last_seq"], within=60)

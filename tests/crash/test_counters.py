@@ -2,12 +2,8 @@
 
 import asyncio
 import json
-from contextlib import suppress
 
-import nats
-from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error
 
 from tests.support.copies import Copies
 from tests.support.jetgate import JetgateServer
@@ -15,11 +11,6 @@ from tests.support.jetgate import JetgateServer
 ROUNDS = 2
 BATCH = 900
 TAILS = ("a", "b", "c")
-
-
-async def _open(server: JetgateServer) -> Client:
-    host, port = server.address
-    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False, connect_timeout=30)
 
 
 async def _count(at: Copies, numbers: range, awaited: int) -> None:
@@ -32,12 +23,6 @@ async def _count(at: Copies, numbers: range, awaited: int) -> None:
         pending.append(await js.publish_async(subject, b"", headers=headers))
     async with asyncio.timeout(60):
         await asyncio.gather(*pending[:awaited])
-
-
-async def _answers(at: Copies) -> bool:
-    with suppress(Error):
-        return "error" not in await at.ask(f"STREAM.INFO.{at.name('C')}")
-    return False
 
 
 def _chain(messages: list[Msg]) -> dict[str, int]:
@@ -56,7 +41,7 @@ def test_every_increment_counts_once() -> None:
 
 
 async def _survive(server: JetgateServer) -> None:
-    at = Copies(await _open(server))
+    at = await Copies.at(server)
     await at.stream("C", allow_msg_counter=True, duplicate_window=600_000_000_000)
     await at.stream("A", allow_msg_counter=True, sources=[{"name": at.name("C")}])
     for round_ in range(ROUNDS):
@@ -65,10 +50,8 @@ async def _survive(server: JetgateServer) -> None:
         if round_ == 1:
             server.kill_postgres()
         server.restart()
-        with suppress(Error):
-            await at.client.close()
-        at.client = await _open(server)
-        await at.sees(lambda: _answers(at), within=60)
+        await at.reconnect(server)
+        await at.sees(lambda: at.answers("C"), within=60)
         await _count(at, numbers, BATCH)  # What is known already is not counted again.
     wanted = {
         at.subject("C", tail): sum(range(place, ROUNDS * BATCH, len(TAILS)))

@@ -4,10 +4,9 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 
-import nats
-from nats.aio.client import Client
 from nats.errors import Error
 
 from tests.support.copies import Copies
@@ -17,11 +16,6 @@ ONCE = 600
 SPAN = 3.0
 """Seconds over which the schedules come due."""
 KILLS = 2
-
-
-async def _open(server: JetgateServer) -> Client:
-    host, port = server.address
-    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False, connect_timeout=30)
 
 
 async def _sent(at: Copies) -> tuple[int, int]:
@@ -62,17 +56,15 @@ async def _schedule(at: Copies) -> None:
 
 
 async def _survive(server: JetgateServer) -> None:
-    at = Copies(await _open(server))
+    at = await Copies.at(server)
     await at.stream("S", allow_msg_schedules=True)
     await _schedule(at)
     for kill in range(1, KILLS + 1):
-        await at.sees(lambda kill=kill: _more(at, ONCE * kill // (KILLS + 2)), within=60)
+        await at.sees(partial(_more, at, ONCE * kill // (KILLS + 2)), within=60)
         if kill == KILLS:
             server.kill_postgres()
         server.restart()
-        with suppress(Error):
-            await at.client.close()
-        at.client = await _open(server)
+        await at.reconnect(server)
     await at.sees(lambda: _more(at, ONCE, ticks=KILLS + 2), within=60)
 
     messages = await at.read("S")

@@ -2,12 +2,11 @@
 
 import contextlib
 import math
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.best import timed
-from tests.support.dropin import DropIn
+from tests.support.dropin import DropIn, config
 from tests.support.wire import HELLO, Closed, Wire
 
 MIB = 1 << 20
@@ -16,16 +15,9 @@ MIB = 1 << 20
 @contextlib.contextmanager
 def serving(name: str, place: Path, configuration: str = "") -> Iterator[DropIn]:
     """The command `name` with these lines of configuration."""
-    path = place / "server.conf"
-    path.write_text(f'host: "127.0.0.1"\nport: -1\nhttp: "127.0.0.1:-1"\n{configuration}\n')
-    with DropIn(name, "-c", str(path)) as server:
+    path = config(place, 'http: "127.0.0.1:-1"', configuration)
+    with DropIn(name, "-c", path) as server:
         yield server
-
-
-def resident(server: DropIn) -> int:
-    """Bytes of memory of the server's process."""
-    statm = Path(f"/proc/{server.process.pid}/statm").read_text()
-    return int(statm.split()[1]) * resource.getpagesize()
 
 
 def left(server: DropIn) -> tuple[int, int]:

@@ -11,22 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.crowds.serving import MIB, left, resident, serving, waited
+from tests.crowds.serving import MIB, left, serving, waited
 from tests.support.best import slowness
 from tests.support.crowd import Crowd, affordable
-from tests.support.dropin import NAMES
 from tests.support.eventually import eventually
+from tests.support.memory import resident
 from tests.support.wire import HELLO, Closed, Silence, Wire
 
 CONNECTIONS = 10_000
 CROWDS = 4
 SILENCES = (b"", b"CONN", b'CONNECT {"verbose":fal')
 AFTER_CONNECT = b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPUB a 5\r\nhe'
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +60,7 @@ def test_ten_thousand_silent_connections_are_dropped(
                 endings = crowd.until_all_ended(90)
             assert endings == Counter({ending: count})
             assert eventually(lambda: left(server) == before, within=60)
-            sizes.append(resident(server))
+            sizes.append(resident(server.process.pid))
             # A machine that stops for a moment delays a client, and makes a crowd smaller than
             # the next one, as its first are dropped before its last have come: then once more.
             grown = min((two - one for one, two in pairwise(sizes)), default=25 * MIB)

@@ -5,24 +5,18 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
-from tests.crowds.serving import left, resident, serving
+from tests.crowds.serving import left, serving
 from tests.support.best import best, timed
 from tests.support.core_server import CoreServer
-from tests.support.dropin import NAMES, DropIn
+from tests.support.dropin import DropIn
 from tests.support.eventually import eventually
+from tests.support.memory import resident
 from tests.support.wire import Wire
 
 CONNECTIONS = 10
 EACH = 100_000
 BYTES_EACH_MAX = 800
-OURS = {"ClientSession", "Parser", "Route", "Subscription", "Traffic", "_Node"}
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+OURS = {"ClientSession", "Parser", "PlainPublisher", "Route", "Subscription", "Traffic", "_Node"}
 
 
 class Probe(threading.Thread):
@@ -74,7 +68,7 @@ def _longest_wait(name: str, place: Path, lines: list[bytes]) -> float:
     """Seconds for which a client waits while others subscribe, each with its lines, and leave."""
     with serving(name, place) as server:
         connections, subscriptions = left(server)
-        empty = resident(server)
+        empty = resident(server.process.pid)
         probe = Probe(server)
         probe.start()
         wires = [Wire(server.address, timeout=180) for _ in lines]
@@ -83,7 +77,7 @@ def _longest_wait(name: str, place: Path, lines: list[bytes]) -> float:
             wire.send(block)
         for wire in wires:
             wire.flush()
-        full = resident(server)
+        full = resident(server.process.pid)
         assert left(server) == (
             connections + CONNECTIONS + 1,
             subscriptions + CONNECTIONS * EACH,
@@ -98,7 +92,7 @@ def _longest_wait(name: str, place: Path, lines: list[bytes]) -> float:
 
         if name != "nats-server":
             assert (full - empty) / (CONNECTIONS * EACH) < BYTES_EACH_MAX
-            eventually(lambda: resident(server) - empty < (full - empty) / 3, within=60)
+            eventually(lambda: resident(server.process.pid) - empty < (full - empty) / 3, within=60)
     return longest
 
 

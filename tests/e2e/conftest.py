@@ -1,4 +1,4 @@
-"""A place for the data of servers."""
+"""Fixtures of the tests of whole processes."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.dropin import name  # noqa: F401  (a fixture)
+from tests.support.pg import PostgresServer
 from tests.support.scratch import scratch
 
 
@@ -15,3 +17,10 @@ def tmp_path() -> Iterator[Path]:
     path = scratch("jetgate-e2e-")
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def durable() -> Iterator[PostgresServer]:
+    """A PostgreSQL that `serve` accepts."""
+    with PostgresServer(settings={"fsync": "on"}) as server:
+        yield server

@@ -125,13 +125,6 @@ def serve(dsn: str, data: Path) -> Process:
     return Process("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", "0", data=data)
 
 
-@pytest.fixture(scope="module")
-def durable() -> Iterator[PostgresServer]:
-    """A database that `serve` accepts."""
-    with PostgresServer(settings={"fsync": "on"}) as server:
-        yield server
-
-
 def test_dev_serves_stops_in_good_order_and_keeps_messages(data: Path) -> None:
     with dev(data) as process:
         ports = process.ports

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import asyncpg
 import pytest
@@ -52,6 +53,10 @@ def _run(server: JetgateServer, prompt: str, typed: str) -> list[str]:
     return IDENTITY.sub("*", done.stdout).splitlines()
 
 
+def _shows(server: JetgateServer, typed: str, wanted: set[str]) -> bool:
+    return wanted <= set(_run(server, "$", typed))
+
+
 async def _rows(server: JetgateServer, statement: str) -> list[str]:
     """The rows as psql shows them, blanks apart."""
     connection = await asyncpg.connect(re.findall(r"psql '([^']+)'", server.log(1 << 20))[-1])
@@ -73,7 +78,7 @@ def test_every_line_answers_what_is_shown(jetgate_server: JetgateServer) -> None
             wanted = {line for line in wanted if not line.startswith("---")}
             asks = prompt == "$" and "curl -X" not in typed and "curl -T" not in typed
             if asks:  # What was asked for before may take its time.
-                eventually(lambda t=typed, w=wanted: w <= set(_run(jetgate_server, "$", t)))
+                eventually(partial(_shows, jetgate_server, typed, wanted))
             else:
                 assert wanted <= set(_run(jetgate_server, prompt, typed)), typed
     finally:

@@ -5,7 +5,7 @@ import json
 import signal
 import socket
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import nats
 import pytest
 
 from core.storage.postgres.embedded.directory import processes_in
-from tests.support.dropin import NAMES, DropIn, run
+from tests.support.dropin import DropIn, config, run
 from tests.support.eventually import eventually
 
 
@@ -34,11 +34,6 @@ PLAIN = ("-a", "127.0.0.1", "-p", "-1")
 NOBODY = (1 << 22) + 1  # no process of Linux has a greater number than 1 << 22
 
 
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def greeting(server: DropIn) -> bytes:
     with socket.create_connection(server.address, timeout=30) as connection:
         return connection.recv(4096)
@@ -51,12 +46,6 @@ def receive_lines(connection: socket.socket, wanted: bytes) -> None:
         more = connection.recv(4096)
         assert more, seen
         seen += more
-
-
-def config(path: Path, *lines: str) -> str:
-    place = path / "server.conf"
-    place.write_text("\n".join(("host: 127.0.0.1", "port: -1", *lines, "")))
-    return str(place)
 
 
 # -- command line
@@ -357,6 +346,10 @@ async def test_a_reload_takes_new_limits_of_jetstream(name: str, tmp_path: Path)
     def block(*limits: str) -> str:
         return config(tmp_path, f"jetstream {{ store_dir: '{tmp_path}/store'", *limits, "}")
 
+    def reloaded(server: DropIn, times: int) -> bool:
+        said = ("Reloaded: JetStream limits", "Reloaded server conf")
+        return all(server.log().count(line) == times for line in said)
+
     path = block("limits { duplicate_window: '10s' }")
     with DropIn(name, "-c", path) as server:
         client = await nats.connect("nats://{}:{}".format(*server.address))
@@ -365,8 +358,7 @@ async def test_a_reload_takes_new_limits_of_jetstream(name: str, tmp_path: Path)
             windows.append(await window(client, f"A{count}"))
             block(limits)
             server.send(signal.SIGHUP)
-            eventually(lambda n=count: server.log().count("Reloaded: JetStream limits") == n)
-            eventually(lambda n=count: server.log().count("Reloaded server conf") == n)
+            eventually(partial(reloaded, server, count))
         windows += [await window(client, "B"), await window(client, "A1", "INFO")]
         await client.close()
 

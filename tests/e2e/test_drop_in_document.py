@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nats_server.config.flags import parse_flags
-from tests.support.dropin import NAMES, DropIn, run
+from tests.support.dropin import NAMES, DropIn, config, run
 from tests.support.jetgate import ROOT
 from tests.support.natsserver import binary
 
@@ -61,14 +61,13 @@ NOTED = {
 FLAGS = "feature_flags { js_ack_fc_v2: true, js_raft_delete_range: true, unknown: true }"
 
 
-def config(path: Path, text: str) -> str:
-    place = path / "server.conf"
-    place.write_text("host: 127.0.0.1\nport: -1\n" + text.replace("DIR", str(path)) + "\n")
-    return str(place)
+def written(path: Path, text: str) -> str:
+    """A configuration in this folder, which DIR stands for."""
+    return config(path, text.replace("DIR", str(path)))
 
 
 def check(name: str, path: Path, text: str) -> subprocess.CompletedProcess[str]:
-    return run(name, "-t", "-c", config(path, text))
+    return run(name, "-t", "-c", written(path, text))
 
 
 def test_every_flag_of_the_usage_is_known() -> None:
@@ -99,7 +98,7 @@ def test_what_is_refused_is_named(tmp_path: Path, what: str) -> None:
 
 
 def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> None:
-    path = config(tmp_path, "\n".join(LISTENS.values()))
+    path = written(tmp_path, "\n".join(LISTENS.values()))
     with DropIn("jetgate-nats-server", "-c", path) as server:
         server.ports()
         texts = server.texts()
@@ -118,7 +117,7 @@ def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_what_has_no_effect_is_warned_of(tmp_path: Path, name: str) -> None:
     inner = "\n  ".join(NOTED.values())
-    path = config(tmp_path, f"jetstream {{\n  store_dir: DIR/store\n  {inner}\n}}\n{FLAGS}")
+    path = written(tmp_path, f"jetstream {{\n  store_dir: DIR/store\n  {inner}\n}}\n{FLAGS}")
     with DropIn(name, "-c", path) as server:
         server.ports()
         warned = [text for text in server.texts() if text.endswith("has no effect")]

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dropin import NAMES, DropIn
+from tests.support.dropin import NAMES, DropIn, config
 from tests.support.eventually import eventually
 
 MAPPINGS = """
-host: 127.0.0.1
-port: -1
 mappings {
   foo: bar
   "a.*.*": "b.$2.{{wildcard(1)}}"
@@ -39,18 +37,12 @@ no_auth_user: all
 QUIET = b'"verbose":false,"pedantic":false'
 
 
-def config(directory: Path, text: str) -> str:
-    path = directory / "server.conf"
-    path.write_text(text)
-    return str(path)
-
-
 @pytest.fixture(params=NAMES, scope="module")
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DropIn]:
     directory = tmp_path_factory.mktemp("mappings")
-    path = config(directory, MAPPINGS + f'jetstream {{ store_dir: "{directory}/store" }}\n')
+    path = config(directory, MAPPINGS, f'jetstream {{ store_dir: "{directory}/store" }}')
     with DropIn(request.param, "-c", path) as started:
         started.ports()
         yield started
@@ -165,14 +157,13 @@ def test_streams_and_their_api_are_reached_through_mappings(server: DropIn) -> N
 
 
 def test_a_reload_takes_new_mappings(name: str, tmp_path: Path) -> None:
-    plain = "host: 127.0.0.1\nport: -1\n"
     reloads = [
         ("mappings { foo: baz }", b"MSG baz 1 0\r\n"),
         ("", b"MSG baz 1 0\r\n"),  # without a block what is in force stays
         ("mappings { other: x }", b"MSG foo 1 0\r\n"),
         ("mappings {}", b"MSG foo 1 0\r\n"),
     ]
-    path = config(tmp_path, plain + "mappings { foo: bar }\n")
+    path = config(tmp_path, "mappings { foo: bar }")
     with (
         DropIn(name, "-c", path) as server,
         socket.create_connection(server.address, timeout=30) as connection,
@@ -180,7 +171,7 @@ def test_a_reload_takes_new_mappings(name: str, tmp_path: Path) -> None:
         connection.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB > 1\r\nPING\r\n')
         receive_until(connection, b"PONG\r\n")
         for count, (line, expected) in enumerate(reloads, 1):
-            config(tmp_path, plain + line + "\n")
+            config(tmp_path, line)
             server.send(signal.SIGHUP)
             eventually(partial(reloaded, server, count))
             connection.sendall(b"PUB foo 0\r\n\r\nPING\r\n")
@@ -190,11 +181,6 @@ def test_a_reload_takes_new_mappings(name: str, tmp_path: Path) -> None:
 
 def reloaded(server: DropIn, count: int) -> bool:
     return server.log().count("Reloaded server configuration") >= count
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def receive_until(connection: socket.socket, end: bytes) -> bytes:

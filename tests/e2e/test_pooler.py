@@ -26,12 +26,6 @@ IGNORED = (
 )
 
 
-@pytest.fixture(scope="module")
-def durable() -> Iterator[PostgresServer]:
-    with PostgresServer(settings={"fsync": "on"}) as server:
-        yield server
-
-
 @contextlib.contextmanager
 def pgbouncer(dsn: str, mode: str, ignored: str) -> Iterator[str]:
     """PgBouncer before a database; its connection string."""

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.gateway.conftest import Stream
-from tests.gateway.web import Answer, Web
+from tests.gateway.web import Answer, Web, names
 
 
 def change(web: Web, method: str, path: str, body: object = None, **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named = names(headers)
     if body is None:
         return web.send(method, path, None, named)
     named["Content-Type"] = "application/json"
@@ -120,7 +120,7 @@ def test_only_what_is_not_there_is_created(stream: Stream, kind: str) -> None:
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 def test_what_is_missing_is_not_found_whatever_the_condition(stream: Stream, method: str) -> None:
-    body = None if method == "DELETE" else {}
+    body: object = None if method == "DELETE" else {}
     for path in ("/v1/streams/MISSING", f"{stream.path}/consumers/MISSING"):
         assert change(stream.web, method, path, body, If_Match='"x"').status == 404
 

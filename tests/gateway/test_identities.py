@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from core.auth.users import Permissions, Rule, User, Users
-from core.client import Client, Options, attach
+from core.client import Client, Link, Options, attach
+from core.client import link as links
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.turn import Turn
@@ -26,6 +27,10 @@ from tests.support.natsserver import NatsServer
 from tests.support.wire import Closed, Wire
 
 _HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+
+
+def _unreachable(receive: links.Receive, closed: links.Closed) -> Link:
+    raise AssertionError("nobody connects without saying who they are")
 
 
 def _basic(user: str, password: str) -> str:
@@ -130,7 +135,7 @@ def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
 
     async def run() -> list[Any]:
         hub = Hub(Turn(), SystemClock(), users=users, jetstream=False)
-        nowhere = Client(attach(lambda receive, closed: None), Options())  # type: ignore[arg-type]
+        nowhere = Client(attach(_unreachable), Options())
         app = create_app(SETTINGS, nowhere, login=login_to(hub))
         batch = b'[{"subject":"orders.new"},{"subject":"orders.secret"},{"subject":"x"}]'
         clerk = _basic("clerk", "c")
@@ -155,7 +160,7 @@ def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
 
 def _crowded(users: list[User]) -> tuple[Hub, Any]:
     hub = Hub(Turn(), SystemClock(), users=Users(users=tuple(users)), jetstream=False)
-    nowhere = Client(attach(lambda receive, closed: None), Options())  # type: ignore[arg-type]
+    nowhere = Client(attach(_unreachable), Options())
     return hub, create_app(SETTINGS, nowhere, login=login_to(hub))
 
 

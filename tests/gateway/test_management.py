@@ -76,9 +76,9 @@ def test_purge_removes_what_it_names(stream: Stream) -> None:
     purge = stream.path + ":purge"
 
     some = stream.web.json("POST", purge, {"filter": stream.subject("b"), "keep": 1})
-    rest = stream.web.send("POST", purge)
+    others = stream.web.send("POST", purge)
 
-    assert (some.json(), rest.json()) == ({"purged": 1}, {"purged": 3})
+    assert (some.json(), others.json()) == ({"purged": 1}, {"purged": 3})
 
 
 def test_a_message_is_deleted_once(stream: Stream) -> None:

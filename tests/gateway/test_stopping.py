@@ -43,7 +43,7 @@ def test_who_waits_is_told_when_the_server_is_another(nats_server: NatsServer, a
         js, http = JetStream(client), HttpServer(listen("127.0.0.1", 0, "HTTP"))
         http.start()
         http.use(create_app(SETTINGS, client))
-        await js.create_stream(StreamConfig(name="STOP", subjects=["stop"]))
+        await js.create_stream(StreamConfig(name="STOP", subjects=("stop",)))
         await js.create_consumer("STOP", ConsumerConfig(durable_name="C"))
         with await _asked(http.port, accept, 1) as caller:
 
@@ -84,7 +84,7 @@ def test_what_a_caller_was_not_given_is_given_back(
         js, http = JetStream(client), HttpServer(listen("127.0.0.1", 0, "HTTP"))
         http.start()
         http.use(create_app(SETTINGS, client))
-        await js.create_stream(StreamConfig(name="STOP", subjects=["stop"]))
+        await js.create_stream(StreamConfig(name="STOP", subjects=("stop",)))
         config = ConsumerConfig(
             durable_name="C", ack_policy=AckPolicy.EXPLICIT, ack_wait=600 * _SECOND
         )

@@ -56,21 +56,21 @@ class Web:
             connection.close()
 
     def get(self, path: str, **headers: str) -> Answer:
-        return self.send("GET", path, None, _names(headers))
+        return self.send("GET", path, None, names(headers))
 
     def delete(self, path: str) -> Answer:
         return self.send("DELETE", path)
 
     def json(self, method: str, path: str, value: object, **headers: str) -> Answer:
-        all_headers = {"Content-Type": "application/json"} | _names(headers)
+        all_headers = {"Content-Type": "application/json"} | names(headers)
         return self.send(method, path, json.dumps(value).encode(), all_headers)
 
     def publish(self, subject: str, body: bytes, **headers: str) -> Answer:
         path = f"/v1/subjects/{quote(subject, safe='')}"
-        return self.send("POST", path, body, _names(headers))
+        return self.send("POST", path, body, names(headers))
 
     def lines(self, body: bytes, **headers: str) -> Answer:
-        all_headers = {"Content-Type": "application/x-ndjson"} | _names(headers)
+        all_headers = {"Content-Type": "application/x-ndjson"} | names(headers)
         return self.send("POST", "/v1/publish", body, all_headers)
 
     def raw(self, data: bytes, *, seconds: float = 30.0) -> bytes:
@@ -93,7 +93,8 @@ class Web:
             return received
 
 
-def _names(headers: dict[str, str]) -> dict[str, str]:
+def names(headers: dict[str, str]) -> dict[str, str]:
+    """Headers given as keyword arguments: `If_Match` becomes `If-Match`."""
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 

@@ -1,8 +1,14 @@
-"""What holds for every node inside a test's process."""
+"""What holds for every node inside a test's process, and a fixture of several modules."""
+
+from collections.abc import Iterator
 
 import pytest
 
 from core.jetstream import lane
+from tests.support.consumer_bench import Bench
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
+from tests.support.wire import Wire
 
 
 @pytest.fixture(autouse=True)
@@ -12,3 +18,10 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     Publishes that nobody awaits would be refused unseen. Tests of the refusal override this.
     """
     monkeypatch.setattr(lane, "PATIENCE", 60.0)
+
+
+@pytest.fixture
+def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
+    """A stream and its consumer on both servers, one after the other."""
+    with Wire(server.address) as wire:
+        yield Bench(wire)

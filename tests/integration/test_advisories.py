@@ -86,7 +86,10 @@ def _consumer(kind: str, action: str) -> dict[str, dict[str, Any]]:
 
 def test_streams_and_consumers_that_come_change_and_go(bench: Bench) -> None:
     config = {"name": "EV", "subjects": ["ev.>"]}
-    consumer = {"stream_name": "EV", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    consumer: dict[str, Any] = {
+        "stream_name": "EV",
+        "config": {"durable_name": "C", "ack_policy": "explicit"},
+    }
 
     def ask(
         subject: str, body: Any = None, expected: dict[str, Any] | None = None, why: str = ""
@@ -101,7 +104,7 @@ def test_streams_and_consumers_that_come_change_and_go(bench: Bench) -> None:
     ask("STREAM.PURGE.EV", None, {})
     ask("CONSUMER.CREATE.EV.C", consumer, _consumer("CREATED", "create"))
     ask("CONSUMER.CREATE.EV.C", consumer, {}, "it was there")
-    consumer["config"] |= {"description": "other"}  # type: ignore[operator]
+    consumer["config"] |= {"description": "other"}
     ask("CONSUMER.CREATE.EV.C", consumer, {}, "updates are not told")
     ask("CONSUMER.DELETE.EV.C", None, _consumer("DELETED", "delete"))
     ask("CONSUMER.DELETE.EV.C", None, {}, "it was not there")
@@ -152,7 +155,8 @@ def test_a_stream_may_capture_events(bench: Bench) -> None:
     def is_stored() -> bool:
         state = bench.asking.api("STREAM.INFO.LOG", {"subjects_filter": ">"})["state"]
         counts = state.get("subjects", {})
-        return counts.get(created) == counts.get(updated) == 1 and counts.get(API, 0) > 1
+        both = counts.get(created) == counts.get(updated) == 1
+        return both and bool(counts.get(API, 0) > 1)
 
     eventually(is_stored, within=30)
     bench.asking.api("STREAM.DELETE.EV")

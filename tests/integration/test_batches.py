@@ -1,7 +1,6 @@
 """Atomic batches where it could go wrong: kill -9, other publishers, readers, faults of storage."""
 
 import asyncio
-import json
 from typing import Any
 
 import asyncpg
@@ -44,20 +43,6 @@ def whole(batch: str, length: int, subject: str = "S.batch", inbox: str = "r") -
     )
 
 
-async def answer(wire: Wire) -> dict[str, Any]:
-    """The next acknowledgement."""
-    line = await wire.until(b"\r\n")
-    assert line.startswith(b"MSG "), line
-    return dict(json.loads(await wire.reader.readexactly(int(line.split()[-1]) + 2)))
-
-
-async def connected(node: Node, inbox: str = "r") -> Wire:
-    wire = await Wire.connect(node)
-    wire.writer.write(f"SUB {inbox}.> 1\r\n".encode())
-    await wire.flush()
-    return wire
-
-
 async def add(node: Node, **more: Any) -> None:
     await add_stream(node, StreamConfig(name="S", subjects=("S.>",), allow_atomic=True, **more))
 
@@ -96,28 +81,28 @@ def test_batches_and_other_publishes_at_the_same_time(database: str) -> None:
     """Each batch is in one piece, every other message once, and no reader sees a part."""
 
     async def batches(node: Node, name: str) -> list[tuple[int, int]]:
-        wire = await connected(node, name)
+        wire = await Wire.connect(node, f"{name}.>")
         said = []
         for round_ in range(ROUNDS):
             wire.writer.write(whole(f"{name}{round_}", LENGTH, f"S.batch.{name}", name))
-            ack = await answer(wire)
+            ack = await wire.answer()
             said.append((ack["seq"] - LENGTH + 1, ack["seq"]))
         wire.close()
         return said
 
     async def others(node: Node) -> None:
-        wire = await connected(node, "o")
+        wire = await Wire.connect(node, "o.>")
         wire.writer.write(b"PUB S.other o.o 1\r\nx\r\n" * ROUNDS * LENGTH)
         assert await wire.count(b'"seq":', ROUNDS * LENGTH) == ROUNDS * LENGTH
         wire.close()
 
     async def watch(node: Node, done: asyncio.Event) -> int:
-        wire = await connected(node, "i")
+        wire = await Wire.connect(node, "i.>")
         body = b'{"subjects_filter":"S.batch.>"}'
         looks = 0
         while not done.is_set():
             wire.writer.write(b"PUB $JS.API.STREAM.INFO.S i.i %d\r\n%b\r\n" % (len(body), body))
-            state = (await answer(wire))["state"]
+            state = (await wire.answer())["state"]
             for count in (state.get("subjects") or {}).values():
                 assert count % LENGTH == 0
             looks += 1
@@ -154,11 +139,11 @@ def test_a_batch_is_one_commit_however_many_messages_it_has(database: str) -> No
         options = TermOptions(limits={"batch_messages": MANY})
         async with running_node(database, options=options) as node:
             await add(node)
-            wire = await connected(node)
+            wire = await Wire.connect(node, "r.>")
             commits = node.lane.commits
             wire.writer.write(whole("large", MANY))
 
-            assert await answer(wire) == {
+            assert await wire.answer() == {
                 "stream": "S", "seq": MANY, "batch": "large", "count": MANY,
             }  # fmt: skip
 
@@ -173,13 +158,13 @@ def test_what_postgresql_refuses_is_refused_whole(database: str) -> None:
         admin = await asyncpg.connect(database)
         async with running_node(database) as node:
             await add(node)
-            wire = await connected(node)
+            wire = await Wire.connect(node, "r.>")
             await admin.execute(FAULT.format(code="57014"))
             wire.writer.write(message("b", 1, "S.good") + message("b", 2, "S.bad"))
             wire.writer.write(message("b", 3, "S.good", "r.b", ends=True) + whole("c", 2))
 
-            assert (await answer(wire))["error"]["err_code"] == 10077
-            assert await answer(wire) == {"stream": "S", "seq": 2, "batch": "c", "count": 2}
+            assert (await wire.answer())["error"]["err_code"] == 10077
+            assert await wire.answer() == {"stream": "S", "seq": 2, "batch": "c", "count": 2}
 
             rows = await admin.fetch("select subject from jetgate.messages")
             assert [row["subject"] for row in rows] == ["S.batch", "S.batch"]
@@ -220,7 +205,7 @@ def test_what_is_open_is_forgotten_with_its_stream(database: str, deleted: bool)
     async def run() -> None:
         async with running_node(database) as node:
             await add(node)
-            wire = await connected(node)
+            wire = await Wire.connect(node, "r.>")
             wire.writer.write(message("b", 1, "S.a"))
             await wire.flush()
             runner = node.registry.stream("S")

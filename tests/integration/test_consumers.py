@@ -1,7 +1,7 @@
 """Consumers over the wire and through the official client, on both servers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
 from typing import Any
@@ -19,12 +19,6 @@ from tests.support.wire import Wire
 
 Server = JetgateServer | NatsServer
 _numbers = count()
-
-
-@pytest.fixture
-def bench(server: Server) -> Iterator[Bench]:
-    with Wire(server.address) as wire:
-        yield Bench(wire)
 
 
 def test_pull_shows_sequences_and_counts(bench: Bench) -> None:
@@ -317,13 +311,14 @@ def test_client_pulls_and_acks(server: Server) -> None:
         for i in range(30):
             await js.publish("c.x", b"%d" % i)
         subscription = await js.pull_subscribe("c.x", "d")
-        got = []
+        got: list[bytes] = []
         while len(got) < 30:
             for msg in await subscription.fetch(7, timeout=20):
                 got.append(msg.data)
                 await msg.ack_sync(timeout=20)
         info = await subscription.consumer_info()
         assert got == [b"%d" % i for i in range(30)]
+        assert info.ack_floor is not None
         assert (info.num_ack_pending, info.num_pending, info.ack_floor.stream_seq) == (0, 0, 30)
         with pytest.raises(nats.errors.TimeoutError):
             await subscription.fetch(1, timeout=0.2)

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import nats
 import pytest
@@ -60,7 +61,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def configured(kind: str, **options: int) -> AbstractContextManager[Server]:
+def configured(kind: str, **options: Any) -> AbstractContextManager[Server]:
     """A server of its own with other limits; times in seconds."""
     if kind == "jetgate":
         return CoreServer(Limits(**options))

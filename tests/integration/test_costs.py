@@ -34,9 +34,7 @@ def test_ten_thousand_publishes_cost_no_task_and_few_writes_and_commits(
     async def scenario() -> tuple[int, int, int]:
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="S", subjects=("s.>",)))
-            wire = await Wire.connect(node)
-            wire.writer.write(b"SUB _INBOX.a.* 1\r\n")
-            await wire.flush()
+            wire = await Wire.connect(node, "_INBOX.a.*")
             costs = Costs(node)
             for start in range(0, MESSAGES, 500):
                 batch = (

@@ -60,8 +60,8 @@ def test_a_stream_may_be_deleted_while_it_looks_for_what_expired(
     async def scenario() -> bool:
         clock = _SetClock()
         async with running_node(database, clock=clock) as node:
-            await add_stream(node, StreamConfig(name="S", subjects=["s"], allow_msg_ttl=True))
-            await add_stream(node, StreamConfig(name="T", subjects=["t"]))
+            await add_stream(node, StreamConfig(name="S", subjects=("s",), allow_msg_ttl=True))
+            await add_stream(node, StreamConfig(name="T", subjects=("t",)))
             runner, wire = node.registry.streams["S"], await Wire.connect(node)
             wire.writer.write(b"SUB in 1\r\nPUB s in 1\r\nx\r\n")
             await wire.until(b"}\r\n")

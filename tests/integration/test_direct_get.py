@@ -206,7 +206,7 @@ def test_the_last_message_is_found_while_it_is_replaced(
     async def scenario() -> bytes:
         async with running_node(database) as node:
             config = StreamConfig(
-                name="LAST", subjects=["k"], max_msgs_per_subject=1, allow_direct=True
+                name="LAST", subjects=("k",), max_msgs_per_subject=1, allow_direct=True
             )
             await add_stream(node, config)
             nc = await nats.connect(f"nats://127.0.0.1:{node.hub.port}")
@@ -253,13 +253,13 @@ def test_the_last_message_is_found_when_storage_knows_of_its_replacement_first(
     async def scenario() -> bytes:
         async with running_node(database) as node:
             config = StreamConfig(
-                name="LAST", subjects=["k"], allow_direct=True, allow_rollup_hdrs=True
+                name="LAST", subjects=("k",), allow_direct=True, allow_rollup_hdrs=True
             )
             await add_stream(node, config)
             nc = await nats.connect(node.nats_address)
             js, runner = nc.jetstream(timeout=30), node.registry.streams["LAST"]
             written, read, shown = asyncio.Event(), asyncio.Event(), asyncio.Event()
-            commit, fetch = node.writer.commit, runner.services.reader._pool.fetch  # type: ignore[attr-defined]
+            commit, fetch = node.writer.commit, runner.services.reader._pool.fetch  # type: ignore[attr-defined]  # PostgreSQL's
 
             async def slow(commits: Sequence[StreamCommit]) -> None:
                 await commit(commits)
@@ -300,13 +300,13 @@ def test_a_replaced_row_stays_unseen_while_it_leaves_storage(
     async def scenario() -> list[int]:
         async with running_node(database) as node:
             config = StreamConfig(
-                name="GONE", subjects=["k"], max_msgs_per_subject=1, allow_direct=True
+                name="GONE", subjects=("k",), max_msgs_per_subject=1, allow_direct=True
             )
             await add_stream(node, config)
             nc = await nats.connect(node.nats_address)
             js, runner = nc.jetstream(timeout=30), node.registry.streams["GONE"]
             services, held, left = runner.services, asyncio.Event(), asyncio.Event()
-            pool, delete_rows = services.reader._pool, services.sweeper.delete_rows  # type: ignore[attr-defined]
+            pool, delete_rows = services.reader._pool, services.sweeper.delete_rows  # type: ignore[attr-defined]  # PostgreSQL's
 
             async def sweep(stream: int, shelf: int, seqs: list[int]) -> None:
                 await held.wait()
@@ -345,7 +345,7 @@ def test_a_recorded_purge_stays_unseen_while_memory_forgets_its_messages(
 
     async def scenario() -> list[int]:
         async with running_node(database) as node:
-            await add_stream(node, StreamConfig(name="P", subjects=["p.*"], allow_direct=True))
+            await add_stream(node, StreamConfig(name="P", subjects=("p.*",), allow_direct=True))
             nc = await nats.connect(node.nats_address)
             js, runner = nc.jetstream(timeout=30), node.registry.streams["P"]
             sweeper, gate = runner.services.sweeper, asyncio.Event()
@@ -388,7 +388,7 @@ def test_a_large_batch_waits_for_a_receiver_that_does_not_read(
             last = (await js.publish("b", bytes(100_000))).seq
             node.registry.streams["B"].log.tail.clear(last + 1)
             wire = await Wire.connect(node)
-            wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            wire.reader._transport.pause_reading()  # type: ignore[attr-defined]  # of a socket
             request = b'{"seq":1,"batch":1000}'
             wire.writer.write(
                 b"SUB in 1\r\nPUB $JS.API.DIRECT.GET.B in %d\r\n%b\r\n" % (len(request), request)
@@ -400,8 +400,8 @@ def test_a_large_batch_waits_for_a_receiver_that_does_not_read(
                     await nc.flush()
                 for _ in range(20):
                     await nc.flush()  # others are served meanwhile
-            held = sum(map(len, session.out)) + session._transport.get_write_buffer_size()  # type: ignore[attr-defined]
-            wire.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            held = sum(map(len, session.out)) + session._transport.get_write_buffer_size()  # type: ignore[attr-defined]  # of a socket
+            wire.reader._transport.resume_reading()  # type: ignore[attr-defined]  # of a socket
             count = await wire.count(b"HMSG in 1 ", last + 1)
             await nc.close()
             wire.close()

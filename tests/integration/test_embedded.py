@@ -102,7 +102,7 @@ def test_socket_directory_is_private_and_gone_afterwards(place: Path) -> None:
 
 def test_a_killed_postmaster_is_started_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the machine has no room for a process at first."""
-    launch, failed = asyncio.create_subprocess_exec, []
+    launch, failed = asyncio.create_subprocess_exec, list[tuple[Any, ...]]()
 
     async def short_of_memory(*command: Any, **options: Any) -> Any:
         if not failed:

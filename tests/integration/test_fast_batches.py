@@ -1,8 +1,6 @@
 """Fast-ingest batches where it could go wrong: limits, time, faults of storage, kill -9."""
 
 import asyncio
-import json
-from typing import Any
 
 import asyncpg
 from msgspec.structs import replace
@@ -25,19 +23,9 @@ def message(
     return f"PUB {subject} r.{batch}.{flow}.{gap}.{seq}.{op}.$FI 1\r\nx\r\n".encode()
 
 
-async def answer(wire: Wire) -> dict[str, Any]:
-    """What the publisher is told next."""
-    line = await wire.until(b"\r\n")
-    assert line.startswith(b"MSG "), line
-    return dict(json.loads(await wire.reader.readexactly(int(line.split()[-1]) + 2)))
-
-
 async def connected(node: Node) -> Wire:
     await add_stream(node, StreamConfig(name="S", subjects=("S.>",), allow_batched=True))
-    wire = await Wire.connect(node)
-    wire.writer.write(b"SUB r.> 1\r\n")
-    await wire.flush()
-    return wire
+    return await Wire.connect(node, "r.>")
 
 
 def test_a_stream_has_a_thousand_batches_at_most(server: JetgateServer | NatsServer) -> None:
@@ -74,7 +62,7 @@ def test_nothing_is_told_before_it_is_stored(database: str) -> None:
                 await wire.flush()  # answers would come before its PONG
 
             await holding.rollback()
-            told = [await answer(wire) for _ in range(3)]
+            told = [await wire.answer() for _ in range(3)]
             assert [one.get("type", one.get("count")) for one in told] == ["ack", "ack", 2]
             wire.close()
         await lock.close()
@@ -90,17 +78,17 @@ def test_a_batch_ends_where_storage_refused_a_message(database: str) -> None:
         async with running_node(database) as node:
             wire = await connected(node)
             wire.writer.write(message("b", 1, START, flow=1))
-            assert [(await answer(wire))["seq"] for _ in range(2)] == [0, 1]
+            assert [(await wire.answer())["seq"] for _ in range(2)] == [0, 1]
             await admin.execute(FAULT.format(code="57014"))
             wire.writer.write(message("b", 2, APPEND) + message("b", 3, APPEND, subject="S.bad"))
-            assert (await answer(wire))["error"]["err_code"] == 10077
-            assert (await answer(wire))["error"]["err_code"] == 10077
+            assert (await wire.answer())["error"]["err_code"] == 10077
+            assert (await wire.answer())["error"]["err_code"] == 10077
             await admin.execute(NO_FAULT)
 
             wire.writer.write(message("b", 4, COMMIT) + message("c", 1, COMMIT))
 
-            assert (await answer(wire))["error"]["err_code"] == UNKNOWN
-            assert await answer(wire) == {"stream": "S", "seq": 2, "batch": "c", "count": 1}
+            assert (await wire.answer())["error"]["err_code"] == UNKNOWN
+            assert await wire.answer() == {"stream": "S", "seq": 2, "batch": "c", "count": 1}
             wire.close()
         await admin.close()
 
@@ -139,7 +127,7 @@ def test_what_is_open_is_forgotten_with_its_stream_and_with_its_permission(datab
             ):
                 await node.registry.update_stream(allowed)
                 wire.writer.write(message("b", 1, START))
-                assert await answer(wire) == {"type": "ack", "seq": 0, "msgs": 10}
+                assert await wire.answer() == {"type": "ack", "seq": 0, "msgs": 10}
                 assert quota.fast == 1
 
                 await end()

@@ -1,24 +1,12 @@
 """Acknowledgement by flow control (ADR-60), on both servers."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.support.consumer_bench import Bench
-from tests.support.jetgate import JetgateServer
-from tests.support.natsserver import NatsServer
-from tests.support.wire import Frame, Wire
-
-
-@pytest.fixture
-def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
-    with Wire(server.address) as wire:
-        yield Bench(wire)
+from tests.support.wire import Frame
 
 
 def _until_request(bench: Bench) -> tuple[list[bytes], Frame]:
     """Payloads delivered before the next flow-control request, and the request."""
-    payloads = []
+    payloads: list[bytes] = []
     while True:
         frame = bench.wire.frame()
         if b"FlowControl" in frame.headers:

@@ -1,9 +1,6 @@
 """Priority groups, where time matters."""
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from tests.support.consumer_bench import Bench
 from tests.support.jetgate import JetgateServer
@@ -12,12 +9,6 @@ from tests.support.natsserver import NatsServer
 from tests.support.wire import Wire
 
 SECOND = 1_000_000_000
-
-
-@pytest.fixture
-def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
-    with Wire(server.address) as wire:
-        yield Bench(wire)
 
 
 def _pinned(bench: Bench, timeout: float) -> None:

@@ -34,14 +34,15 @@ def test_it_is_deleted_once(
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
             stream = node.registry.stream("S")
-            remove = stream.remove_consumer
+            catalog = stream.services.catalog
+            drop = catalog.drop_consumer
 
-            async def slow(consumer: int) -> None:
+            async def slow(stream: int, consumer: int) -> None:
                 asked.append(consumer)
                 await gate.wait()
-                await remove(consumer)
+                await drop(stream, consumer)
 
-            stream.remove_consumer = slow  # type: ignore[method-assign]
+            monkeypatch.setattr(catalog, "drop_consumer", slow)
             await stream.consumers.create(CONFIG)
             await observed(lambda: len(asked) == 1)
             before = deadlines
@@ -59,22 +60,23 @@ def test_it_is_deleted_once(
 
 
 def test_what_could_not_be_deleted_is_deleted_later(
-    postgres: PostgresServer, database: str
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> Consumers:
         asked: list[int] = []
         async with running_node(database) as node:
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
             stream = node.registry.stream("S")
-            remove = stream.remove_consumer
+            catalog = stream.services.catalog
+            drop = catalog.drop_consumer
 
-            async def failing(consumer: int) -> None:
+            async def failing(stream: int, consumer: int) -> None:
                 asked.append(consumer)
                 if len(asked) == 1:
                     raise StorageError("away")
-                await remove(consumer)
+                await drop(stream, consumer)
 
-            stream.remove_consumer = failing  # type: ignore[method-assign]
+            monkeypatch.setattr(catalog, "drop_consumer", failing)
             await stream.consumers.create(CONFIG)
             await observed(lambda: len(asked) == 2)
             await observed(lambda: not stream.consumers)

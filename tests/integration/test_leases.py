@@ -167,7 +167,9 @@ def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str)
     scenario(run, database)
 
 
-def test_a_leader_notices_that_another_node_led_meanwhile(database: str) -> None:
+def test_a_leader_notices_that_another_node_led_meanwhile(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def run(cluster: Cluster) -> None:
         first, second = cluster.node("a"), cluster.node("b")
         await first.acquire()
@@ -180,7 +182,7 @@ def test_a_leader_notices_that_another_node_led_meanwhile(database: str) -> None
             await asyncio.shield(waiting)
             await open_again()
 
-        store.open = open_behind_the_other  # type: ignore[method-assign]
+        monkeypatch.setattr(store, "open", open_behind_the_other)
         await cluster.value(f"select pg_terminate_backend({store.pid})")
         await waiting
         await first.lost.wait()
@@ -204,7 +206,9 @@ def test_leading_again_bumps_the_epochs_once_more(database: str) -> None:
     scenario(run, database)
 
 
-def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(database: str) -> None:
+def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def run(cluster: Cluster) -> None:
         first = cluster.node("a")
         await first.acquire()
@@ -215,10 +219,10 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(database: str) -> 
             await bump(token, expected)
             raise Unavailable("the answer got lost")
 
-        store.bump = bump_and_lose_the_answer  # type: ignore[method-assign]
-        with pytest.raises(Unavailable):
-            await first.acquire()
-        store.bump = bump  # type: ignore[method-assign]
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "bump", bump_and_lose_the_answer)
+            with pytest.raises(Unavailable):
+                await first.acquire()
 
         async def leads() -> bool:
             # Refused for as long as PostgreSQL has not noticed the end of the session before.

@@ -101,7 +101,7 @@ def test_a_session_that_cannot_be_prepared_is_ended(
     """Else each attempt during an outage would leave one, until PostgreSQL has no more."""
     opened: list[asyncpg.Connection] = []
 
-    class Canceled(asyncpg.Connection):  # type: ignore[misc]
+    class Canceled(asyncpg.Connection):  # type: ignore[misc]  # the driver is not typed
         async def prepare(self, *_arguments: object, **_options: object) -> None:
             opened.append(self)
             raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")

@@ -1,26 +1,15 @@
 """How fast consumers deliver: original replay and rate limit, on both servers."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 
-import pytest
-
 from tests.support.consumer_bench import Bench
-from tests.support.jetgate import JetgateServer
-from tests.support.natsserver import NatsServer
-from tests.support.wire import Wire
-
-
-@pytest.fixture
-def bench(server: JetgateServer | NatsServer) -> Iterator[Bench]:
-    with Wire(server.address) as wire:
-        yield Bench(wire)
 
 
 def _arrivals(bench: Bench, count: int) -> list[float]:
     """Seconds between the first message and each of them."""
-    times = []
+    times: list[float] = []
     while len(times) < count:
         frame = bench.wire.frame()
         if frame.reply.startswith(b"$JS.ACK."):

@@ -301,7 +301,7 @@ def test_no_auth_user() -> None:
                 with Wire(address) as wire:
                     info = wire.frame().line
                     wire.send(first)
-                    lines = [b"auth_required" in info]
+                    lines: list[bool | bytes] = [b"auth_required" in info]
                     try:
                         while lines[-1] != b"PONG":
                             lines.append(wire.frame().line)

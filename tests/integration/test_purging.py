@@ -21,7 +21,7 @@ def test_what_is_stored_while_a_purge_ends_is_delivered(
 
     async def scenario() -> list[bytes]:
         async with running_node(database) as node:
-            await add_stream(node, StreamConfig(name="S", subjects=["s.*"]))
+            await add_stream(node, StreamConfig(name="S", subjects=("s.*",)))
             nc = await nats.connect(f"nats://127.0.0.1:{node.hub.port}")
             js, runner = nc.jetstream(timeout=30), node.registry.streams["S"]
             consumer = await js.pull_subscribe("s.a", durable="d", stream="S")
@@ -52,7 +52,7 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
 
     async def scenario() -> tuple[int, int, bytes]:
         async with running_node(database) as node:
-            await add_stream(node, StreamConfig(name="S", subjects=["s.*"]))
+            await add_stream(node, StreamConfig(name="S", subjects=("s.*",)))
             nc = await nats.connect(node.nats_address)
             js, runner = nc.jetstream(timeout=30), node.registry.streams["S"]
             sweeper, janitor, asked = runner.services.sweeper, node.janitor, asyncio.Event()
@@ -96,7 +96,7 @@ def test_a_purge_waits_for_no_reader(
             nc = await nats.connect(node.nats_address)
             js, kept = nc.jetstream(timeout=30), node.registry.streams["KEPT"]
             purged, reader = node.registry.streams["PURGED"], kept.services.reader
-            pool, held, go = reader._pool, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
+            pool, held, go = reader._pool, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]  # PostgreSQL's
 
             class SlowPool:
                 async def fetch(self, *request: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from core.jetstream.log.subjects import last_by_subject
 from core.model.stream import StreamConfig
 from core.stream.headers import find
 from tests.integration.test_ttl import LaterClock, ask
+from tests.support.headers import block
 from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
@@ -20,10 +21,8 @@ CONFIG = StreamConfig(name="S", subjects=("s.>",), allow_msg_schedules=True)
 
 def schedule(subject: str, pattern: str, target: str, **more: str) -> bytes:
     """A publish of a schedule."""
-    pairs = {"Nats-Schedule": pattern, "Nats-Schedule-Target": target, **more}
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in pairs.items())
-    headers = f"NATS/1.0\r\n{lines}\r\n"
-    return f"HPUB {subject} {len(headers)} {len(headers) + 1}\r\n{headers}x\r\n".encode()
+    head = block(Nats_Schedule=pattern, Nats_Schedule_Target=target, **more)
+    return b"HPUB %b %d %d\r\n%bx\r\n" % (subject.encode(), len(head), len(head) + 1, head)
 
 
 def machine(node: Node) -> Any:

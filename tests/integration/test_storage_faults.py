@@ -48,8 +48,7 @@ def scenario(dsn: str, step: Step) -> None:
             async with running_node(dsn) as node:
                 for name in ("S", "T"):
                     await add_stream(node, StreamConfig(name=name, subjects=(f"{name}.>",)))
-                wire = await Wire.connect(node)
-                wire.writer.write(b"SUB r.* 1\r\n")
+                wire = await Wire.connect(node, "r.*")
                 try:
                     await step(node, wire, admin)
                 finally:

@@ -13,6 +13,7 @@ from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.stream.ttl import SECOND, parse_ttl
 from tests.support.best import slowness
+from tests.support.headers import block
 from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
@@ -41,11 +42,10 @@ class HeldClock(SystemClock):
 
 def hpub(subject: str, reply: str = "", **headers: str) -> bytes:
     """One publish with headers; `Nats_TTL="1"` stands for `Nats-TTL: 1`."""
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    block = f"NATS/1.0\r\n{lines}\r\n" if lines else ""
-    size = f"{len(block)} {len(block) + 1}" if block else "1"
-    verb = "HPUB" if block else "PUB"
-    return f"{verb} {subject} {reply} {size}\r\n{block}x\r\n".encode()
+    head = block(**headers)
+    size = b"%d %d" % (len(head), len(head) + 1) if head else b"1"
+    verb = b"HPUB" if head else b"PUB"
+    return b"%b %b %b %b\r\n%bx\r\n" % (verb, subject.encode(), reply.encode(), size, head)
 
 
 async def ask(wire: Wire, subject: str, body: dict[str, Any] | None = None) -> Any:

@@ -59,8 +59,8 @@ def _ask(address: Address, data: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     with WebSocket(address) as web:
         lines = web.ask(data).split(b"\r\n")
         headers = dict(line.lower().split(b": ", 1) for line in lines[1:] if b": " in line)
-        kept = (b"upgrade", b"sec-websocket-accept", b"sec-websocket-extensions")
-        kept += (b"sec-websocket-version", b"nats-no-masking", b"content-type")
+        kept = [b"upgrade", b"sec-websocket-accept", b"sec-websocket-extensions"]
+        kept += [b"sec-websocket-version", b"nats-no-masking", b"content-type"]
         return lines[0], {name: headers[name] for name in kept if name in headers}
 
 

@@ -1,8 +1,9 @@
 """A way between a client and a server that a test can cut and open again."""
 
 import asyncio
-import socket
 from typing import Self, cast
+
+from tests.support.ports import held_port
 
 
 class Relay:
@@ -15,10 +16,7 @@ class Relay:
         self.target = target
         self.sides: set[_Side] = set()
         self._server: asyncio.Server | None = None
-        # Bound and never listening: while the relay is shut nobody else is given its port.
-        self._place = socket.socket()
-        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._place.bind(("127.0.0.1", 0))
+        self._place = held_port()
         self.port: int = self._place.getsockname()[1]
         self.is_held = False
 

@@ -286,6 +286,7 @@ async def test_heartbeats_and_flow_control_of_push(place: Place) -> Any:
         await js.publish("c.x", bytes(10_000))
     sizes = [len((await sub.next_msg(TIMEOUT)).data) for _ in range(200)]
     jsi = sub._sub._jsi
+    assert jsi is not None
     jsi._active = False
     await until(lambda: jsi._active)
     info = await sub.consumer_info()
@@ -297,7 +298,7 @@ async def test_heartbeats_and_flow_control_of_push(place: Place) -> Any:
 async def test_starting_positions(place: Place) -> Any:
     js = await _filled(place, 6)
     third = (await js.get_msg("C", 3)).time
-    found = {}
+    found: dict[str, Any] = {}
     for policy, count, more in (
         (DeliverPolicy.ALL, 6, {}),
         (DeliverPolicy.LAST, 1, {}),
@@ -359,7 +360,9 @@ async def test_an_ordered_consumer_is_made_anew_when_it_is_lost(place: Place) ->
     sub = await js.subscribe("c.>", ordered_consumer=True, idle_heartbeat=0.1, cb=take)
     await until(lambda: len(seen) == 10)
     lost = (await sub.consumer_info()).name
-    sub._sub._jsi._sseq = 10
+    jsi = sub._sub._jsi
+    assert jsi is not None
+    jsi._sseq = 10
     await js.delete_consumer("C", lost)
     for _ in range(5):
         await js.publish("c.x", b"")

@@ -17,6 +17,7 @@ from nats.js.api import (
     StoreCompression,
     StreamConfig,
     StreamConsumerLimits,
+    StreamsListIterator,
     SubjectTransform,
 )
 from nats.js.client import JetStreamContext
@@ -105,6 +106,7 @@ async def test_streams_are_found_listed_and_deleted(place: Place) -> Any:
     found = await js.find_stream_name_by_subject("list.2")
     with pytest.raises(NotFoundError):
         await js.find_stream_name_by_subject("nowhere")
+    assert isinstance(pages, StreamsListIterator)
     names = [info.config.name for info in pages]
     assert await js.delete_stream("L1")
     with pytest.raises(NotFoundError) as gone:

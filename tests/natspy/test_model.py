@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count as numbers
 from typing import Any
 
@@ -279,10 +280,13 @@ async def test_an_ephemeral_consumer_lives_while_somebody_listens(place: Place) 
 async def test_replay_at_the_original_pace(place: Place) -> Any:
     js = await _orders(place)
     loop = asyncio.get_running_loop()
+
+    def is_past(time: float) -> bool:
+        return loop.time() >= time
+
     for number in range(3):
         await js.publish("ORDERS.processed", b"order %d" % number)
-        due = loop.time() + 0.25
-        await until(lambda due=due: loop.time() >= due)
+        await until(partial(is_past, loop.time() + 0.25))
     sub = await js._nc.subscribe("out.original")
     await through(js._nc)
     began = loop.time()

@@ -111,7 +111,7 @@ async def test_a_large_object_is_cut_into_chunks(place: Place) -> Any:
         meta=ObjectMeta(options=ObjectMetaOptions(max_chunk_size=1000)),
     )
     into = io.BytesIO()
-    written = await store.get("large", writeinto=into)  # type: ignore[arg-type]
+    written = await store.get("large", writeinto=into)
     assert into.getvalue() == LARGE
     assert written.data == b""
     assert (await store.get("small chunks")).data == LARGE[:10_000]

@@ -5,7 +5,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from nats.js.api import Header, StreamConfig
+from nats.js.api import DiscardPolicy, Header
 from nats.js.errors import APIError, NoStreamResponseError, TooManyStalledMsgsError
 
 from tests.natspy.place import TIMEOUT, Place, on_both, stable, until
@@ -29,7 +29,7 @@ async def test_expectations_are_checked(place: Place) -> Any:
     await js.publish("p.a", b"", headers={Header.MSG_ID: "one"})
     await js.publish("p.b", b"", headers={Header.MSG_ID: "two"})
     answers = []
-    for headers in (
+    expectations: tuple[dict[str, Any], ...] = (
         {Header.EXPECTED_LAST_SEQUENCE: "2"},
         {Header.EXPECTED_LAST_SEQUENCE: "2"},
         {Header.EXPECTED_LAST_SUBJECT_SEQUENCE: "3"},
@@ -39,7 +39,8 @@ async def test_expectations_are_checked(place: Place) -> Any:
         {Header.EXPECTED_STREAM: "Q"},
         {Header.MSG_ID: "two"},
         {Header.EXPECTED_LAST_MSG_ID: "two"},
-    ):
+    )
+    for headers in expectations:
         try:
             answers.append(stable(await js.publish("p.a", b"", headers=headers)))
         except APIError as error:
@@ -100,7 +101,7 @@ async def test_who_publishes_faster_than_is_acknowledged_is_held_up(place: Place
 async def test_limits_refuse_with_their_numbers(place: Place) -> Any:
     js = await place.jetstream()
     await js.add_stream(
-        StreamConfig(name="P", subjects=["p.>"], max_msgs=2, max_msg_size=10, discard="new")
+        name="P", subjects=["p.>"], max_msgs=2, max_msg_size=10, discard=DiscardPolicy.NEW
     )
     said: list[Any] = []
     for body in (b"1", b"2", b"3", b"x" * 11):

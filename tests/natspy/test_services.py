@@ -111,10 +111,12 @@ async def test_groups_prefix_and_queues_share(place: Place) -> Any:
     for number, nc in enumerate(workers):
         service = await micro.add_service(nc, name="s", version="0.1.0", queue_group="own")
         outer = service.add_group(name="v1", queue_group="outer")
-        inner = outer.add_group(GroupConfig(name="users"), queue_group="inner")
+        # Both ways of saying it at once: the implementation takes them, its overloads do not.
+        users = GroupConfig(name="users")
+        inner = outer.add_group(users, queue_group="inner")  # type: ignore[call-overload]  # as above
         await inner.add_endpoint(name="get", handler=handler(number), queue_group="own")
         config = EndpointConfig(name="put", handler=handler(number), queue_group="special")
-        await outer.add_endpoint(config, subject="write")
+        await outer.add_endpoint(config, subject="write")  # type: ignore[call-overload]  # as above
         third = service.add_group(GroupConfig(name="v2"))
         await third.add_group(name="deep", queue_group="d").add_endpoint(
             name="x", subject="y", handler=handler(number), metadata={"m": "1"}

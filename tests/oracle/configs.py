@@ -170,9 +170,8 @@ def stream_bodies() -> list[Body]:
     # No sequence is beyond what PostgreSQL counts to; jetgate says so at once.
     beyond = [{"name": "S", "first_seq": n} for n in (2**63, 2**64 - 1)]
     bodies = [body for body in bodies if body not in beyond]
-    bodies += [
-        {"name": "S", "max_bytes": n} for n in (0, -1, -2, 1, 2**31, 2**63, 1.5, "1", None, [])
-    ]
+    sizes: tuple[Any, ...] = (0, -1, -2, 1, 2**31, 2**63, 1.5, "1", None, [])
+    bodies += [{"name": "S", "max_bytes": n} for n in sizes]
     bodies += [{"name": "S", "consumer_limits": {"max_ack_pending": n}} for n in NUMBERS]
     bodies += [{"name": "S", "consumer_limits": {"inactive_threshold": n}} for n in NUMBERS]
     bodies += [{"name": "S", "subjects": subjects} for subjects in SUBJECT_LISTS]

@@ -88,7 +88,7 @@ def _some(chance: Random, table: tuple[tuple[str, float, tuple[Any, ...]], ...])
 
 def stream_config(chance: Random) -> Fields:
     """A configuration without its name; most are valid."""
-    config = {"subjects": ["s.>", "t.a"], "storage": chance.choice(("memory", "file"))}
+    config: Fields = {"subjects": ["s.>", "t.a"], "storage": chance.choice(("memory", "file"))}
     config |= _some(chance, _STREAM)
     if chance.random() < 0.12:
         config = {name: value for name, value in config.items() if name not in _NOT_OF_COUNTERS}

@@ -126,7 +126,7 @@ class Player:
         self.wire.send(b"SUB %b f%d\r\n" % (inbox, self._fetches))
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.C{number}"
         self.wire.publish(subject, json.dumps(asked).encode(), reply=inbox)
-        seen = []
+        seen: list[Any] = []
         while len(seen) < asked["batch"] and not (seen and seen[-1][2].startswith("NATS/1.0 ")):
             try:
                 frame = self.wire.frame()

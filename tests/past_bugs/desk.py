@@ -3,9 +3,10 @@
 import json
 from typing import Any, Self
 
+from tests.support.headers import block
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
-from tests.support.wire import Frame, Silence, Wire
+from tests.support.wire import Frame, Wire
 
 Server = JetgateServer | NatsServer
 SECOND = 1_000_000_000
@@ -61,9 +62,7 @@ class Desk:
 
     def publish(self, subject: str, body: bytes = b"", **headers: str) -> Any:
         """Publish and return the answer; `Nats_Msg_Id` names the header Nats-Msg-Id."""
-        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-        block = f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
-        return self.wire.request(subject, body, block).json()
+        return self.wire.request(subject, body, block(**headers)).json()
 
     def fill(self, stream: str, count: int, subjects: int = 1) -> None:
         """Publish messages `m0`, `m1`, ... over some subjects `<stream>.<i>`."""
@@ -98,15 +97,7 @@ class Desk:
 
     def quiet(self, within: float = 0.2) -> list[Frame]:
         """What arrives although nothing was asked for."""
-        found: list[Frame] = []
-        while True:
-            try:
-                found.append(self.wire.frame(within))
-            except Silence:
-                # A busy server may have been silent although it had something to say.
-                if not (late := self.wire.flush()):
-                    return found
-                found += late
+        return self.wire.until_silence(within)
 
 
 def code(answer: Any) -> int:

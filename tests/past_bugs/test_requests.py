@@ -90,15 +90,14 @@ def test_huge_and_negative_numbers_are_answered(desk: Desk, number: Any) -> None
 def test_null_among_the_members_of_a_list(desk: Desk) -> None:
     """A null where an object was expected ended the server."""
     desk.stream("A", allow_direct=True)
-    for number, config in enumerate(
-        (
-            {"sources": [None]},
-            {"subjects": [None]},
-            {"placement": {"tags": [None]}},
-            {"sources": [{"name": "A", "subject_transforms": [None]}]},
-            {"metadata": {"a": None}},
-        )
-    ):
+    configs: tuple[dict[str, Any], ...] = (
+        {"sources": [None]},
+        {"subjects": [None]},
+        {"placement": {"tags": [None]}},
+        {"sources": [{"name": "A", "subject_transforms": [None]}]},
+        {"metadata": {"a": None}},
+    )
+    for number, config in enumerate(configs):
         name = f"N{number}"
         assert "type" in desk.api(f"STREAM.CREATE.{name}", {"name": name, **config})
         desk.api(f"STREAM.DELETE.{name}")
@@ -144,7 +143,7 @@ def test_illegal_updates_are_refused_and_change_nothing(desk: Desk) -> None:
     desk.stream("A")
     desk.fill("A", 3)
     config = desk.ok("STREAM.INFO.A")["config"]
-    for change in (
+    changes: tuple[dict[str, Any], ...] = (
         {"storage": "memory"},
         {"num_replicas": 3},
         {"num_replicas": 6},
@@ -153,7 +152,8 @@ def test_illegal_updates_are_refused_and_change_nothing(desk: Desk) -> None:
         {"subjects": []},
         {"mirror": {"name": "B"}},
         {"sealed": False, "deny_delete": True, "subjects": ["A..b"]},
-    ):
+    )
+    for change in changes:
         answer = desk.api("STREAM.UPDATE.A", config | change)
         if "error" not in answer:
             assert desk.ok("STREAM.UPDATE.A", config)

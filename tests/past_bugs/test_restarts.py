@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -155,13 +156,12 @@ def test_a_source_copies_nothing_twice(desk: Desk) -> Generator[None]:
     desk.fill("ORIGIN", 20)
     desk.ok("STREAM.CREATE.COPY", {"name": "COPY", "sources": [{"name": "ORIGIN"}]})
     desk.ok("STREAM.CREATE.MIRROR", {"name": "MIRROR", "mirror": {"name": "ORIGIN"}})
-    for name in ("COPY", "MIRROR"):
-        eventually(lambda name=name: desk.state(name)["messages"] == 20, within=_COPYING)
+    copies = ("COPY", "MIRROR")
+    eventually(lambda: all(desk.state(c)["messages"] == 20 for c in copies), within=_COPYING)
     yield
     desk.publish("ORIGIN.x", b"one more")
-    for name in ("COPY", "MIRROR"):
-        eventually(lambda name=name: desk.state(name)["messages"] >= 21, within=_COPYING)
-        assert desk.state(name)["last_seq"] == 21
+    eventually(lambda: all(desk.state(c)["messages"] >= 21 for c in copies), within=_COPYING)
+    assert [desk.state(c)["last_seq"] for c in copies] == [21, 21]
 
 
 @across_restarts
@@ -233,8 +233,8 @@ def test_an_open_flow_control_request_does_not_stall_the_next_leader(
     desk.stream("FLOW")
     for _ in range(60):
         desk.publish("FLOW.x", bytes(20_000))
-    push = {"deliver_subject": "to.flow", "flow_control": True, "idle_heartbeat": SECOND}
-    desk.consumer("FLOW", ack_policy="none", **push)
+    push: dict[str, Any] = {"deliver_subject": "to.flow", "idle_heartbeat": SECOND}
+    desk.consumer("FLOW", ack_policy="none", flow_control=True, **push)
     desk.wire.send(b"SUB to.flow 8\r\n")
     while b"FlowControl" not in desk.wire.frame().headers:
         pass

@@ -1,5 +1,7 @@
 """Past bugs of servers like this one: work queues and interest."""
 
+from typing import Any
+
 import pytest
 
 from tests.past_bugs.desk import Desk, code, seqs
@@ -26,7 +28,7 @@ def test_a_work_queue_is_read_from_its_beginning(desk: Desk, policy: str) -> Non
     """A consumer that began later left messages nobody would ever remove."""
     desk.stream("A", retention="workqueue")
     config = {"durable_name": "c", "ack_policy": "explicit", "deliver_policy": policy}
-    more = {
+    more: dict[str, dict[str, Any]] = {
         "by_start_sequence": {"opt_start_seq": 5},
         "last_per_subject": {"filter_subject": "A.x"},
     }

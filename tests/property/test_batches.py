@@ -2,15 +2,17 @@
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from core.model.api_errors import api_error
-from core.model.stream import Discard, StreamConfig
+from core.model.stream import Discard
 from core.stream.batching import SECOND, BatchLimits
 from tests.support.streams import StreamBench
+from tests.unit.stream.support import config
 
 LIMITS = BatchLimits(per_stream=3, total=3, messages=3, timeout=10 * SECOND)
 CONFIGS = [
@@ -70,21 +72,9 @@ class BatchRules(RuleBasedStateMachine):
     """Both sides, driven by the same steps."""
 
     @initialize(limits=st.sampled_from(CONFIGS), tail_bytes=st.sampled_from([1, 1 << 20]))
-    def create(self, limits: dict[str, object], tail_bytes: int) -> None:
-        config = StreamConfig(
-            **{  # type: ignore[arg-type]  # members by name
-                "name": "S",
-                "subjects": (">",),
-                "max_msgs": -1,
-                "max_bytes": -1,
-                "max_msg_size": -1,
-                "max_msgs_per_subject": -1,
-                "duplicate_window": 3600 * SECOND,
-                "allow_atomic": True,
-                **limits,
-            }
-        )
-        self.bench = StreamBench(config, tail_bytes)
+    def create(self, limits: dict[str, Any], tail_bytes: int) -> None:
+        limited = config(duplicate_window=3600 * SECOND, allow_atomic=True, **limits)
+        self.bench = StreamBench(limited, tail_bytes)
         self.bench.runner.services.batches.own = lambda: LIMITS
         self.messages: list[tuple[int, bytes]] = []
         self.ids: dict[str, int] = {}

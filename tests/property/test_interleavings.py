@@ -72,11 +72,11 @@ class Crowd:
         self.bench = StreamBench(config(**settings), tail_bytes=self.rng.choice([1, 2000, 1 << 20]))
         self.store = self.bench.store
         self.store.__class__ = _LateStore
-        self.store.waiting = []  # type: ignore[attr-defined]
+        self.store.waiting = []  # type: ignore[attr-defined]  # as _LateStore has it
         for name in _READS:
             setattr(self.store, name, self._late(getattr(self.store, name)))
         self.taken = asyncio.Event()
-        self.bench.runner.services.lane.settled = self._settled  # type: ignore[method-assign]
+        self.bench.runner.services.lane.settled = self._settled  # type: ignore[method-assign]  # a lane that is busy
         self.busy = 0
 
     async def _settled(self) -> None:

@@ -1,9 +1,6 @@
 """Streams of one system that another copies, through outages of either side."""
 
-import contextlib
 import json
-import random
-import socket
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -14,20 +11,6 @@ from tests.support.natsserver import NatsServer
 from tests.support.wire import Closed, Silence, Wire
 
 Server = JetgateServer | NatsServer
-
-
-_given: set[int] = set()
-
-
-def free_port() -> int:
-    """A port for a server that starts later, and again, below those that the system hands out."""
-    while True:
-        port = random.randrange(20_000, 32_768)
-        with socket.socket() as found, contextlib.suppress(OSError):
-            found.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
-                return port
 
 
 def api(server: Server, verb: str, body: Any = None) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def test_explicit_acks_of_a_push_consumer_reach_their_consumer(
 
             async def settled() -> bool:
                 info = await there.consumer_info("ACKED", "d")
-                return info.ack_floor.stream_seq == 5
+                return bool(info.ack_floor.stream_seq == 5)
 
             await observed(settled)
             await there.delete_stream("ACKED")

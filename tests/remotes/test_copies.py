@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.remotes.copying import Pair, content, create, free_port, state
+from tests.remotes.copying import Pair, content, create, state
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
+from tests.support.ports import free_port
 from tests.support.wire import Wire
 
 

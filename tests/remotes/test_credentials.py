@@ -12,9 +12,9 @@ from core.client.refusals import ClientError, ServerRefused
 from core.client.tcp import _context
 from core.remote.keeper import open_line
 from core.remote.settings import Remote
-from tests.remotes.copying import free_port
 from tests.support.natsserver import NatsServer
 from tests.support.nkeys import Nkey, credentials, operator_options
+from tests.support.ports import free_port
 
 
 def url(server: NatsServer, login: str = "") -> str:

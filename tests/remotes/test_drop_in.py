@@ -7,14 +7,8 @@ from pathlib import Path
 import nats
 from nats.errors import NoRespondersError
 
-from tests.support.dropin import DropIn
+from tests.support.dropin import DropIn, config
 from tests.support.natsserver import NatsServer
-
-
-def config(directory: Path, *lines: str) -> str:
-    path = directory / "server.conf"
-    path.write_text("\n".join(["host: 127.0.0.1", "port: -1", *lines, ""]))
-    return str(path)
 
 
 def answers(server: DropIn, name: str) -> bool:

@@ -20,11 +20,12 @@ from core.auth.users import User, Users
 from core.remote.settings import Remote
 from core.server import ServerOptions
 from core.term import TermOptions
-from tests.remotes.copying import Pair, free_port
+from tests.remotes.copying import Pair
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
+from tests.support.ports import free_port
 
 
 def leaf_url(hub: NatsServer) -> str:
@@ -98,9 +99,7 @@ async def once_served(there: JetStreamContext) -> StreamInfo:
         except ServiceUnavailableError:
             return None
 
-    found = await observed(look)
-    assert found is not None, "what is observed is true"
-    return found
+    return await observed(look)
 
 
 def through_its_outage(where: Path) -> None:

@@ -4,7 +4,7 @@ from itertools import count
 from typing import Any
 
 from tests.support.eventually import eventually
-from tests.support.wire import Frame, Silence, Wire
+from tests.support.wire import Frame, Wire
 
 _numbers = count()
 
@@ -61,18 +61,10 @@ class Bench:
             count: How many come at least: that many are waited for, however long they take, and
                 what is there by then beyond them is shown too.
         """
-        found: list[Frame] = []
         if count:
             found = [self.wire.frame() for _ in range(count)]
             return found + self.wire.flush()
-        while True:
-            try:
-                found.append(self.wire.frame(within))
-            except Silence:
-                # A busy server may have been silent although it had something to say.
-                if not (late := self.wire.flush()):
-                    return found
-                found += late
+        return self.wire.until_silence(within)
 
     def state(self) -> dict[str, Any]:
         info = self.wire.api(f"CONSUMER.INFO.{self.name}.c")

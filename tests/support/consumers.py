@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from core.auth.grant import Guard
 from core.consumer.machine import ConsumerMachine
 from core.jetstream.advisories import Advisories
 from core.jetstream.consumer.consumers import Consumers
@@ -54,6 +55,8 @@ class FakeSession:
         self.headers = True
         self.echo = True
         self.client_id = 1
+        self.user = ""
+        self.guard: Guard | None = None
         self.received = b""
 
     def flush(self) -> None:
@@ -281,7 +284,8 @@ class Frames:
 
 def machine(next_seq: int = 1, **config: Any) -> ConsumerMachine:
     """A bare machine, explicit acks."""
-    given = {"ack_policy": AckPolicy.EXPLICIT, "max_waiting": 512, "max_deliver": -1} | config
+    defaults = {"ack_policy": AckPolicy.EXPLICIT, "max_waiting": 512, "max_deliver": -1}
+    given: dict[str, Any] = defaults | config
     complete = ConsumerConfig(**given)
     pins = map(str, count(1))
     return ConsumerMachine(

@@ -4,13 +4,15 @@ import asyncio
 import json
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error
 
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
@@ -37,6 +39,17 @@ class Copies:
         self.client = client
         self._prefix = f"CP{next(_numbers)}"
         self._streams: list[str] = []
+
+    @classmethod
+    async def at(cls, server: JetgateServer) -> Self:
+        """Over a connection that ends with its server, for tests that kill it."""
+        return cls(await _open(server))
+
+    async def reconnect(self, server: JetgateServer) -> None:
+        """Go on over a new connection once the server is there again."""
+        with suppress(Error):
+            await self.client.close()
+        self.client = await _open(server)
 
     def name(self, short: str) -> str:
         """The name of a stream."""
@@ -116,6 +129,12 @@ class Copies:
         """Return what `look` returns once that is true."""
         return await observed(look, within=within)
 
+    async def answers(self, short: str) -> bool:
+        """Whether storage is there: while it is away, streams tell nothing."""
+        with suppress(Error):
+            return "error" not in await self.ask(f"STREAM.INFO.{self.name(short)}")
+        return False
+
     async def reaches(self, short: str, seq: int, *, within: float = 30) -> None:
         """Return when a stream has its `seq`-th message or sequence."""
 
@@ -152,6 +171,11 @@ class Copies:
         """Delete what was created, copies first."""
         for name in reversed(self._streams):
             await self.ask(f"STREAM.DELETE.{name}")
+
+
+async def _open(server: JetgateServer) -> Client:
+    host, port = server.address
+    return await nats.connect(f"nats://{host}:{port}", allow_reconnect=False, connect_timeout=30)
 
 
 def copies(server: JetgateServer | NatsServer, test: Callable[[Copies], Awaitable[None]]) -> None:

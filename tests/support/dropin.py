@@ -12,11 +12,26 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT
 from tests.support.natsserver import binary
 
 NAMES = ("jetgate-nats-server", "nats-server")
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    """Both commands, one after the other."""
+    return str(request.param)
+
+
+def config(directory: Path, *lines: str) -> str:
+    """Write a configuration that begins with a free port of this machine; its path."""
+    path = directory / "server.conf"
+    path.write_text("\n".join(("host: 127.0.0.1", "port: -1", *lines, "")))
+    return str(path)
 
 
 def command(name: str) -> list[str]:

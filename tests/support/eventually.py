@@ -5,14 +5,14 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 _never = threading.Event()
 
 
-def eventually(observe: Callable[[], T], *, within: float = 30.0, every: float = 0.02) -> T:
+def eventually(observe: Callable[[], T | None], *, within: float = 30.0, every: float = 0.02) -> T:
     """Call `observe` until it returns something true and return that.
 
     Args:
@@ -34,9 +34,15 @@ def eventually(observe: Callable[[], T], *, within: float = 30.0, every: float =
         _never.wait(every)
 
 
+@overload
 async def observed(
-    observe: Callable[[], T | Awaitable[T]], *, within: float = 30.0, every: float = 0.01
-) -> T:
+    observe: Callable[[], Awaitable[T | None]], *, within: float = ..., every: float = ...
+) -> T: ...
+@overload
+async def observed(
+    observe: Callable[[], T | None], *, within: float = ..., every: float = ...
+) -> T: ...
+async def observed(observe: Callable[[], Any], *, within: float = 30.0, every: float = 0.01) -> Any:
     """Call `observe`, and await what it returns, until that is true; return it.
 
     Raises AssertionError when that takes longer than `within` seconds; `every` seconds lie between
@@ -46,8 +52,7 @@ async def observed(
         async with asyncio.timeout(within):
             while True:
                 found = observe()
-                seen: T = await found if isawaitable(found) else found  # type: ignore[assignment]
-                if seen:
+                if seen := await found if isawaitable(found) else found:
                     return seen
                 await asyncio.sleep(every)
     except TimeoutError:

@@ -27,7 +27,7 @@ def acknowledge_early() -> None:
         await asyncio.sleep(LATER)
         await write(self, work)
 
-    lane.Lane._write = promise_then_write  # type: ignore[method-assign]
+    lane.Lane._write = promise_then_write  # type: ignore[method-assign]  # the fault
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """A node inside the test's own process: its counters and its failures are within reach."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
@@ -72,13 +74,15 @@ class Wire:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, node: Node) -> "Wire":
-        """Connect, introduce, and wait until the server has answered."""
+    async def connect(cls, node: Node, subject: str = "") -> "Wire":
+        """Connect, introduce, subscribe to a subject if asked to, and wait for the server."""
         reader, writer = await asyncio.open_connection(node.hub.host, node.hub.port)
         wire = cls(reader, writer)
         wire.writer.write(
             b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
         )
+        if subject:
+            wire.writer.write(b"SUB %b 1\r\n" % subject.encode())
         await wire.flush()
         return wire
 
@@ -94,6 +98,12 @@ class Wire:
             while not data:
                 data = (await self.reader.readuntil(end)).replace(b"PING\r\n", b"")
         return data
+
+    async def answer(self) -> dict[str, Any]:
+        """Return the JSON of the next message, which has no headers."""
+        line = await self.until(b"\r\n")
+        assert line.startswith(b"MSG "), line
+        return dict(json.loads(await self.reader.readexactly(int(line.split()[-1]) + 2)))
 
     async def count(self, text: bytes, wanted: int) -> int:
         """Read until `text` came `wanted` times; return how often it came."""

@@ -25,24 +25,13 @@ from core.runtime.turn import Turn
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.headers import MSG_ID, STREAM_SOURCE, find
 from core.stream.plan import Position, StreamPlan
+from core.stream.schedules import Pending
 from core.stream.segment import Segment
+from tests.support.sessions import ManualClock
 
 T = TypeVar("T")
 
 STREAM, SHELF = 7, 0
-
-
-class ManualClock:
-    """A clock that only tests move."""
-
-    def __init__(self, now: int = 1_700_000_000_000_000_000) -> None:
-        self.time = now
-
-    def now(self) -> int:
-        return self.time
-
-    def monotonic(self) -> int:
-        return self.time
 
 
 @dataclass(slots=True, frozen=True)
@@ -170,6 +159,19 @@ class MemoryStore:
     async def positions(self, stream: int) -> list[Position]:
         return list(self.sources.values())
 
+    async def schedules(
+        self, stream: int, shelf: int, first: int, below: int
+    ) -> list[tuple[int, bytes, int, bytes]]:
+        raise AssertionError("no test schedules here")
+
+    async def replaced(
+        self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
+    ) -> set[bytes]:
+        raise AssertionError("no test schedules here")
+
+    async def dues(self, stream: int) -> list[Pending]:
+        raise AssertionError("no test schedules here")
+
     async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
         found = (
             (seq, find(row.headers or b"", STREAM_SOURCE) or b"")
@@ -203,6 +205,9 @@ class MemoryStore:
 
     async def drop_consumer(self, stream: int, consumer: int) -> None:
         """Consumers are not read back."""
+
+    async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
+        raise AssertionError("no test schedules here")
 
 
 async def saved() -> None:

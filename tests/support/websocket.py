@@ -3,6 +3,7 @@
 import socket
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,9 +17,11 @@ REQUEST = {
 }
 
 
-def request(more: dict[str, str | None] | None = None, *, first: str = "GET / HTTP/1.1") -> bytes:
+def request(
+    more: Mapping[str, str | None] | None = None, *, first: str = "GET / HTTP/1.1"
+) -> bytes:
     """A request; a header with the value None is left out."""
-    headers = REQUEST | (more or {})
+    headers = {**REQUEST, **(more or {})}
     lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
     return "\r\n".join([first, *lines, "", ""]).encode()
 
@@ -81,7 +84,7 @@ class WebSocket:
         except (BrokenPipeError, ConnectionResetError):
             return
 
-    def open(self, more: dict[str, str | None] | None = None) -> Self:
+    def open(self, more: Mapping[str, str | None] | None = None) -> Self:
         """Shake hands and read INFO."""
         self.ask(request(more))
         assert self.head.startswith(b"HTTP/1.1 101"), self.head

@@ -123,7 +123,8 @@ class Wire:
         assert info.line.startswith(b"INFO "), info
         self.send(connect)
         assert self.flush() == [], "nothing but PONG answers CONNECT and PING"
-        return json.loads(info.line[5:])
+        told: dict[str, Any] = json.loads(info.line[5:])
+        return told
 
     def flush(self, timeout: float | None = None) -> list[Frame]:
         """Send PING, return every frame that came before its PONG."""
@@ -132,6 +133,18 @@ class Wire:
         while (frame := self.frame(timeout)).line != b"PONG":
             before.append(frame)
         return before
+
+    def until_silence(self, seconds: float) -> list[Frame]:
+        """Return every frame that comes until nothing came for so long."""
+        found: list[Frame] = []
+        while True:
+            try:
+                found.append(self.frame(seconds))
+            except Silence:
+                # A busy server may have been silent although it had something to say.
+                if not (late := self.flush()):
+                    return found
+                found += late
 
     def request(
         self, subject: str, payload: bytes = b"", headers: bytes = b"", timeout: float | None = None

@@ -15,6 +15,7 @@ import pytest
 from tests.support.at_once import at_once
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
+from tests.support.memory import resident
 from tests.support.natsserver import NatsServer
 from tests.support.wire import HELLO, Closed, Silence, Wire
 from tests.wire.transcript import clean, plain
@@ -178,8 +179,10 @@ def serves(server: JetgateServer) -> bool:
 def assert_same_outcome(servers: Servers, data: bytes, hello: bytes) -> None:
     """Both servers say the same; on a busy machine one may need longer for it."""
 
+    addresses = [server.address for server in servers]
+
     def seen(quiet: float) -> list[list[str]]:
-        return at_once(lambda server: outcome(server.address, data, hello, quiet), servers)
+        return at_once(lambda address: outcome(address, data, hello, quiet), addresses)
 
     theirs, ours = seen(QUIET)
     if ours != theirs:
@@ -258,12 +261,6 @@ def test_subscriptions_come_and_go_without_a_trace(jetgate_server: JetgateServer
             wire.flush()
 
         assert resident(jetgate_server.pid) - before < 10 << 20
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory of a process."""
-    with open(f"/proc/{pid}/statm") as statm:
-        return int(statm.read().split()[1]) * 4096
 
 
 def descriptors(pid: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dropin import NAMES, DropIn
+from tests.support.dropin import DropIn
 from tests.wire.transcript import TRIES, Player, is_hurried, parse
 
 DATA = Path(__file__).parent / "configured"
@@ -18,11 +18,6 @@ def start(name: str, folder: Path, store: Path) -> DropIn:
     """A server under the configuration of a folder, on a free port."""
     place = ("-a", "127.0.0.1", "-p", "-1", "-sd", str(store))
     return DropIn(name, "-c", str(folder / "server.conf"), *place)
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(params=FOLDERS)

@@ -6,6 +6,7 @@ refused ones, and each must be exactly what its type in `core.model` says.
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -177,9 +178,7 @@ def _answers(server: JetgateServer | NatsServer) -> list[Any]:
             payload = b"" if body is None else json.dumps(body).encode()
             target = subject if subject.startswith("s.") else f"$JS.API.{subject}"
             if subject in ("STREAM.INFO.M", "STREAM.INFO.C"):
-                eventually(
-                    lambda target=target: _is_complete(wire.request(target).json()), within=30
-                )
+                eventually(partial(_is_complete, wire, target), within=30)
             try:
                 wait = 0.5 if UNANSWERED.search(subject) else 20.0
                 answer = wire.request(target, payload, timeout=wait).payload
@@ -190,8 +189,9 @@ def _answers(server: JetgateServer | NatsServer) -> list[Any]:
     return found
 
 
-def _is_complete(info: Any) -> bool:
-    """Whether a copy has everything and says so."""
+def _is_complete(wire: Wire, target: str) -> bool:
+    """Whether a copy has everything and says so when asked for its information."""
+    info = wire.request(target).json()
     source = (info.get("sources") or [{"seq": 3}])[0]
     return info["state"]["last_seq"] == 3 and "seq" in source
 
@@ -208,7 +208,8 @@ def _shape(value: Any) -> Any:
 def test_answers_have_the_same_members(
     nats_server: NatsServer, jetgate_server: JetgateServer
 ) -> None:
-    theirs, ours = at_once(_answers, (nats_server, jetgate_server))
+    servers: tuple[NatsServer | JetgateServer, ...] = (nats_server, jetgate_server)
+    theirs, ours = at_once(_answers, servers)
     different = []
     for (subject, expected), (_, answered) in zip(theirs, ours, strict=True):
         assert not problems(expected), f"{subject}: {problems(expected)}"

@@ -51,10 +51,12 @@ class Bench:
             request = StreamPageRequest
         route = Route("TEST.*", body, request, StreamDeleteResponse, handler, level)
         clock = SimpleNamespace(now=lambda: 0)
-        self.server = Server(registry=None, clock=clock)  # type: ignore[arg-type]
-        self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]
+        self.server = Server(registry=None, clock=clock)  # type: ignore[arg-type]  # doubles
+        self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]  # doubles
 
-    def request(self, name: str, payload: bytes = b"", headers: bytes = b"", reply: bytes = b"r"):
+    def request(
+        self, name: str, payload: bytes = b"", headers: bytes = b"", reply: bytes = b"r"
+    ) -> None:
         self.dispatcher.on_request(
             None, b"$JS.API.TEST.%b" % name.encode(), reply, headers, payload
         )
@@ -75,7 +77,7 @@ def _run(steps: Any) -> Any:
 
 def test_requests_of_one_stream_are_served_in_order_and_others_meanwhile() -> None:
     async def steps() -> None:
-        gate, served = asyncio.Event(), []
+        gate, served = asyncio.Event(), list[str]()
 
         async def handler(server: Server, call: Call[Any]) -> StreamDeleteResponse:
             if call.names == ("slow",) and not served:

@@ -1,5 +1,7 @@
 """Permissions, asked directly; against the reference server they are in tests/integration."""
 
+from collections.abc import Callable
+
 import pytest
 
 from core.auth.grant import Grant, Guard
@@ -13,7 +15,7 @@ def test_deny_wins_over_allow() -> None:
     assert grant.may_publish(b"a.yes")
     assert not grant.may_publish(b"a.no.b")
     assert not grant.may_publish(b"b")
-    assert grant.known == {b"a.yes"}
+    assert grant.publishable == {b"a.yes"}
 
 
 @pytest.mark.parametrize("subject", [b"a..b", b".a", b"a."])
@@ -42,7 +44,7 @@ def test_an_answer_is_allowed_as_often_and_as_long_as_said() -> None:
     clock = ManualClock()
     guard = Guard(Grant(Permissions(responses=Responses(2, 1.0))), clock.monotonic)
     for reply in (b"r1", b"r2"):
-        assert guard.passes(b"request", b"", reply)
+        assert guard.allow_delivery(b"request", b"", reply)
     assert [guard.may_publish(b"r1") for _ in range(3)] == [True, True, False]
     clock.advance(1.5)
     assert not guard.may_publish(b"r2")
@@ -52,7 +54,7 @@ def test_an_answer_is_allowed_as_often_and_as_long_as_said() -> None:
 def test_remembered_replies_are_bounded() -> None:
     guard = Guard(Grant(Permissions(responses=Responses())), ManualClock().monotonic)
     for number in range(10_000):
-        guard.passes(b"request", b"", b"r%d" % number)
+        guard.allow_delivery(b"request", b"", b"r%d" % number)
     assert not guard.may_publish(b"r0")
     assert guard.may_publish(b"r9999")
 
@@ -69,6 +71,6 @@ def test_remembered_replies_are_bounded() -> None:
         lambda: Rule(("a b c",)),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make: object) -> None:
+def test_what_cannot_be_meant_is_refused(make: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
-        make()  # type: ignore[operator]
+        make()

@@ -40,9 +40,12 @@ class ScriptedLink:
 
 
 class ScriptedServer:
-    """Accepts every connection; answers PING, and what `script` answers."""
+    """Accepts every connection; answers PING if it shall, and what `script` answers."""
 
-    def __init__(self, script: Callable[[bytes], bytes] = lambda data: b"") -> None:
+    def __init__(
+        self, script: Callable[[bytes], bytes] = lambda data: b"", *, answers_pings: bool = True
+    ) -> None:
+        self.answers_pings = answers_pings
         self.links: list[ScriptedLink] = []
         self.script = script
         self.refusals = 0
@@ -56,7 +59,8 @@ class ScriptedServer:
         return link
 
     def _answer(self, data: bytes) -> bytes:
-        return b"PONG\r\n" * data.count(b"PING\r\n") + self.script(data)
+        pongs = b"PONG\r\n" * data.count(b"PING\r\n") if self.answers_pings else b""
+        return pongs + self.script(data)
 
     @property
     def link(self) -> ScriptedLink:

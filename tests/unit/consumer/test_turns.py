@@ -15,7 +15,7 @@ def test_everyone_in_turn(batches: list[int], limit: int) -> None:
     for request in names:
         waiting.add(request)
     line = deque(enumerate(batches))
-    expected = []
+    expected: list[PullRequest] = []
     while line and len(expected) < limit:
         number, batch = line.popleft()
         expected.append(names[number])

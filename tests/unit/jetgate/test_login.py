@@ -18,7 +18,7 @@ USER = User("ann", "p", Permissions(publish=Rule(("bar", "$JS.API.>"))))
 def test_it_is_judged_by_the_subject_that_mappings_make() -> None:
     async def work() -> None:
         hub = Hub(Turn(), SystemClock(), users=Users(users=(USER,)))
-        hub.use_mappings(hub.default_account(), [Mapping("foo", (Destination("bar"),))])
+        hub.default_account().use_mappings([Mapping("foo", (Destination("bar"),))])
         client = await login_to(hub)("ann", "p", "")
 
         client.check(b"foo")

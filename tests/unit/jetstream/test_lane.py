@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
 from core.jetstream.lane import Lane
@@ -9,7 +10,7 @@ from core.runtime.tasks import stop
 from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamCommit
 from core.stream.plan import StreamPlan
-from tests.support.streams import ManualClock
+from tests.support.sessions import ManualClock
 
 Fault = Exception | None
 
@@ -95,7 +96,7 @@ class Bench:
     async def close(self) -> None:
         return None
 
-    async def recover(self, work: list) -> list:  # type: ignore[type-arg]
+    async def recover(self, work: list[Any]) -> list[Any]:
         self.during_recovery()
         fault = self.recoveries.pop(0) if self.recoveries else None
         if fault is not None:

@@ -9,7 +9,7 @@ from core.runtime.tasks import stop
 from core.runtime.turn import Turn
 from core.storage.interface import StateWrite
 from tests.support.eventually import observed
-from tests.support.streams import ManualClock
+from tests.support.sessions import ManualClock
 
 
 class Consumer:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from core.protocol.parser import Parser
 
 MAX_PAYLOAD = 40
 MAX_LINE = 64
-Event = tuple[object, ...]
+Event = tuple[Any, ...]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -168,7 +169,7 @@ def parse(
         return sink.events, error.text
     published = [event for event in sink.events if event[0] == "pub"]
     assert parser.msgs == len(published)
-    assert parser.nbytes == sum(len(e[3]) + len(e[4]) for e in published)  # type: ignore[arg-type]
+    assert parser.nbytes == sum(len(e[3]) + len(e[4]) for e in published)
     return sink.events, None
 
 

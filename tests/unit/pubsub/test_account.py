@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.pubsub.account import PLANS_MAX, Account, Session
+from core.pubsub.account import ROUTES_MAX, Account, Session
 from core.subjects.subject import matches
 from tests.support.sessions import ListSession, idle_hub, listen
 
@@ -200,7 +200,7 @@ def test_reply_subjects_of_an_inbox_share_one_route(account: Account) -> None:
     routes = {id(account.route(b"_INBOX.me.%d" % n)) for n in range(1000)}
 
     assert len(routes) == 1
-    assert not account.plans
+    assert not account.routes
     route = account.route(b"_INBOX.me.7")
     assert route.sole is subscription
     listen(account, session, b"_INBOX.me.7", b"2")
@@ -224,8 +224,8 @@ def test_the_caches_do_not_grow_without_bound(account: Account) -> None:
         account.route(b"a.%d" % number)
         account.route(b"h%d.x" % number)
 
-    assert len(account.plans) <= PLANS_MAX
-    assert len(account._prefixes) <= PLANS_MAX
+    assert len(account.routes) <= ROUTES_MAX
+    assert len(account.prefixes) <= ROUTES_MAX
     assert first.stale
 
 
@@ -273,7 +273,7 @@ def test_leaving_with_very_many_wildcards(account: Account) -> None:
 
 def test_very_many_filters_do_not_look_at_every_route_again_and_again(account: Account) -> None:
     session = ListSession()
-    routes = [account.route(b"k%d" % n) for n in range(PLANS_MAX)]
+    routes = [account.route(b"k%d" % n) for n in range(ROUTES_MAX)]
 
     for n in range(10):
         listen(account, session, b"w%d.*" % n, b"%d" % n)
@@ -282,7 +282,7 @@ def test_very_many_filters_do_not_look_at_every_route_again_and_again(account: A
         listen(account, session, b"w%d.*" % n, b"%d" % n)
 
     assert all(route.stale for route in routes)
-    assert not account.plans
+    assert not account.routes
 
 
 TOKEN = st.sampled_from([b"a", b"b", b"c"])

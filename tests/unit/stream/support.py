@@ -6,6 +6,7 @@ from typing import Any
 from core.model.stream import StreamConfig
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
+from tests.support.headers import block as block
 
 NOW = 1_000_000_000_000
 SECOND = 1_000_000_000
@@ -28,13 +29,7 @@ def config(**settings: Any) -> StreamConfig:
     return StreamConfig(**{**defaults, **settings})
 
 
-def block(**headers: str) -> bytes:
-    """A header block; `Nats_Msg_Id="x"` stands for `Nats-Msg-Id: x`."""
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
-
-
-def message(subject: str, payload: bytes = b"", **headers: str) -> tuple[bytes, bytes, bytes]:
+def message(subject: str, payload: bytes = b"", /, **headers: str) -> tuple[bytes, bytes, bytes]:
     return subject.encode(), block(**headers), payload
 
 
@@ -68,11 +63,11 @@ class Stream:
         said: Said = list(range(self.plan.ack_first, self.plan.ack_first + len(self.plan.acks)))
         return said + [_meaning(body) for _, body in self.plan.answers]
 
-    def one(self, subject: str, payload: bytes = b"", **headers: str) -> Any:
+    def one(self, subject: str, payload: bytes = b"", /, **headers: str) -> Any:
         """Publish one message."""
         return self.publish(message(subject, payload, **headers))[0]
 
-    def error(self, subject: str, payload: bytes = b"", **headers: str) -> tuple[int, int, str]:
+    def error(self, subject: str, payload: bytes = b"", /, **headers: str) -> tuple[int, int, str]:
         """Publish one message that is refused; return code, numbered code and text."""
         said = self.one(subject, payload, **headers)
         assert isinstance(said, tuple), f"accepted: {said}"

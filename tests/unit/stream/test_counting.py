@@ -24,7 +24,7 @@ class Counters(Stream):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"allow_msg_counter": True, **settings})
         self.newest: dict[bytes, tuple[bytes, bytes]] = {}
-        self.more: dict[str, int] = {}
+        self.more: dict[str, Any] = {}
 
     def values(self, *messages: tuple[bytes, bytes, bytes]) -> list[Any]:
         """Publish one batch; return the totals acknowledged, or the numbered errors."""

@@ -1,5 +1,8 @@
 """The three forms of index against a dict of lists."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,19 +32,19 @@ def test_the_limit_chooses_the_form(limit: int, form: type) -> None:
 @pytest.mark.parametrize("limit", [0, 1, 5])
 @given(steps=batches)
 def test_every_form_answers_as_a_dict_of_lists_would(
-    limit: int, steps: list[tuple[str, list[object]]]
+    limit: int, steps: list[tuple[str, list[Any]]]
 ) -> None:
     index = make_index(limit)
     naive: Naive = {}
     last = 0
     for what, values in steps:
         if what == "add":
-            subjects: list[bytes] = values  # type: ignore[assignment]
-            seqs = range(last + 1, last + len(subjects) + 1)
+            subjects: list[bytes] = values
+            seqs: Sequence[int] = range(last + 1, last + len(subjects) + 1)
             last += len(subjects)
             if limit == 1:
                 kept = dict(zip(subjects, seqs, strict=True))
-                subjects, seqs = list(kept), list(kept.values())  # type: ignore[assignment]
+                subjects, seqs = list(kept), list(kept.values())
                 for subject in subjects:
                     naive.pop(subject, None)
             sizes = [seq * 10 for seq in seqs]
@@ -49,7 +52,7 @@ def test_every_form_answers_as_a_dict_of_lists_would(
             for subject, seq, size in zip(subjects, seqs, sizes, strict=True):
                 naive.setdefault(subject, []).append((seq, size))
         else:
-            _remove(index, naive, values)  # type: ignore[arg-type]
+            _remove(index, naive, values)
         _agree(index, naive)
 
 

@@ -1,5 +1,7 @@
 """The deduplication window and the window of oldest messages."""
 
+import pytest
+
 from core.stream import dedup
 from core.stream.dedup import DedupWindow
 from core.stream.oldest import OldestMessages
@@ -56,7 +58,7 @@ def test_old_generations_are_dropped_whole() -> None:
     assert len(window) <= 16
 
 
-def test_a_full_generation_is_followed_by_another(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_full_generation_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedup, "_GENERATION_IDS", 3)
     window = DedupWindow(SECOND)
     for n in range(10):

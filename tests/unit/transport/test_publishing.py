@@ -83,7 +83,7 @@ def test_a_client_has_the_layers_that_its_connect_and_its_permissions_and_its_ac
     hub.use_users(None, None)
     assert isinstance(silent.publisher, CheckedPublisher)
     assert isinstance(free_to_publish.publisher, PlainPublisher)
-    hub.use_mappings(hub.default_account(), MAPPINGS)
+    hub.default_account().use_mappings(MAPPINGS)
     assert isinstance(plain.publisher, MappedPublisher)
 
 
@@ -93,9 +93,9 @@ def test_new_mappings_hold_for_the_next_publish_of_a_connected_client() -> None:
     listen(hub.default_account(), listener, b"*")
 
     session.data_received(b"PUB a 1\r\n1\r\n")
-    hub.use_mappings(hub.default_account(), MAPPINGS)
+    hub.default_account().use_mappings(MAPPINGS)
     session.data_received(b"PUB a 1\r\n2\r\n")
-    hub.use_mappings(hub.default_account(), [])
+    hub.default_account().use_mappings([])
     session.data_received(b"PUB a 1\r\n3\r\n")
 
     assert listener.take() == (b"MSG a 1 1\r\n1\r\nMSG b 1 1\r\n2\r\nMSG a 1 1\r\n3\r\n")
@@ -105,7 +105,7 @@ def test_permissions_judge_the_subject_that_mappings_made() -> None:
     hub = new_hub()
     session, listener = join(hub), ListSession(client_id=99)
     listen(hub.default_account(), listener, b"*")
-    hub.use_mappings(hub.default_account(), MAPPINGS)
+    hub.default_account().use_mappings(MAPPINGS)
     hub.use_users(everybody_is(TO_B), None)
 
     session.data_received(b"PUB a 1\r\n1\r\nPUB c 1\r\n2\r\n")

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from typing import cast
 
 from core.runtime.sockets import untaken
 from tests.support.eventually import observed
@@ -21,8 +20,7 @@ def test_what_the_kernel_holds_is_not_taken() -> None:
     async def scenario() -> int:
         loop = asyncio.get_running_loop()
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            raw, _ = await loop.create_connection(asyncio.Protocol, *listening.getsockname())
-            transport = cast(asyncio.Transport, raw)
+            transport, _ = await loop.create_connection(asyncio.Protocol, *listening.getsockname())
             peer, _ = listening.accept()
         with peer:
             transport.write(bytes(_SIZE))

@@ -216,11 +216,11 @@ def test_a_heartbeat_tells_of_what_is_missing() -> None:
         play.deliver((1, 1))
         play.store()
         play.control(HEARTBEAT % (1, 1))
-        assert play.follower.phase is Phase.FOLLOWING
+        before = play.follower.phase
 
         play.control(HEARTBEAT % (2, 2))
 
-        assert play.follower.phase is Phase.IDLE
+        assert (before, play.follower.phase) == (Phase.FOLLOWING, Phase.IDLE)
 
     played(test, SOURCE)
 

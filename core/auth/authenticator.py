@@ -1,8 +1,8 @@
-"""The check of credentials: who is it that connects.
+"""The check of credentials: which user is it that connects.
 
 A password that was found right is remembered (as a keyed digest, not the password), because its
 bcrypt hash takes long to compute: once per user, not once per connection. `is_slow` says whether a
-check would have to compute one; then `admit` belongs into a thread.
+check would have to compute one; then `authenticate` belongs into a thread.
 """
 
 import hmac
@@ -22,12 +22,12 @@ HIDDEN = "[REDACTED]"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a connection is.
+    """Who a connection turned out to be.
 
     Attributes:
         account: the account's name.
         user: as monitoring shows it; a token is not shown.
-        grant: None: no restrictions.
+        grant: what it may publish and subscribe; None: everything.
     """
 
     account: str = "$G"
@@ -35,8 +35,8 @@ class Identity:
     grant: Grant | None = None
 
 
-class Gate:
-    """Lets those in who are in `users`."""
+class Authenticator:
+    """Tells by the credentials of a CONNECT which of `users` it is from."""
 
     def __init__(self, users: Users) -> None:
         self.users = users
@@ -49,20 +49,20 @@ class Gate:
         self._key = secrets.token_bytes(32)
         self._verified: set[bytes] = set()
 
-    def stranger(self) -> Identity | None:
-        """Return who a client is that says nothing at all; None: nobody."""
+    def no_auth_identity(self) -> Identity | None:
+        """Return who a client without credentials is (`no_auth_user`); None: it is refused."""
         name = self.users.no_auth_user
         return self._identity(self._by_name[name]) if name else None
 
     def is_slow(self, connect: Connect) -> bool:
-        """Say whether `admit` would take a noticeable fraction of a second."""
+        """Say whether `authenticate` would take a noticeable fraction of a second."""
         stored, given = self._secret(connect)
         return is_hash(stored) and self._digest(stored, given) not in self._verified
 
-    def admit(self, connect: Connect, connection_type: str) -> Identity:
-        """Return who it is. Raises AuthError."""
-        if self._says_nothing(connect) and (stranger := self.stranger()) is not None:
-            return stranger
+    def authenticate(self, connect: Connect, connection_type: str) -> Identity:
+        """Return who a CONNECT is from. Raises AuthError."""
+        if _has_no_credentials(connect) and (identity := self.no_auth_identity()) is not None:
+            return identity
         stored, given = self._secret(connect)
         if self.users.token:
             if not self._is_right(stored, given):
@@ -104,10 +104,10 @@ class Gate:
     def _digest(self, stored: str, given: str) -> bytes:
         return hmac.digest(self._key, _raw(f"{len(stored)}:{stored}{given}"), "sha256")
 
-    @staticmethod
-    def _says_nothing(connect: Connect) -> bool:
-        # a key or a JWT alone says nothing here, where neither is known
-        return not (connect.user or connect.password or connect.auth_token)
+
+def _has_no_credentials(connect: Connect) -> bool:
+    # a key or a JWT alone says nothing here, where neither is known
+    return not (connect.user or connect.password or connect.auth_token)
 
 
 def _raw(text: str) -> bytes:

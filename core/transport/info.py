@@ -1,22 +1,29 @@
-"""What a server says of itself in INFO."""
+"""INFO: what a server says of itself, and of the connection, to a client."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from core.model.release import API_LEVEL, SERVER_VERSION
 from core.protocol.connect import Info
-
-if TYPE_CHECKING:
-    from core.pubsub.server import Hub
-    from core.transport.session import ClientSession
+from core.pubsub.server import Hub
 
 GO_VERSION = "go1.27.2"
 """Clients parse this member; it names the toolchain of the release we are compatible with."""
 
 
-def info_of(hub: "Hub", session: "ClientSession") -> Info:
+class Informed(Protocol):
+    """The session that an INFO goes to; see `ClientSession` for what its attributes mean."""
+
+    address: tuple[str, int] | None
+    connection_type: str
+    is_connected: bool
+    client_id: int
+    client_ip: str
+
+
+def info_of(hub: Hub, session: Informed) -> Info:
     """Return the INFO for one connection."""
-    host, port = session.address or hub.place()
-    gate = hub.gate_for(session.connection_type)
+    host, port = session.address or hub.client_address()
+    authenticator = hub.authenticator_for(session.connection_type)
     # Over WebSocket the reference says so even where it lets clients without credentials in.
     is_asked = session.is_connected or session.connection_type == "WEBSOCKET"
     return Info(
@@ -28,7 +35,8 @@ def info_of(hub: "Hub", session: "ClientSession") -> Info:
         host=host,
         port=port,
         headers=not hub.limits.no_header_support,
-        auth_required=gate is not None and (is_asked or not gate.users.no_auth_user),
+        auth_required=authenticator is not None
+        and (is_asked or not authenticator.users.no_auth_user),
         max_payload=hub.limits.max_payload,
         jetstream=hub.jetstream,
         client_id=session.client_id,

@@ -1,0 +1,66 @@
+"""One connection, and one subscription, as the pages show them."""
+
+from typing import Any
+
+from core.model.gotime import format_duration
+from core.monitor.times import age, moment
+from core.pubsub.route import Subscription
+from core.transport.session import ClientSession
+
+_KINDS = {"WEBSOCKET": "websocket"}
+
+
+def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict[str, Any]:
+    """Return an open connection as connz shows it; `stopped`: one that was closed at `now`.
+
+    Times are nanoseconds since the Unix epoch.
+    """
+    traffic, connect = session.count(), session.connect
+    heard = now - max(session.hub.clock.monotonic() - session.last_heard, 0)
+    active = now if session.is_heard and not stopped else max(heard, session.started)
+    shown: dict[str, Any] = {
+        "cid": session.client_id,
+        "kind": "Client",
+        "type": _KINDS.get(session.connection_type, "nats"),
+        "ip": session.client_ip,
+        "port": session.client_port,
+        "start": moment(session.started),
+        "last_activity": moment(active),
+    }
+    if stopped:
+        shown |= {"stop": moment(now), "reason": session.close_reason}
+    if session.rtt:
+        shown["rtt"] = format_duration(session.rtt)
+    shown |= {
+        "uptime": age(now - session.started),
+        "idle": age(now - active),
+        "pending_bytes": 0 if stopped else session.pending(),
+        "in_msgs": traffic.in_msgs,
+        "out_msgs": traffic.out_msgs,
+        "in_bytes": traffic.in_bytes,
+        "out_bytes": traffic.out_bytes,
+        "subscriptions": len(session.subscriptions),
+    }
+    for name in ("name", "lang", "version"):
+        if value := getattr(connect, name):
+            shown[name] = value
+    return shown
+
+
+def describe_subscription(found: Subscription, account: str = "") -> dict[str, Any]:
+    """Return a subscription as connz and subsz show it, with its account if one is given."""
+    shown: dict[str, Any] = {}
+    if account:
+        shown |= {"account": account, "account_tag": account}
+    shown["subject"] = text_of(found.subject)
+    if found.queue:
+        shown["qgroup"] = text_of(found.queue)
+    shown |= {"sid": text_of(found.sid), "msgs": found.delivered}
+    if found.limit:
+        shown["max"] = found.limit
+    return shown | {"cid": found.session.client_id}
+
+
+def text_of(raw: bytes) -> str:
+    """Return a subject, a queue group or a sid as text."""
+    return raw.decode("utf-8", "replace")

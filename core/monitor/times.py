@@ -1,0 +1,23 @@
+"""Times as the pages show them."""
+
+from datetime import UTC, datetime
+
+
+def moment(nanos: int) -> str:
+    """Return a time, in nanoseconds since the Unix epoch, as Go prints it in JSON."""
+    if not nanos:
+        return "0001-01-01T00:00:00Z"
+    seconds, rest = divmod(nanos, 1_000_000_000)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
+
+
+def age(nanos: int) -> str:
+    """Return a duration as the pages show uptimes: `1s`, `2m5s`, `1h0m3s`, `3d0h0m1s`."""
+    seconds = max(nanos, 0) // 1_000_000_000
+    parts: list[str] = []
+    for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3600), ("m", 60)):
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) + f"{seconds}s"
