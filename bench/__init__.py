@@ -1,1 +1,1 @@
-"""jetgate against nats-server in one run, by one load generator: `python -m bench`."""
+"""Benchmarks that compare jetgate with nats-server, by one load generator: `python -m bench`."""

@@ -1,4 +1,4 @@
-"""Run the comparison and print it: `python -m bench`; `--help` says what can be chosen.
+"""Runs the comparison and prints it: `python -m bench`; `--help` shows the options.
 
 A run of all rows writes `results/latest.json`; `--table` puts that into docs/performance.md.
 """
@@ -16,11 +16,11 @@ from bench.report import Line, machine, print_header, print_line, verdicts
 from bench.rows import ROWS, Row
 from bench.wire import Connection, LoadError
 
-SETTLE = 0.5  # seconds of peace between two rows
+SETTLE = 0.5  # seconds without load between two rows
 
 
-def forget(peer: Peer) -> None:
-    """Delete what a row has stored."""
+def delete_streams(peer: Peer) -> None:
+    """Delete all streams of a server."""
     connection = Connection(peer.address)
     for name in connection.api("STREAM.NAMES")["streams"] or []:
         connection.api(f"STREAM.DELETE.{name}")
@@ -28,7 +28,7 @@ def forget(peer: Peer) -> None:
 
 
 def measure(row: Row, peers: dict[str, Peer], runs: int, scale: float) -> dict[str, Measure]:
-    """Run one row on its peers, turn and turn about; medians per peer."""
+    """Run one row on its servers in turns; return the medians of each server."""
     loads: dict[str, Load] = {}
     failed: dict[str, str] = {}
     measures: dict[str, list[Measure]] = {name: [] for name in row.peers if name in peers}
@@ -46,7 +46,7 @@ def measure(row: Row, peers: dict[str, Peer], runs: int, scale: float) -> dict[s
                 print(f"{row.name}: {name} failed: {failed[name]}", file=sys.stderr)
     for name in measures:
         if name not in failed:
-            forget(peers[name])
+            delete_streams(peers[name])
     time.sleep(SETTLE)
     return {
         name: {key: median(measure[key] for measure in taken) for key in taken[0]}
@@ -56,7 +56,7 @@ def measure(row: Row, peers: dict[str, Peer], runs: int, scale: float) -> dict[s
 
 
 def options() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs per row; medians are shown")
     parser.add_argument("--quick", action="store_true", help="one run, a quarter of the messages")
@@ -70,8 +70,8 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def keep(lines: list[Line], runs: int, *, all_rows: bool) -> None:
-    """Write results down, in the order of the rows; of single rows only those change."""
+def save(lines: list[Line], runs: int, *, all_rows: bool) -> None:
+    """Write the results of all rows; of chosen rows, replace only theirs."""
     rows = {
         line.row.name: {
             "unit": line.row.unit,
@@ -89,7 +89,7 @@ def keep(lines: list[Line], runs: int, *, all_rows: bool) -> None:
 
 
 def main() -> int:
-    """Measure every chosen row; 1 when `--check` is given and a floor is missed."""
+    """Measure the chosen rows; return 1 when `--check` is given and a floor is missed."""
     chosen = options()
     if chosen.table:
         table.update()
@@ -104,7 +104,7 @@ def main() -> int:
             print_line(lines[-1])
     is_whole = len(rows) == len(ROWS) and len(peers) == len(NAMES) and not chosen.quick
     if is_whole or chosen.save:
-        keep(lines, runs, all_rows=is_whole)
+        save(lines, runs, all_rows=is_whole)
     held = all(verdict["ok"] for line in lines for verdict in verdicts(line).values())
     return 0 if held or not chosen.check else 1
 

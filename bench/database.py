@@ -1,6 +1,6 @@
-"""A PostgreSQL that outlives the node: `python -m bench.database DIR`.
+"""Runs the embedded PostgreSQL alone: `python -m bench.database DIR`.
 
-Prints its connection string once it accepts and runs until standard input ends.
+Prints its connection string when it accepts connections, and runs until standard input ends.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A million messages whose time to live is over at once, while others are published."""
+"""A million messages that expire at the same time, while others are published."""
 
 import time
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from bench.wire import Connection, LoadError, percentile
 
 AFTER = 3  # seconds after the last is due
 WITHIN = 30
-LEADS = (15, 40, 90)  # seconds to publish them in; tried in turn
+LEADS = (15, 40, 90)  # seconds to publish them in: the next is tried if it is too short
 
 
 @dataclass(slots=True)
 class Expiry:
-    """Messages with a time to live, each on a subject of its own, due within a second or so.
+    """Messages with a TTL, each on a subject of its own, that expire within about a second.
 
-    `late` is when the state of their stream is empty, after the last was due; `p50` and `p99` are
-    the latencies of publishes beside 5,000 others a second into another stream meanwhile.
+    `late` is the time from the expiry of the last to an empty stream; `p50` and `p99` are the
+    latencies of publishes into another stream meanwhile, beside 5,000 others per second.
     """
 
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing: each run has streams of its own."""
+        """Do nothing: each run has streams of its own."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         admin = Connection(peer.address)

@@ -1,4 +1,4 @@
-"""One connection publishes, another receives: what core publish/subscribe needs."""
+"""The load of core publish/subscribe: one connection publishes, another receives."""
 
 import gc
 import select
@@ -11,7 +11,9 @@ from bench.wire import CHUNK, Connection, LoadError
 def relay(
     sender: Connection, receiver: Connection, message: bytes, count: int, *, ahead: int
 ) -> float:
-    """Publish `count` copies of `message`, at most `ahead` of what the receiver has got; seconds.
+    """Publish `count` copies of `message`; return the seconds until all are received.
+
+    At most `ahead` messages are sent and not received.
 
     Raises LoadError when nothing moves for 5 s.
     """

@@ -1,4 +1,4 @@
-"""What permissions cost: core publish/subscribe over a thousand connections, with and without."""
+"""The cost of permissions: core publish/subscribe over 1,000 connections, with and without."""
 
 import gc
 import select
@@ -17,7 +17,7 @@ from tests.support.jetgate import JetgateServer
 
 PAIRS = 500
 ROUND = 20  # messages of a publisher at a time
-AHEAD = 3  # rounds that may be on their way
+AHEAD = 3  # rounds that may be sent and not received
 USERS = 10
 RULES = """authorization {
   default_permissions {
@@ -33,22 +33,18 @@ RULES = """authorization {
 class Guarded:
     """Pairs of a publisher and a subscriber, on a server with permissions and on one without.
 
-    `rate` is that with permissions, `open` that without, `cost` how many times as long it takes.
+    `rate`: messages per second with permissions, `open`: without; `cost`: ratio of the times.
     """
 
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing: the servers of a run are its own, since one reads its users when it starts."""
+        """Do nothing: each run starts servers of its own."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         rounds = max(1, int(self.count * scale) // (PAIRS * ROUND))
-        with _servers(
-            "jetgate-nats-server" if isinstance(peer, JetgateServer) else "nats-server"
-        ) as (
-            free,
-            guarded,
-        ):
+        name = "jetgate-nats-server" if isinstance(peer, JetgateServer) else "nats-server"
+        with _servers(name) as (free, guarded):
             _relay(free, rounds // 4 or 1, guarded=False)
             _relay(guarded, rounds // 4 or 1, guarded=True)
             plain = _relay(free, rounds, guarded=False)
@@ -75,7 +71,7 @@ def _servers(name: str) -> Iterator[tuple[DropIn, DropIn]]:
 
 
 def _relay(server: DropIn, rounds: int, *, guarded: bool) -> float:
-    """Send everything through the pairs; seconds from the first byte to the last."""
+    """Send everything through the pairs; return the seconds from the first to the last byte."""
 
     def connect(number: int) -> Connection:
         user = number % USERS

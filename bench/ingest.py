@@ -1,4 +1,4 @@
-"""Fast-ingest batches: messages that share acks, as few as the server allows."""
+"""The load of a fast-ingest batch: as many messages per ack as the server allows."""
 
 import time
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _ACK, _END = b'"seq":', b'"count":'
 
 @dataclass(slots=True)
 class Ingest:
-    """One batch of so many messages."""
+    """One batch of `count` messages."""
 
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing: each run has a stream of its own."""
+        """Do nothing: each run has a stream of its own."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         count, name = int(self.count * scale), f"FAST{run}"
@@ -49,7 +49,7 @@ def _block(name: bytes, start: int, stop: int, last: int) -> bytes:
 
 
 def _send(connection: Connection, blocks: list[bytes]) -> None:
-    """Send what acks allow, until the batch is acknowledged as a whole."""
+    """Send as far ahead of the acks as allowed, until the whole batch is acknowledged."""
     sent = acked = 0
     data = b""
     while _END not in data:

@@ -1,4 +1,4 @@
-"""What every load is made of: the interface, a stream to run it on, messages in it."""
+"""The interface of loads, and functions to create and fill streams."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -10,13 +10,13 @@ Measure = dict[str, float]
 
 
 class Load(Protocol):
-    """Something that can be run against a server again and again."""
+    """A load that can be run against a server repeatedly."""
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Once per server, before the first run; not measured."""
+        """Prepare a server, once before the first run; not measured."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
-        """One measurement."""
+        """Run the load once; return what was measured."""
         ...
 
 
@@ -35,7 +35,7 @@ def fill(
 ) -> None:
     """Create a stream and publish `count` messages over `subjects` subjects.
 
-    What stands behind `<name>.` in the subject of a message is the `token` of its number.
+    The subject of a message is `<name>.` and the `token` of its number.
     """
     connection = Connection(peer.address)
     stream(connection, name, **config)

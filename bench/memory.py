@@ -1,7 +1,7 @@
-"""What the node keeps in memory, and how soon it serves after kill -9: `python -m bench.memory`.
+"""Measures memory of the node and time to serve after kill -9: `python -m bench.memory`.
 
-Each case has a node of its own beside a PostgreSQL that is not counted. Printed are the resident
-size when the load has ended, its peak, and the limit; `--scale` shrinks the loads, not the limits.
+Each case has a node of its own and a PostgreSQL that is not counted. It prints the resident size
+after the load, its peak, and the limit; `--scale` shrinks the loads, not the limits.
 """
 
 import argparse
@@ -28,7 +28,7 @@ PAYLOAD = b" 128\r\n%s\r\n" % (b"x" * 128)
 
 @contextmanager
 def node() -> Iterator[JetgateServer]:
-    """A node over a PostgreSQL that lives longer."""
+    """Start a node and a PostgreSQL that keeps running when the node is killed."""
     directory = Path(tempfile.mkdtemp(prefix="jetgate-bench-"))
     command = [sys.executable, "-m", "bench.database", str(directory / "pg")]
     pipe = subprocess.PIPE
@@ -44,14 +44,17 @@ def node() -> Iterator[JetgateServer]:
 
 
 def memory(server: JetgateServer) -> tuple[float, float]:
-    """Resident size and its peak, MiB."""
+    """Return the resident size and its peak, in MiB."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     figures = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if "kB" in line}
     return int(figures["VmRSS"]) / 1024, int(figures["VmHWM"]) / 1024
 
 
 def load(server: JetgateServer, count: int, message: Callable[[int], bytes]) -> float:
-    """Publish `count` messages to stream M; messages per second. `message(i)` ends its own line."""
+    """Publish `count` messages to stream M; return messages per second.
+
+    `message(i)` is the complete PUB or HPUB of message i.
+    """
     connection = Connection(server.address)
     connection.send(b"SUB _INBOX.m.* 1\r\n")
     seconds = 0.0
@@ -91,7 +94,7 @@ class Figure:
 
 
 def subjects(count: int, over: int, limit: float) -> Iterator[Figure]:
-    """`count` messages on `over` subjects; before and after a restart of the node."""
+    """Measure `count` messages on `over` subjects, before and after a restart of the node."""
     with node() as server:
         create(server)
         rate = load(server, count, lambda i: b"PUB M.%d _INBOX.m.%d%s" % (i % over, i, PAYLOAD))
@@ -110,7 +113,7 @@ def subjects(count: int, over: int, limit: float) -> Iterator[Figure]:
 
 
 def subjects_known(server: JetgateServer) -> float:
-    """Seconds until STREAM.INFO answers, which waits until the log's subjects are read."""
+    """Return the seconds until STREAM.INFO answers, which waits until all subjects are read."""
     began = time.perf_counter()
     connection = Connection(server.address)
     connection.api("STREAM.INFO.M", {})
@@ -119,7 +122,7 @@ def subjects_known(server: JetgateServer) -> float:
 
 
 def serving(server: JetgateServer) -> float:
-    """Seconds from the start of a node until it acknowledges a publish to stream M."""
+    """Start a node; return the seconds until it acknowledges a publish to stream M."""
     began = time.perf_counter()
     server.start()
 
@@ -138,7 +141,7 @@ def serving(server: JetgateServer) -> float:
 
 
 def message_ids(count: int, limit: float) -> Iterator[Figure]:
-    """`count` message ids inside the duplicate window."""
+    """Measure `count` message ids in the duplicate window."""
     with node() as server:
         create(server, duplicate_window=3600 * 10**9)
 
@@ -154,7 +157,7 @@ def message_ids(count: int, limit: float) -> Iterator[Figure]:
 
 
 def many_streams(streams: int, consumers: int, limit: float) -> Iterator[Figure]:
-    """Many streams with consumers, a steady rate of publishes spread over them."""
+    """Measure many streams with consumers, under a steady rate of publishes to all of them."""
     with node() as server:
         connection = Connection(server.address)
         for i in range(streams):
@@ -168,12 +171,12 @@ def many_streams(streams: int, consumers: int, limit: float) -> Iterator[Figure]
         size, peak = memory(server)
         name = f"{streams:,} streams x {consumers} consumers"
         yield Figure(name, size, limit, "MiB", f"peak {peak:.0f}")
-        # The time until the last answer is in it: one second of delay would be a twentieth.
+        # The rate includes the wait for the last answer: a second of delay would be a twentieth.
         yield Figure(name + ", missing of 20,000 publishes/s", RATE - rate, RATE / 20, "/s")
 
 
 def steady(connection: Connection, streams: int) -> float:
-    """Publish RATE messages per second for SECONDS; what was acknowledged per second."""
+    """Publish RATE messages per second for SECONDS; return those acknowledged per second."""
     connection.send(b"SUB _INBOX.m.* 1\r\n")
     count = RATE * SECONDS
     block = [b"PUB S%d.a _INBOX.m.%d%s" % (i % streams, i, PAYLOAD) for i in range(count)]
@@ -181,7 +184,7 @@ def steady(connection: Connection, streams: int) -> float:
 
 
 def main() -> int:
-    """Run the chosen cases; 1 when `--check` is given and a limit is passed."""
+    """Run the chosen cases; return 1 when `--check` is given and a limit is exceeded."""
     parser = argparse.ArgumentParser(prog="python -m bench.memory", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the messages")
     parser.add_argument("--only", default="", help="cases whose key holds this")

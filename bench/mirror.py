@@ -1,4 +1,4 @@
-"""How fast a mirror follows its origin while that is published to at full speed."""
+"""How fast a mirror or source copies its origin while that is published to at full speed."""
 
 import time
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from bench.load import Measure, stream
 from bench.peers import Peer
 from bench.wire import Connection, Lane, LoadError, publishes, pump
 
-_PATIENCE = 120.0
-_LOOK = 0.01
+_TIMEOUT_S = 120.0
+_POLL_S = 0.01
 
 
 @dataclass(slots=True)
 class Mirror:
-    """Asynchronous publish into an origin; what counts is when its copy has everything.
+    """Asynchronous publish to an origin, measured until its copy is complete.
 
-    `rate` is how fast the copy grew from the first publish to its last message, `publish` how
-    fast the origin took them meanwhile, `share` the one divided by the other.
+    `rate`: messages per second until the copy was complete; `publish`: those of the origin;
+    `share`: the first divided by the second.
     """
 
     count: int
@@ -25,7 +25,7 @@ class Mirror:
     sourced: bool = False
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing: each run has streams of its own."""
+        """Do nothing: each run has streams of its own."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         """Publish, and wait until the copy is complete."""
@@ -37,7 +37,7 @@ class Mirror:
         observer.api(f"STREAM.CREATE.{copy}", {"name": copy, **config})
         inbox = b"_INBOX.pub0"
         connection.send(b"SUB %s.* 1\r\n" % inbox)
-        # The copy follows once it has the first message.
+        # The copy is connected to its origin when it has the first message.
         pump([Lane(connection, publishes(name.encode() + b".a", 1, b"x", inbox))], window=1)
         self._wait(observer, copy, 1)
         messages = publishes(name.encode() + b".a", count, b"x" * self.size, inbox)
@@ -50,8 +50,8 @@ class Mirror:
         return {"rate": count / took, "publish": count / published, "share": published / took}
 
     def _wait(self, observer: Connection, copy: str, count: int) -> None:
-        until = time.perf_counter() + _PATIENCE
+        until = time.perf_counter() + _TIMEOUT_S
         while observer.api(f"STREAM.INFO.{copy}")["state"]["messages"] < count:
             if time.perf_counter() > until:
-                raise LoadError(f"{copy} did not follow within {_PATIENCE:g} s")
-            time.sleep(_LOOK)
+                raise LoadError(f"{copy} did not follow within {_TIMEOUT_S:g} s")
+            time.sleep(_POLL_S)

@@ -20,17 +20,17 @@ def _token(number: int) -> bytes:
 
 @dataclass(slots=True)
 class MultiLast:
-    """One request after the other, in three forms; microseconds until the end of its answers.
+    """One request after the other, in three forms; medians of the time until the last answer (us).
 
-    `p50` is for a thousand neighbours, named by a wildcard at the end; `spread` for a thousand
-    all over the place, named by one in the middle; `listed` for a thousand literal names.
+    `p50`: a thousand adjacent subjects, by a wildcard at the end; `spread`: a thousand subjects far
+    apart, by a wildcard in the middle; `listed`: a thousand literal subjects.
     """
 
     def prepare(self, peer: Peer, scale: float) -> None:
         fill(peer, NAME, SIDE * SIDE, SIDE * SIDE, _token, allow_direct=True)
         connection = Connection(peer.address)
         connection.send(b"SUB _INBOX.multi 1\r\n")
-        for form in range(3):  # whatever is made by the first question is there afterwards
+        for form in range(3):  # so that what the first request builds is not measured
             _ask(connection, _filters(form, 0), SIDE)
         connection.close()
 
@@ -55,7 +55,7 @@ def _filters(form: int, number: int) -> list[str]:
 
 
 def _ask(connection: Connection, filters: list[str], count: int) -> float:
-    """Ask and read until the end of the batch; seconds."""
+    """Send a request and read its answers; return the seconds it took."""
     body = json.dumps({"multi_last": filters}).encode()
     ask = b"PUB $JS.API.DIRECT.GET.%s _INBOX.multi %d\r\n%s\r\n" % (
         NAME.encode(),

@@ -1,4 +1,4 @@
-"""The servers that are compared: the same starters as the tests use."""
+"""The servers that are compared, started as in the tests."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +12,7 @@ NAMES = ("nats", "always", "jetgate")
 
 
 def build(name: str) -> Peer:
-    """A server that is not started yet: `nats`, `always` (fsync before each ack) or `jetgate`."""
+    """Return a server, not started: `nats`, `always` (fsync before each ack) or `jetgate`."""
     if name == "jetgate":
         return JetgateServer()
     return NatsServer(jetstream={"sync_interval": "always"} if name == "always" else None)

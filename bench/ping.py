@@ -1,4 +1,4 @@
-"""Measure how fast a server answers PING while it is busy: `python -m bench.ping HOST PORT`.
+"""Measures how fast a busy server answers PING: `python -m bench.ping HOST PORT`.
 
 Sends a PING every 2 ms until standard input ends, then prints microseconds as JSON.
 """
@@ -14,7 +14,7 @@ EVERY = 0.002
 
 
 def main(host: str, port: int) -> None:
-    """Ping until told to stop by the end of standard input."""
+    """Send PINGs until standard input ends."""
     connection = Connection((host, port))
     taken: list[float] = []
     while not select.select([sys.stdin], [], [], EVERY)[0]:

@@ -1,4 +1,4 @@
-"""Pull with explicit acknowledgement: requests kept open, every message acknowledged."""
+"""The load of a pull consumer with explicit acks: open requests, every message acknowledged."""
 
 import re
 import time
@@ -13,9 +13,9 @@ _REPLY = re.compile(rb"\$JS\.ACK\.\S+")
 
 
 class Replies:
-    """Finds the ack subjects of deliveries in what a socket brings, in any division.
+    """Finds the ack subjects of deliveries in the bytes of a socket, cut anywhere.
 
-    `rest` is what has come of a message that is not complete.
+    `rest`: the beginning of an incomplete message.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Requests:
 
 
 def acks(replies: list[bytes], *, last: bool) -> bytes:
-    """Acknowledge; the `last` one of all is answered, after all before it were processed."""
+    """Return acknowledgements; the `last` of all asks for an answer, sent after all others."""
     out = [b"PUB %s 4\r\n+ACK\r\n" % reply for reply in replies]
     if last:
         out[-1] = b"PUB %s %s 4\r\n+ACK\r\n" % (replies[-1], DONE)
@@ -70,7 +70,7 @@ def await_done(connection: Connection, rest: bytes) -> None:
 
 
 def pull_all(connection: Connection, stream: str, consumer: str, count: int) -> float:
-    """Fetch and acknowledge `count` messages; seconds until the last ack is answered."""
+    """Fetch and acknowledge `count` messages; return the seconds until the last ack is answered."""
     requests, replies = Requests(stream, consumer, count), Replies()
     connection.send(b"SUB _INBOX.pull.0 1\r\nSUB %s 2\r\n" % DONE)
     connection.flush()
@@ -80,7 +80,7 @@ def pull_all(connection: Connection, stream: str, consumer: str, count: int) -> 
 def receive_all(
     connection: Connection, replies: Replies, count: int, requests: Requests | None = None
 ) -> float:
-    """Acknowledge `count` messages as they come, keeping requests open; seconds."""
+    """Acknowledge `count` messages as they come, keeping requests open; return the seconds."""
     sock = connection.sock
     seen = 0
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Push: a consumer that sends everything to a subscription, with or without acknowledgement."""
+"""The load of a push consumer, with or without acknowledgements."""
 
 import time
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bench.wire import CHUNK, Connection, LoadError
 
 @dataclass(slots=True)
 class Push:
-    """A push consumer over messages just written, or after a restart."""
+    """A push consumer over messages just stored, or (`cold`) after a restart."""
 
     count: int
     acks: bool = False
@@ -29,7 +29,7 @@ class Push:
         else:
             fill(peer, name, count, 100)
         connection = Connection(peer.address)
-        # The consumers of earlier runs push elsewhere: after a restart they may have more to say.
+        # A subject of its own: after a restart, consumers of earlier runs may redeliver to theirs.
         connection.send(b"SUB push.%d 1\r\nSUB %s 2\r\n" % (run, DONE))
         connection.flush()
         config = {

@@ -1,4 +1,4 @@
-"""A work queue: one connection publishes while another pulls and acknowledges."""
+"""The load of a work queue: one connection publishes, another pulls and acknowledges."""
 
 import gc
 import select
@@ -16,12 +16,12 @@ WINDOW = 2000
 
 @dataclass(slots=True)
 class Queue:
-    """Publish, pull, acknowledge: every message leaves the stream."""
+    """Publish, pull, acknowledge, until all messages have been removed from the stream."""
 
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing: each run has a stream of its own."""
+        """Do nothing: each run has a stream of its own."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         count = int(self.count * scale)
@@ -44,7 +44,7 @@ class Queue:
 
 
 class _Out:
-    """What one connection still has to send."""
+    """The unsent bytes of one connection."""
 
     def __init__(self, poll: select.epoll, connection: Connection) -> None:
         self.sock = connection.sock
@@ -56,7 +56,7 @@ class _Out:
         poll.register(self.fd, select.EPOLLIN)
 
     def send(self, data: bytes) -> None:
-        """Send, or keep what the socket does not take."""
+        """Send; keep what the socket does not take."""
         if data:
             self._rest = memoryview(self._rest.tobytes() + data)
         if self._rest:
@@ -70,7 +70,7 @@ class _Out:
 def _work(
     publisher: Connection, worker: Connection, messages: list[bytes], requests: Requests
 ) -> float:
-    """Run the queue until its last acknowledgement is answered; seconds."""
+    """Run the load; return the seconds until the last acknowledgement is answered."""
     poll = select.epoll()
     source, sink = _Out(poll, publisher), _Out(poll, worker)
     gc.disable()

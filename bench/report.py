@@ -1,4 +1,4 @@
-"""The table: rates, latencies, ratios, and each floor with its verdict."""
+"""Prints the results: rates, latencies, ratios, and whether each floor is reached."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from bench.rows import Row
 
 
 class Verdict(TypedDict):
-    """One floor: what was measured, what it has to be, whether it holds."""
+    """One floor: the measured value, the floor, whether it is reached."""
 
     value: float
     floor: float
@@ -54,18 +54,18 @@ def verdicts(line: Line) -> dict[str, Verdict]:
 
 
 def machine() -> str:
-    """Where it is measured."""
+    """Describe the machine."""
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def print_header(runs: int, scale: float) -> None:
-    """What was measured where."""
+    """Print how and where was measured."""
     what = f"medians of {runs}, {scale:g} of the messages"
     print(f"{machine()}; {what}; rates per second, latencies in us")
 
 
 def print_line(line: Line) -> None:
-    """One row of the table, as soon as it is there."""
+    """Print one row."""
     cells = [f"{line.row.name:42}"]
     for name in line.row.peers:
         measure = line.medians.get(name)

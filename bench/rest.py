@@ -1,4 +1,4 @@
-"""Publish over HTTP, raw sockets again: one request per message, or one NDJSON body."""
+"""The load of publishing over HTTP: one request per message, or one NDJSON body."""
 
 import gc
 import json
@@ -28,7 +28,7 @@ def _address(peer: Peer) -> Address:
 
 
 def post_each(peer: Peer, subject: str, count: int) -> dict[str, float]:
-    """One POST per message: latency on one connection, rate over sixteen."""
+    """Send one POST per message; return the latency on one connection, the rate over 16."""
     request = (
         b"POST /v1/subjects/%s HTTP/1.1\r\nHost: bench\r\nContent-Type: text/plain\r\n"
         b"Content-Length: %d\r\n\r\n%s" % (subject.encode(), len(PAYLOAD), PAYLOAD)
@@ -59,7 +59,7 @@ def _response_lines(connection: Connection) -> int:
 
 
 def post_lines(peer: Peer, subject: str, count: int) -> dict[str, float]:
-    """One NDJSON body of `count` messages, its results read while it is sent."""
+    """Send one NDJSON body of `count` messages, reading the results meanwhile; return the rate."""
     line = json.dumps({"subject": subject, "text": PAYLOAD.decode()}).encode() + b"\n"
     head = (
         b"POST /v1/publish HTTP/1.1\r\nHost: bench\r\nContent-Type: application/x-ndjson\r\n"
@@ -76,7 +76,7 @@ def post_lines(peer: Peer, subject: str, count: int) -> dict[str, float]:
 
 
 def _stream(sock: socket.socket, body: memoryview, count: int) -> float:
-    """Send a body while counting the receipts in the answer; seconds until the last one."""
+    """Send a body and count the acks in the response; return the seconds until the last one."""
     sock.setblocking(False)
     poll = select.epoll()
     poll.register(sock.fileno(), select.EPOLLIN | select.EPOLLOUT)

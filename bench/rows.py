@@ -1,4 +1,4 @@
-"""What is measured: one class per kind of load, one entry of ROWS per line of the table."""
+"""The rows of the comparison (ROWS) and the loads that need no module of their own."""
 
 import random
 import subprocess
@@ -35,7 +35,7 @@ class Publish:
     config: dict[str, object] = field(default_factory=dict)
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing: each run has a stream of its own."""
+        """Do nothing: each run has a stream of its own."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         count = int(self.count * scale) // self.connections
@@ -70,7 +70,7 @@ class PublishSync:
     count: int
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing: each run has a stream of its own."""
+        """Do nothing: each run has a stream of its own."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         connection = Connection(peer.address)
@@ -86,7 +86,7 @@ class PublishSync:
 
 @dataclass(slots=True)
 class Pull:
-    """Pull with explicit acknowledgement, from messages just written or after a restart."""
+    """Pull with explicit acknowledgement, of messages just stored, or (`cold`) after a restart."""
 
     count: int
     cold: bool = False
@@ -163,7 +163,7 @@ class Core:
     size: int = 128
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing is stored."""
+        """Do nothing: nothing is stored."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         count = int(self.count * scale)
@@ -189,7 +189,7 @@ class Rest:
     lines: bool
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Nothing: each run has a stream of its own."""
+        """Do nothing: each run has a stream of its own."""
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
         connection = Connection(peer.address)
@@ -211,7 +211,7 @@ KV: dict[str, object] = {
 
 @dataclass(slots=True)
 class Row:
-    """One line of the table: what runs, where, and the floors it has to hold."""
+    """One row of the table: the load, the servers to run it on, and the floors to reach."""
 
     name: str
     load: Callable[[str], Load]

@@ -1,7 +1,7 @@
-"""What each step of a publish costs: `python -m bench.steps_publish`.
+"""Microseconds per message of each step of a publish: `python -m bench.steps_publish`.
 
-Microseconds per message, medians of seven, 1000 messages of 128 bytes per batch. The commit is
-timed by the wall on an embedded PostgreSQL of its own; the other steps are this process's CPU.
+Medians of seven, 1000 messages of 128 bytes per batch. The commit is measured in wall-clock time on
+an embedded PostgreSQL of its own, the other steps in CPU time of this process.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from core.jetstream.stream.acks import AckEmitter
-from core.protocol.gather import GATHERED, Batch, gather
+from core.protocol.gather import GATHER_ALL, Batch, gather
 from core.protocol.parser import Parser
 from core.pubsub.account import Subscription
 from core.pubsub.batch import take_together
@@ -33,7 +33,7 @@ REPLIES = [b"_INBOX.bench.%d" % i for i in range(MESSAGES)]
 
 
 class Sink:
-    """Takes what the parser finds and does nothing with it."""
+    """A sink of the parser that does nothing."""
 
     headers = True
 
@@ -80,7 +80,7 @@ def per_message(step: Callable[[], object], count: int = MESSAGES) -> float:
 
 
 def publishes(sizes: int = 1) -> bytes:
-    """Return PUBs with replies; payloads have so many sizes in turn."""
+    """Return PUBs with replies; payloads have `sizes` different sizes in turn."""
     bodies = [PAYLOAD[: len(PAYLOAD) - i % sizes] for i in range(MESSAGES)]
     return b"".join(
         b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
@@ -89,17 +89,17 @@ def publishes(sizes: int = 1) -> bytes:
 
 
 def parse(sizes: int) -> float:
-    """Bytes to columns."""
+    """Measure parsing of bytes to columns."""
     data, parser, sink = publishes(sizes), Parser(1 << 20, 4096), Sink()
     parser.gathers = True
     return per_message(lambda: parser.feed(data, sink))
 
 
 def take() -> float:
-    """The columns of a read to those of a stream, receivers looked up."""
+    """Measure passing the columns of a read to a stream, with the look-up of routes."""
     hub = idle_hub()
     account = hub.accounts["$G"]
-    batch, _ = gather(publishes(), 0, (1 << 20, 4096, GATHERED), with_headers=True)
+    batch, _ = gather(publishes(), 0, (1 << 20, 4096, GATHER_ALL), with_headers=True)
 
     def take_all(some: Batch) -> None:
         columns = Columns()
@@ -114,13 +114,13 @@ def take() -> float:
 
 
 def rows() -> float:
-    """Rows with their checksums, as the driver takes them for COPY."""
+    """Measure making the rows for COPY, with checksums."""
     commit = StreamCommit(1, 0, 1, plan_of(MESSAGES, 0))
     return per_message(lambda: sum(1 for _ in rows_of(commit)))
 
 
 def acks() -> float:
-    """Lines of acknowledgement into the output of one session."""
+    """Measure writing publish acks to the output of one session."""
     hub = idle_hub()
     account = hub.accounts["$G"]
     session = ListSession()
@@ -153,7 +153,7 @@ def plan_of(count: int, before: int) -> StreamPlan:
 
 
 async def commits() -> list[tuple[int, float]]:
-    """Wall time of one fenced commit by its number of messages, in microseconds."""
+    """Return (messages, microseconds of wall time) of commits of several sizes."""
     with tempfile.TemporaryDirectory() as directory:
         server = EmbeddedPostgres(Path(directory) / "pg")
         await server.start()
@@ -183,7 +183,7 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[tuple[int, float]]
 
 
 def main() -> None:
-    """Print every step."""
+    """Measure and print every step."""
     print("us per message")
     steps: tuple[tuple[str, Callable[[], float]], ...] = (
         ("parse, payloads of one size", lambda: parse(1)),

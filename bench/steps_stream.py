@@ -1,4 +1,4 @@
-"""What one message costs in the stream machine: decide and apply, microseconds, no I/O.
+"""Microseconds per message of the stream machine: decide and apply, without I/O.
 
     python -m bench.steps_stream [--memory]
 
@@ -20,6 +20,7 @@ from core.stream.dedup import DedupWindow
 from core.stream.index import HistoryIndex, LastIndex, LogIndex
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns
+from core.stream.planner import decide
 
 BATCH = 1000
 BATCHES = 100
@@ -31,7 +32,7 @@ Batches = list[Columns]
 
 
 def config(**settings: Any) -> StreamConfig:
-    """Return a stream without limits but those given."""
+    """Return the configuration of a stream without limits, apart from those given."""
     defaults: dict[str, Any] = {
         "name": "S",
         "max_msgs": -1,
@@ -44,7 +45,7 @@ def config(**settings: Any) -> StreamConfig:
 
 
 def batches(subjects: int, header: Callable[[int], bytes] | None = None) -> Batches:
-    """Return fresh columns: subjects in turn, each an object of its own as from a socket."""
+    """Return new columns: subjects in turn, each a separate object, as from a socket."""
     made = []
     n = 0
     for _ in range(BATCHES):
@@ -91,21 +92,21 @@ CASES: tuple[tuple[str, StreamConfig, int, Callable[[int], bytes] | None], ...] 
 
 
 def steps(settings: StreamConfig, made: Batches) -> tuple[float, float]:
-    """Return microseconds per message of decide and of apply, the last nine tenths of a run."""
+    """Return microseconds per message of decide and apply, over the last 90 % of a run."""
     machine = StreamMachine(settings)
     now = time.time_ns()
-    decide = apply = 0
+    deciding = applying = 0
     for i, columns in enumerate(made):
         started = time.thread_time_ns()
-        plan = machine.decide(columns, now + i * 1_000_000)
+        plan = decide(machine, columns, now + i * 1_000_000)
         decided = time.thread_time_ns()
         machine.apply(plan)
         ended = time.thread_time_ns()
         if i >= BATCHES // 10:
-            decide += decided - started
-            apply += ended - decided
+            deciding += decided - started
+            applying += ended - decided
     counted = (BATCHES - BATCHES // 10) * BATCH * 1000
-    return decide / counted, apply / counted
+    return deciding / counted, applying / counted
 
 
 def report() -> Iterator[str]:
@@ -114,8 +115,9 @@ def report() -> Iterator[str]:
     for name, settings, subjects, header in CASES:
         made = batches(subjects, header)
         runs = [steps(settings, made) for _ in range(RUNS)]
-        decide, apply = (statistics.median(column) for column in zip(*runs, strict=True))
-        yield f"{name:<40} {decide:8.3f} {apply:8.3f} {decide + apply:8.3f}"
+        deciding, applying = (statistics.median(column) for column in zip(*runs, strict=True))
+        both = deciding + applying
+        yield f"{name:<40} {deciding:8.3f} {applying:8.3f} {both:8.3f}"
 
 
 # -- memory --------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ def resident() -> int:
 
 
 def index_memory(make: Callable[[], LogIndex | LastIndex | HistoryIndex], count: int) -> float:
-    """Return bytes per subject, its name of 24 bytes included."""
+    """Return bytes per subject, including its name of 24 bytes."""
     gc.collect()
     before = resident()
     index = make()
@@ -154,7 +156,7 @@ def dedup_memory(count: int) -> float:
 
 
 def report_memory() -> Iterator[str]:
-    """Yield what maps of many entries weigh."""
+    """Yield the memory of large indexes."""
     for make in (LogIndex, LastIndex, HistoryIndex):
         each = index_memory(make, 1_000_000)
         yield f"{make.__name__}, 1,000,000 subjects: {each:.0f} bytes each, {each:.0f} MB"

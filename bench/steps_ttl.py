@@ -1,9 +1,9 @@
-"""How late messages with a time to live leave: `python -m bench.steps_ttl [--count N] [--keys N]`,
-or with `--memory` what each costs while it waits.
+"""How late messages with a TTL expire: `python -m bench.steps_ttl [--count N] [--keys N]`;
+with `--memory`, the memory of each while it waits.
 
-Publishes messages whose times are over within one second of each other, then publishes at a steady
-rate into another stream of the same node and watches both: when the state of the first stream is
-empty, how long the acknowledgements of the second take, how long a PING takes.
+Publishes messages that expire within about a second, then publishes at a steady rate into another
+stream of the same node and measures: when the first stream is empty, how long acknowledgements of
+the second take, how long a PING takes.
 """
 
 import argparse
@@ -28,8 +28,8 @@ AFTER = 4
 LOOK_EVERY = 0.05
 
 
-def doomed(start: int, count: int, keys: int, ttl: int) -> list[bytes]:
-    """Return publishes of messages that live so many seconds."""
+def publishes_with_ttl(start: int, count: int, keys: int, ttl: int) -> list[bytes]:
+    """Return publishes with a TTL in seconds."""
     block = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % ttl
     sizes = b"%d %d" % (len(block), len(block) + len(PAYLOAD))
     tail = b" %b\r\n%b%b\r\n" % (sizes, block, PAYLOAD)
@@ -37,9 +37,9 @@ def doomed(start: int, count: int, keys: int, ttl: int) -> list[bytes]:
 
 
 def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
-    """Publish what is to leave at about the same time; when the first and the last of it is due.
+    """Publish messages that expire together; return when the first and the last of them are due.
 
-    `lead` is how many seconds from now that is.
+    `lead`: seconds from now until then.
     """
     connection = Connection(peer.address)
     connection.send(b"SUB _INBOX.f.* 1\r\n")
@@ -50,7 +50,7 @@ def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
         ttl = int(target - begun) + 1
         if ttl < 1:
             raise SystemExit("the messages were not published in time: use a longer --lead")
-        part = doomed(start, min(CHUNK, count - start), keys, ttl)
+        part = publishes_with_ttl(start, min(CHUNK, count - start), keys, ttl)
         pump([Lane(connection, part)], window=2000)
         first, last = min(first, begun + ttl), max(last, time.time() + ttl)
     connection.close()
@@ -58,7 +58,7 @@ def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
 
 
 class Watch(threading.Thread):
-    """Looks at the state of the stream until it is empty."""
+    """Polls the state of the stream until it is empty."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(daemon=True)
@@ -76,7 +76,7 @@ class Watch(threading.Thread):
 
 
 def steady(peer: Peer, until: float) -> list[float]:
-    """Publish at a steady rate until a time; milliseconds of a probe on a second connection."""
+    """Publish at a steady rate until a time; return latencies (ms) of another connection."""
     load, probe = Connection(peer.address), Connection(peer.address)
     load.send(b"SUB _INBOX.g.* 1\r\n")
     probe.send(b"SUB _INBOX.h.* 1\r\n")
@@ -99,7 +99,7 @@ def steady(peer: Peer, until: float) -> list[float]:
 
 
 def measure(peer: Peer, count: int, keys: int, lead: float, per_subject: int) -> None:
-    """Fill, wait, watch; print what was seen."""
+    """Publish, wait for the expiry, and print what was measured."""
     admin = Connection(peer.address)
     config = {"name": "T", "subjects": ["t.>"], "allow_msg_ttl": True}
     admin.api("STREAM.CREATE.T", config | {"max_msgs_per_subject": per_subject})
@@ -133,8 +133,8 @@ def measure(peer: Peer, count: int, keys: int, lead: float, per_subject: int) ->
     print(", ".join(f"PING {name} {value / 1e3:.1f} ms" for name, value in pings.items()))
 
 
-def weigh(count: int) -> None:
-    """Print what waiting to expire costs in memory, beside the message itself and its subject."""
+def print_memory(count: int) -> None:
+    """Print the memory of a message's expiry, without the message and its subject."""
     subjects = [b"t.%d" % (i % 1000) for i in range(count)]
     block = b"NATS/1.0\r\nNats-TTL: 3600\r\n\r\n"
     gc.collect()
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--memory", action="store_true", help="only weigh what waits")
     chosen = parser.parse_args()
     if chosen.memory:
-        weigh(chosen.count)
+        print_memory(chosen.count)
         return
     with started((chosen.peer,)) as peers:
         peer = peers[chosen.peer]

@@ -1,4 +1,4 @@
-"""The table of docs/performance.md, made from the results of a run: `python -m bench --table`."""
+"""Writes the table of docs/performance.md from stored results: `python -m bench --table`."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The generator's connections: prebuilt bytes out, answers only counted.
+"""The connections of the load generator: they send prebuilt bytes and only count answers.
 
-No client library: a library would measure itself. Answers are counted by their line ends, since
-each kind of answer has a fixed number of them; payloads therefore hold none.
+A client library would measure itself. Answers are counted by their line ends, of which each kind of
+answer has a fixed number; therefore payloads contain none.
 """
 
 import gc
@@ -29,9 +29,9 @@ class LoadError(Exception):
 
 
 class Connection:
-    """One connection; `send` and `api` block, the pumps below do not.
+    """A connection; `send` and `api` block, the pumps below do not.
 
-    `who` is what its CONNECT says besides, each member with a comma behind it.
+    `who`: additional members of its CONNECT, each followed by a comma.
     """
 
     def __init__(self, address: Address, who: bytes = b"") -> None:
@@ -83,7 +83,7 @@ class Connection:
 
 
 class Lane:
-    """What one connection sends in a pump: messages in one buffer, answers counted."""
+    """The messages that one connection sends in a pump, in one buffer, and its counts."""
 
     def __init__(self, connection: Connection, messages: Sequence[bytes]) -> None:
         self.connection = connection
@@ -103,7 +103,9 @@ def pump(
     limit: float = 120,
     rate: float = 0,
 ) -> float:
-    """Send every lane's messages with at most `window` unanswered each; seconds until all answered.
+    """Send the messages of all lanes; return the seconds until all are answered.
+
+    Each lane has at most `window` messages that are not answered yet.
 
     With a `rate`, each lane sends no more than that many messages per second.
 
@@ -177,7 +179,7 @@ def _write(poll: select.epoll, fd: int, lane: Lane, writing: set[int], allowed: 
 def one_by_one(
     connection: Connection, messages: Sequence[bytes], lines: int = ACK_LINES
 ) -> list[int]:
-    """Send each message when the one before has been answered; nanoseconds each took."""
+    """Send each message when the one before is answered; return the nanoseconds each took."""
     taken = []
     sock = connection.sock
     clock = time.perf_counter_ns
@@ -195,12 +197,12 @@ def one_by_one(
 
 
 def publishes(subject: bytes, count: int, payload: bytes, inbox: bytes) -> list[bytes]:
-    """Publishes with a reply subject of their own each, as request/reply clients send them."""
+    """Return PUBs that each have a reply subject of their own, as requests have."""
     tail = b" %d\r\n%s\r\n" % (len(payload), payload)
     head = b"PUB " + subject + b" " + inbox + b"."
     return [head + b"%d" % i + tail for i in range(count)]
 
 
 def percentile(taken: Sequence[float], share: float) -> float:
-    """The value below which `share` of the measurements lie."""
+    """Return the value below which `share` of the measurements lie."""
     return sorted(taken)[min(len(taken) - 1, int(len(taken) * share))]

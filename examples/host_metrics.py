@@ -29,7 +29,7 @@ Reading = dict[str, object]
 
 
 def token(text: str) -> str:
-    """Make a text fit for one token of a subject."""
+    """Replace what must not be in a token of a subject."""
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in text) or "_"
 
 
@@ -107,7 +107,7 @@ def processes() -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def readings() -> Iterator[tuple[str, Reading]]:
-    """Yield (subject, reading) of everything there is to read now."""
+    """Yield (subject, reading) of all current readings."""
     host = token(os.uname().nodename)
     now = time.time()
     for source in (cpu, memory, disks, interfaces, processes):
@@ -116,7 +116,7 @@ def readings() -> Iterator[tuple[str, Reading]]:
 
 
 async def main() -> None:
-    """Publish until the time is over or Ctrl-C."""
+    """Publish for the given time, or until Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", default="nats://127.0.0.1:4222")
     parser.add_argument("--seconds", type=float, default=0, help="0: until Ctrl-C")

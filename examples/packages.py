@@ -57,7 +57,7 @@ def records(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def token(text: str) -> str:
-    """Make a text fit for one token of a subject."""
+    """Replace what must not be in a token of a subject."""
     return "".join(c if c.isalnum() or c in "-_+" else "_" for c in text) or "_"
 
 

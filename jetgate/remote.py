@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from core.client.client import Client
-from core.client.refusals import ClientError, NoResponders, RequestTimeout
+from core.client.errors import ClientError, NoResponders, RequestTimeout
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf

@@ -1,7 +1,7 @@
 """The database schema and its history, run by `jetgate migrate` and at every start.
 
-Revisions are forward only: a release may be rolled back by installing it again only while the
-schema is still its own, which `core.storage.postgres.migrate` checks.
+Revisions are forward only: an older release can be installed again only if the schema has not been
+migrated since, which `core.storage.postgres.migrate` checks.
 """
 
 HEAD = "0001"

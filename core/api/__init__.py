@@ -1,1 +1,1 @@
-"""`$JS.API.*`: one row per request subject."""
+"""The JetStream API (`$JS.API.>`): a table of requests and their handlers."""

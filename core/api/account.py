@@ -1,4 +1,4 @@
-"""`$JS.API.INFO`."""
+"""The handler of `$JS.API.INFO`."""
 
 from msgspec.structs import replace
 
@@ -8,7 +8,7 @@ from core.model.release import API_LEVEL
 
 
 async def info(server: Server, call: Call[Nothing]) -> AccountInfoResponse:
-    """What the account uses and may use."""
+    """Return what the account uses, and its limits."""
     counters = server.counters
     stats = replace(
         server.registry.usage(),

@@ -1,7 +1,7 @@
-"""The audit of API requests: who asked what and what the answer was.
+"""The audit advisory of API requests: the client, the request and the response.
 
-Made only while somebody listens to it. It follows the answer, and so the event of what the
-request did.
+It is made only while its subject has a subscription, and published after the response, so also
+after the advisory of what the request did.
 """
 
 from typing import Protocol, cast
@@ -15,7 +15,7 @@ _KINDS = {"WEBSOCKET": "websocket", "MQTT": "mqtt"}
 
 
 class Client(Session, Protocol):
-    """A session as the audit tells of it."""
+    """The attributes of a session that the audit contains."""
 
     started: int
     client_ip: str
@@ -25,28 +25,25 @@ class Client(Session, Protocol):
 
 
 class Audit:
-    """Audits the requests of one account.
-
-    Args:
-        account: where events go.
-        advisories: how they go.
-    """
+    """Publishes the audit advisories of one account."""
 
     def __init__(self, account: Account, advisories: Advisories) -> None:
         self._account = account
         self._advisories = advisories
 
-    def is_heard(self) -> bool:
-        """Tell whether somebody listens."""
+    def has_interest(self) -> bool:
+        """Say whether the audit has a subscription."""
         return self._advisories.audited()
 
-    def tell(self, session: Session | None, subject: bytes, request: bytes, answer: bytes) -> None:
-        """Tell of a request that was answered; what the server asks itself is not audited."""
+    def record(
+        self, session: Session | None, subject: bytes, request: bytes, answer: bytes
+    ) -> None:
+        """Publish the audit of a request; requests of the server itself are not audited."""
         if session is not None:
             self._advisories.api_audit(self._client(session), subject, request, answer)
 
     def dropped(self, requests: int) -> None:
-        """Tell that requests were dropped because too many waited."""
+        """Publish that requests were dropped because too many were queued."""
         self._advisories.api_limit_reached(requests)
 
     def _client(self, session: Session) -> ClientInfo:

@@ -1,4 +1,4 @@
-"""What a handler gets: the request, and the server it is asked of."""
+"""The arguments of API handlers: the request and the server."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,31 +19,33 @@ P = ParamSpec("P")
 
 LARGE_BODY = 32 * 1024
 LARGE_LIST = 500
+"""Bodies of more bytes, lists of more subjects are processed in a thread."""
 
 
 class Body(Enum):
-    """What a request's body may be, and what a wrong one is answered with."""
+    """How the body of a request is read, and the error for a wrong one."""
 
     IGNORED = auto()
+    """Not read."""
     JSON = auto()
-    """Decoded, whatever it is; empty = all defaults."""
+    """Decoded; an empty body means all defaults."""
     OPTIONAL = auto()
-    """Decoded when it begins like an object or an array, else as if it were not there."""
+    """Decoded if it begins like an object or an array, else treated as empty."""
     EMPTY = auto()
-    """Nothing or an empty object, else JSNotEmptyRequest."""
+    """Must be empty or an empty object, else JSNotEmptyRequest."""
     LENIENT = auto()
-    """Read by the older of the reference's JSON readers, which ignores unknown members."""
+    """Decoded by the rules of the reference's older JSON reader (`codec.decode_older`)."""
     NEEDED = auto()
-    """Something, else JSBadRequest; decoded."""
+    """Decoded; must not be empty, else JSBadRequest."""
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """The request of a route without one."""
+    """The request of a route that reads no body."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """API requests since start: answered in all, and those answered with an error."""
+    """API requests since the start: answered, answered with an error, dropped."""
 
     total: int = 0
     errors: int = 0
@@ -52,7 +54,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What handlers work on."""
+    """The part of the server that handlers use."""
 
     registry: Registry
     clock: Clock
@@ -60,13 +62,16 @@ class Server:
     counters: Counters = field(default_factory=Counters)
     domain: str = ""
     strict: bool = True
-    """Whether an unknown member of a request is a mistake."""
+    """Whether an unknown member of a request is an error."""
     own: Callable[[], ServerLimits] = ServerLimits
-    """The limits of this server, which INFO does not tell; a reload changes them."""
+    """Returns the server's own limits, which account info does not show; a reload changes them."""
 
     @property
-    def held_to(self) -> ServerLimits:
-        """What configurations are held to: in all the lower of the account's and the server's."""
+    def config_limits(self) -> ServerLimits:
+        """The limits that configurations are checked against.
+
+        Of limits that both the account and the server have, the lower one.
+        """
         account, server = self.limits, self.own()
         lower = {}
         for name in ("max_memory", "max_storage", "max_ack_pending"):
@@ -77,17 +82,22 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """One request. `names` are the tokens of its subject that the route leaves open."""
+    """One request. `names` are the tokens of its subject that match wildcards of the route."""
 
     names: tuple[str, ...]
     request: R
     headers: bytes = b""
 
 
-async def apart(
+async def in_thread_if(
     is_large: bool, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a pure function; when its input is large, in a thread, so that others are served."""
+    """Call a pure function; with a large input in a thread, to keep the event loop free."""
     if is_large:
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
+
+
+def page_offset(wanted: int, total: int) -> int:
+    """Return the offset of a page in a list of `total` elements."""
+    return min(max(wanted, 0), total)

@@ -1,15 +1,15 @@
-"""Requests about consumers."""
-
-import re
+"""The handlers of requests about consumers."""
 
 from msgspec.structs import replace
 
-from core.api.call import Call, Nothing, Server
+from core.api.call import Call, Nothing, Server, page_offset
 from core.consumer.config import named_request
+from core.consumer.rules import check_group_name
 from core.jetstream.consumer.runner import ConsumerRunner
 from core.jetstream.stream.runner import StreamRunner
 from core.model.api_errors import api_error
 from core.model.consumer import (
+    STREAM_IDENTITY,
     ConsumerCreateResponse,
     ConsumerDeleteResponse,
     ConsumerInfo,
@@ -30,12 +30,9 @@ from core.model.versions import show_consumer
 from core.model.wire import ZERO_TIME
 from core.protocol import headers as header_block
 
-_IDENTITY = b"Nats-Stream-Identity"
-_GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
-
 
 async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerCreateResponse:
-    """`CONSUMER.CREATE.S`, `.S.C` and `.S.C.<filter>`."""
+    """Create or update: `CONSUMER.CREATE.S`, `.S.C` and `.S.C.<filter>`."""
     stream, *rest = call.names
     name = rest[0] if rest else ""
     return await _create(server, call, stream, name, ".".join(rest[1:]), durable=False)
@@ -44,7 +41,7 @@ async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerC
 async def create_durable(
     server: Server, call: Call[CreateConsumerRequest]
 ) -> ConsumerCreateResponse:
-    """`CONSUMER.DURABLE.CREATE.S.C`, the older form."""
+    """Create or update a durable consumer: the legacy form `CONSUMER.DURABLE.CREATE.S.C`."""
     stream, name = call.names
     return await _create(server, call, stream, name, "", durable=True)
 
@@ -65,39 +62,39 @@ async def _create(
     if copies:
         _check_identity(runner, call.headers)
     consumer = await runner.consumers.create(
-        config, request.action, limits=server.held_to, pedantic=request.pedantic
+        config, request.action, limits=server.config_limits, pedantic=request.pedantic
     )
     identity = runner.identity if copies else ""
     return ConsumerCreateResponse(info=_shown(consumer.info()), identity=identity)
 
 
 def _check_identity(runner: StreamRunner, headers: bytes) -> None:
-    """Refuse whoever goes on copying a stream that was another when it began."""
-    known = header_block.find(headers, _IDENTITY) if headers else None
+    """Refuse a mirror or source that began to copy an earlier stream of this name."""
+    known = header_block.find(headers, STREAM_IDENTITY) if headers else None
     if known and known != runner.identity.encode():
         raise api_error("JSConsumerStreamIdentityMismatch", msg=runner.identity)
 
 
 async def names(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerNamesResponse:
-    """Names of a stream's consumers."""
+    """Return the names of a stream's consumers."""
     consumers = server.registry.stream(call.names[0]).consumers
     found = sorted(name for name, runner in consumers.items() if not runner.hidden)
-    offset = min(max(call.request.offset, 0), len(found))
+    offset = page_offset(call.request.offset, len(found))
     page = tuple(found[offset : offset + NAMES_PAGE])
     return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_PAGE, consumers=page)
 
 
 async def list_consumers(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerListResponse:
-    """A stream's consumers with configuration and state."""
+    """Return a stream's consumers with configuration and state."""
     consumers = server.registry.stream(call.names[0]).consumers
     found = [runner for _, runner in sorted(consumers.items()) if not runner.hidden]
-    offset = min(max(call.request.offset, 0), len(found))
+    offset = page_offset(call.request.offset, len(found))
     page = tuple(consumer.info() for consumer in found[offset : offset + LIST_PAGE])
     return ConsumerListResponse(total=len(found), offset=offset, limit=LIST_PAGE, consumers=page)
 
 
 async def info(server: Server, call: Call[Nothing]) -> ConsumerInfoResponse:
-    """One consumer's configuration and state."""
+    """Return a consumer's configuration and state."""
     return ConsumerInfoResponse(info=_shown(_consumer(server, call.names).info()))
 
 
@@ -109,7 +106,7 @@ async def delete(server: Server, call: Call[Nothing]) -> ConsumerDeleteResponse:
 
 
 async def pause(server: Server, call: Call[ConsumerPauseRequest]) -> ConsumerPauseResponse:
-    """Deliver nothing until a time; a time that is over, or none, resumes."""
+    """Pause a consumer until a time; a time in the past, or none, resumes it."""
     stream, name = call.names
     asked = call.request.pause_until
     until = ZERO_TIME if asked is None else asked
@@ -121,12 +118,11 @@ async def pause(server: Server, call: Call[ConsumerPauseRequest]) -> ConsumerPau
 
 
 async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
-    """Take the pin away from the client that has it."""
+    """Unpin the pinned client of a priority group."""
     group = call.request.group
     if not group:
         raise api_error("JSInvalidJSON", err="consumer group not specified")
-    if not _GROUP_NAME.fullmatch(group):
-        raise api_error("JSConsumerInvalidGroupName")
+    check_group_name(group)
     consumer = _consumer(server, call.names)
     if group not in consumer.config.priority_groups:
         raise api_error("JSConsumerInvalidPriorityGroup")
@@ -135,18 +131,18 @@ async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnp
     return ConsumerUnpinResponse()
 
 
-def is_there(server: Server, names: tuple[str, ...]) -> bool:
-    """Whether there is such a consumer; the reference is silent about resets of others."""
+def exists(server: Server, names: tuple[str, ...]) -> bool:
+    """Say whether a consumer exists; the reference does not answer resets of others."""
     stream, name = names
     runner = server.registry.streams.get(stream)
     return runner is not None and name in runner.consumers
 
 
 async def reset(server: Server, call: Call[ConsumerResetRequest]) -> ConsumerResetResponse:
-    """Start over at a sequence."""
+    """Reset a consumer to a sequence."""
     stream, name = call.names
     runner = server.registry.stream(stream)
-    copies = bool(call.headers) and header_block.find(call.headers, _IDENTITY) is not None
+    copies = bool(call.headers) and header_block.find(call.headers, STREAM_IDENTITY) is not None
     shown, seq = await runner.consumers.reset(name, call.request.seq)
     identity = runner.identity if copies else ""
     return ConsumerResetResponse(info=_shown(shown), reset_seq=seq, identity=identity)

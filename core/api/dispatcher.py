@@ -1,8 +1,9 @@
-"""From a message on `$JS.API.*` to its answer.
+"""Serves API requests: finds the route, decodes the body, calls the handler, answers.
 
-Requests about one stream are served in the order they came, those about different streams side
-by side. This is the one place where an error becomes JSON. A subject that no route knows is not
-answered, yet counts as listened to: the client's request times out, as with the reference.
+Requests about one stream are served in order, those about different streams concurrently. This is
+the only place where an error becomes JSON. A request without a route is not answered, but there is
+a subscription to its subject: the client times out, as with the reference, and does not get "no
+responders".
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from core.api.audit import Audit
-from core.api.call import LARGE_BODY, Body, Call, Server, apart
+from core.api.call import LARGE_BODY, Body, Call, Server, in_thread_if
 from core.api.routes import ROUTES, Level, Route
 from core.errors import ApiError, StorageError
 from core.jetstream.advisories import Advisories
@@ -59,27 +60,28 @@ SUBJECTS = (
         )
     ),
 )
-"""What is listened to below the prefix: everything but the requests that consumers and streams
-listen to themselves, each subject once."""
+"""The subscriptions below the prefix: they match all requests but those that consumers and streams
+subscribe to themselves, each once."""
 
 
-_OWN = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
+_NOT_SERVED_HERE = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
 
 
 def is_silent(subject: bytes) -> bool:
-    """Whether nobody answers a subject, which is not the same as that nobody listens.
+    """Say whether a request without a subscription is not answered, not even with status 503.
 
-    Nobody listens on a subject with an empty token.
+    With an empty token in its subject it is: such a request has no responders.
     """
     if b".." in subject or subject.endswith(b"."):
         return False
-    is_own = subject.startswith(_OWN) or subject == b"$JS.API.DIRECT.GET"
-    return subject.startswith(PREFIX) and not is_own
+    if subject.startswith(_NOT_SERVED_HERE) or subject == b"$JS.API.DIRECT.GET":
+        return False
+    return subject.startswith(PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A request in its queue."""
+class QueuedRequest:
+    """A request in the queue of its stream."""
 
     route: Route
     names: tuple[str, ...]
@@ -93,10 +95,8 @@ class Waiting:
 class Dispatcher:
     """Serves the API of one account.
 
-    Args:
-        account: where requests arrive and answers go.
-        server: what handlers work on.
-        routes: the table, all of it by default.
+    Attributes:
+        waiting: requests in all queues.
     """
 
     def __init__(self, account: Account, server: Server, routes: Iterable[Route] = ROUTES) -> None:
@@ -106,12 +106,12 @@ class Dispatcher:
         self._audit = Audit(account, advisories)
         self._routes = _by_literals(routes)
         self._subscriptions: list[ServiceSubscription] = []
-        self._queues: dict[str, deque[Waiting]] = {}
+        self._queues: dict[str, deque[QueuedRequest]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.waiting = 0
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Subscribe to API requests."""
         self._subscriptions = [
             self._account.subscribe(PREFIX + subject.encode(), self.on_request)
             for subject in SUBJECTS
@@ -119,7 +119,7 @@ class Dispatcher:
         self._account.is_silent = is_silent
 
     async def stop(self) -> None:
-        """Stop listening; requests that wait are dropped."""
+        """Unsubscribe; queued requests are dropped."""
         self._account.is_silent = None
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
@@ -138,7 +138,7 @@ class Dispatcher:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Take one request; it is served later in this or a following turn."""
+        """Queue a request; its queue's task serves it."""
         found = self.find(subject)
         if found is None:
             return
@@ -147,7 +147,7 @@ class Dispatcher:
             return
         self.waiting += 1
         route, names = found
-        waiting = Waiting(route, names, session, subject, reply, headers, payload)
+        waiting = QueuedRequest(route, names, session, subject, reply, headers, payload)
         key = names[0] if names else ""
         queue = self._queues.get(key)
         if queue is not None:
@@ -159,7 +159,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     def _drop_all(self) -> None:
-        """Too many requests wait: drop them and the newest, as the reference does."""
+        """Drop all queued requests and the newest: there are too many, as on the reference."""
         dropped = self.waiting + 1
         for queue in self._queues.values():
             queue.clear()
@@ -168,7 +168,7 @@ class Dispatcher:
         self._audit.dropped(dropped)
 
     def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
-        """The route of a subject and the names in it."""
+        """Return the route of a subject and the names in it; None if there is no route."""
         tokens = subject[len(PREFIX) :].decode("utf-8", "replace").split(".")
         for count in range(min(len(tokens), _LITERALS_MAX), 0, -1):
             for route, names, is_open in self._routes.get(tuple(tokens[:count]), ()):
@@ -192,14 +192,14 @@ class Dispatcher:
             self.waiting -= len(queue)
             del self._queues[key]
 
-    async def _serve(self, waiting: Waiting) -> Response | None:
-        """Run the handler; whatever goes wrong becomes the error of its response."""
+    async def _serve(self, waiting: QueuedRequest) -> Response | None:
+        """Call the handler; any exception becomes the error of the response."""
         route = waiting.route
-        if route.knows is not None and not route.knows(self._server, waiting.names):
+        if route.exists is not None and not route.exists(self._server, waiting.names):
             return None
         try:
             is_large = len(waiting.payload) > LARGE_BODY
-            request = await apart(is_large, _request, waiting, self._server.strict)
+            request = await in_thread_if(is_large, _request, waiting, self._server.strict)
             call: Call[Any] = Call(waiting.names, request, waiting.headers)
             return await route.handler(self._server, call)
         except ApiError as error:
@@ -212,23 +212,23 @@ class Dispatcher:
             unexpected = api_error("JSStreamGeneral", err="internal error")
             return route.response(error=ErrorBody.of(unexpected))
 
-    def _answer(self, waiting: Waiting, response: Response) -> None:
+    def _answer(self, waiting: QueuedRequest, response: Response) -> None:
         counters = self._server.counters
         if response.error is not None:
             counters.errors += 1
         if response.error is not None or waiting.route.is_counted:
             counters.total += 1
-        audited = self._audit.is_heard()
+        audited = self._audit.has_interest()
         if not (waiting.reply or audited):
             return
         answer = codec.encode(response)
         if waiting.reply:
             self._account.publish(waiting.reply, b"", response.headers(), answer)
         if audited:
-            self._audit.tell(waiting.session, waiting.subject, waiting.payload, answer)
+            self._audit.record(waiting.session, waiting.subject, waiting.payload, answer)
 
 
-def _request(waiting: Waiting, strict: bool) -> msgspec.Struct:
+def _request(waiting: QueuedRequest, strict: bool) -> msgspec.Struct:
     route = waiting.route
     if route.level is Level.BEFORE_BODY:
         _check_level(waiting.headers)
@@ -276,7 +276,7 @@ def _decode_lenient(route: Route, payload: bytes) -> msgspec.Struct:
 
 
 def is_empty(payload: bytes) -> bool:
-    """Whether a body is nothing, or one JSON object without members."""
+    """Say whether a body is empty, or one JSON object without members."""
     if not payload:
         return True
     if len(payload) > 1024 and payload.strip(b" \t\r\n{}"):
@@ -291,7 +291,7 @@ def is_empty(payload: bytes) -> bool:
 def _by_literals(
     routes: Iterable[Route],
 ) -> dict[tuple[str, ...], list[tuple[Route, int, bool]]]:
-    """Routes by the literal tokens they begin with: (route, names that follow, or more)."""
+    """Index routes by their literal tokens: (route, names after them, whether more may follow)."""
     table: dict[tuple[str, ...], list[tuple[Route, int, bool]]] = {}
     for route in routes:
         tokens = route.subject.split(".")

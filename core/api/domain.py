@@ -1,18 +1,18 @@
-"""The API under the name of a domain: `$JS.<domain>.API.>` is `$JS.API.>`.
+"""The API with a domain in its prefix: `$JS.<domain>.API.>` is mapped to `$JS.API.>`.
 
-A request is taken as if it had been sent to the other subject, by whoever listens there and with
-the same answer when nobody does.
+A request is delivered as if it had been published on the mapped subject, and is answered with "no
+responders" if that has no subscription.
 """
 
+from core.api.dispatcher import PREFIX
 from core.pubsub.account import Account, ServiceSubscription, Session
 
-_API = b"$JS.API."
-_ELSEWHERE = (b"$KV.", b"$OBJ.")
-"""What is mapped to subjects outside the API: the stores of clients that know only a prefix."""
+_STORES = (b"$KV.", b"$OBJ.")
+"""Mapped to subjects outside the API: clients put the API prefix before those of their stores."""
 
 
 def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
-    """Serve the API of an account under a domain's name ("": there is none); what to end later."""
+    """Serve the API of an account under the prefix of a domain; None without one ("")."""
     if not domain:
         return None
     prefix = b"$JS.%b.API." % domain.encode()
@@ -21,7 +21,7 @@ def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
         session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         rest = subject[len(prefix) :]
-        mapped = rest if rest.startswith(_ELSEWHERE) else _API + rest
+        mapped = rest if rest.startswith(_STORES) else PREFIX + rest
         route = account.route(mapped)
         if route.interest:
             account.deliver(route, session, mapped, reply, headers, payload)

@@ -1,4 +1,4 @@
-"""Requests about single messages of a stream."""
+"""The handlers of requests about single messages of a stream."""
 
 from core.api.call import Call, Server
 from core.model.api_errors import api_error
@@ -26,7 +26,10 @@ async def get(server: Server, call: Call[MsgGetRequest]) -> MsgGetResponse:
 
 
 def _is_contradictory(request: MsgGetRequest) -> bool:
-    """Exactly one way to find the message; `next_by_subj` may start at a sequence or time."""
+    """Say whether a request does not name exactly one way to find the message.
+
+    `next_by_subj` may be combined with a sequence or time to start at.
+    """
     ways = (request.seq > 0, bool(request.last_by_subj), request.start_time is not None)
     if sum(ways) > 1 or not (any(ways) or request.next_by_subj):
         return True
@@ -34,7 +37,7 @@ def _is_contradictory(request: MsgGetRequest) -> bool:
 
 
 async def delete(server: Server, call: Call[MsgDeleteRequest]) -> MsgDeleteResponse:
-    """Delete one message. Its row goes with the commit, so `no_erase` makes no difference."""
+    """Delete one message. Its row is always deleted, so `no_erase` makes no difference."""
     runner = server.registry.stream(call.names[0])
     if runner.config.sealed:
         raise api_error("JSStreamSealed")

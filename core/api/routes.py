@@ -1,7 +1,7 @@
 """The table of API requests: subject, body, request type, response type, handler.
 
-`CONSUMER.MSG.NEXT` and `DIRECT.GET` are not here: consumers and streams listen to those
-themselves, so that nobody listens when there is no such consumer or stream.
+`CONSUMER.MSG.NEXT` and `DIRECT.GET` are not in it: each consumer and stream subscribes to its own,
+so that requests to one that does not exist have no responders.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ Handler = Callable[[Server, Call[Any]], Awaitable[Response | None]]
 
 
 class Level(Enum):
-    """When `Nats-Required-Api-Level` is looked at. The reference is not uniform in this."""
+    """When the header `Nats-Required-Api-Level` is checked, which differs between requests."""
 
     BEFORE_BODY = auto()
     AFTER_BODY = auto()
@@ -32,7 +32,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row. In `subject`, `*` is one name and `>` one or more."""
+    """One row. In `subject`, `*` stands for one name and `>` for one or more."""
 
     subject: str
     body: Body
@@ -41,9 +41,9 @@ class Route:
     handler: Handler
     level: Level = Level.BEFORE_BODY
     is_counted: bool = True
-    """Whether successes count as API requests in the account's info."""
-    knows: Callable[[Server, tuple[str, ...]], bool] | None = None
-    """Who is not known by it gets no answer at all, whatever was asked."""
+    """Whether account info counts it even if it succeeds."""
+    exists: Callable[[Server, tuple[str, ...]], bool] | None = None
+    """Says whether what the subject names exists; if not, the request is not answered."""
 
 
 _AFTER, _NEVER = Level.AFTER_BODY, Level.NEVER
@@ -127,7 +127,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "CONSUMER.RESET.*.*", Body.LENIENT,
-        c.ConsumerResetRequest, c.ConsumerResetResponse, consumers.reset, knows=consumers.is_there,
+        c.ConsumerResetRequest, c.ConsumerResetResponse, consumers.reset, exists=consumers.exists,
     ),
     Route(
         "CONSUMER.LEADER.STEPDOWN.*.*", Body.IGNORED,

@@ -1,8 +1,8 @@
-"""Requests about streams."""
+"""The handlers of requests about streams."""
 
 from msgspec.structs import replace
 
-from core.api.call import LARGE_LIST, Call, Nothing, Server, apart
+from core.api.call import LARGE_LIST, Call, Nothing, Server, in_thread_if, page_offset
 from core.jetstream.log.subjects import subjects_matching
 from core.jetstream.stream.runner import StreamRunner
 from core.model import unsupported
@@ -33,19 +33,19 @@ from core.stream.config import check_create, check_update
 
 
 async def create(server: Server, call: Call[StreamConfigRequest]) -> StreamCreateResponse:
-    """Create a stream; an identical one counts as created."""
+    """Create a stream; succeeds if it exists with the same configuration."""
     (name,) = call.names
-    config, _ = await apart(
+    config, _ = await in_thread_if(
         len(call.request.subjects) > LARGE_LIST,
         check_create,
         call.request.config(),
         server.registry.configs(),
         name=name,
-        limits=server.held_to,
+        limits=server.config_limits,
         pedantic=call.request.pedantic,
     )
     runner, _ = await server.registry.create_stream(config)
-    found = replace(await runner.info(), domain="")  # here the reference does not tell it
+    found = replace(await runner.info(), domain="")  # the reference omits it here
     return StreamCreateResponse(info=_shown(found), did_create=True)
 
 
@@ -54,14 +54,14 @@ async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdat
     (name,) = call.names
     existing = server.registry.streams.get(name)
     consumers = existing.consumers if existing is not None else {}
-    config = await apart(
+    config = await in_thread_if(
         len(call.request.subjects) > LARGE_LIST,
         check_update,
         call.request.config(),
         server.registry.configs(),
         {consumer: runner.config for consumer, runner in consumers.items()},
         name=name,
-        limits=server.held_to,
+        limits=server.config_limits,
         pedantic=call.request.pedantic,
     )
     runner = await server.registry.update_stream(config)
@@ -69,7 +69,7 @@ async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdat
 
 
 async def info(server: Server, call: Call[StreamInfoRequest]) -> StreamInfoResponse:
-    """Configuration and state; the subjects with their counts are paged."""
+    """Return configuration and state; subjects with their counts are paged."""
     runner = server.registry.stream(call.names[0])
     request, offset = call.request, max(call.request.offset, 0)
     counts: dict[str, int] = {}
@@ -89,9 +89,9 @@ async def info(server: Server, call: Call[StreamInfoRequest]) -> StreamInfoRespo
 
 
 async def names(server: Server, call: Call[StreamPageRequest]) -> StreamNamesResponse:
-    """Names of streams, by subject if wanted."""
+    """Return the names of streams, on request only of those with a subject."""
     found = [runner.name for runner in _matching(server, call.request.subject)]
-    offset = _offset(call.request.offset, len(found))
+    offset = page_offset(call.request.offset, len(found))
     page = found[offset : offset + NAMES_PAGE]
     return StreamNamesResponse(
         total=len(found), offset=offset, limit=NAMES_PAGE, streams=tuple(page) or None
@@ -99,9 +99,9 @@ async def names(server: Server, call: Call[StreamPageRequest]) -> StreamNamesRes
 
 
 async def list_streams(server: Server, call: Call[StreamListRequest]) -> StreamListResponse:
-    """Streams with configuration and state, by subject if wanted."""
+    """Return streams with configuration and state, on request only of those with a subject."""
     found = _matching(server, call.request.subject)
-    offset = _offset(call.request.offset, len(found))
+    offset = page_offset(call.request.offset, len(found))
     page = [await runner.info() for runner in found[offset : offset + LIST_PAGE]]
     return StreamListResponse(total=len(found), offset=offset, limit=LIST_PAGE, streams=tuple(page))
 
@@ -113,7 +113,7 @@ async def delete(server: Server, call: Call[Nothing]) -> StreamDeleteResponse:
 
 
 async def purge(server: Server, call: Call[StreamPurgeRequest]) -> StreamPurgeResponse:
-    """Remove messages: all, below a sequence, all but the newest, of some subjects."""
+    """Purge messages: all, below a sequence, or all but the newest; of all or some subjects."""
     request = call.request
     if request.seq and request.keep:
         raise api_error("JSBadRequest")
@@ -127,18 +127,18 @@ async def purge(server: Server, call: Call[StreamPurgeRequest]) -> StreamPurgeRe
 
 
 async def clustered(server: Server, call: Call[Nothing]) -> None:
-    """Requests that only a cluster of the reference's kind can serve."""
+    """Refuse a request that needs a cluster as the reference has it."""
     raise api_error("JSClusterRequired")
 
 
 async def snapshot(server: Server, call: Call[SnapshotRequest]) -> None:
-    """Not served yet."""
+    """Refuse: not served yet."""
     server.registry.stream(call.names[0])
     raise unsupported.refuse_request("snapshot")
 
 
 async def restore(server: Server, call: Call[RestoreRequest]) -> None:
-    """Not served yet."""
+    """Refuse: not served yet."""
     (name,) = call.names
     if call.request.config.name not in ("", name):
         raise api_error("JSStreamMismatch")
@@ -147,10 +147,6 @@ async def restore(server: Server, call: Call[RestoreRequest]) -> None:
 
 def _shown(info: StreamInfo) -> StreamInfo:
     return replace(info, config=show_stream(info.config))
-
-
-def _offset(wanted: int, total: int) -> int:
-    return min(max(wanted, 0), total)
 
 
 def _matching(server: Server, subject: str) -> list[StreamRunner]:

@@ -1,16 +1,11 @@
-"""The asyncio NATS client: what the gateway, the commands and the tests speak with.
+"""The asyncio NATS client that the gateway, the commands and remotes use.
 
-`connect` opens a `Client` over one of two links, a TCP socket (`tcp.dial`) or a node in this
-process (`loopback.attach`); `JetStream` is the stream and consumer API on top of it.
+`connect` opens a `Client` over one of two links, a TCP socket (`tcp.dial`) or a session of a node
+in this process (`loopback.attach`); `JetStream` is the stream and consumer API on top of it.
 """
 
 from core.client.client import Client, Options, Subscription, connect
-from core.client.jetstream import Batch, JetStream, read_ack
-from core.client.link import Connector, Link
-from core.client.loopback import attach
-from core.client.msg import Msg, header_block, header_items, status_of
-from core.client.pull import Fetched, Pull
-from core.client.refusals import (
+from core.client.errors import (
     ClientError,
     ConnectionLost,
     NoResponders,
@@ -19,6 +14,11 @@ from core.client.refusals import (
     RequestTimeout,
     ServerRefused,
 )
+from core.client.jetstream import Batch, JetStream, read_ack
+from core.client.link import Connector, Link
+from core.client.loopback import attach
+from core.client.msg import Msg, header_block, header_items, status_of
+from core.client.pull import Fetched, Pull
 from core.client.replies import ReplyBatch
 from core.client.tcp import dial
 

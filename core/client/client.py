@@ -1,10 +1,10 @@
-"""One connection to a NATS server.
+"""A client connection to a NATS server.
 
-*Concurrency*: one event loop. Received messages are handed out once per read, as lists; what is
-written gathers for the rest of the loop turn and leaves in one `write`.
+*Concurrency*: one event loop. The messages of one read are passed on as one list per subscription;
+what is written is gathered and sent with one `write` per turn of the loop.
 *Life cycle*: `connect` returns when the server has accepted CONNECT; `close` (or `drain`) ends it.
 *Failure*: when the link is lost, waiting requests end with `ConnectionLost`, and the client
-connects again with growing pauses and restores its subscriptions; publishing meanwhile raises.
+reconnects with growing pauses and restores its subscriptions; publishing meanwhile raises.
 """
 
 import asyncio
@@ -15,10 +15,7 @@ from functools import partial
 
 import msgspec
 
-from core.client.lines import publish_run
-from core.client.link import Connector, Link, farewell
-from core.client.msg import Msg, status_of
-from core.client.refusals import (
+from core.client.errors import (
     ClientError,
     ConnectionLost,
     NoResponders,
@@ -26,7 +23,11 @@ from core.client.refusals import (
     PayloadTooLarge,
     RequestTimeout,
     ServerRefused,
+    reason_of,
 )
+from core.client.lines import publish_run
+from core.client.link import Connector, Link, close_link
+from core.client.msg import Msg, status_of
 from core.client.replies import Replies, ReplyBatch
 from core.errors import ProtocolError
 from core.protocol import encoder
@@ -38,15 +39,16 @@ OnBatch = Callable[[list[Msg]], None]
 
 _MUX_SID = b"1"
 _FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
-_RECONNECT_FIRST_S = 0.05
+RECONNECT_FIRST_S = 0.05
+"""Pause before the first attempt to connect again; it doubles with each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a client connects. Times in seconds.
 
-    `may_publish` is there when the client knows beforehand what the server would refuse: then it
-    raises NotPermitted where it would wait for an answer in vain.
+    `may_publish` says which subjects the server lets the client publish to, if the client knows
+    that: it then raises NotPermitted instead of waiting for an answer that never comes.
     """
 
     name: str = "jetgate"
@@ -61,9 +63,20 @@ class Options:
     identify: Callable[[str], dict[str, str]] | None = None
     """Called with the server's nonce at every connection; returns more fields of CONNECT."""
 
+    def credentials(self, nonce: str) -> dict[str, object]:
+        """Return the fields of CONNECT that authenticate the client. Raises ClientError."""
+        fields: dict[str, object] = {}
+        if self.user:
+            fields |= {"user": self.user, "pass": self.password}
+        if self.token:
+            fields["auth_token"] = self.token
+        if self.identify is not None:
+            fields |= self.identify(nonce)
+        return fields
+
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """What INFO says that a client can use."""
+    """The fields of INFO that a client uses."""
 
     server_id: str = ""
     server_name: str = ""
@@ -76,9 +89,9 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 class Subscription:
-    """Interest in a subject. `on_batch` gets the messages of one read at a time.
+    """A subscription. `on_batch` is called with the messages of one read at a time.
 
-    `on_end` is called when there will be no more, because the client is closed.
+    `on_end` is called when the client is closed and no more messages will come.
     """
 
     __slots__ = ("_client", "gathered", "on_batch", "on_end", "queue", "sid", "subject")
@@ -95,7 +108,7 @@ class Subscription:
         self.gathered: list[Msg] = []
 
     def unsubscribe(self) -> None:
-        """Stop now."""
+        """End the subscription at once; messages under way to it are dropped."""
         self._client.unsubscribe(self)
 
 
@@ -108,24 +121,24 @@ class Client:
         self.last_error = ""
         self.closed = False
         self.on_change: Callable[[], None] = _ignore
-        """Called when the connection was made, was lost, or could not be made."""
+        """Called when the client has connected, lost the connection, or failed to connect."""
         self._up = asyncio.Event()
         self._connector = connector
         self._link: Link | None = None
         self._ended = asyncio.Event()
         self._attempt = 0
-        self._introduced = False
+        self._has_info = False
         self._parser = ClientParser(self)
         self._replies = Replies()
         self._subs: dict[bytes, Subscription] = {}
-        self._touched: list[Subscription] = []
+        self._subs_with_messages: list[Subscription] = []
         self._pongs: deque[asyncio.Future[None] | None] = deque()
         self._pings_out = 0
         self._next_sid = int(_MUX_SID)
         self._out: list[bytes] = []
         self._handshake: asyncio.Future[None] | None = None
         self._reconnecting: asyncio.Task[None] | None = None
-        self._pinging: asyncio.TimerHandle | None = None
+        self._ping_timer: asyncio.TimerHandle | None = None
 
     # -- sending -----------------------------------------------------------------------------
 
@@ -139,7 +152,7 @@ class Client:
         await self._up.wait()
 
     def pause_reading(self) -> None:
-        """Receive nothing until `resume_reading`, or until the connection is another one."""
+        """Stop receiving until `resume_reading` or a reconnect."""
         if self._link is not None:
             self._link.pause_reading()
 
@@ -150,18 +163,18 @@ class Client:
 
     @property
     def paused(self) -> bool:
-        """True while the server takes bytes more slowly than they are written."""
+        """True while the server reads more slowly than the client writes."""
         return self._link is not None and self._link.paused
 
     @property
     def inbox_prefix(self) -> bytes:
-        """Where answers to requests of this connection arrive."""
+        """The beginning of the reply subjects of this client's requests."""
         return self._replies.prefix
 
     def publish(
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
     ) -> None:
-        """Send one message. Raises ConnectionLost while there is no connection."""
+        """Publish one message. Raises ConnectionLost while there is no connection."""
         self.check(subject)
         self.write(encoder.publish(subject, reply, headers, payload))
 
@@ -172,7 +185,7 @@ class Client:
             raise NotPermitted(subject)
 
     def write(self, data: bytes) -> None:
-        """Send protocol bytes with what else this loop turn gathers."""
+        """Send protocol bytes, together with all that is written in this turn of the loop."""
         if not self.connected:
             raise ConnectionLost
         if not self._out:
@@ -208,11 +221,11 @@ class Client:
         payloads: Sequence[bytes],
         headers: Sequence[bytes] | None = None,
     ) -> ReplyBatch:
-        """Send a run of requests as one buffer; `forget_batch` follows when no more is awaited.
+        """Send requests as one buffer; their answers appear in the result.
 
-        `headers` holds complete blocks or empty bytes. What is known to be refused has the status
-        403. The answers appear in the result; its
-        `done` is set when all are there. Raises ConnectionLost.
+        `headers` holds complete blocks or empty bytes. The result's `done` is set when all answers
+        are there. A request that the client knows to be refused is answered with status 403.
+        Raises ConnectionLost.
         """
         head, batch = self._replies.expect_batch(len(payloads))
         reply = b"%s%s-" % (self._replies.prefix, head)
@@ -230,7 +243,7 @@ class Client:
         return batch
 
     def subscribe(self, subject: bytes, on_batch: OnBatch, *, queue: bytes = b"") -> Subscription:
-        """Register interest in a subject. Raises ConnectionLost."""
+        """Subscribe to a subject. Raises ConnectionLost."""
         self._next_sid += 1
         sub = Subscription(self, b"%d" % self._next_sid, subject, queue, on_batch)
         self.write(encoder.subscribe(sub.subject, sub.queue, sub.sid))
@@ -238,28 +251,28 @@ class Client:
         return sub
 
     def unsubscribe(self, sub: Subscription) -> None:
-        """End a subscription at once; what is under way to it is dropped."""
+        """End a subscription at once; messages under way to it are dropped."""
         if self._subs.pop(sub.sid, None) is not None and self.connected:
             self.write(encoder.unsubscribe(sub.sid))
 
-    async def retire(self, sub: Subscription) -> None:
-        """End a subscription but hand out what is still under way to it."""
+    async def drain_subscription(self, sub: Subscription) -> None:
+        """End a subscription after the messages that are under way to it have arrived."""
         if sub.sid not in self._subs:
             return
         try:
             self.write(encoder.unsubscribe(sub.sid))
             await self.flush()
         except ClientError:
-            pass  # gone with the connection: nothing is under way
+            pass  # it ended with the connection: nothing is under way
         finally:
             self._subs.pop(sub.sid, None)
 
     def new_inbox(self) -> bytes:
-        """A fresh reply subject for a subscription of one's own."""
+        """Return a unique subject for a subscription that takes replies."""
         return b"_INBOX." + nuid().encode()
 
     async def flush(self, within: float = 5.0) -> None:
-        """Return when the server has processed all that was sent before."""
+        """Wait until the server has processed everything sent before. Raises RequestTimeout."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.write(encoder.PING)
         self._pongs.append(future)
@@ -270,7 +283,7 @@ class Client:
             raise RequestTimeout(b"PING", within) from None
 
     async def drain(self) -> None:
-        """Stop receiving, let what is under way finish, close."""
+        """Unsubscribe, wait for messages that are under way, close."""
         for sub in list(self._subs.values()):
             self.write(encoder.unsubscribe(sub.sid))
         if self.connected:
@@ -282,12 +295,12 @@ class Client:
         self.closed = True
         await stop(self._reconnecting)
         self._flush_out()
-        self._down()
+        self._disconnected()
         for sub in list(self._subs.values()):
             sub.on_end()
         link, self._link = self._link, None
         if link is not None:
-            await farewell(link, self._ended)
+            await close_link(link, self._ended)
 
     # -- receiving: the sink of the parser ---------------------------------------------------
 
@@ -300,22 +313,23 @@ class Client:
         sub = self._subs.get(sid)
         if sub is not None:
             if not sub.gathered:
-                self._touched.append(sub)
+                self._subs_with_messages.append(sub)
             sub.gathered.append(Msg(subject, reply, headers, payload))
 
     def on_info(self, body: bytes) -> None:
         self.info = msgspec.json.decode(body, type=ServerInfo)
-        self._introduced = True
-        self._introduce()
+        self._has_info = True
+        self._send_connect()
 
-    def _introduce(self) -> None:
-        # INFO may come before the connector has returned the link that it came over.
-        # After the handshake comes one INFO more, maybe in the same read as its PONG.
+    def _send_connect(self) -> None:
+        """Answer the first INFO with CONNECT and PING."""
+        # INFO may arrive before the connector has returned the link. After the handshake the
+        # server sends another INFO, maybe in the same read as the PONG.
         handshake = self._handshake
         if handshake is None or handshake.done():
             return
-        if self._introduced and self._link is not None:
-            self._introduced = False
+        if self._has_info and self._link is not None:
+            self._has_info = False
             try:
                 line = self._connect_line()
             except ClientError as error:
@@ -340,7 +354,7 @@ class Client:
                 waiting.set_result(None)
 
     def on_ok(self) -> None:
-        """`+OK` is asked for by nobody here (verbose is off)."""
+        """Ignore +OK, which is sent only to verbose clients."""
 
     def on_err(self, text: bytes) -> None:
         self.last_error = text.decode(errors="replace").strip().strip("'")
@@ -350,11 +364,11 @@ class Client:
     # -- the link ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect in the background, as often as it takes."""
+        """Connect in the background; retry until it succeeds."""
         self._reconnecting = spawn(self._reconnect(), name="client connect")
 
     async def open(self) -> None:
-        """Dial and shake hands. Raises OSError, ServerRefused or TimeoutError."""
+        """Connect and send CONNECT, once. Raises OSError, ServerRefused or TimeoutError."""
         loop = asyncio.get_running_loop()
         self._parser = ClientParser(self)
         self._handshake = loop.create_future()
@@ -362,10 +376,10 @@ class Client:
             async with asyncio.timeout(self.options.connect_timeout):
                 self._attempt += 1
                 closed = partial(self._lost, self._attempt)
-                self._introduced = False
+                self._has_info = False
                 self._ended.clear()
                 self._link = await self._connector(self._received, closed)
-                self._introduce()
+                self._send_connect()
                 await self._handshake
         except BaseException:
             link, self._link = self._link, None
@@ -379,7 +393,7 @@ class Client:
         subs = [encoder.subscribe(self._replies.prefix + b"*", b"", _MUX_SID)]
         subs += [encoder.subscribe(sub.subject, sub.queue, sub.sid) for sub in self._subs.values()]
         self.write(b"".join(subs))
-        self._pinging = loop.call_later(self.options.ping_interval, self._ping)
+        self._ping_timer = loop.call_later(self.options.ping_interval, self._ping)
         self.on_change()
 
     def _received(self, data: bytes) -> None:
@@ -390,10 +404,10 @@ class Client:
             if self._link is not None:
                 self._link.close()
         finally:
-            touched = self._touched
-            if touched:
-                self._touched = []
-                for sub in touched:
+            subs = self._subs_with_messages
+            if subs:
+                self._subs_with_messages = []
+                for sub in subs:
                     gathered, sub.gathered = sub.gathered, []
                     sub.on_batch(gathered)
 
@@ -405,7 +419,7 @@ class Client:
 
     def _lost(self, attempt: int, exc: Exception | None) -> None:
         if attempt != self._attempt:
-            return  # news of a link that was given up before
+            return  # an earlier link, already replaced
         self._ended.set()
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(ConnectionLost())
@@ -413,17 +427,17 @@ class Client:
         if not self.connected:
             return
         self._link = None
-        self._down()
+        self._disconnected()
         self.on_change()
         if not self.closed:
             self._reconnecting = spawn(self._reconnect(), name="client reconnect")
 
-    def _down(self) -> None:
+    def _disconnected(self) -> None:
         self._up.clear()
         self._out = []
         self._pings_out = 0
-        if self._pinging is not None:
-            self._pinging.cancel()
+        if self._ping_timer is not None:
+            self._ping_timer.cancel()
         self._replies.fail_all()
         pongs, self._pongs = self._pongs, deque()
         for waiting in pongs:
@@ -431,13 +445,13 @@ class Client:
                 waiting.set_exception(ConnectionLost())
 
     async def _reconnect(self) -> None:
-        wait = _RECONNECT_FIRST_S
+        wait = RECONNECT_FIRST_S
         while not self.closed:
             try:
                 await self.open()
                 return
             except (OSError, ClientError) as error:
-                self.last_error = _why(error)
+                self.last_error = reason_of(error)
                 self.on_change()
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, self.options.reconnect_wait_max)
@@ -450,7 +464,7 @@ class Client:
         self._pongs.append(None)
         self.write(encoder.PING)
         loop = asyncio.get_running_loop()
-        self._pinging = loop.call_later(self.options.ping_interval, self._ping)
+        self._ping_timer = loop.call_later(self.options.ping_interval, self._ping)
 
     def _connect_line(self) -> bytes:
         options = self.options
@@ -465,29 +479,16 @@ class Client:
             "version": "0.1.0",
             "name": options.name,
         }
-        if options.user:
-            fields |= {"user": options.user, "pass": options.password}
-        if options.token:
-            fields["auth_token"] = options.token
-        if options.identify is not None:
-            fields |= options.identify(self.info.nonce)
+        fields |= options.credentials(self.info.nonce)
         return encoder.connect(msgspec.json.encode(fields))
 
 
-def _why(error: Exception) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return str(error) or type(error).__name__
-
-
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """Do nothing: the default of callbacks."""
 
 
 async def connect(connector: Connector, options: Options | None = None) -> Client:
-    """Open a client. Raises OSError, ServerRefused, ConnectionLost or TimeoutError."""
+    """Connect a client. Raises OSError, ServerRefused, ConnectionLost or TimeoutError."""
     client = Client(connector, options or Options())
     await client.open()
     return client

@@ -1,7 +1,7 @@
-"""Streams and consumers as a client sees them: API requests, publishing, pulling, reading.
+"""The JetStream API of the client: publish, pull, acknowledge, read, manage.
 
-Every call is one request on `$JS.API.>` or a stream's own subjects. Refusals by the server are
-`ApiError` with the server's code, number and text.
+Every call is a request on `$JS.API.>` or on a subject of a stream. An error of the server is raised
+as `ApiError` with its code, number and text.
 """
 
 from base64 import b64decode
@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from core.client.client import Client
+from core.client.errors import NoResponders
 from core.client.msg import Msg, status_of
 from core.client.pull import Fetched, Pull
-from core.client.refusals import NoResponders
 from core.client.replies import ReplyBatch
 from core.errors import ApiError
 from core.model.api_errors import api_error
@@ -38,14 +38,14 @@ class _Message(msgspec.Struct):
 
 
 class _MsgGet(msgspec.Struct):
-    """MSG.GET read without the codec: payloads may be large and nothing here is free-form."""
+    """The response of MSG.GET; decoded without the slower codec, because payloads may be large."""
 
     message: _Message | None = None
     error: ErrorBody | None = None
 
 
 class Batch:
-    """Columns of messages to publish together."""
+    """Messages to publish together, as columns."""
 
     __slots__ = ("headers", "nbytes", "payloads", "subjects")
 
@@ -67,14 +67,14 @@ class Batch:
 
 
 class JetStream:
-    """The JetStream API over one client. `timeout` in seconds applies to each request."""
+    """The JetStream API over a client. `timeout`: seconds for each request."""
 
     def __init__(self, client: Client, *, timeout: float = 5.0) -> None:
         self.client = client
         self.timeout = timeout
 
     async def call(self, verb: str, body: object = None) -> dict[str, Any]:
-        """Send one API request (`STREAM.INFO.S`) and return the decoded reply.
+        """Send an API request (`verb`: such as `STREAM.INFO.S`) and return the decoded reply.
 
         `body` is JSON bytes, or a value to encode, or None for an empty request.
         Raises ApiError, and ClientError when no answer came.
@@ -94,40 +94,33 @@ class JetStream:
     # -- publishing --------------------------------------------------------------------------
 
     async def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> PubAck:
-        """Publish one message and return its receipt.
+        """Publish one message and return the acknowledgement.
 
-        Raises ApiError when the stream refuses it, NoResponders when no stream captures the
-        subject, ValueError when something other than a stream answered.
+        Raises ApiError when the stream refuses it, NoResponders when no stream has the subject,
+        ValueError when something other than a stream answered.
         """
         msg = await self.client.request(subject, payload, headers=headers, within=self.timeout)
         return read_ack(msg.payload)
 
     def start_many(self, batch: Batch) -> ReplyBatch:
-        """Send a batch as one buffer; the receipts gather in the result. Raises ConnectionLost."""
+        """Publish a batch as one buffer. Raises ConnectionLost.
+
+        The result collects the acknowledgements, in order and undecoded (see `read_ack`).
+        """
         headers = batch.headers if any(batch.headers) else None
         return self.client.request_many(batch.subjects, batch.payloads, headers)
-
-    async def publish_many(self, batch: Batch) -> ReplyBatch:
-        """Publish a batch and return when each message is answered or the time is up.
-
-        Receipts are in order and unparsed (`read_ack`); None means unanswered.
-        Raises ConnectionLost.
-        """
-        replies = self.start_many(batch)
-        await replies.settled(self.timeout)
-        return replies
 
     # -- reading -----------------------------------------------------------------------------
 
     def pull(self, stream: str, consumer: str, request: NextRequest) -> Pull:
-        """Send a pull request; messages gather in the result until it ends. Raises ConnectionLost.
+        """Send a pull request, which collects messages until it ends. Raises ConnectionLost.
 
-        Whoever calls this calls `Pull.release` in the end.
+        The caller has to call `Pull.release` in the end.
         """
         return Pull(self.client, f"CONSUMER.MSG.NEXT.{stream}.{consumer}", request)
 
     async def fetch(self, stream: str, consumer: str, request: NextRequest) -> Fetched:
-        """Pull once and return what came until the request ended."""
+        """Send a pull request and return its messages when it has ended."""
         pull = self.pull(stream, consumer, request)
         try:
             limit = request.expires / NANOS if request.expires else self.timeout
@@ -138,7 +131,7 @@ class JetStream:
         return pull.result()
 
     async def ack(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> None:
-        """Send acknowledgements (`+ACK`, `-NAK`, ...) without waiting for confirmation."""
+        """Send acknowledgements (`+ACK`, `-NAK`, ...) without waiting for an answer."""
         for reply in replies:
             self.client.check(reply)
         parts = [
@@ -148,7 +141,7 @@ class JetStream:
         self.client.write(b"".join(parts))
 
     async def ack_sync(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> ReplyBatch:
-        """Send acknowledgements and wait for the server's confirmation of each.
+        """Send acknowledgements and wait for the answer to each (double ack).
 
         In the result an empty payload without status is a confirmation.
         """
@@ -157,7 +150,7 @@ class JetStream:
         return batch
 
     async def message(self, stream: str, request: MsgGetRequest) -> StoredMsg:
-        """Read one message: by Direct Get where the stream allows it, else from its leader.
+        """Read one message: by Direct Get where the stream allows it, else by MSG.GET.
 
         Raises ApiError JSNoMessageFound when there is none, JSStreamNotFound when there is no
         such stream.
@@ -179,11 +172,11 @@ class JetStream:
         return _direct_message(msg)
 
     async def msg_get(self, stream: str, request: MsgGetRequest) -> StoredMsg:
-        """Read one message from the leader of its stream."""
+        """Read one message by STREAM.MSG.GET."""
         subject = b"$JS.API.STREAM.MSG.GET." + stream.encode()
         msg = await self.client.request(subject, encode(request), within=self.timeout)
         reply = msgspec.json.decode(msg.payload, type=_MsgGet)
-        _raise_if(reply.error)
+        _raise_error(reply.error)
         message = reply.message or _Message()
         return StoredMsg(
             subject=message.subject,
@@ -196,7 +189,7 @@ class JetStream:
     # -- management, typed -------------------------------------------------------------------
 
     async def create_stream(self, config: StreamConfig) -> StreamInfo:
-        """Create a stream; the same one again is a success."""
+        """Create a stream; succeeds if it exists with the same configuration."""
         return await self._stream("CREATE", config.name, encode(config))
 
     async def update_stream(self, config: StreamConfig) -> StreamInfo:
@@ -204,7 +197,7 @@ class JetStream:
         return await self._stream("UPDATE", config.name, encode(config))
 
     async def stream_info(self, stream: str) -> StreamInfo:
-        """What a stream is and holds."""
+        """Return configuration and state of a stream."""
         return await self._stream("INFO", stream, b"")
 
     async def delete_stream(self, stream: str) -> None:
@@ -212,19 +205,19 @@ class JetStream:
         await self.call(f"STREAM.DELETE.{stream}")
 
     async def purge_stream(self, stream: str, request: StreamPurgeRequest | None = None) -> int:
-        """Remove messages; returns how many."""
+        """Purge a stream; return how many messages were removed."""
         body = encode(request) if request is not None else None
         purged: int = (await self.call(f"STREAM.PURGE.{stream}", body))["purged"]
         return purged
 
     async def create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
-        """Create or update a consumer; without a name it gets one and is ephemeral."""
+        """Create or update a consumer; one without a name gets a random one and is ephemeral."""
         name = config.durable_name or config.name or nuid(8)
         body = encode(CreateConsumerRequest(stream_name=stream, config=config))
         return await self._consumer("CREATE", stream, name, body)
 
     async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo:
-        """What a consumer is and how far it got."""
+        """Return configuration and state of a consumer."""
         return await self._consumer("INFO", stream, consumer, b"")
 
     async def delete_consumer(self, stream: str, consumer: str) -> None:
@@ -234,32 +227,32 @@ class JetStream:
     async def _stream(self, verb: str, stream: str, body: bytes) -> StreamInfo:
         subject = f"$JS.API.STREAM.{verb}.{stream}".encode()
         msg = await self.client.request(subject, body, within=self.timeout)
-        _raise_if(msgspec.json.decode(msg.payload, type=Response).error)
+        _raise_error(msgspec.json.decode(msg.payload, type=Response).error)
         return decode_lenient(StreamInfo, msg.payload)
 
     async def _consumer(self, verb: str, stream: str, consumer: str, body: bytes) -> ConsumerInfo:
         subject = f"$JS.API.CONSUMER.{verb}.{stream}.{consumer}".encode()
         msg = await self.client.request(subject, body, within=self.timeout)
-        _raise_if(msgspec.json.decode(msg.payload, type=Response).error)
+        _raise_error(msgspec.json.decode(msg.payload, type=Response).error)
         return decode_lenient(ConsumerInfo, msg.payload)
 
 
-def _raise_if(error: ErrorBody | None) -> None:
+def _raise_error(error: ErrorBody | None) -> None:
     if error is not None:
         raise ApiError(error.code, error.err_code, error.description)
 
 
 def read_ack(payload: bytes) -> PubAck:
-    """Decode a receipt. Raises ApiError for a refusal, ValueError for anything else."""
+    """Decode a publish acknowledgement. Raises ApiError for an error, ValueError for other JSON."""
     ack = msgspec.json.decode(payload, type=PubAck)
-    _raise_if(ack.error)
+    _raise_error(ack.error)
     if not ack.stream:
         raise ValueError("not a publish acknowledgement")
     return ack
 
 
 def _direct_message(msg: Msg) -> StoredMsg:
-    # The server's own four lines come last; a stored message may carry headers of these names.
+    # The server appends four headers; those of the same names before them are the message's own.
     lines = msg.headers[:-4].split(b"\r\n")
     own = dict(line.split(b": ", 1) for line in lines[-4:])
     stored = lines[:-4]

@@ -1,4 +1,4 @@
-"""A run of publishes as one buffer: the per-message work of batch publishing, and nothing else."""
+"""Formats many requests as one buffer: the per-message work of publishing a batch."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ def publish_run(
     headers: Sequence[bytes] | None,
     reply: bytes,
 ) -> bytes:
-    """The protocol bytes of a run of requests; reply subjects are `<reply><index>`."""
+    """Return the PUB and HPUB lines of requests; their reply subjects are `<reply><index>`."""
     parts: list[bytes] = []
     for i, payload in enumerate(payloads):
         head = headers[i] if headers is not None else b""

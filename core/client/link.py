@@ -1,17 +1,16 @@
-"""What the client needs from a transport: bytes in, bytes out, and the news that it ended."""
+"""The interface of a transport (link) to the client: bytes in, bytes out, the end of the link."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-# How long the end of a connection may take.
-_FAREWELL_S = 1.0
+_CLOSE_TIMEOUT_S = 1.0
 
 Receive = Callable[[bytes], None]
-"""Called with whatever arrived; chunk borders mean nothing."""
+"""Called with the bytes of each read; where they are cut means nothing."""
 
 Closed = Callable[[Exception | None], None]
-"""Called once when the link is gone, with the reason if there is one."""
+"""Called once when the link has ended, with the error if there was one."""
 
 
 class Link(Protocol):
@@ -19,7 +18,7 @@ class Link(Protocol):
 
     @property
     def paused(self) -> bool:
-        """True while the peer takes bytes more slowly than they are written."""
+        """True while the peer reads more slowly than this side writes."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -27,7 +26,7 @@ class Link(Protocol):
         ...
 
     def pause_reading(self) -> None:
-        """Receive nothing until `resume_reading`."""
+        """Stop receiving until `resume_reading`."""
         ...
 
     def resume_reading(self) -> None:
@@ -35,7 +34,7 @@ class Link(Protocol):
         ...
 
     def abort(self) -> None:
-        """End the link at once: the peer does not answer, so it may not take anything either."""
+        """End the link at once, without sending what is still buffered."""
         ...
 
     def close(self) -> None:
@@ -44,17 +43,17 @@ class Link(Protocol):
 
 
 Connector = Callable[[Receive, Closed], Awaitable[Link]]
-"""Opens a link. Raises OSError when nobody listens."""
+"""Opens a link. Raises OSError when that fails."""
 
 
-async def farewell(link: Link, ended: asyncio.Event) -> None:
-    """Send what was written and end a link; return when `ended`, which `closed` has to set.
+async def close_link(link: Link, ended: asyncio.Event) -> None:
+    """Send what was written and end a link; wait for `ended`, which `closed` has to set.
 
-    TLS takes leave of its peer first; a peer that does not answer is cut off.
+    Closing TLS waits for an answer of the peer; one that does not answer is cut off.
     """
     link.close()
     try:
-        async with asyncio.timeout(_FAREWELL_S):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await ended.wait()
     except TimeoutError:
         link.abort()

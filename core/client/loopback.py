@@ -1,6 +1,6 @@
-"""The in-process link: the node's own session objects without a socket between.
+"""The in-process link: client and session of a node in one process, without a socket.
 
-The node's side lives above this layer, so its factory is passed in by the composition root.
+The session belongs to a layer above this one, so its factory is passed in.
 """
 
 from collections.abc import Callable

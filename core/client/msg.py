@@ -1,6 +1,6 @@
-"""A received message, and the header block seen from a client.
+"""A received message, and functions that read and build header blocks.
 
-Header blocks stay bytes until someone looks inside (`NATS/1.0[ status[ text]]\\r\\n` followed by
+Header blocks stay bytes until they are looked into (`NATS/1.0[ status[ text]]\\r\\n` followed by
 `Name: value\\r\\n` lines and an empty line).
 """
 
@@ -10,7 +10,7 @@ _VERSION = b"NATS/1.0"
 
 
 class Msg:
-    """A delivered message. No reply and no headers are empty bytes."""
+    """A received message; an absent reply or header block is empty bytes."""
 
     __slots__ = ("headers", "payload", "reply", "subject")
 
@@ -25,7 +25,7 @@ class Msg:
 
 
 def status_of(headers: bytes) -> tuple[int, str]:
-    """Status code and text of a header block; code 0 when it carries none."""
+    """Return status code and text of a header block; code 0 when it has none."""
     if len(headers) < 12 or headers[8:9] != b" ":
         return 0, ""
     line = headers[9 : headers.find(b"\r\n")].strip()
@@ -34,7 +34,7 @@ def status_of(headers: bytes) -> tuple[int, str]:
 
 
 def header_items(headers: bytes) -> list[tuple[bytes, bytes]]:
-    """Names and values of a block in order, duplicates and case kept, blanks around cut."""
+    """Return names and values in order, with duplicates and case, without surrounding blanks."""
     items: list[tuple[bytes, bytes]] = []
     for line in headers.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
@@ -44,9 +44,9 @@ def header_items(headers: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def header_block(items: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Build a block; empty bytes when there are no items.
+    """Build a header block; empty bytes when there are no items.
 
-    Raises ValueError when a name or a value would break out of its line.
+    Raises ValueError when a name or a value would end its line.
     """
     parts = [_VERSION]
     for name, value in items:

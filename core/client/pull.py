@@ -1,4 +1,4 @@
-"""One pull request from sending to its end."""
+"""A pull request of the client."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -14,7 +14,10 @@ NO_RESPONDERS = 503
 
 @dataclass(slots=True)
 class Fetched:
-    """What one pull brought. `status` 0: filled, or given up; else why it ended."""
+    """The messages of one pull request.
+
+    `status`, `text`: the status that ended it; 0 if it got all its messages or was released.
+    """
 
     messages: list[Msg] = field(default_factory=list)
     status: int = 0
@@ -22,10 +25,9 @@ class Fetched:
 
 
 class Pull:
-    """A pull request under way.
+    """A pull request that waits for messages.
 
-    It has a subscription of its own, so that ending it withdraws the interest and the server
-    forgets the request.
+    It has a subscription of its own: ending that makes the server drop the request.
     """
 
     def __init__(self, client: Client, verb: str, request: NextRequest) -> None:
@@ -46,7 +48,7 @@ class Pull:
         client.publish(subject, body, reply=inbox)
 
     async def changed(self, within: float) -> bool:
-        """Wait until messages arrived or the request ended; False when the time is up."""
+        """Wait until messages have arrived or the request has ended; False on timeout (seconds)."""
         if self.ended or self.interrupted:
             return True
         self._change = asyncio.get_running_loop().create_future()
@@ -60,25 +62,25 @@ class Pull:
         return True
 
     def interrupt(self) -> None:
-        """Wake whoever waits for a change; the request itself goes on until `release`."""
+        """Make `changed` return; the request itself goes on until `release`."""
         self.interrupted = True
         self._wake()
 
     def take(self) -> list[Msg]:
-        """The messages that arrived since the last call."""
+        """Return the messages that arrived since the last call."""
         messages, self.messages = self.messages, []
         return messages
 
     def result(self) -> Fetched:
-        """What came, and how it ended."""
+        """Return the messages and how the request ended."""
         return Fetched(self.take(), self.status, self.text)
 
     async def release(self) -> None:
-        """Withdraw the request; messages that were under way are in `messages` afterwards."""
+        """End the request; messages that were under way are in `messages` afterwards."""
         if self.ended:
             self._sub.unsubscribe()
         else:
-            await self._client.retire(self._sub)
+            await self._client.drain_subscription(self._sub)
 
     def _on_batch(self, batch: list[Msg]) -> None:
         for msg in batch:

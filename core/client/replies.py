@@ -1,21 +1,22 @@
-"""The muxed inbox: one subscription that takes the answers to all requests of a connection.
+"""The shared inbox: one subscription for the answers to all requests of a connection.
 
-A lone request has a future under its token. A run of publishes has one `ReplyBatch`; its tokens
-are `<batch>-<index>`, so nothing is stored, created or awaited per message.
+A single request has a token, the last of its reply subject, and a future. A batch of requests has
+one `ReplyBatch` with tokens `<batch>-<index>`, so nothing is created or awaited per message.
 """
 
 import asyncio
 
+from core.client.errors import ConnectionLost
 from core.client.msg import Msg, status_of
-from core.client.refusals import ConnectionLost
 from core.runtime.nuid import nuid
 
 
 class ReplyBatch:
-    """Answers to a run of requests, by position.
+    """The answers to a batch of requests, by index.
 
-    `payloads[i]` is None until answered; `statuses[i]` is present when the answer was a status
-    (503 nobody there, 429 too many) instead of a payload.
+    `payloads[i]` is None until request i is answered; `statuses[i]` is there when the answer was a
+    status (503 no responders, 429 too many requests). `missing` counts the unanswered; `done` is
+    set when there are none.
     """
 
     __slots__ = ("done", "missing", "payloads", "statuses")
@@ -27,7 +28,7 @@ class ReplyBatch:
         self.done = done
 
     async def settled(self, within: float) -> bool:
-        """Wait for all answers; False when the time is up first, and nothing more is noted.
+        """Wait for all answers; return False on timeout (seconds), and ignore later ones.
 
         Raises ConnectionLost.
         """
@@ -39,7 +40,7 @@ class ReplyBatch:
         return True
 
     def put(self, index: int, headers: bytes, payload: bytes) -> None:
-        """Note one answer; a second one to the same request is ignored."""
+        """Record an answer; a second one to the same request is ignored."""
         payloads = self.payloads
         if index >= len(payloads) or payloads[index] is not None:
             return
@@ -52,7 +53,7 @@ class ReplyBatch:
 
 
 class Replies:
-    """Waiting requests of one connection."""
+    """The requests of one connection that wait for answers."""
 
     def __init__(self) -> None:
         self.prefix = b"_INBOX." + nuid().encode() + b"."
@@ -62,7 +63,7 @@ class Replies:
         self._batches: dict[bytes, ReplyBatch] = {}
 
     def expect(self) -> tuple[bytes, "asyncio.Future[Msg]"]:
-        """A token for one request and the future of its answer."""
+        """Return a token for a request, and the future of its answer."""
         self._next += 1
         token = b"%d" % self._next
         future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
@@ -70,7 +71,7 @@ class Replies:
         return token, future
 
     def expect_batch(self, size: int) -> tuple[bytes, ReplyBatch]:
-        """A head for the tokens `<head>-<index>` of `size` requests, and their answers."""
+        """Return the prefix `<head>` of the tokens `<head>-<index>`, and the batch of answers."""
         self._next += 1
         head = b"%d" % self._next
         batch = ReplyBatch(size, asyncio.get_running_loop().create_future())
@@ -78,12 +79,12 @@ class Replies:
         return head, batch
 
     def forget(self, token: bytes) -> None:
-        """Wait no longer; late answers are dropped."""
+        """Stop waiting for a request or batch; late answers are dropped."""
         self._requests.pop(token, None)
         self._batches.pop(token, None)
 
     def on_reply(self, subject: bytes, headers: bytes, payload: bytes) -> None:
-        """Give an answer to whoever waits for it."""
+        """Pass an answer on to its request."""
         token = subject[self._start :]
         head, dash, index = token.partition(b"-")
         if dash:
@@ -96,7 +97,7 @@ class Replies:
             future.set_result(Msg(subject, b"", headers, payload))
 
     def fail_all(self) -> None:
-        """The connection is gone: nobody will be answered."""
+        """Fail all requests with ConnectionLost."""
         requests, self._requests = self._requests, {}
         batches, self._batches = self._batches, {}
         for future in requests.values():
@@ -108,4 +109,4 @@ class Replies:
 def _fail(future: "asyncio.Future[Msg] | asyncio.Future[None]") -> None:
     if not future.done():
         future.set_exception(ConnectionLost())
-        future.exception()  # an answer that nobody awaits any more is not an error
+        future.exception()  # marks it as retrieved: asyncio would log one that nobody awaits

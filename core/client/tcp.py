@@ -1,8 +1,7 @@
-"""The TCP link, with TLS where the server asks for it.
+"""The TCP link, with TLS where the server requires it.
 
-A server greets before TLS begins. So the greeting is read first, the connection secured if it says
-so, and the greeting handed on as if it had just come: whoever speaks over a link knows nothing of
-this, and says nothing before.
+A NATS server sends INFO before TLS begins. So INFO is read first, TLS is started if it says so, and
+INFO is passed on as if it had just arrived: the client does not notice.
 """
 
 import asyncio
@@ -13,14 +12,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from core.client.errors import ServerRefused
 from core.client.link import Closed, Connector, Link, Receive
-from core.client.refusals import ServerRefused
 
 if TYPE_CHECKING:
     import ssl
 
 DEFAULT_PORT = 4222
-_GREETING_MAX = 64 * 1024
+_INFO_MAX = 64 * 1024
 
 
 class _Security(msgspec.Struct):
@@ -32,7 +31,7 @@ def dial(url: str) -> Connector:
     """Return a connector to `nats://host:port` (or `host:port`).
 
     TLS is used if the server requires it; with `tls://` it has to offer it. Its certificate is
-    checked with the machine's authorities (or those of SSL_CERT_FILE).
+    verified with the machine's authorities (or those of SSL_CERT_FILE).
 
     Raises ValueError for an address that is not one.
     """
@@ -44,10 +43,10 @@ def dial(url: str) -> Connector:
     async def connect(receive: Receive, closed: Closed) -> Link:
         loop = asyncio.get_running_loop()
         link = TcpLink(receive, closed)
-        transport, greeting = await loop.create_connection(lambda: _Greeting(loop), host, port)
+        transport, info = await loop.create_connection(lambda: _InfoReader(loop), host, port)
         try:
-            await greeting.complete
-            if greeting.asks_for_tls(parts.scheme == "tls"):
+            await info.complete
+            if info.asks_for_tls(parts.scheme == "tls"):
                 secured = await loop.start_tls(transport, link, _context(), server_hostname=host)
                 if secured is None:
                     raise ServerRefused("the connection ended while TLS began")
@@ -58,7 +57,7 @@ def dial(url: str) -> Connector:
             transport.abort()
             raise
         link.connection_made(transport)
-        receive(bytes(greeting.data))
+        receive(bytes(info.data))
         return link
 
     return connect
@@ -66,13 +65,13 @@ def dial(url: str) -> Connector:
 
 @cache
 def _context() -> "ssl.SSLContext":
-    import ssl  # only those who need it wait for it
+    import ssl  # slow to import, so only when needed
 
     return ssl.create_default_context()
 
 
-class _Greeting(asyncio.Protocol):
-    """Waits for the INFO of a server."""
+class _InfoReader(asyncio.Protocol):
+    """The protocol of a connection until the server's INFO has arrived."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.data = bytearray()
@@ -84,7 +83,7 @@ class _Greeting(asyncio.Protocol):
             return
         if b"\n" in self.data:
             self.complete.set_result(None)
-        elif len(self.data) > _GREETING_MAX:
+        elif len(self.data) > _INFO_MAX:
             self.complete.set_exception(ServerRefused("what it says is no greeting of NATS"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -92,7 +91,7 @@ class _Greeting(asyncio.Protocol):
             self.complete.set_exception(exc or ServerRefused("it closes without a greeting"))
 
     def asks_for_tls(self, insist: bool) -> bool:
-        """Whether TLS comes next. Raises ServerRefused when it has to and is not offered."""
+        """Say whether to start TLS. Raises ServerRefused when `insist` and it is not offered."""
         verb, _, body = bytes(self.data).partition(b"\n")[0].partition(b" ")
         try:
             offered = msgspec.json.decode(body, type=_Security) if verb == b"INFO" else _Security()
@@ -104,7 +103,7 @@ class _Greeting(asyncio.Protocol):
 
 
 class TcpLink(asyncio.Protocol):
-    """One socket. Writing goes straight to the transport, which buffers."""
+    """A link over a TCP or TLS transport, which buffers what is written."""
 
     def __init__(self, receive: Receive, closed: Closed) -> None:
         self.data_received = receive  # type: ignore[assignment,method-assign]  # one call less per read

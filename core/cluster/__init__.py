@@ -1,1 +1,1 @@
-"""Several nodes over one database: who leads, and how long we may believe that we do."""
+"""Leader election among the nodes of one database, and how long a node may trust its lease."""

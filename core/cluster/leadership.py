@@ -1,15 +1,15 @@
-"""Leadership of one node: campaign, keep, notice the loss.
+"""Leadership of one node: acquire it, keep it with heartbeats, notice its loss.
 
     standby --- lock taken, epochs bumped ---> leading --- another node bumped ---> lost
        ^ wait; end the session of a stalled holder  | session gone: not trusted, take it again
 
 *Rules.* The lock is a hint, the epochs are the truth. They are bumped in one transaction before
-anything is read, so that no write of an earlier leader can land later. Each bump leaves a token
-of ours beside the catalogue's epoch: while it stands there, nobody has led since.
+anything is read, so that no write of an earlier leader can be committed later. Each bump stores a
+token of this node beside the catalogue's epoch: while it is there, no other node has led since.
 
-*Failure.* While PostgreSQL is away nobody leads: `trusted` ends within seconds, `acquire` raises
-Unavailable. When it is back the lock is taken again; the token tells whether we are still the
-leader. `lost` is final: the node must start anew as a standby.
+*Failure.* While PostgreSQL is unreachable nobody leads: `trusted` becomes False within seconds and
+`acquire` raises Unavailable. When it is back the lock is taken again; the token shows whether this
+node is still the leader. `lost` is final: the node must start anew as a standby.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ class Leadership:
     """The leadership of one node.
 
     Attributes:
-        row: what others see of this node; its addresses may be filled in later.
-        epoch: the catalogue's epoch under which we lead; 0 before we do.
+        row: what other nodes see of this node; its addresses may be filled in later.
+        epoch: the catalogue's epoch under which the node leads; 0 before it does.
         lost: set when another node has taken over.
     """
 
@@ -49,41 +49,41 @@ class Leadership:
         self._times = times or LeaseTimes()
         self._window = TrustWindow(self._times)
         self._token = secrets.randbits(62) + 1
-        self._turn = asyncio.Lock()  # one question at a time on the lock's session
-        self._keeper: asyncio.Task[None] | None = None
-        self._away = False
-        self._beaten = -self._times.beat
+        self._session_lock = asyncio.Lock()  # one operation at a time on the session of the store
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._is_unreachable = False
+        self._last_beat = -self._times.beat
 
     @property
     def is_leading(self) -> bool:
-        """Whether we have led and nobody has since, as far as we know."""
+        """Whether this node has led and knows of no other that has led since."""
         return self.epoch > 0 and not self.lost.is_set()
 
     def trusted(self) -> bool:
-        """Whether our leadership was confirmed recently enough to write and to answer."""
+        """Say whether the leadership was confirmed recently enough to write and to answer."""
         return self._store.is_open and self._window.trusted(self._clock.monotonic())
 
     async def acquire(self) -> None:
-        """Lead: return with every epoch bumped.
+        """Become the leader, with every epoch bumped.
 
-        The first time this waits until the lock is free. Later, after storage was away, it makes
-        sure of the lock and bumps again, so that no COMMIT of a lost connection can still land.
+        The first call waits until the lock is free. A later one, after storage was unreachable,
+        takes the lock again and bumps, so that no COMMIT of a lost connection can succeed.
 
         Raises:
             Fenced: another node has led since; final.
-            Unavailable: PostgreSQL is away (only when we have led before).
+            Unavailable: PostgreSQL is not reachable (only if this node has led before).
         """
         if self.epoch == 0:
             await self._campaign()
-            self._keeper = spawn(self._keep(), name="leadership")
+            self._heartbeats = spawn(self._keep(), name="leadership")
             return
-        async with self._turn:
+        async with self._session_lock:
             await self._checked(self._renew())
 
     async def release(self) -> None:
-        """Let go of the lock, so that another node need not wait. Safe to call twice."""
-        await stop(self._keeper)
-        self._keeper = None
+        """Release the lock, so that another node need not wait. Safe to call twice."""
+        await stop(self._heartbeats)
+        self._heartbeats = None
         self._window.withdraw()
         if self._store.is_open:
             try:
@@ -96,37 +96,37 @@ class Leadership:
     # -- standby -----------------------------------------------------------------------------
 
     async def _campaign(self) -> None:
-        told = 0
+        logged = 0
         while True:
             try:
-                async with self._turn:
+                async with self._session_lock:
                     holder = await self._attempt()
             except Unavailable as error:
-                self._tell_away(error)
+                self._log_unreachable(error)
             else:
-                self._tell_back()
+                self._log_reachable()
                 if self.epoch:
                     return
-                if holder is not None and holder.pid != told:
+                if holder is not None and holder.pid != logged:
                     log.info("standing by: %s leads (session %d)", holder.node, holder.pid)
-                    told = holder.pid
+                    logged = holder.pid
             pause = self._times.poll / _SECOND
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
     async def _attempt(self) -> Holder | None:
-        """Try once to lead; return who does, if it is not us."""
+        """Try once to become the leader; return the holder of the lock if that is another node."""
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(self._times.answer / _SECOND):
                 if not self._store.is_open:
                     await self._store.open()
-                if started - self._beaten >= self._times.beat:
+                if started - self._last_beat >= self._times.beat:
                     await self._store.beat(self.row)
-                    self._beaten = started
+                    self._last_beat = started
                 if not await self._store.take():
-                    return await self._judge()
+                    return await self._end_stalled_holder()
                 await self._store.beat(self.row)
-            # This one waits for what the last leader has in flight.
+            # Without timeout: it waits for transactions of the last leader.
             self.epoch = await self._store.bump(self._token, None)
         except TimeoutError:
             self._store.close()
@@ -138,8 +138,8 @@ class Leadership:
         log.info("leading since epoch %d", self.epoch)
         return None
 
-    async def _judge(self) -> Holder | None:
-        """Look at the holder of the lock and end its session if it is stalled."""
+    async def _end_stalled_holder(self) -> Holder | None:
+        """Return the holder of the lock; terminate its session if it is stalled."""
         holder = await self._store.holder()
         if holder is not None and holder.silence > self._times.stale:
             log.warning(
@@ -151,35 +151,38 @@ class Leadership:
     # -- leading -----------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Confirm the leadership once a second until it is lost."""
+        """Confirm the leadership once per heartbeat interval until it is lost."""
         while not self.lost.is_set():
             await asyncio.sleep(self._times.beat / _SECOND)
             try:
-                async with self._turn:
+                async with self._session_lock:
                     await self._checked(self._confirm())
             except Unavailable as error:
-                self._tell_away(error)
+                self._log_unreachable(error)
             except Fenced:
                 return
             else:
-                self._tell_back()
+                self._log_reachable()
 
     async def _confirm(self) -> None:
         started = self._clock.monotonic()
         async with asyncio.timeout(self._times.answer / _SECOND):
-            await self._hold()
+            await self._ensure_lock()
             await self._store.beat(self.row)
         self._window.confirm(started)
 
     async def _renew(self) -> None:
         started = self._clock.monotonic()
         async with asyncio.timeout(self._times.answer / _SECOND):
-            await self._hold()
+            await self._ensure_lock()
         self.epoch = await self._store.bump(self._token, self._token)
         self._window.confirm(started)
 
-    async def _hold(self) -> None:
-        """Make sure that the lock is ours, and has been nobody else's."""
+    async def _ensure_lock(self) -> None:
+        """Make sure that this node has the lock and no other node has led since.
+
+        Raises Fenced or Unavailable.
+        """
         if self._store.is_open:
             return
         former = self._store.pid
@@ -190,42 +193,42 @@ class Leadership:
                 raise Unavailable("the lock is between two holders")
             if holder.pid != former:
                 raise Fenced(f"{holder.node or 'another node'} holds the lock")
-            # PostgreSQL has not noticed yet that our last session is gone.
+            # PostgreSQL has not noticed yet that this node's last session ended.
             await self._store.end_session(former)
             raise Unavailable("waiting for the end of our last session")
         if await self._store.token() != self._token:
             raise Fenced("another node has led since")
 
     async def _checked(self, check: Awaitable[None]) -> None:
-        """Run a check; whatever breaks it leaves no session in an unknown state."""
+        """Run a check; close the session when it fails, since its state is unknown."""
         try:
             await check
         except TimeoutError:
-            self._drop()
+            self._close_session()
             raise Unavailable("PostgreSQL does not answer") from None
         except Fenced as error:
-            self._drop()
-            self._lose(str(error))
+            self._close_session()
+            self._set_lost(str(error))
             raise
         except BaseException:
-            self._drop()
+            self._close_session()
             raise
 
-    def _drop(self) -> None:
+    def _close_session(self) -> None:
         self._window.withdraw()
         self._store.close()
 
-    def _lose(self, why: str) -> None:
+    def _set_lost(self, why: str) -> None:
         if not self.lost.is_set():
             log.warning("leadership is lost: %s", why)
             self.lost.set()
 
-    def _tell_away(self, error: Exception) -> None:
-        if not self._away:
+    def _log_unreachable(self, error: Exception) -> None:
+        if not self._is_unreachable:
             log.warning("no word from PostgreSQL: %s", error)
-            self._away = True
+            self._is_unreachable = True
 
-    def _tell_back(self) -> None:
-        if self._away:
+    def _log_reachable(self) -> None:
+        if self._is_unreachable:
             log.info("PostgreSQL answers again")
-            self._away = False
+            self._is_unreachable = False

@@ -1,17 +1,17 @@
-"""The trust window: how long a node believes that it leads without asking again. Pure.
+"""The trust window: how long a node may assume that it leads without checking again. No I/O.
 
-The lock that makes a leader lives in PostgreSQL and can be lost without a word: its session ends,
-the database fails over. So the belief expires by itself. It is anchored at the *start* of the
-last successful check, because an answer may be old when it arrives, and it ends a margin before
-others may treat the holder as stalled:
+The lock of the leader is in PostgreSQL and can be lost without notice: its session ends, or the
+database fails over. So the assumption expires by itself. The window is counted from the *start* of
+the last successful check, because an answer may be old when it arrives, and it ends a margin before
+other nodes may treat the holder as stalled:
 
     check sent ---- answered ------------------- ttl - margin ---- ttl
     |<------------------ trusted ------------------>|
     others see the heartbeat of the check at the earliest when it was sent, and wait STALE for it
 
 Times are monotonic nanoseconds. Correctness never depends on this window: every write checks its
-epoch. The window keeps a deposed leader from trying in vain. Reads do not ask it: while PostgreSQL
-is away, what memory holds is still delivered and shown, as by a replica that lags.
+epoch. The window saves a deposed leader useless attempts. Reads do not ask it: while PostgreSQL is
+unreachable, what memory holds is still delivered and shown, as by a replica that lags.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """The intervals of leadership, in nanoseconds.
+    """The intervals of leases, in nanoseconds.
 
     Attributes:
         ttl: how long a confirmed leadership lasts.
-        margin: how much earlier we stop to believe in it.
+        margin: how much before that the node stops trusting it.
         beat: between two heartbeats.
         poll: between two attempts of a standby.
-        stale: the silence after which a holder counts as stalled.
+        stale: time without heartbeat after which a holder counts as stalled.
         answer: how long a check may take.
     """
 
@@ -56,9 +56,9 @@ class TrustWindow:
         self._until = max(self._until or 0, started + self._span)
 
     def withdraw(self) -> None:
-        """Stop believing at once."""
+        """End the window at once."""
         self._until = None
 
     def trusted(self, now: int) -> bool:
-        """Whether we still believe."""
+        """Say whether the window is still open at `now`."""
         return self._until is not None and now < self._until

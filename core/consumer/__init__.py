@@ -1,1 +1,1 @@
-"""Consumers: what to deliver, what is pending, what is acknowledged. No I/O, no clock."""
+"""Consumers as state machines: deliveries, pending messages, acknowledgements. No I/O, no clock."""

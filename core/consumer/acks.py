@@ -1,4 +1,4 @@
-"""What the payload of an acknowledgement asks for.
+"""Parsing of the payloads of acknowledgements.
 
 ACK, OK and WPI must match exactly; NXT, NAK and TERM are prefixes with an argument. Anything
 else does nothing (but is answered when it has a reply subject).
@@ -13,7 +13,7 @@ from core.model.durations import parse_duration
 
 
 class AckKind(Enum):
-    """The instruction of one acknowledgement."""
+    """The kinds of acknowledgement."""
 
     ACK = "+ACK"
     NAK = "-NAK"
@@ -24,7 +24,7 @@ class AckKind(Enum):
 
 
 PLAIN = frozenset((b"", b"+ACK", b"+OK"))
-"""Payloads that acknowledge and ask for nothing more."""
+"""Payloads of an acknowledgement without argument."""
 
 
 class _NakOptions(msgspec.Struct):
@@ -35,7 +35,7 @@ _decode_nak = msgspec.json.Decoder(_NakOptions).decode
 
 
 def parse(payload: bytes) -> tuple[AckKind, bytes]:
-    """Return the instruction and its argument, surrounding blanks removed."""
+    """Return the kind and its argument without surrounding blanks."""
     if payload in PLAIN:
         return AckKind.ACK, b""
     if payload.startswith(b"+NXT"):
@@ -50,7 +50,7 @@ def parse(payload: bytes) -> tuple[AckKind, bytes]:
 
 
 def nak_delay(argument: bytes) -> int | None:
-    """Nanoseconds a NAK asks to wait, or None for "as soon as possible".
+    """Return the delay that a NAK asks for, in nanoseconds; None means as soon as possible.
 
     The argument is `{"delay": ns}` or a Go duration such as `1m30s`; one that cannot be read
     counts as no argument.

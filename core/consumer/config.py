@@ -1,4 +1,4 @@
-"""What a consumer's configuration may be: defaults, validation, creation, updates.
+"""The configuration of a consumer: defaults, validation, creation and update.
 
 Pure: a configuration in, the effective configuration out, or ApiError. The order of the checks is
 the reference's, because a request with several mistakes gets the first.
@@ -42,12 +42,12 @@ NO_LIMITS = ServerLimits()
 def named_request(
     request: CreateConsumerRequest, stream: str, name: str, filter_subject: str, durable: bool
 ) -> ConsumerConfig:
-    """Compare a create request with the subject it came on and put the name into its config.
+    """Check a create request against its subject and put the name of the subject into its config.
 
     Args:
-        stream: the stream of the subject.
-        name: the consumer of the subject, "" for the legacy ephemeral form.
-        filter_subject: the tail of the subject behind the name, "" when there is none.
+        stream: the stream in the subject.
+        name: the consumer in the subject, "" for the legacy ephemeral form.
+        filter_subject: the part of the subject after the name, "" when there is none.
         durable: whether it came on the legacy `CONSUMER.DURABLE.CREATE` form.
     """
     config = request.config
@@ -85,18 +85,20 @@ def check_create_or_update(
     limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> tuple[ConsumerConfig, str]:
-    """Answer whether and how a consumer of `stream` may be created or changed.
+    """Check a request to create or update a consumer; return the configuration to store.
 
     Args:
-        requested: the configuration, its name already put in (`named_request`).
+        requested: the configuration, with the name of the subject (`named_request`).
         consumers: all consumers of the stream, by name.
-        has_interest: whether somebody subscribes to the deliver subject that the consumer of that
-            name has now.
+        has_interest: whether there is a subscription to the current deliver subject of the
+            existing consumer.
 
     Returns:
-        the configuration to store, and the name of the existing consumer that it replaces: "" when
-        the consumer is new. A new consumer whose `name` is empty gets a generated one, which is
-        not stored in its configuration.
+        the configuration to store, and the name of the existing consumer that it updates, "" for
+        a new one. A new consumer without a name gets a generated one, which is not stored in its
+        configuration.
+
+    Raises ApiError.
     """
     name = requested.durable_name or requested.name
     existing = consumers.get(name) if name else None
@@ -109,39 +111,50 @@ def check_create_or_update(
         if action is Action.CREATE and not is_same(config, existing):
             raise api_error("JSConsumerAlreadyExists")
         if stream.retention is Retention.WORKQUEUE and not config.sourcing:
-            _check_partition(config, {k: v for k, v in consumers.items() if k != name})
+            _check_disjoint(config, {k: v for k, v in consumers.items() if k != name})
         check_changes(existing, config, has_interest=has_interest)
         if config.inactive_threshold != existing.inactive_threshold:
-            # Whether it is ephemeral is asked of what it was before.
+            # Whether it is ephemeral follows from its configuration before the update.
             config = _with_threshold(config, existing.durable_name)
         return config, name
     if action is Action.UPDATE:
         raise api_error("JSConsumerDoesNotExist")
+    return _check_new(config, name, stream, consumers, limits), ""
+
+
+def _check_new(
+    config: ConsumerConfig,
+    name: str,
+    stream: StreamConfig,
+    consumers: Mapping[str, ConsumerConfig],
+    limits: ServerLimits,
+) -> ConsumerConfig:
+    """Check a configuration for a new consumer; return the one to store. Raises ApiError."""
     _check_count(config, stream, consumers, limits)
     if stream.retention is Retention.WORKQUEUE and not (config.direct or config.sourcing):
         _check_workqueue(config, consumers)
     if len(config.durable_name.encode()) > names.NAME_MAX:
         raise api_error("JSConsumerNameTooLong", max=names.NAME_MAX)
-    if "\0" in name or len(name.encode()) > names.NAME_MAX:  # nobody can make a file of it
+    if "\0" in name or len(name.encode()) > names.NAME_MAX:  # the reference cannot make a directory
         raise _refused("error creating store for consumer")
-    return _with_threshold(config, config.durable_name), ""
+    return _with_threshold(config, config.durable_name)
 
 
 def _with_threshold(config: ConsumerConfig, durable: str) -> ConsumerConfig:
-    """An ephemeral consumer is deleted when unused, by default soon."""
+    """Give an ephemeral consumer the default time after which it is deleted when unused."""
     if durable or config.inactive_threshold > 0:
         return config
     return replace(config, inactive_threshold=EPHEMERAL_THRESHOLD)
 
 
 def is_same(requested: ConsumerConfig, stored: ConsumerConfig) -> bool:
-    """Whether two checked configurations are equal, versions of the server apart."""
+    """Say whether two checked configurations are equal, apart from version metadata."""
     metadata = comparable_metadata(requested.metadata, stored.metadata)
     return replace(requested, metadata=metadata) == stored
 
 
 def check_changes(old: ConsumerConfig, new: ConsumerConfig, *, has_interest: bool) -> None:
-    """Refuse changes that an update may not make."""
+    """Refuse changes that an update must not make. Raises ApiError."""
     fixed = (
         ("deliver_policy", "deliver policy"),
         ("mem_storage", "storage type"),
@@ -184,7 +197,7 @@ _ADJUSTED: tuple[tuple[str, int, int, str], ...] = (
     ("inactive_threshold", 0, 0, "must not be negative"),
     ("priority_timeout", 0, 0, "must not be negative"),
 )
-"""Field, lowest value that is left alone, what lower ones become, why pedantic mode refuses."""
+"""Field, lowest value allowed, what lower ones are replaced by, the error in pedantic mode."""
 
 
 def _with_defaults(
@@ -272,11 +285,11 @@ def _check_workqueue(config: ConsumerConfig, consumers: Mapping[str, ConsumerCon
         raise api_error("JSConsumerWQConsumerNotDeliverAll")
     if not config.filters and any(not (c.direct or c.sourcing) for c in consumers.values()):
         raise api_error("JSConsumerWQMultipleUnfiltered")
-    _check_partition(config, consumers)
+    _check_disjoint(config, consumers)
 
 
-def _check_partition(config: ConsumerConfig, others: Mapping[str, ConsumerConfig]) -> None:
-    """On a work queue, no two consumers may want the same message."""
+def _check_disjoint(config: ConsumerConfig, others: Mapping[str, ConsumerConfig]) -> None:
+    """Refuse filters that overlap those of another consumer of a work queue."""
     for other in others.values():
         if other.direct or other.sourcing:
             continue

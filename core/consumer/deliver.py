@@ -1,8 +1,8 @@
-"""Delivered messages as bytes on the wire.
+"""Formats deliveries as MSG and HMSG lines.
 
-A *frame* is one `%` format per receiver and batch with everything constant filled in; the
-messages of a batch are then formatted at C speed by `map(frame.__mod__, zip(columns))`. Names and
-subscription ids may contain `%`, so everything put into a frame is escaped.
+A *frame* is a `%` format string for one receiver and one batch, with all that is constant filled
+in; the messages of a batch are then formatted at C speed by `map(frame.__mod__, zip(columns))`.
+Names and subscription ids may contain `%`, so everything put into a frame is escaped.
 
 The ack subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time
 ns>.<num pending>` (ADR-15, first form).
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Batch:
-    """First deliveries of one step: parallel columns, as cut from a segment."""
+    """Messages for one step of delivery: parallel columns, sliced from a segment."""
 
     seqs: Sequence[int]
     times: Sequence[int]
@@ -26,7 +26,7 @@ class Batch:
         return len(self.payloads)
 
     def first(self, count: int) -> "Batch":
-        """The first messages of the batch."""
+        """Return the first `count` messages of the batch."""
         if count >= len(self.payloads):
             return self
         return Batch(
@@ -38,7 +38,7 @@ class Batch:
         )
 
     def size(self, index: int, ack_size: int) -> int:
-        """What a message counts against `max_bytes` and the flow-control window."""
+        """Return the bytes a message counts against `max_bytes` and the flow-control window."""
         header = (self.headers[index] if self.headers else None) or b""
         return len(self.subjects[index]) + ack_size + len(header) + len(self.payloads[index])
 
@@ -48,17 +48,20 @@ def _escape(text: bytes) -> bytes:
 
 
 def frame(mid: bytes, ack_head: bytes) -> bytes:
-    """Format of a first delivery without headers: subject, seq, cseq, time, pending, size, payload.
+    """Return the format of a first delivery without headers.
+
+    Its arguments are subject, stream sequence, consumer sequence, time (ns), num pending, size of
+    the payload, payload.
 
     Args:
-        mid: Subscription id between blanks, as it stands in the control line.
+        mid: The subscription id with a blank on either side.
         ack_head: `$JS.ACK.<stream>.<consumer>` (or the longer form) without a trailing dot.
     """
     return b"MSG %%b%b%b.1.%%d.%%d.%%d.%%d %%d\r\n%%b\r\n" % (_escape(mid), _escape(ack_head))
 
 
 def header_frame(mid: bytes, ack_head: bytes) -> bytes:
-    """Like `frame`, with header size before the size and the headers before the payload."""
+    """Return the format for HMSG: as `frame`, with header size, total size, headers, payload."""
     fixed = (_escape(mid), _escape(ack_head))
     return b"HMSG %%b%b%b.1.%%d.%%d.%%d.%%d %%d %%d\r\n%%b%%b\r\n" % fixed
 
@@ -73,7 +76,7 @@ def lines(
         mid: See `frame`.
         ack_head: See `frame`.
         cseq: Consumer sequence of the first message.
-        pending: Messages still pending after the first one.
+        pending: Num pending in the first message.
         plain: `frame(mid, ack_head)`, kept by the caller.
     """
     cseqs = range(cseq, cseq + len(batch))
@@ -107,14 +110,14 @@ def _header_lines(
 
 
 def ack_subject(head: bytes, count: int, seq: int, cseq: int, ts: int, pending: int) -> bytes:
-    """The reply subject of one delivery."""
+    """Return the reply subject of one delivery; `count`: how often it was delivered."""
     return b"%b.%d.%d.%d.%d.%d" % (head, count, seq, cseq, ts, pending)
 
 
 def message(
     subject: bytes, mid: bytes, reply: bytes, header: bytes | None, payload: bytes
 ) -> bytes:
-    """One message on the wire."""
+    """Return a MSG, or with headers an HMSG."""
     if header:
         size = len(header)
         return b"HMSG %b%b%b %d %d\r\n%b%b\r\n" % (
@@ -124,13 +127,13 @@ def message(
 
 
 def headers_only(header: bytes | None, payload: bytes) -> bytes:
-    """The header block of a message whose payload is left out: its size is told instead."""
+    """Return the header block of a message without its payload: `Nats-Msg-Size` has its size."""
     block = header[:-2] if header else b"NATS/1.0\r\n"
     return b"%bNats-Msg-Size: %d\r\n\r\n" % (block, len(payload))
 
 
 def without_payloads(batch: Batch) -> Batch:
-    """The batch as a `headers_only` consumer delivers it."""
+    """Return the batch as a `headers_only` consumer delivers it."""
     headers = batch.headers or [None] * len(batch)
     return Batch(
         batch.seqs,
@@ -142,7 +145,7 @@ def without_payloads(batch: Batch) -> Batch:
 
 
 def with_pin(batch: Batch, pin: str) -> Batch:
-    """The batch as the client that has the pin of a group gets it."""
+    """Return the batch with the `Nats-Pin-Id` header for the pinned client of a group."""
     line = b"Nats-Pin-Id: %b\r\n\r\n" % pin.encode()
     headers = batch.headers or [None] * len(batch)
     pinned = [(header[:-2] if header else b"NATS/1.0\r\n") + line for header in headers]

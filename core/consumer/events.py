@@ -1,17 +1,17 @@
-"""What the consumer machine notices and others may want to hear; whoever owns it tells them."""
+"""Events of the consumer machine, from which its owner makes advisories."""
 
 from typing import NamedTuple
 
 
 class GivenUp(NamedTuple):
-    """A message was delivered as often as allowed and not acknowledged."""
+    """A message was delivered `max_deliver` times and not acknowledged."""
 
     sseq: int
     deliveries: int
 
 
 class Removed(NamedTuple):
-    """A message left the stream while it was pending; the consumer is done with it."""
+    """A message was removed from the stream while its acknowledgement was pending."""
 
     cseq: int
     sseq: int
@@ -19,14 +19,14 @@ class Removed(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """A client got the group for itself."""
+    """A client was pinned; `pin` is its id."""
 
     group: str
     pin: str
 
 
 class Unpinned(NamedTuple):
-    """The group belongs to nobody any more; `reason` is `admin` or `timeout`."""
+    """The pinned client of a group was unpinned; `reason` is `admin` or `timeout`."""
 
     group: str
     reason: str

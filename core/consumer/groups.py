@@ -1,11 +1,11 @@
-"""Waiting requests of a consumer with a priority policy (ADR-42).
+"""The waiting pull requests of a consumer with a priority policy (ADR-42).
 
-*overflow*: a request is served while enough messages are pending, or enough acknowledgements
-outstanding. *pinned_client*: one client gets everything until it is silent for the timeout or is
-unpinned; the first request that is served gets the pin, which its messages carry. *prioritized*:
-the lowest number is served first, requests of the same number in turn.
+*overflow*: a request is served while num pending or ack pending is at least what it asks for.
+*pinned_client*: one client gets all messages until it is silent for `priority_timeout` or is
+unpinned; the client of the first request that is served is pinned, and its messages carry the pin
+id. *prioritized*: requests with the lowest number are served first, those of one number in turn.
 
-A consumer may name several groups, but there is one pin and one line for all of them.
+A consumer may name several groups, but as in the reference they share one pin and one queue.
 """
 
 from bisect import bisect_right
@@ -27,13 +27,18 @@ _PRIORITY = attrgetter("priority")
 
 
 class GroupWaiting(Waiting):
-    """The line of waiting requests of one consumer with priority groups.
+    """The queue of waiting requests of one consumer with priority groups.
 
     Args:
         config: Complete configuration.
-        demand: Returns how many messages are pending, and how many acknowledgements.
+        demand: Returns num pending and ack pending.
         events: Where pinning and unpinning are noted.
-        new_pin: Makes unique pins.
+        new_pin: Returns a unique pin id.
+
+    Attributes:
+        pin: Id of the pinned client, "" if there is none.
+        pinned_at: When it was pinned, monotonic nanoseconds.
+        pin_ends: When it is unpinned unless it sends a request.
     """
 
     __slots__ = (
@@ -75,7 +80,7 @@ class GroupWaiting(Waiting):
     # the pin
 
     def admits(self, request: PullRequest, now: int) -> bool:
-        """Whether a request may wait: not with another pin than the one that is given away."""
+        """Say whether a request may wait: not if it names another pin than the current one."""
         if not self.pin or not request.pin:
             return True
         if request.pin != self.pin:
@@ -84,7 +89,7 @@ class GroupWaiting(Waiting):
         return True
 
     def unpin(self, group: str, reason: str) -> None:
-        """Take the pin away, if there is one; as on the reference server that is told anyway."""
+        """Unpin the client; as on the reference, an event is noted even if none was pinned."""
         self.pin, self.pinned_at, self.pin_ends = "", 0, 0
         self._events.append(Unpinned(group, reason))
 
@@ -98,13 +103,13 @@ class GroupWaiting(Waiting):
     # who is served
 
     def add(self, request: PullRequest) -> None:
-        """Put a request into the line: at the end, or behind those of its priority."""
+        """Put a request at the end of the queue, or after those of its priority."""
         super().add(request)
         if self.policy is PriorityPolicy.PRIORITIZED:
             self.queue.pop()
-            self._again(request)
+            self._requeue(request)
 
-    def _again(self, request: PullRequest) -> None:
+    def _requeue(self, request: PullRequest) -> None:
         queue = self.queue
         if self.policy is PriorityPolicy.PRIORITIZED:
             queue.insert(bisect_right(queue, request.priority, key=_PRIORITY), request)
@@ -112,15 +117,15 @@ class GroupWaiting(Waiting):
             queue.append(request)
 
     def can_serve(self) -> bool:
-        """Whether a request is there that gets the next message, or its end, now."""
+        """Say whether the next message can be given to some request (or would end it)."""
         return self._next(0) is not None
 
     def pass_over(self) -> None:
-        """Nobody can be served: whoever does not wait for that is told so."""
+        """End the no-wait requests, because no request can be served now."""
         self.end_of_stream()
 
     def _next(self, taken: int) -> int | None:
-        """The place of the request that is next when `taken` messages are given away."""
+        """Return the index of the request to serve after `taken` messages of this step; or None."""
         pending, open_acks = 0, 0
         if self.policy is PriorityPolicy.OVERFLOW:
             pending, open_acks = self._demand()
@@ -151,7 +156,7 @@ class GroupWaiting(Waiting):
             if request.expires and request.expires <= now:
                 self.outbox.append((request.reply, status_left(REQUEST_TIMEOUT, request)))
                 continue
-            if self._is_wrong(request):
+            if self._has_wrong_pin(request):
                 self.outbox.append((request.reply, status_left(WRONG_PIN, request)))
                 continue
             if request.max_bytes and size_of and not self._fits(request, size_of(len(owners))):
@@ -161,24 +166,24 @@ class GroupWaiting(Waiting):
             owners.append(request)
             self._serve(request, 1, now)
             if request.batch > 0:
-                self._again(request)
+                self._requeue(request)
             elif request.max_bytes > 0:
                 self.outbox.append((request.reply, status_left(BATCH_COMPLETED, request)))
         return owners
 
-    def _is_wrong(self, request: PullRequest) -> bool:
-        """Whether a request names a pin that is not, or no longer, given away."""
+    def _has_wrong_pin(self, request: PullRequest) -> bool:
+        """Say whether a request names a pin that is not the current one."""
         return self.policy is PriorityPolicy.PINNED_CLIENT and request.pin not in ("", self.pin)
 
     # time
 
     def deadline(self) -> int | None:
-        """When `expire` should run next."""
+        """Return when to call `expire` next."""
         times = (super().deadline(), self.pin_ends or None)
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int, cseq: int, sseq: int) -> None:
-        """End requests whose time is over, and the pin of a client that was silent."""
+        """End requests that have expired, and unpin a client that was silent too long."""
         super().expire(now, cseq, sseq)
         if 0 < self.pin_ends <= now:
             self.unpin(self._pinned_group, "timeout")

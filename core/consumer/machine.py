@@ -1,15 +1,16 @@
-"""ConsumerMachine: what one consumer has delivered, what waits, and what may go out next.
+"""ConsumerMachine: the state of one consumer and the rules by which it delivers.
 
-It holds the reference server's rules and no I/O: the runner asks how much may go out (`room`),
-hands in what it found (`deliver`, `redeliver`), and sends what the machine left in `outbox`.
+The rules are the reference server's; there is no I/O: the runner asks how many messages may go out
+(`ack_pending_left`), records what it delivers (`deliver`, `redeliver`), and sends the statuses that
+the machine leaves in `outbox`.
 
     stored -> num_pending -> deliver -> pending --ack/term/removed--> gone (the floor may move)
                                           |  ^
-                              wait or nak v  | redeliver (count + 1)
-                                        queued --max_deliver--> given up
+                         ack_wait, nak    v  | redeliver (count + 1)
+                                        queued --max_deliver--> no longer redelivered
 
 All times are monotonic nanoseconds given by the caller; `shift` of `state` and `restored` turns
-them into wall-clock time. Pausing is the business of the runner.
+them into wall-clock time. Pausing is done by the runner.
 """
 
 from bisect import bisect_left
@@ -47,9 +48,9 @@ class ConsumerMachine:
         config: Complete configuration, defaults filled in.
         next_seq: First stream sequence to deliver.
         chosen: For last-per-subject: the sequences to deliver before `live_from`, ascending.
-        live_from: First sequence that is delivered whatever `chosen` says.
-        push: The push side, for a push consumer.
-        new_pin: Makes the unique pins of a pinned-client group.
+        live_from: From here on all matching messages are delivered, not only those in `chosen`.
+        push: Flow control and rate limit, for a push consumer.
+        new_pin: Returns a unique id for a pinned client.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class ConsumerMachine:
         self._new_pin = new_pin
         self.pending = Pending()
         self.waits: tuple[int, ...] = ()
-        """How long to wait for the acknowledgement of each attempt, the last for all others."""
+        """The ack wait of the first, second, ... delivery; the last is for all further ones."""
         self.waiting: Waiting = Waiting()
         self.push = push
         self.next_seq = next_seq
@@ -74,25 +75,28 @@ class ConsumerMachine:
         self.delivered_cseq = 0
         self.num_pending = 0
         self.is_counted = True
-        """Whether `num_pending` is what is left to deliver, and not yet to be counted anew."""
+        """Whether `num_pending` is valid; False while it has to be counted anew."""
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.chosen: list[int] = list(chosen)
         self.live_from = live_from
         self.settled: list[int] | None = None
-        """Stream sequences this consumer is done with, gathered for whoever set a list here."""
+        """Stream sequences that were acknowledged (or delivered, without acks), for retention.
+
+        None where retention does not need them.
+        """
         self.leaving: set[int] = set()
-        """Settled ones that were reported and that the stream has yet to remove."""
+        """Those of `settled` that were reported and that the stream has not removed yet."""
         self.events: list[Event] = []
-        """What happened that others may want to hear; the owner empties it."""
+        """Events for advisories; the owner empties the list."""
         self.sampler: Sampler | None = None
         self.configure(config)
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Take a new configuration; other waits are also those of what is pending."""
+        """Take a new configuration; changed ack waits apply to pending messages, too."""
         if not self.sampler or config.sample_freq != self.config.sample_freq:
             self.sampler = make_sampler(config.sample_freq)
         self.config = config
-        self._take_groups()
+        self._configure_waiting()
         self.filters = [text.encode() for text in config.filters]
         self.match = compile_filters(self.filters)
         self.acks = config.ack_policy != AckPolicy.NONE
@@ -100,18 +104,18 @@ class ConsumerMachine:
         self.flow_acks = config.ack_policy is AckPolicy.FLOW_CONTROL
         before, self.waits = self.waits, config.backoff or (config.ack_wait or 30_000_000_000,)
         if self.flow_acks:
-            # Nothing is delivered again: whoever misses something resets the consumer.
+            # Nothing is redelivered: a mirror or source that misses something resets the consumer.
             self.waits = (_NEVER,)
         if before and before != self.waits:
-            self.pending.rewait(before, self.waits)
+            self.pending.change_waits(before, self.waits)
         self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
         limited = self.acks and config.max_ack_pending > 0
         self.max_pending = config.max_ack_pending if limited else NO_LIMIT
         if self.push is not None:
             self.push.set_rate(config.rate_limit_bps)
 
-    def _take_groups(self) -> None:
-        """Let requests wait by the priority policy."""
+    def _configure_waiting(self) -> None:
+        """Use the queue of requests for the priority policy."""
         config, before = self.config, self.waiting
         if isinstance(before, GroupWaiting) and before.policy is config.priority_policy:
             before.configure(config)
@@ -126,7 +130,7 @@ class ConsumerMachine:
         return self.num_pending + self.pending.queued(), len(self.pending)
 
     def unpin(self, group: str) -> None:
-        """Take the pin away from the client that has it."""
+        """Unpin the pinned client, on request of an administrator."""
         if isinstance(self.waiting, GroupWaiting):
             self.waiting.unpin(group, "admin")
 
@@ -136,28 +140,28 @@ class ConsumerMachine:
         return self.waiting.outbox
 
     def upcoming(self) -> int:
-        """The sequence from which to look for the next message."""
+        """Return the sequence from which to look for the next message."""
         return self.chosen[0] if self.chosen else max(self.next_seq, self.live_from)
 
     # what the stream reports
 
     def stored(self, count: int) -> None:
-        """Wanted messages were added to the stream."""
+        """Count messages that were stored and match the filters."""
         self.num_pending += count
 
     def removed(self, gone: Sequence[tuple[int, bytes]], *, tells: bool = True) -> bool:
-        """Messages left the stream: undelivered ones are not pending, pending ones are done.
+        """Remove messages that left the stream, delivered or not.
 
         Args:
             gone: (sequence, subject) of each.
-            tells: Whether those that waited for their acknowledgement make events.
+            tells: Whether those that were pending make events.
 
         Returns:
-            Whether there are some.
+            Whether some of them were delivered and not acknowledged.
         """
         nothing_open = not (self.pending.first or self.pending.counts or self.chosen)
         if nothing_open and max(gone)[0] < self.next_seq:
-            return False  # A consumer that is done with old ones does not look at each of them.
+            return False  # All were delivered and acknowledged: no need to look at each.
         done: list[int] = []
         for seq, subject in gone:
             if seq in self.pending.first or seq in self.pending.counts:
@@ -168,16 +172,16 @@ class ConsumerMachine:
                     self.chosen.remove(seq)
         if done:
             if tells:
-                self._tell_removed(done)
+                self._note_removed(done)
                 waiting = [seq for seq in done if seq in self.pending.first]
                 if self.acks_all and waiting:
-                    # As if it had been acknowledged, with all before it.
+                    # Counts as its acknowledgement, and so of all before it.
                     self.ack_upto(max(waiting), self.pending.first[max(waiting)])
             self.pending.ack(done)
-            self.pending.settle(self.delivered_cseq, self.delivered_sseq)
+            self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
         return bool(done)
 
-    def _tell_removed(self, done: list[int]) -> None:
+    def _note_removed(self, done: list[int]) -> None:
         pending = self.pending
         for seq in done:
             if seq in pending.first:
@@ -186,18 +190,18 @@ class ConsumerMachine:
                 self.events.append(Removed(pending.first[seq], seq, count))
 
     def expects(self, seq: int) -> bool:
-        """Whether this position is still to be delivered (its subject apart)."""
+        """Say whether a sequence is still to be delivered, if its subject matches."""
         if self.chosen and seq < self.live_from:
             at = bisect_left(self.chosen, seq)
             return at < len(self.chosen) and self.chosen[at] == seq
         return seq >= max(self.next_seq, self.live_from)
 
     def purged(self, first_seq: int) -> bool:
-        """Everything below `first_seq` is gone.
+        """Remove everything below `first_seq`, which a purge removed from the stream.
 
         Returns:
-            Whether undelivered messages went, so that `num_pending` has to be counted anew (it
-            is 0 until then).
+            Whether undelivered messages were removed, so that `num_pending` has to be counted
+            anew (it is 0 until then).
         """
         miscounted = self.upcoming() < first_seq
         if miscounted:
@@ -207,17 +211,17 @@ class ConsumerMachine:
         return miscounted
 
     def has_open_below(self, seq: int) -> bool:
-        """Whether a message below a sequence waits for its acknowledgement."""
+        """Say whether a message below a sequence is pending."""
         return next(iter(self.pending.first), seq) < seq
 
     def follow(self, start: int) -> bool:
-        """Go on at a sequence that a purge left as the first; what was passed over is done.
+        """Continue at `start`, the first sequence after a purge; everything below it is done.
 
         Returns:
-            Whether messages before it waited for their acknowledgement.
+            Whether messages below it were pending.
         """
         pending = self.pending
-        pending.floor()  # Where it was before the purge.
+        pending.floor()  # Compute it before the purge changes what is pending.
         self.next_seq = max(self.next_seq, start)
         self.delivered_sseq = max(self.delivered_sseq, self.next_seq - 1)
         gone = [seq for seq in pending.first if seq < start]
@@ -231,7 +235,7 @@ class ConsumerMachine:
         return bool(gone)
 
     def reset(self, next_seq: int) -> None:
-        """Start over at a sequence: nothing is pending, counts and positions begin anew."""
+        """Start over at a sequence, with nothing pending and consumer sequences from 1."""
         self.pending = Pending()
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.next_seq = next_seq
@@ -241,10 +245,10 @@ class ConsumerMachine:
         self.chosen, self.live_from = [], 0
 
     def bound(self, last: int, msgs: int) -> None:
-        """Correct what is left to deliver by the stream's last sequence and its messages.
+        """Limit `num_pending` by the stream's last sequence and number of messages.
 
-        What is stored before a start that lies ahead is counted until somebody asks, as the
-        reference server does.
+        As on the reference server, messages that are stored before a start that lies ahead are
+        counted until the state is asked for.
         """
         ahead = last - self.upcoming() + 1
         self.num_pending = min(self.num_pending, msgs, ahead) if ahead > 0 else 0
@@ -252,7 +256,7 @@ class ConsumerMachine:
     # pull requests
 
     def request(self, body: bytes, reply: bytes, now: int) -> None:
-        """Take a pull request: it joins the line or is refused with a status."""
+        """Take a pull request: queue it, or refuse it with a status."""
         if not reply:
             return
         refusal = self._admit(body, reply, now)
@@ -284,8 +288,8 @@ class ConsumerMachine:
 
     # deliveries
 
-    def room(self) -> int:
-        """How many messages may be delivered for the first time (0: wait for acks)."""
+    def ack_pending_left(self) -> int:
+        """Return how many more may be delivered until `max_ack_pending` is reached."""
         return max(self.max_pending - len(self.pending), 0)
 
     def deliver(self, seqs: Sequence[int], now: int) -> int:
@@ -317,56 +321,56 @@ class ConsumerMachine:
         return cseq
 
     def lost(self, seq: int) -> None:
-        """A chosen message turned out to be gone."""
+        """Skip the next of `chosen`, whose message is no longer in the stream."""
         if self.chosen and self.chosen[0] == seq:
             del self.chosen[0]
             self.num_pending -= 1
 
     def passed(self, next_seq: int) -> None:
-        """Nothing wanted lies before `next_seq`; what counts as delivered does not move."""
+        """Skip to `next_seq`, below which nothing matches; `delivered_sseq` stays as it is."""
         if not self.chosen:
             self.next_seq = max(self.next_seq, next_seq)
 
     @property
     def scanned_sseq(self) -> int:
-        """The last position that was delivered or passed over, which heartbeats tell."""
+        """The last stream sequence that was delivered or skipped, as idle heartbeats report it."""
         return max(self.next_seq - 1, 0)
 
     def ended(self, last: int) -> None:
-        """Everything up to the stream's last sequence was delivered or passed."""
+        """Record that everything up to the stream's last sequence was delivered or skipped."""
         self.passed(last + 1)
         if self.is_counted and self.upcoming() > last:
             self.num_pending = 0
 
     def next_redelivery(self) -> int | None:
-        """The message that is delivered before any new one, if any."""
+        """Return the message to redeliver before any first delivery, if any."""
         while (sseq := self.pending.next_queued()) is not None:
             if 0 < self.max_deliver <= self.pending.deliveries(sseq):
                 self.pending.unqueue()
-                self.pending.give_up(sseq)
+                self.pending.stop_redelivering(sseq)
                 self.events.append(GivenUp(sseq, self.pending.deliveries(sseq)))
                 continue
             return sseq
         return None
 
     def redeliver(self, sseq: int, now: int) -> tuple[int, int]:
-        """Record the redelivery of what `next_redelivery` showed.
+        """Record the redelivery of what `next_redelivery` returned.
 
         Returns:
-            (how often it was delivered now, its new consumer sequence).
+            (number of its deliveries, its new consumer sequence).
         """
         self.pending.unqueue()
         count = self.pending.deliveries(sseq) + 1
         self.delivered_cseq += 1
-        self.pending.again(sseq, count, now + self._wait(count))
+        self.pending.add_redelivery(sseq, count, now + self._wait(count))
         if self.sampler is not None:
             self.sampler.delivered((sseq,), now)
         return count, self.delivered_cseq
 
     def vanished(self, sseq: int) -> None:
-        """A message due for redelivery is no longer in the stream."""
+        """Remove a message that was to be redelivered and is no longer in the stream."""
         self.pending.ack((sseq,))
-        self.pending.settle(self.delivered_cseq, self.delivered_sseq)
+        self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
 
     def _wait(self, count: int) -> int:
         return wait_of(self.waits, count)
@@ -379,7 +383,7 @@ class ConsumerMachine:
             sseqs = list(sseqs)
             self.settled += filter(self.is_open, sseqs)
         self.pending.ack(sseqs)
-        self.pending.settle(self.delivered_cseq, self.delivered_sseq)
+        self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
 
     def ack_upto(self, sseq: int, cseq: int) -> None:
         """Acknowledge everything up to a message (policy all)."""
@@ -392,24 +396,24 @@ class ConsumerMachine:
             self.settled += [seq for seq in opened if not self.is_open(seq)]
 
     def is_open(self, sseq: int) -> bool:
-        """Whether a delivered message was never acknowledged: pending, or given up."""
+        """Say whether a message was delivered and not acknowledged; also after `max_deliver`."""
         return sseq in self.pending.first or sseq in self.pending.counts
 
     def needs(self, seq: int, subject: bytes) -> bool:
-        """Whether the consumer still expects a message or waits for its acknowledgement."""
+        """Say whether the consumer is still to deliver a message, or to get its acknowledgement."""
         if self.match is not None and not self.match(subject):
             return False
         return self.is_open(seq) or self.expects(seq)
 
     def was_delivered(self, sseq: int) -> bool:
-        """Whether an acknowledgement of this sequence can be meant seriously."""
+        """Say whether a sequence was ever delivered; else its acknowledgement is ignored."""
         return sseq <= self.delivered_sseq
 
     def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> bool:
-        """Redeliver as soon as possible, or after the delay the argument asks for.
+        """Redeliver as soon as possible, or after the delay in the argument.
 
         Returns:
-            Whether the message was pending; otherwise nothing happens.
+            Whether the message was pending; otherwise nothing is done.
         """
         pending = self.pending
         if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
@@ -422,12 +426,12 @@ class ConsumerMachine:
         return True
 
     def progress(self, sseq: int, now: int) -> None:
-        """Start the wait of a pending message anew."""
+        """Restart the ack wait of a pending message."""
         if sseq in self.pending.first and not self.pending.is_queued(sseq):
             self.pending.delay(sseq, now + self._wait(self.pending.deliveries(sseq)))
 
     def term(self, sseq: int, cseq: int) -> None:
-        """Never redeliver; counts as an acknowledgement."""
+        """Acknowledge a message so that it is never redelivered."""
         if self.acks_all:
             self.ack_upto(sseq, cseq)
         else:
@@ -436,13 +440,13 @@ class ConsumerMachine:
     # time
 
     def deadline(self) -> int | None:
-        """When `expire` should be called next."""
+        """Return when to call `expire` next."""
         push = self.push.deadline() if self.push else None
         times = (self.pending.deadline(), self.waiting.deadline(), push)
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int) -> None:
-        """Let pass what was due up to `now`: requests, heartbeats, acknowledgements."""
+        """Handle what is due: expired requests, heartbeats, missing acknowledgements."""
         for sseq in self.pending.expire(now, self.max_deliver):
             self.events.append(GivenUp(sseq, self.pending.deliveries(sseq)))
         self.waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
@@ -452,7 +456,7 @@ class ConsumerMachine:
     # persistence
 
     def state(self, shift: int) -> ConsumerState:
-        """What has to survive. `shift` = wall clock minus monotonic clock, nanoseconds."""
+        """Return the state to store. `shift`: wall clock minus monotonic clock, nanoseconds."""
         floor_cseq, floor_sseq = self.pending.floor()
         return ConsumerState(
             delivered_cseq=self.delivered_cseq,
@@ -460,49 +464,51 @@ class ConsumerMachine:
             floor_cseq=floor_cseq,
             floor_sseq=floor_sseq,
             pending=self.pending.first,
-            marks=[(cseq, _stored(time, shift)) for cseq, time in self.pending.marks],
-            armed={s: t and _stored(t, shift) for s, t in self.pending.armed().items()},
+            delivery_times=[(c, _time_units(t, shift)) for c, t in self.pending.delivery_times],
+            deadlines={s: t and _time_units(t, shift) for s, t in self.pending.deadlines().items()},
             counts=self.pending.counts,
             chosen=[*self.chosen, self.live_from] if self._has_start() else (),
             leaving=sorted(self.leaving.union(self.settled)) if self.settled is not None else (),
         )
 
     def _has_start(self) -> bool:
-        """Whether it follows from more than the last delivery where this goes on."""
+        """Say whether the position depends on more than the last delivery."""
         return bool(self.chosen) or self.live_from > self.delivered_sseq + 1
 
     def restored(self, state: ConsumerState, shift: int, is_live: Callable[[int], bool]) -> None:
-        """Take over a stored state. Messages that are no longer live are not pending.
+        """Restore a stored state, without messages that are no longer in the stream (`is_live`).
 
-        The caller sets `num_pending`. Deadlines are those of the deliveries, so what was due
-        while nobody was there is redelivered at once.
+        The caller sets `num_pending`. Deadlines are those of the deliveries, so what became due
+        while no node ran is redelivered at once.
         """
         pending = self.pending
         self.delivered_cseq = state.delivered_cseq
         self.delivered_sseq = state.delivered_sseq
         self.next_seq = state.delivered_sseq + 1
         pending.floor_cseq, pending.floor_sseq = state.floor_cseq, state.floor_sseq
-        # What a new consumer would start with now has nothing to do with it.
+        # The stored values replace those that a new consumer would start with.
         *self.chosen, self.live_from = state.chosen or (0,)
         pending.first, pending.counts = dict(state.pending), dict(state.counts)
         pending.ack([s for s in {**pending.first, **pending.counts} if not is_live(s)])
-        armed = {s: t and t * TIME_UNIT - shift for s, t in state.armed.items() if is_live(s)}
-        marks = [(cseq, time * TIME_UNIT - shift) for cseq, time in state.marks]
-        pending.marks.extend(marks)
-        pending.restore(self._groups(marks), armed)
-        pending.settle(self.delivered_cseq, self.delivered_sseq)
+        deadlines = {
+            s: t and t * TIME_UNIT - shift for s, t in state.deadlines.items() if is_live(s)
+        }
+        times = [(cseq, time * TIME_UNIT - shift) for cseq, time in state.delivery_times]
+        pending.delivery_times.extend(times)
+        pending.restore(self._first_deliveries(times), deadlines)
+        pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
         if self.settled is not None:
             self.settled += state.leaving
 
-    def _groups(self, marks: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
-        """First deliveries by the time they happened: (deadline, sequences)."""
-        groups: list[tuple[int, list[int]]] = [(at + self.waits[0], []) for _, at in marks]
-        starts = [cseq for cseq, _ in marks]
+    def _first_deliveries(self, times: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
+        """Group the pending messages by the time of their first delivery: (deadline, sequences)."""
+        groups: list[tuple[int, list[int]]] = [(at + self.waits[0], []) for _, at in times]
+        starts = [cseq for cseq, _ in times]
         for sseq, cseq in self.pending.first.items():
             at = bisect_left(starts, cseq + 1) - 1
             groups[max(at, 0)][1].append(sseq)
         return [group for group in groups if group[1]]
 
 
-def _stored(time: int, shift: int) -> int:
+def _time_units(time: int, shift: int) -> int:
     return max((time + shift) // TIME_UNIT, 1)

@@ -1,4 +1,4 @@
-"""How fast a consumer may deliver: by a rate in bytes, or as fast as the messages once came."""
+"""The pace of deliveries: a rate limit, or the original pace of the messages."""
 
 from collections.abc import Sequence
 
@@ -6,38 +6,38 @@ _SECOND = 1_000_000_000
 _SHORT = 1_000_000
 
 
-class Bucket:
-    """A rate limit: bytes are saved up at a rate, and a message waits until it can be paid.
+class TokenBucket:
+    """A token bucket of bytes: a message is delivered when there are as many as it has.
 
     Args:
         rate_bps: Bits per second.
-        burst: Most bytes that are saved up; a larger message costs no more than that.
+        burst: Capacity in bytes; a larger message costs no more than that.
     """
 
-    __slots__ = ("_burst", "_filled_at", "_need", "_rate", "_saved")
+    __slots__ = ("_burst", "_filled_at", "_need", "_rate", "_tokens")
 
     def __init__(self, rate_bps: int, burst: int) -> None:
         self._rate = max(rate_bps // 8, 1)
         self._burst = max(burst, 1)
-        self._saved = self._burst
+        self._tokens = self._burst
         self._filled_at = 0
         self._need = 0
 
     def set_rate(self, rate_bps: int) -> None:
-        """Take another rate; what is saved stays."""
+        """Change the rate; the bytes in the bucket stay."""
         self._rate = max(rate_bps // 8, 1)
 
     def is_ready(self, now: int) -> bool:
-        """Whether the message that had to wait can be paid now (monotonic nanoseconds)."""
+        """Refill, and say whether the waiting message can go out now (monotonic nanoseconds)."""
         gained = (now - self._filled_at) * self._rate // _SECOND
         if gained > 0:
-            self._saved = min(self._burst, self._saved + gained)
+            self._tokens = min(self._burst, self._tokens + gained)
             self._filled_at = now
-        return self._saved >= self._need
+        return self._tokens >= self._need
 
     def affordable(self, sizes: Sequence[int]) -> int:
-        """How many messages of these sizes, from the first on, can be paid."""
-        left, count = self._saved, 0
+        """Return how many messages of these sizes, from the first on, can go out."""
+        left, count = self._tokens, 0
         for size in sizes:
             cost = min(size, self._burst)
             if cost > left:
@@ -49,19 +49,19 @@ class Bucket:
         return count
 
     def pay(self, size: int) -> None:
-        """Take what was sent out of what is saved."""
-        self._saved = max(self._saved - size, 0)
+        """Take the bytes of messages that went out."""
+        self._tokens = max(self._tokens - size, 0)
 
     def deadline(self) -> int | None:
-        """When the message that waits can be paid."""
-        missing = self._need - self._saved
+        """Return when the waiting message can go out; None if none waits."""
+        missing = self._need - self._tokens
         if missing <= 0:
             return None
         return self._filled_at + -(-missing * _SECOND // self._rate)
 
 
 class Replay:
-    """Delivers with the pauses that were between the messages when they were stored."""
+    """Replay policy *original*: keeps the intervals at which the messages were stored."""
 
     __slots__ = ("_at", "_time", "due_at")
 
@@ -69,10 +69,10 @@ class Replay:
         self._time = 0
         self._at = 0
         self.due_at = 0
-        """Monotonic time of the delivery that waits, 0 = none does."""
+        """When the waiting message is due, monotonic nanoseconds; 0 = none waits."""
 
     def may_deliver(self, time: int, now: int) -> bool:
-        """Whether the time of a message has come.
+        """Say whether a message is due.
 
         Args:
             time: When it was stored, wall-clock nanoseconds.

@@ -1,17 +1,16 @@
-"""Deliveries that wait for an acknowledgement.
+"""The messages of a consumer that were delivered and not acknowledged yet (ack pending).
 
 A stream sequence is *pending* from its first delivery until it is acknowledged, terminated,
 removed from the stream, or delivered `max_deliver` times. It keeps the consumer sequence of its
 first delivery, so the ack floor never runs ahead of a message that is being redelivered.
 
-Cost is kept off the single message: a first delivery is one `dict.update` and one heap entry for
-the whole batch. Only messages that leave that path (redelivered, delayed, in progress) have a
-deadline of their own in `_due`; the value 0 there means "in the redelivery queue". Entries of the
-heap and of the queue are never searched for: a stale one no longer agrees with `_due` and is
-skipped when its turn comes.
+A batch of first deliveries costs one `dict.update` and one heap entry, not one per message. Only
+messages that were redelivered, delayed or reported in progress have a deadline of their own in
+`_due`; the value 0 there means "in the redelivery queue". Nothing is searched for in the heap or
+the queue: a stale entry no longer agrees with `_due` and is skipped when it comes up.
 
-The ack floor is the highest delivery below which nothing is pending. It moves only when something
-was acknowledged, and is looked for only when somebody asks.
+The ack floor is the highest delivery up to which nothing is pending. It moves only when something
+was acknowledged, and is computed only when it is asked for.
 """
 
 from collections import deque
@@ -20,17 +19,17 @@ from heapq import heapify, heappop, heappush
 from itertools import islice, repeat, takewhile
 
 _QUEUED = 0
-_MARK_EVERY = 100_000_000
-_MARKS_MAX = 4096
+_DELIVERY_TIME_EVERY = 100_000_000  # nanoseconds
+_DELIVERY_TIMES_MAX = 4096
 
 
 def wait_of(waits: Sequence[int], count: int) -> int:
-    """How long to wait for the acknowledgement of the `count`-th delivery."""
+    """Return how long to wait for the acknowledgement of the `count`-th delivery."""
     return waits[min(count, len(waits)) - 1]
 
 
 class Pending:
-    """The pending set of one consumer with its deadlines, redelivery queue and ack floor."""
+    """The pending messages of one consumer with deadlines, redelivery queue and ack floor."""
 
     __slots__ = (
         "_due",
@@ -40,21 +39,21 @@ class Pending:
         "_queue",
         "_serial",
         "counts",
+        "delivery_times",
         "first",
         "floor_cseq",
         "floor_sseq",
-        "marks",
     )
 
     def __init__(self) -> None:
         self.first: dict[int, int] = {}
         """Stream sequence -> consumer sequence of the first delivery, ascending in both."""
         self.counts: dict[int, int] = {}
-        """Stream sequence -> deliveries, for those delivered more than once (or given up)."""
+        """Stream sequence -> deliveries, if more than once or `max_deliver` times."""
         self.floor_cseq = 0
         self.floor_sseq = 0
-        self.marks: deque[tuple[int, int]] = deque()
-        """(consumer sequence, time): first deliveries from there on happened about then."""
+        self.delivery_times: deque[tuple[int, int]] = deque()
+        """(consumer sequence, time): first deliveries from that sequence on happened about then."""
         self._due: dict[int, int] = {}
         self._heap: list[tuple[int, int, Sequence[int], bool]] = []
         self._heap_size = 0
@@ -70,30 +69,30 @@ class Pending:
     def add(self, sseqs: Sequence[int], cseq: int, now: int, wait: int) -> None:
         """Record first deliveries: `sseqs` got consumer sequences from `cseq` on."""
         self.first.update(zip(sseqs, range(cseq, cseq + len(sseqs)), strict=True))
-        if not self.marks or now - self.marks[-1][1] >= _MARK_EVERY:
-            self.marks.append((cseq, now))
-            if len(self.marks) > _MARKS_MAX:
-                self.marks = deque(list(self.marks)[::2])
+        if not self.delivery_times or now - self.delivery_times[-1][1] >= _DELIVERY_TIME_EVERY:
+            self.delivery_times.append((cseq, now))
+            if len(self.delivery_times) > _DELIVERY_TIMES_MAX:
+                self.delivery_times = deque(list(self.delivery_times)[::2])
         self._push(now + wait, sseqs, first=True)
 
-    def again(self, sseq: int, count: int, deadline: int) -> None:
+    def add_redelivery(self, sseq: int, count: int, deadline: int) -> None:
         """Record a redelivery, the `count`-th delivery of this message."""
         self.counts[sseq] = count
         self.delay(sseq, deadline)
 
     def delay(self, sseq: int, deadline: int) -> None:
-        """Give one pending message a deadline of its own."""
+        """Set the deadline of one pending message."""
         self._due[sseq] = deadline
         self._push(deadline, (sseq,), first=False)
 
     def deliveries(self, sseq: int) -> int:
-        """How often this pending message was delivered."""
+        """Return how often this message was delivered."""
         return self.counts.get(sseq, 1)
 
     # acknowledgements
 
     def ack(self, sseqs: Iterable[int]) -> None:
-        """Forget deliveries; sequences that are not pending do no harm."""
+        """Remove acknowledged messages; sequences that are not pending are ignored."""
         sseqs = list(sseqs)
         before = len(self.first)
         deque(map(self.first.pop, sseqs, repeat(None)), maxlen=0)
@@ -104,7 +103,7 @@ class Pending:
             self._floor_stale = True
 
     def ack_all(self, sseq: int, cseq: int) -> None:
-        """Forget every delivery up to `sseq` and put the floor there (never back)."""
+        """Remove all messages up to `sseq` and move the ack floor there (never back)."""
         if sseq <= self.floor_sseq or cseq <= self.floor_cseq:
             return
         self.ack(list(takewhile(lambda seq: seq <= sseq, self.first)))
@@ -115,35 +114,35 @@ class Pending:
         if not self.first:
             self._reset_deadlines()
 
-    def settle(self, delivered_cseq: int, delivered_sseq: int) -> None:
-        """After acknowledgements: with nothing pending the floor is what was delivered."""
+    def settle_floor(self, delivered_cseq: int, delivered_sseq: int) -> None:
+        """Move the ack floor to the last delivery if an acknowledgement left nothing pending."""
         if not self.first and self._floor_stale:
             self.floor_cseq, self.floor_sseq = delivered_cseq, delivered_sseq
             self._floor_stale = False
             self._reset_deadlines()
 
     def floor(self) -> tuple[int, int]:
-        """The ack floor as (consumer sequence, stream sequence)."""
+        """Return the ack floor as (consumer sequence, stream sequence)."""
         if self._floor_stale and self.first:
             sseq, cseq = next(iter(self.first.items()))
             if cseq - 1 > self.floor_cseq:
                 self.floor_cseq = cseq - 1
                 self.floor_sseq = max(self.floor_sseq, sseq - 1)
             self._floor_stale = False
-            while len(self.marks) > 1 and self.marks[1][0] <= cseq:
-                self.marks.popleft()
+            while len(self.delivery_times) > 1 and self.delivery_times[1][0] <= cseq:
+                self.delivery_times.popleft()
         return self.floor_cseq, self.floor_sseq
 
     # deadlines and redelivery
 
     def deadline(self) -> int | None:
-        """When `expire` has something to do, perhaps (a stale entry may make it early)."""
+        """Return when to call `expire`; a stale entry may make that too early, never too late."""
         return self._heap[0][0] if self._heap else None
 
-    def rewait(self, before: Sequence[int], after: Sequence[int]) -> None:
-        """Count what is not due yet from its delivery anew, with other waits for each attempt.
+    def change_waits(self, before: Sequence[int], after: Sequence[int]) -> None:
+        """Apply changed ack waits to the deadlines of what is pending already.
 
-        As on the reference server, nothing is due earlier while the first wait stays the same.
+        As on the reference server, no deadline moves forward while the first wait is unchanged.
         """
         groups = [(deadline, sseqs) for deadline, _, sseqs, first in self._heap if first]
         alone = [(sseq, due) for sseq, due in self._due.items() if due != _QUEUED]
@@ -156,11 +155,11 @@ class Pending:
             self.delay(sseq, max(due + change, 1) if change > 0 or after[0] != before[0] else due)
 
     def expire(self, now: int, max_deliver: int) -> list[int]:
-        """Queue what was not acknowledged in time, in stream order.
+        """Queue the messages whose deadline has passed for redelivery, in stream order.
 
         Returns:
-            Sequences given up because they were delivered `max_deliver` times (-1: no limit).
-            They are no longer pending; the floor does not move by itself.
+            The sequences that were delivered `max_deliver` times instead (-1: no limit). They are
+            no longer pending; the ack floor does not move by itself.
         """
         late: list[int] = []
         while self._heap and self._heap[0][0] <= now:
@@ -175,15 +174,15 @@ class Pending:
         given_up = []
         for sseq in late:
             if 0 < max_deliver <= self.counts.get(sseq, 1):
-                self.give_up(sseq)
+                self.stop_redelivering(sseq)
                 given_up.append(sseq)
             else:
                 self._due[sseq] = _QUEUED
                 self._queue.append(sseq)
         return given_up
 
-    def give_up(self, sseq: int) -> None:
-        """Stop redelivering; the count stays known (it shows as redelivered)."""
+    def stop_redelivering(self, sseq: int) -> None:
+        """Stop redelivering a message; its count stays (info counts it as redelivered)."""
         count = self.counts.get(sseq, 1)
         self.first.pop(sseq, None)
         self._due.pop(sseq, None)
@@ -196,11 +195,11 @@ class Pending:
             self._queue.append(sseq)
 
     def is_queued(self, sseq: int) -> bool:
-        """Whether the message waits for redelivery."""
+        """Say whether the message is in the redelivery queue."""
         return self._due.get(sseq) == _QUEUED
 
     def next_queued(self) -> int | None:
-        """The message to redeliver next, left in the queue."""
+        """Return the message to redeliver next, without removing it from the queue."""
         queue, due = self._queue, self._due
         while queue:
             if due.get(queue[0]) == _QUEUED:
@@ -209,16 +208,16 @@ class Pending:
         return None
 
     def later_queued(self, limit: int = 500) -> list[int]:
-        """Messages that come up for redelivery after the next one, for reading them together."""
+        """Return messages to redeliver after the next one, to read them together from storage."""
         due = self._due
         return [seq for seq in islice(self._queue, 1, limit) if due.get(seq) == _QUEUED]
 
     def unqueue(self) -> None:
-        """Take the message that `next_queued` showed out of the queue."""
+        """Remove the message that `next_queued` returned from the queue."""
         self._queue.popleft()
 
     def queued(self) -> int:
-        """How many messages wait for redelivery (stale entries dropped first)."""
+        """Return how many messages wait for redelivery; drops stale entries first."""
         if not self._queue:
             return 0
         due = self._due
@@ -227,15 +226,15 @@ class Pending:
 
     # persisted state
 
-    def armed(self) -> dict[int, int]:
-        """Deadlines of single messages; 0 for those in the redelivery queue."""
+    def deadlines(self) -> dict[int, int]:
+        """Return the messages with a deadline of their own; 0: in the redelivery queue."""
         return self._due
 
-    def restore(self, groups: Iterable[tuple[int, list[int]]], armed: dict[int, int]) -> None:
-        """Set the deadlines of a decoded state: `groups` of first deliveries, and single ones."""
+    def restore(self, groups: Iterable[tuple[int, list[int]]], deadlines: dict[int, int]) -> None:
+        """Set deadlines: of groups of first deliveries, and of single messages."""
         for deadline, sseqs in groups:
             self._push(deadline, sseqs, first=True)
-        for sseq, deadline in armed.items():
+        for sseq, deadline in deadlines.items():
             if deadline == _QUEUED:
                 self.enqueue(sseq)
             else:
@@ -249,7 +248,7 @@ class Pending:
             self._compact()
 
     def _compact(self) -> None:
-        """Drop what is no longer pending from the heap."""
+        """Drop the entries of the heap that are no longer pending."""
         pending, due = self.first, self._due
         kept: list[tuple[int, int, Sequence[int], bool]] = []
         for deadline, serial, sseqs, first in self._heap:
@@ -268,4 +267,4 @@ class Pending:
         self._heap_size = 0
         self._queue.clear()
         self._due.clear()
-        self.marks.clear()
+        self.delivery_times.clear()

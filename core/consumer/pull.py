@@ -1,9 +1,9 @@
-"""Pull requests: how they are read, how they wait, and how each of them ends.
+"""Pull requests: parsing, the queue in which they wait, and the statuses that end them.
 
-Requests are served in turn, one message each; a request leaves the line when its batch is full,
-when the next message does not fit its `max_bytes`, when its time is over, or when a no-wait
-request has seen everything there was. Exactly one status ends a request that is not simply
-filled. Statuses go to `Waiting.outbox` as (reply subject, header block) in the order of events.
+Requests are served in turn, one message each. A request leaves the queue when its batch is
+complete, when the next message exceeds its `max_bytes`, when it expires, or when a no-wait request
+has got all there was. A request whose batch was not completed is ended by exactly one status.
+Statuses go to `Waiting.outbox` as (reply subject, header block) in the order of events.
 """
 
 import re
@@ -38,12 +38,12 @@ SERVER_SHUTDOWN = b"409 Server Shutdown"
 
 
 def status(line: bytes) -> bytes:
-    """A header block that consists of a status."""
+    """Return a header block that consists of a status."""
     return b"NATS/1.0 %b\r\n\r\n" % line
 
 
 def status_left(line: bytes, request: "PullRequest") -> bytes:
-    """A status that tells what the request did not get."""
+    """Return a status with the messages and bytes that the request did not get."""
     return b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n" % (
         line,
         request.batch,
@@ -52,7 +52,10 @@ def status_left(line: bytes, request: "PullRequest") -> bytes:
 
 
 def idle_heartbeat(cseq: int, sseq: int, stalled: bytes = b"") -> bytes:
-    """The heartbeat status with the last delivered sequences."""
+    """Return an idle heartbeat with the last delivered sequences.
+
+    `stalled`: reply subject of an unanswered flow-control request.
+    """
     extra = b"Nats-Consumer-Stalled: %b\r\n" % stalled if stalled else b""
     return b"NATS/1.0 %b\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b\r\n" % (
         IDLE_HEARTBEAT,
@@ -66,7 +69,9 @@ def idle_heartbeat(cseq: int, sseq: int, stalled: bytes = b"") -> bytes:
 class PullRequest:
     """One request for messages; `batch` and `max_bytes` count down.
 
-    Times are monotonic nanoseconds, 0 = none. `route` belongs to whoever sends the messages.
+    Times are monotonic nanoseconds, 0 = none. `heartbeat` is the interval, `beat` when the next is
+    due. `delivered` counts its messages. While `parked` it is not served. `route`, `frame` and
+    `frame_for` are caches of the code that sends the messages.
     """
 
     reply: bytes
@@ -88,24 +93,24 @@ class PullRequest:
     min_ack_pending: int = 0
 
     def wants(self, pending: int, ack_pending: int) -> bool:
-        """Whether an overflow group serves this request in such a situation."""
+        """Say whether an overflow group serves this request with so many pending."""
         if self.min_pending <= 0 and self.min_ack_pending <= 0:
             return True
         return 0 < self.min_pending <= pending or 0 < self.min_ack_pending <= ack_pending
 
     def is_plain(self, now: int) -> bool:
-        """Whether only messages count: no bytes to watch, not over, and able to take more."""
+        """Say whether only its batch limits it: no `max_bytes`, not parked, not expired."""
         return not (self.max_bytes or self.parked or 0 < self.expires <= now)
 
     def wakes(self) -> int:
-        """When this request needs attention (0: never by itself)."""
+        """Return when its next heartbeat or its end is due (0: neither)."""
         if self.beat and (not self.expires or self.beat < self.expires):
             return self.beat
         return self.expires
 
 
 class BadRequest(ValueError):
-    """A request that is refused; `line` is the status that says why."""
+    """A refused request; `line` is the status to answer with."""
 
     def __init__(self, line: str) -> None:
         super().__init__(line)
@@ -117,12 +122,13 @@ _GO_STRUCT = NextRequest.go_name
 
 
 def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) -> PullRequest:
-    """Read the body of a request and check it against the limits of the consumer.
+    """Parse the body of a request and check it against the limits of the consumer.
 
-    Empty = one message; digits = a batch; an object = every option; anything else = one message.
+    The body is empty (one message), digits (a batch), or a JSON object with all options; anything
+    else counts as one message.
 
     Raises:
-        BadRequest: With the status for the requester.
+        BadRequest: with the status for the requester.
     """
     body = body.strip()
     asked = NextRequest(batch=1)
@@ -140,12 +146,12 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
         raise BadRequest(f"409 Exceeded MaxRequestExpires of {limit}")
     if 0 < config.max_bytes < asked.max_bytes:
         raise BadRequest(f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}")
-    if is_object:
+    if is_object:  # another body names no group, which the reference allows
         _check_group(asked, config)
     return PullRequest(
         reply,
         asked.batch,
-        # A time that is over already ends the request as soon as it is looked at.
+        # A negative expiry is allowed: the request expires as soon as it is looked at.
         expires=now + asked.expires if asked.expires else 0,
         no_wait=asked.no_wait,
         max_bytes=max(asked.max_bytes, 0),
@@ -160,7 +166,7 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
 
 
 def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
-    """Refuse what does not go with the priority policy. Plain bodies name no group at all."""
+    """Refuse options that contradict the priority policy. Raises BadRequest."""
     policy = config.priority_policy
     problem = ""
     if policy is not PriorityPolicy.OVERFLOW and (asked.min_pending or asked.min_ack_pending):
@@ -178,7 +184,7 @@ def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
 
 
 def _read_number(body: bytes) -> int:
-    """A batch in digits; 1 for anything that is not a number of 64 bits."""
+    """Return a batch given as digits; 1 for anything that is not a 64-bit number."""
     if not re.fullmatch(rb"[+-]?[0-9]{1,19}", body):
         return 1
     number = int(body)
@@ -189,7 +195,7 @@ def _read_object(body: bytes) -> NextRequest:
     try:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        pass  # The careful reader knows null, other cases of names, and the texts of errors.
+        pass  # codec knows null, names in other cases, and the texts of errors
     try:
         return codec.decode_older(NextRequest, body)
     except JsonError as error:
@@ -198,7 +204,7 @@ def _read_object(body: bytes) -> NextRequest:
 
 
 class Waiting:
-    """The line of waiting requests of one consumer."""
+    """The queue of waiting requests of one consumer."""
 
     __slots__ = ("_earliest", "outbox", "queue")
 
@@ -208,52 +214,52 @@ class Waiting:
         self._earliest = 0
 
     pin = ""
-    """What the messages have to carry besides, see `GroupWaiting`."""
+    """The id of the pinned client, which only `GroupWaiting` has."""
 
     def __len__(self) -> int:
         return len(self.queue)
 
     def take_over(self, other: "Waiting") -> None:
-        """Let the requests of another line wait here."""
+        """Move the requests of another queue to this one."""
         for request in other.queue:
             self.add(request)
         self.outbox += other.outbox
 
     def add(self, request: PullRequest) -> None:
-        """Put a request at the end of the line."""
+        """Put a request at the end of the queue."""
         self.queue.append(request)
         wakes = request.wakes()
         if wakes and (not self._earliest or wakes < self._earliest):
             self._earliest = wakes
 
     def deadline(self) -> int | None:
-        """When `expire` should run next (perhaps early, never late)."""
+        """Return when to call `expire` next; perhaps too early, never too late."""
         return (self._earliest or None) if self.queue else None
 
     def asked(self) -> int:
-        """Messages that the waiting requests ask for together."""
+        """Return how many messages the waiting requests ask for together."""
         return sum(map(_BATCH, self.queue))
 
     def can_serve(self) -> bool:
-        """Whether a request is there that may be given messages now."""
+        """Say whether a request can be given messages now."""
         queue = self.queue
         if not queue:
             return False
         return not queue[0].parked or any(not request.parked for request in queue)
 
     def pass_over(self) -> None:
-        """Nobody can be served; plain requests just wait."""
+        """Do nothing: without groups, requests that cannot be served go on waiting."""
 
     def take(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None
     ) -> list[PullRequest]:
-        """Decide who gets the next `limit` messages.
+        """Assign the next `limit` messages to requests; return the request of each.
 
-        Stops early when nobody is left or a status has to go out before the next message, so the
-        caller sends what was decided, then the outbox, then asks again.
+        Returns fewer when no request is left or a status has to go out before the next message:
+        the caller sends the messages, then the outbox, then asks again.
 
         Args:
-            limit: How many messages are at hand.
+            limit: How many messages there are.
             now: Monotonic nanoseconds.
             size_of: Size of the message at an index of this call, counted against `max_bytes`.
         """
@@ -297,7 +303,7 @@ class Waiting:
         return [request] * count
 
     def _take_rounds(self, limit: int, now: int) -> list[PullRequest]:
-        """The same for requests that only count messages: whole rounds at a time."""
+        """Do the same when all requests are plain: whole rounds of the queue at a time."""
         queue = self.queue
         owners: list[PullRequest] = []
         while queue and len(owners) < limit:
@@ -316,7 +322,7 @@ class Waiting:
         return owners
 
     def _fits(self, request: PullRequest, size: int) -> bool:
-        """Count a message against `max_bytes`; a request it does not fit ends here."""
+        """Count a message against `max_bytes`; end the request if it does not fit."""
         if size > request.max_bytes:
             self.outbox.append((request.reply, status_left(SIZE_EXCEEDS, request)))
             return False
@@ -332,7 +338,10 @@ class Waiting:
             request.beat = now + request.heartbeat
 
     def end_of_stream(self) -> None:
-        """Nothing more is there: no-wait requests that waited for less end now."""
+        """End no-wait requests, because the stream has no more messages.
+
+        One with an expiry that has got nothing yet goes on waiting.
+        """
         if not any(request.no_wait for request in self.queue):
             return
         for request in list(self.queue):
@@ -341,7 +350,7 @@ class Waiting:
                 self.outbox.append((request.reply, status(NO_MESSAGES)))
 
     def expire(self, now: int, cseq: int, sseq: int) -> None:
-        """End requests whose time is over and send the heartbeats that are due."""
+        """End requests that have expired and send the heartbeats that are due."""
         if not self._earliest or now < self._earliest:
             return
         earliest, kept = 0, deque[PullRequest]()
@@ -360,12 +369,12 @@ class Waiting:
         self._earliest = earliest
 
     def drop(self, request: PullRequest) -> None:
-        """Forget a request without a word: nobody listens to its reply subject."""
+        """Remove a request without a status: its reply subject has no subscription any more."""
         if request in self.queue:
             self.queue.remove(request)
 
     def end_all(self, line: bytes, *, tell_left: bool = False) -> None:
-        """End every request with one status."""
+        """End every request with the same status; `tell_left` adds what it did not get."""
         for request in self.queue:
             block = status_left(line, request) if tell_left else status(line)
             self.outbox.append((request.reply, block))

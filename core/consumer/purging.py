@@ -1,4 +1,4 @@
-"""Where a purge leaves a consumer: which consumers it concerns, and where they go on."""
+"""The effect of a purge on consumers: which are affected, and where they continue."""
 
 from collections.abc import Sequence
 
@@ -6,17 +6,17 @@ from core.subjects.subject import is_subset
 
 
 def start_after(filters: Sequence[bytes], pattern: bytes, left: int, first: int) -> int | None:
-    """Return the sequence below which a consumer has nothing to do after a purge or a roll-up.
+    """Return the sequence at which a consumer continues after a purge or a roll-up.
 
     Args:
-        filters: Those of the consumer.
-        pattern: What was purged (empty: whatever the subject).
-        left: The first sequence that still has such a subject, or the next to be assigned.
+        filters: Filters of the consumer.
+        pattern: The purged subjects (empty: all).
+        left: First sequence that still has a purged subject, or the next to be assigned.
         first: First sequence of the stream after the purge.
 
     Returns:
-        None where the consumer is not concerned: neither is what it wants within what was
-        purged, nor the other way round.
+        None where the consumer is not affected: none of its filters is a subset of the pattern,
+        nor the pattern of a filter.
     """
     if not pattern or not filters:
         return first

@@ -1,4 +1,4 @@
-"""The rules that a consumer's configuration must obey, in the order of the reference."""
+"""The checks of a consumer's configuration, in the order of the reference server."""
 
 import re
 
@@ -198,5 +198,10 @@ def _check_groups(config: ConsumerConfig) -> None:
     for group in config.priority_groups:
         if not group:
             raise api_error("JSConsumerEmptyGroupName")
-        if not _GROUP_NAME.fullmatch(group):
-            raise api_error("JSConsumerInvalidGroupName")
+        check_group_name(group)
+
+
+def check_group_name(group: str) -> None:
+    """Raise ApiError for an invalid name of a priority group."""
+    if not _GROUP_NAME.fullmatch(group):
+        raise api_error("JSConsumerInvalidGroupName")

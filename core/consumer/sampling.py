@@ -1,4 +1,4 @@
-"""Sampling of acknowledgements: which of them are measured, and how long they took."""
+"""Sampling of acknowledgements for the latency metric (`sample_freq`)."""
 
 from collections.abc import Iterable
 from itertools import repeat
@@ -7,10 +7,10 @@ _KEPT_MAX = 100_000
 
 
 class Sampler:
-    """Knows when messages were delivered last.
+    """Remembers when messages were delivered, to time their acknowledgements.
 
     Args:
-        percent: How many of a hundred acknowledgements are measured, 1 to 100.
+        percent: Share of the acknowledgements that are measured, 1 to 100.
     """
 
     __slots__ = ("_delivered_at", "_percent")
@@ -20,21 +20,21 @@ class Sampler:
         self._delivered_at: dict[int, int] = {}
 
     def delivered(self, sseqs: Iterable[int], now: int) -> None:
-        """Note deliveries at a monotonic time."""
-        self._delivered_at.update(zip(sseqs, repeat(now)))  # one side is endless
+        """Record deliveries at a monotonic time (nanoseconds)."""
+        self._delivered_at.update(zip(sseqs, repeat(now)))
         while len(self._delivered_at) > _KEPT_MAX:
             del self._delivered_at[next(iter(self._delivered_at))]
 
     def wants(self, drawn: int) -> bool:
-        """Whether an acknowledgement that drew a number of 0 to 99 is one of those to measure."""
+        """Say whether to measure an acknowledgement with the random number `drawn` (0 to 99)."""
         return drawn < self._percent
 
     def waited(self, sseq: int, now: int) -> int:
-        """Nanoseconds since the delivery; 0 when it happened before a restart."""
+        """Return the nanoseconds since the delivery; 0 if that was before a restart."""
         return now - self._delivered_at.pop(sseq, now)
 
 
 def make_sampler(frequency: str) -> Sampler | None:
-    """The sampler of a valid `sample_freq` (`25` or `25%`); None when nothing is sampled."""
+    """Return the sampler for a valid `sample_freq` (`25` or `25%`); None if it samples nothing."""
     percent = int(frequency.removesuffix("%")) if frequency else 0
     return Sampler(percent) if percent > 0 else None

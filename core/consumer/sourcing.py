@@ -1,9 +1,9 @@
-"""Consumers that another stream copies from: what is made of their request (ADR-59, ADR-60).
+"""The consumers of mirrors and sources: the configuration made of their request (ADR-59, ADR-60).
 
-A mirror or source asks for a consumer that is `direct` and `sourcing`. From a log it gets just
-that: hidden, without acknowledgements, under a name of its own for every request. Where what
-consumers settle is removed it gets a durable consumer, which keeps its place while the other side
-is away and whose acknowledgements come with the answers to flow-control requests.
+A mirror or source asks for a consumer that is `direct` and `sourcing`. From a stream with limits
+retention it gets just that: hidden, without acknowledgements, with a new name for every request.
+From a stream with interest or work-queue retention it gets a durable consumer, which keeps its
+position while the copying side is away and is acknowledged by answers to flow-control requests.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ def sourcing_form(
     consumers: Mapping[str, ConsumerConfig],
     suffix: str,
 ) -> ConsumerConfig:
-    """Return the consumer that a request stands for; other requests than these stay as they are.
+    """Return the configuration to create for a request; others than those above are unchanged.
 
     Args:
         requested: the configuration asked for.
-        retention: of the stream.
+        retention: that of the stream.
         consumers: those of the stream, by name.
-        suffix: what makes the name of a hidden consumer unlike others.
+        suffix: makes the name of a hidden consumer unique.
     """
     if not (requested.direct and requested.sourcing and requested.name):
         return requested
@@ -44,7 +44,7 @@ def sourcing_form(
     existing = consumers.get(requested.name)
     if existing is None:
         return config
-    # It goes on from where it was, whatever start the request names.
+    # It continues at its position, whatever start the request names.
     return replace(
         config,
         deliver_policy=existing.deliver_policy,

@@ -1,9 +1,9 @@
-"""The persisted state of a consumer: one compact value, rewritten as a whole.
+"""The stored form of a consumer's state: one compact value, always written as a whole.
 
 Layout: a version byte (plus 128 when the rest is compressed), four 64-bit positions, then
 columns. A column is a varint count, a width byte (1, 2, 4, 8), and fixed-width little-endian
-numbers; ascending columns hold differences. So the sequences of thousands of pending messages
-are a byte each, packed and unpacked at C speed. Wall-clock times are kept in units of 100 ms.
+numbers; ascending columns hold differences. So the sequence of a pending message usually takes
+one byte, packed and unpacked at C speed. Wall-clock times are kept in units of 100 ms.
 """
 
 import sys
@@ -29,7 +29,7 @@ class StateError(ValueError):
 
 @dataclass(slots=True)
 class ConsumerState:
-    """What survives a restart. Times are in units of `TIME_UNIT` since the Unix epoch."""
+    """The state that is restored after a restart. Times: units of `TIME_UNIT` since the epoch."""
 
     delivered_cseq: int = 0
     delivered_sseq: int = 0
@@ -37,21 +37,21 @@ class ConsumerState:
     floor_sseq: int = 0
     pending: dict[int, int] = field(default_factory=dict)
     """Stream sequence -> consumer sequence of the first delivery, ascending in both."""
-    marks: list[tuple[int, int]] = field(default_factory=list)
-    """(consumer sequence, time): first deliveries from there on happened then."""
-    armed: dict[int, int] = field(default_factory=dict)
-    """Stream sequence -> deadline of its own (0: waits for redelivery)."""
+    delivery_times: list[tuple[int, int]] = field(default_factory=list)
+    """(consumer sequence, time): first deliveries from that sequence on happened then."""
+    deadlines: dict[int, int] = field(default_factory=dict)
+    """Stream sequence -> deadline, of those that have their own (0: in the redelivery queue)."""
     counts: dict[int, int] = field(default_factory=dict)
     """Stream sequence -> deliveries, where more than one."""
     chosen: Sequence[int] = ()
     """Sequences still to be delivered by a last-per-subject consumer, ascending."""
     leaving: Sequence[int] = ()
-    """Settled sequences that the stream has yet to remove, ascending."""
+    """Sequences done with (see `ConsumerMachine.settled`) and not removed yet, ascending."""
 
 
 def encode(state: ConsumerState) -> bytes:
-    """Return the stored form."""
-    armed = sorted(state.armed)
+    """Encode a state."""
+    deadlines = sorted(state.deadlines)
     counted = sorted(state.counts)
     body = b"".join(
         (
@@ -60,10 +60,10 @@ def encode(state: ConsumerState) -> bytes:
             ),
             _ascending(list(state.pending)),
             _ascending(list(state.pending.values())),
-            _ascending([cseq for cseq, _ in state.marks]),
-            _ascending([time for _, time in state.marks]),
-            _ascending(armed),
-            _column([state.armed[seq] for seq in armed]),
+            _ascending([cseq for cseq, _ in state.delivery_times]),
+            _ascending([time for _, time in state.delivery_times]),
+            _ascending(deadlines),
+            _column([state.deadlines[seq] for seq in deadlines]),
             _ascending(counted),
             _column([state.counts[seq] for seq in counted]),
             _ascending(list(state.chosen)),
@@ -76,7 +76,7 @@ def encode(state: ConsumerState) -> bytes:
 
 
 def decode(data: bytes) -> ConsumerState:
-    """Read a stored state.
+    """Decode a stored state.
 
     Raises:
         StateError: The value is damaged or of another version.
@@ -89,8 +89,8 @@ def decode(data: bytes) -> ConsumerState:
         reader = _Reader(body, _POSITIONS.size)
         state = ConsumerState(*positions)
         state.pending = dict(zip(reader.ascending(), reader.ascending(), strict=True))
-        state.marks = list(zip(reader.ascending(), reader.ascending(), strict=True))
-        state.armed = dict(zip(reader.ascending(), reader.column(), strict=True))
+        state.delivery_times = list(zip(reader.ascending(), reader.ascending(), strict=True))
+        state.deadlines = dict(zip(reader.ascending(), reader.column(), strict=True))
         state.counts = dict(zip(reader.ascending(), reader.column(), strict=True))
         state.chosen = reader.ascending()
         state.leaving = reader.ascending()
@@ -110,7 +110,7 @@ def _ascending(values: list[int]) -> bytes:
 
 
 def _column(values: list[int]) -> bytes:
-    """Count, the first value apart (it is an origin), then the rest at the width they need."""
+    """Encode count, width, first value (as varint), and the rest at the width they need."""
     if not values:
         return b"\0"
     rest = values[1:]

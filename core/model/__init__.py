@@ -1,1 +1,4 @@
-"""What crosses a surface: configs, states, infos, requests, responses, numbered errors."""
+"""The JSON of the JetStream API as typed values, read and written as the reference server does.
+
+These are configurations, states, requests, responses, advisories and numbered errors.
+"""

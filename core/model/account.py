@@ -4,12 +4,12 @@ from typing import Annotated
 
 import msgspec
 
-from core.model.response import Response
+from core.model.response import TYPE_PREFIX, Response
 from core.model.wire import INLINE, OMIT, Int, Int64, Uint64
 
 
 class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """-1 = unlimited."""
+    """The JetStream limits of an account, in bytes or counts; -1 means unlimited."""
 
     max_memory: Int64 = -1
     max_storage: Int64 = -1
@@ -22,9 +22,10 @@ class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerLimits(AccountLimits, frozen=True, kw_only=True):
-    """What configurations are held to: the account's limits and those of the server, untold.
+    """The limits that configurations are checked against: the account's and the server's own.
 
-    The window and the time of batches are nanoseconds.
+    The server's own, those added here, are not shown by account info. `duplicate_window` and
+    `batch_timeout` are nanoseconds.
     """
 
     max_request_batch: Int = -1
@@ -36,6 +37,8 @@ class ServerLimits(AccountLimits, frozen=True, kw_only=True):
 
 
 class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
+    """API requests since the server started, and the API level it serves."""
+
     level: Int = 0
     total: Uint64 = 0
     errors: Uint64 = 0
@@ -43,7 +46,7 @@ class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes used and reserved, streams and consumers, API requests."""
+    """What an account uses (bytes stored and reserved, streams, consumers) and may use."""
 
     memory: Uint64 = 0
     storage: Uint64 = 0
@@ -57,5 +60,5 @@ class AccountStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountInfoResponse(Response, frozen=True, kw_only=True):
-    type: str = "io.nats.jetstream.api.v1.account_info_response"
+    type: str = TYPE_PREFIX + "account_info_response"
     stats: Annotated[AccountStats | None, INLINE] = None

@@ -1,4 +1,4 @@
-"""Events that the server itself publishes: advisories and metrics, in the reference's form."""
+"""Advisories and metrics: the messages on `$JS.EVENT.>`, in the reference server's form."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ _ADVISORY = "io.nats.jetstream.advisory.v1."
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What every event begins with: its type, an identifier of its own, its time."""
+    """The members that all events have: type, unique id, time."""
 
     type: str
     id: str
@@ -18,7 +18,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The connection that asked. `rtt` is the last measured round trip, in nanoseconds."""
+    """The connection that sent a request. `rtt`: its last measured round trip, nanoseconds."""
 
     start: Time = 0
     host: Annotated[str, OMIT] = ""
@@ -35,7 +35,7 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiAudit(Event, frozen=True, kw_only=True):
-    """A request to the API and its answer, both as JSON texts."""
+    """An API request and its response, both as JSON texts."""
 
     type: str = _ADVISORY + "api_audit"
     server: str
@@ -47,7 +47,7 @@ class ApiAudit(Event, frozen=True, kw_only=True):
 
 
 class ApiLimitReached(Event, frozen=True, kw_only=True):
-    """Requests were dropped because too many waited."""
+    """API requests were dropped because too many were queued."""
 
     type: str = _ADVISORY + "api_limit_reached"
     server: str
@@ -96,7 +96,7 @@ class ConsumerPause(Event, frozen=True, kw_only=True):
 
 
 class GroupPinned(Event, frozen=True, kw_only=True):
-    """A client became the one that a group is served to."""
+    """A client was pinned: all messages of the priority group go to it (ADR-42)."""
 
     type: str = _ADVISORY + "consumer_group_pinned"
     account: Annotated[str, OMIT] = ""
@@ -108,7 +108,7 @@ class GroupPinned(Event, frozen=True, kw_only=True):
 
 
 class GroupUnpinned(Event, frozen=True, kw_only=True):
-    """A group is served to nobody in particular any more (`reason`: admin, timeout)."""
+    """The pinned client of a priority group was unpinned (`reason`: admin, timeout)."""
 
     type: str = _ADVISORY + "consumer_group_unpinned"
     account: Annotated[str, OMIT] = ""
@@ -120,7 +120,7 @@ class GroupUnpinned(Event, frozen=True, kw_only=True):
 
 
 class MaxDeliver(Event, frozen=True, kw_only=True):
-    """A message has been delivered as often as its consumer allows."""
+    """A message was delivered `max_deliver` times without an acknowledgement."""
 
     type: str = _ADVISORY + "max_deliver"
     stream: str
@@ -131,7 +131,7 @@ class MaxDeliver(Event, frozen=True, kw_only=True):
 
 
 class Nak(Event, frozen=True, kw_only=True):
-    """A message was refused and will come again."""
+    """A message was negatively acknowledged and will be redelivered."""
 
     type: str = _ADVISORY + "nak"
     stream: str
@@ -143,7 +143,7 @@ class Nak(Event, frozen=True, kw_only=True):
 
 
 class Terminated(Event, frozen=True, kw_only=True):
-    """A message will not be delivered again."""
+    """A message was acknowledged with +TERM and will not be redelivered."""
 
     type: str = _ADVISORY + "terminated"
     stream: str
@@ -156,7 +156,7 @@ class Terminated(Event, frozen=True, kw_only=True):
 
 
 class AckMetric(Event, frozen=True, kw_only=True):
-    """How long an acknowledgement took after the delivery, in nanoseconds."""
+    """A sampled acknowledgement; `ack_time` is the time since the delivery, nanoseconds."""
 
     type: str = "io.nats.jetstream.metric.v1.consumer_ack"
     stream: str

@@ -38,7 +38,7 @@ def err_code(name: str) -> int:
 def api_error(name: str, /, **texts: object) -> ApiError:
     """Build the error called `name`, with its placeholders filled in.
 
-    Raises KeyError for an unknown name or a missing text: a mistake of ours, not of a client's.
+    Raises KeyError for an unknown name or a missing text, which is a bug of ours.
     """
     row = TABLE[name]
     text = row.description
@@ -48,6 +48,6 @@ def api_error(name: str, /, **texts: object) -> ApiError:
 
 
 def detailed(name: str, detail: str, /) -> ApiError:
-    """Build the error called `name` with what is wrong after its own text: `bad request: ...`."""
+    """Build the error called `name` with a detail after its own text: `bad request: <detail>`."""
     row = TABLE[name]
     return ApiError(row.code, row.err_code, f"{row.description}: {detail}")

@@ -1,7 +1,7 @@
-"""Structs to JSON and back, with every quirk of the reference server's JSON in this one place.
+"""Encodes structs as JSON and decodes them, with every quirk of the reference server's JSON.
 
 Decoding follows Go's `encoding/json` with unknown members refused: names match without regard
-to case, a repeated member overwrites, null leaves a value alone, the first mistake is reported.
+to case, a repeated member overwrites, null keeps a value, the first mistake is reported.
 Encoding follows the declaration order of the struct and the marks of `wire`.
 """
 
@@ -27,7 +27,7 @@ _OLDER_END = "unexpected end of JSON input"
 
 
 class Context:
-    """Where in the request we are, for error texts."""
+    """The position in the document, for error texts; `lenient` allows unknown members."""
 
     __slots__ = ("lenient", "path", "root")
 
@@ -45,7 +45,7 @@ class Context:
 
 
 class WireEnum(StrEnum):
-    """A choice that travels as one exact string.
+    """An enumeration that is encoded as one exact string.
 
     Subclasses may set `json_aliases` (other spellings that are read) and `json_error` (the text
     for anything else; `{quoted}` is the offending JSON as a Go string, `{raw}` the JSON itself).
@@ -71,7 +71,7 @@ class WireEnum(StrEnum):
 
 
 class Field:
-    """What the codec knows of one member of a struct."""
+    """How one member of a struct is read and written."""
 
     __slots__ = ("attribute", "is_empty", "marks", "name", "omit", "reader", "writer")
 
@@ -103,7 +103,7 @@ def _by_name(cls: type[msgspec.Struct]) -> dict[str, Field]:
 
 
 def go_name(cls: type[msgspec.Struct]) -> str:
-    """The Go type whose name error texts show for this struct."""
+    """Return the name of the struct's Go type, which error texts contain."""
     return str(getattr(cls, "go_name", cls.__name__))
 
 
@@ -122,14 +122,15 @@ def decode(cls: type[T], body: bytes) -> T:
 
 
 def decode_lenient(cls: type[T], body: bytes) -> T:
-    """Read a reply, or a body whose unknown members do not matter. Raises JsonError."""
+    """Read a reply, or a body whose unknown members are ignored. Raises JsonError."""
     return _decode(cls, body, lenient=True)
 
 
 def decode_older(cls: type[T], body: bytes) -> T:
-    """Read a body as the older of the reference's two JSON readers does. Raises JsonError.
+    """Read a body by the rules of the reference's older JSON reader, which some requests use.
 
-    It takes one value and no more, ignores unknown members, and names no offsets.
+    It accepts exactly one value, ignores unknown members, and its errors name no offsets.
+    Raises JsonError.
     """
     try:
         first = next(gojson.parse_all(body), None)
@@ -184,7 +185,7 @@ def _find(cls: type[msgspec.Struct], name: str) -> Field | None:
 
 
 def _reader(annotation: Any) -> tuple[Reader, str]:
-    """The reader of an annotation and the Go type it reads."""
+    """Return the reader for an annotation, and the name of the Go type it reads."""
     base, marks = _plain(annotation), _marks(annotation)
     scalar = next((mark for mark in marks if isinstance(mark, Scalar)), None)
     if scalar is not None:
@@ -334,12 +335,12 @@ _ESCAPES = (
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """Write a struct as the reference server does."""
+    """Encode a struct as the reference server does."""
     return _escape(_encoder.encode(to_wire(value)))
 
 
 def encode_plain(value: object) -> bytes:
-    """Write dicts, lists and strings as the reference server does: names in order."""
+    """Encode dicts, lists and strings as the reference server does: members sorted by name."""
     return _escape(_ordered.encode(value))
 
 
@@ -351,7 +352,7 @@ def _escape(text: bytes) -> bytes:
 
 
 def to_wire(value: msgspec.Struct) -> dict[str, Any]:
-    """The JSON object of a struct, as plain dicts, lists, strings and numbers."""
+    """Return the JSON object of a struct as plain dicts, lists, strings and numbers."""
     out: dict[str, Any] = {}
     for field in _fields(type(value)):
         member = getattr(value, field.attribute)

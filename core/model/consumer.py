@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from core.model.codec import WireEnum
-from core.model.response import Paged, Response
+from core.model.response import TYPE_PREFIX, Paged, Response
 from core.model.stream import ClusterInfo
 from core.model.wire import (
     HIDDEN,
@@ -68,7 +68,7 @@ class Action(WireEnum):
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a consumer is. Durations in nanoseconds."""
+    """The configuration of a consumer. Durations in nanoseconds."""
 
     durable_name: Annotated[str, OMIT] = ""
     name: Annotated[str, OMIT] = ""
@@ -108,17 +108,17 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_push(self) -> bool:
-        """Whether messages are pushed to a subject of the consumer's own."""
+        """Whether this is a push consumer: one with a deliver subject."""
         return self.deliver_subject != ""
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The subjects it is limited to; none = all."""
+        """The filter subjects; empty when all messages of the stream are delivered."""
         return (self.filter_subject,) if self.filter_subject else self.filter_subjects
 
 
 class SequenceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A position, as consumer and as stream sequence. `last_active` is None when never."""
+    """A position as consumer and stream sequence; `last_active` is None before any activity."""
 
     consumer_seq: Uint64 = 0
     stream_seq: Uint64 = 0
@@ -181,7 +181,11 @@ class ConsumerResetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of CONSUMER.MSG.NEXT, read leniently: what is unknown takes the careful reader."""
+    """The body of CONSUMER.MSG.NEXT.
+
+    msgspec refuses unknown members here, so that `core.consumer.pull` decodes such a body again
+    with `codec`, which follows the reference's rules.
+    """
 
     go_name = "JSApiConsumerGetNextRequest"
     expires: Annotated[Duration, OMIT] = 0
@@ -198,72 +202,77 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 # --- responses -------------------------------------------------------------------------------
 
-_V1 = "io.nats.jetstream.api.v1."
+
+STREAM_IDENTITY = b"Nats-Stream-Identity"
+"""The header with the identity of a stream, in requests and responses of mirrors and sources."""
 
 
 class Identified(Response, frozen=True, kw_only=True):
-    """A response that tells whoever copies a stream which incarnation of it this is."""
+    """A response with a `Nats-Stream-Identity` header.
+
+    By it a mirror or source notices that its origin was deleted and created anew.
+    """
 
     identity: Annotated[str, HIDDEN] = ""
 
     def headers(self) -> bytes:
         if not self.identity:
             return b""
-        return b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % self.identity.encode()
+        return b"NATS/1.0\r\n%b: %b\r\n\r\n" % (STREAM_IDENTITY, self.identity.encode())
 
 
 class ConsumerCreateResponse(Identified, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_create_response"
+    type: str = TYPE_PREFIX + "consumer_create_response"
     info: Annotated[ConsumerInfo | None, INLINE] = None
 
 
 class ConsumerInfoResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_info_response"
+    type: str = TYPE_PREFIX + "consumer_info_response"
     info: Annotated[ConsumerInfo | None, INLINE] = None
 
 
 class ConsumerNamesResponse(Paged, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_names_response"
+    type: str = TYPE_PREFIX + "consumer_names_response"
     consumers: tuple[str, ...] = ()
 
 
 class ConsumerListResponse(Paged, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_list_response"
+    type: str = TYPE_PREFIX + "consumer_list_response"
     consumers: tuple[ConsumerInfo, ...] = ()
 
 
 class ConsumerDeleteResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_delete_response"
+    type: str = TYPE_PREFIX + "consumer_delete_response"
     success: Annotated[bool, OMIT] = False
 
 
 class ConsumerPauseResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_pause_response"
+    type: str = TYPE_PREFIX + "consumer_pause_response"
     paused: bool = False
     pause_until: OptionalTime = ZERO_TIME
     pause_remaining: Annotated[Duration, OMIT] = 0
 
 
 class ConsumerUnpinResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_unpin_response"
+    type: str = TYPE_PREFIX + "consumer_unpin_response"
 
 
 class ConsumerResetResponse(Identified, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_reset_response"
+    type: str = TYPE_PREFIX + "consumer_reset_response"
     info: Annotated[ConsumerInfo | None, INLINE] = None
     reset_seq: Uint64 = 0
 
 
 class ConsumerStepdownResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_leader_stepdown_response"
+    type: str = TYPE_PREFIX + "consumer_leader_stepdown_response"
     success: Annotated[bool, OMIT] = False
 
 
 class ConsumerRemovePeerResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_remove_peer_response"
+    type: str = TYPE_PREFIX + "consumer_remove_peer_response"
     success: Annotated[bool, OMIT] = False
 
 
 class ConsumerEvacuatePeerResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "consumer_evacuate_peer_response"
+    type: str = TYPE_PREFIX + "consumer_evacuate_peer_response"
     success: Annotated[bool, OMIT] = False

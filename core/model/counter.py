@@ -1,4 +1,8 @@
-"""What counters keep in messages (ADR-49): a total as payload, those of origins as a header."""
+"""Reads and writes the values in messages of counter streams (ADR-49).
+
+A message holds the total as payload, and as a header the totals of the streams it was added up
+from.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ from core.model import codec, gojson
 from core.model.gojson import JsonError, Node
 
 Sources = dict[str, dict[str, str] | None]
-"""Stream -> subject there -> the total that a copy brought last."""
+"""Source stream -> subject there -> the last total copied from it."""
 
 _sources = msgspec.json.Decoder(dict[str, dict[str, str]])
 
 
 def read_value(payload: bytes) -> str:
     """Return the member `val` of a payload, "" when it has none. Raises JsonError."""
-    node = _only(payload)
+    node = _single_value(payload)
     value = ""
     for name, member in _members(node):
         if name.lower() == "val" and member.kind != "null":
@@ -28,9 +32,9 @@ def read_sources(text: bytes) -> Sources:
     try:
         return {**_sources.decode(text)}
     except msgspec.MsgspecError:
-        pass  # null in place of members counts as none, which the common form does not know
+        pass  # null stands for no members, which msgspec does not accept
     streams: Sources = {}
-    for stream, subjects in _members(_only(text)):
+    for stream, subjects in _members(_single_value(text)):
         streams[stream] = None
         if subjects.kind != "null":
             streams[stream] = {
@@ -45,7 +49,7 @@ def write_sources(sources: Sources) -> bytes:
     return codec.encode_plain(sources)
 
 
-def _only(text: bytes) -> Node:
+def _single_value(text: bytes) -> Node:
     nodes = list(gojson.parse_all(text))
     if len(nodes) != 1:
         raise JsonError("one value was expected")

@@ -1,4 +1,4 @@
-"""Durations in the text form of Go, as clients write them: `1.5s`, `300ms`, `2h45m0s`."""
+"""Durations in Go's text form, as clients write them: `1.5s`, `300ms`, `2h45m0s`."""
 
 import re
 
@@ -12,7 +12,7 @@ UNITS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-"""Nanoseconds of each unit; microseconds may be written with either letter."""
+"""Nanoseconds of each unit; microseconds may be written with either of two letters."""
 
 _PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _MAX = (1 << 63) - 1

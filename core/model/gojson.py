@@ -1,8 +1,8 @@
-"""JSON text to a tree of nodes, with the reference server's error texts.
+"""A JSON parser with the reference server's error texts; it returns a tree of nodes.
 
 The tree keeps what typed decoding needs and a plain parser loses: the order and repetition of
-members, the literal text of numbers, the exact bytes of every value. Not recursive: depth costs
-no stack. Offsets in error texts count bytes and point behind the offending character.
+members, the literal text of numbers, the position of every value. The parser is not recursive, so
+depth needs no stack. Offsets in error texts count bytes and point behind the offending character.
 """
 
 import re
@@ -21,7 +21,7 @@ _EXPONENT = rb"[eE][+-]?[0-9]*"
 _NUMBER_PREFIX = re.compile(
     rb"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:%b)?)?|%b)?)?" % (_EXPONENT, _EXPONENT)
 )
-"""As far as a text can be a number; where it ends without being one, the mistake lies."""
+"""The longest beginning of a number; an incomplete number is reported at its end."""
 _ESCAPES = {
     b'"': '"',
     b"\\": "\\",
@@ -40,11 +40,15 @@ _LITERALS: dict[bytes, tuple[bytes, Kind]] = {
 
 
 class JsonError(ValueError):
-    """The text is not JSON."""
+    """The text is not JSON, or not of the expected type."""
 
 
 class Node:
-    """One value: its kind, where its text lies, and what it holds."""
+    """One value.
+
+    `start` and `end` delimit its text in the body. `text` is the value of a string, else the
+    literal; `members` are those of an object in their order, `items` those of an array.
+    """
 
     __slots__ = ("end", "items", "kind", "members", "start", "text")
 
@@ -57,13 +61,13 @@ class Node:
         self.items: list[Node] = _NO_ITEMS
 
 
-# Shared by all nodes that cannot have any, and never added to.
+# Shared by all nodes without members or items; never changed.
 _NO_MEMBERS: list[tuple[str, Node]] = []
 _NO_ITEMS: list[Node] = []
 
 
 def parse_all(body: bytes) -> Iterator[Node]:
-    """Yield the values that stand one after the other in `body`. Raises JsonError."""
+    """Yield the consecutive JSON values in `body`. Raises JsonError."""
     position = _skip(body, 0)
     while position < len(body):
         node, position = _parse(body, position)
@@ -138,7 +142,7 @@ def _parse(body: bytes, position: int) -> tuple[Node, int]:
 
 
 def _open(body: bytes, node: Node, names: list[str]) -> tuple[int, bool]:
-    """Go behind the bracket: to the first value, or out again when there is none."""
+    """Return the position of the first value in a container, and whether it is empty instead."""
     position = _skip(body, node.start + 1)
     closing = b"}" if node.kind == "object" else b"]"
     if body[position : position + 1] == closing:
@@ -148,7 +152,7 @@ def _open(body: bytes, node: Node, names: list[str]) -> tuple[int, bool]:
 
 
 def _after(body: bytes, position: int, parent: Node, names: list[str]) -> tuple[int, bool]:
-    """Go behind a value: to the next one, or out of its parent."""
+    """Return the position of the next value of `parent`, and whether it ended instead."""
     is_object = parent.kind == "object"
     position = _skip(body, position)
     char = body[position : position + 1]
@@ -249,7 +253,7 @@ def _escape_sequence(body: bytes, position: int) -> tuple[str, int]:
 
 
 def _join_surrogates(text: str) -> str:
-    """Pairs of escaped surrogates become one character, lone ones U+FFFD."""
+    """Join pairs of escaped surrogates to one character; lone ones become U+FFFD."""
     if text.isascii() or not re.search("[\ud800-\udfff]", text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

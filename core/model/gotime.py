@@ -1,4 +1,4 @@
-"""RFC 3339 times as Go reads and writes them, to and from nanoseconds since the Unix epoch."""
+"""Times (RFC 3339) and durations in Go's text forms, to and from nanoseconds."""
 
 import calendar
 import re
@@ -24,7 +24,7 @@ _PARTS = (
 
 
 def format_time(nanos: int) -> str:
-    """Write an instant in UTC, with the trailing zeros of the fraction cut."""
+    """Format nanoseconds since the Unix epoch in UTC, without trailing zeros of the fraction."""
     seconds, fraction = divmod(nanos, _SECOND)
     days, rest = divmod(seconds, 86_400)
     day = date.fromordinal(days + _EPOCH_DAY)
@@ -35,7 +35,7 @@ def format_time(nanos: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Read an RFC 3339 time.
+    """Read an RFC 3339 time as nanoseconds since the Unix epoch.
 
     Raises ValueError with the text Go would give. Year 0 is read as year 1.
     """
@@ -82,7 +82,7 @@ def _offset(zone: str) -> int:
 
 
 def format_duration(nanos: int) -> str:
-    """Write a duration as Go prints it: `1.5s`, `2m0s`, `100ms`, `1h0m0s`."""
+    """Format nanoseconds as Go prints a duration: `1.5s`, `2m0s`, `100ms`, `1h0m0s`."""
     sign = "-" if nanos < 0 else ""
     nanos = abs(nanos)
     if nanos < _SECOND:

@@ -1,7 +1,7 @@
-"""Subject mappings: checks the destination of transforms and republishing.
+"""Validates subject mappings: the sources and destinations of transforms and republishing.
 
-A destination names wildcards of the source as `$1` or `{{wildcard(1)}}`, or applies one of the
-mapping functions to them. Only the check is here; texts are the reference's.
+A destination refers to wildcards of the source as `$1` or `{{wildcard(1)}}`, or applies one of the
+mapping functions to them. `transform` applies what was checked here; texts are the reference's.
 """
 
 import re
@@ -22,7 +22,7 @@ _COMMA = re.compile(r",\s*")
 
 
 class MappingError(ValueError):
-    """The mapping is not valid; the text says why."""
+    """The mapping is invalid; the text says why."""
 
 
 def _function(name: str) -> re.Pattern[str]:
@@ -36,17 +36,17 @@ def check_mapping(src: str, dest: str) -> None:
     tokens = dest.split(".")
     for index, token in enumerate(tokens):
         if not token or (">" in tokens[:index]):
-            raise _at(_INVALID, token)
+            raise _error_in(_INVALID, token)
         if _is_function(token):
-            if not any(pattern.search(token) for pattern, _ in _FUNCTIONS):
-                raise _at(_UNKNOWN, token)
+            if not any(pattern.search(token) for _, pattern, _ in _FUNCTIONS):
+                raise _error_in(_UNKNOWN, token)
         elif any(char in "\t\n\f\r " for char in token):
             raise MappingError(_INVALID)
     check_transform(src, dest)
 
 
 def check_transform(src: str, dest: str) -> None:
-    """The part of `check_mapping` that compares the two sides."""
+    """Check whether the wildcards of `src` fit `dest`: the second part of `check_mapping`."""
     if not dest:
         return
     source, target = (src or ">").split("."), dest.split(".")
@@ -59,11 +59,11 @@ def check_transform(src: str, dest: str) -> None:
         indexes, needs_source = _placeholder(token)
         if wildcards == 0 and not whole:
             if needs_source:
-                raise _at(_OUT_OF_RANGE, token)
+                raise _error_in(_OUT_OF_RANGE, token)
             continue
         for index in indexes:
             if index > wildcards:
-                raise _at(_OUT_OF_RANGE, f"{token}: [{index}]")
+                raise _error_in(_OUT_OF_RANGE, f"{token}: [{index}]")
 
 
 def _is_well_formed(tokens: list[str]) -> bool:
@@ -74,30 +74,30 @@ def _is_function(token: str) -> bool:
     return len(token) > 4 and token.startswith("{{") and token.endswith("}}")
 
 
-def _at(text: str, token: str) -> MappingError:
+def _error_in(text: str, token: str) -> MappingError:
     return MappingError(f"{text} in {token}" if token else text)
 
 
 def _placeholder(token: str) -> tuple[list[int], bool]:
-    """The wildcards a destination token refers to, and whether it needs any."""
+    """Return the wildcards that a destination token refers to, and whether it needs any."""
     if len(token) > 1 and token[0] == "$":
         if _INTEGER.fullmatch(token[1:]):
             return [int(token[1:])], True
         return [], False
     if not _is_function(token):
         return [], False
-    for pattern, read in _FUNCTIONS:
+    for _, pattern, read in _FUNCTIONS:
         found = pattern.search(token)
         if found:
             return read(token, _COMMA.split(found.group(1)))
-    raise _at(_UNKNOWN, token)
+    raise _error_in(_UNKNOWN, token)
 
 
 def function_call(token: str) -> tuple[str, list[str]] | None:
     """Return the function of a destination token, in lower case, and its arguments, if any."""
     if not _is_function(token):
         return None
-    for (pattern, _), name in zip(_FUNCTIONS, _NAMES, strict=True):
+    for name, pattern, _ in _FUNCTIONS:
         found = pattern.search(token)
         if found:
             return name, _COMMA.split(found.group(1))
@@ -107,76 +107,66 @@ def function_call(token: str) -> tuple[str, list[str]] | None:
 def _integer(token: str, text: str, limit: int = 2**63 - 1) -> int:
     text = text.strip(" ")
     if not _INTEGER.fullmatch(text) or not -limit - 1 <= int(text) <= limit:
-        raise _at(_BAD_ARGUMENT, token)
+        raise _error_in(_BAD_ARGUMENT, token)
     return int(text)
 
 
-def _count(token: str, arguments: list[str], count: int) -> None:
+def _check_count(token: str, arguments: list[str], count: int) -> None:
     if len(arguments) < count:
-        raise _at(_TOO_FEW, token)
+        raise _error_in(_TOO_FEW, token)
     if len(arguments) > count:
-        raise _at(_TOO_MANY, token)
+        raise _error_in(_TOO_MANY, token)
 
 
 def _wildcard(token: str, arguments: list[str]) -> tuple[list[int], bool]:
     if arguments == [""]:
-        raise _at(_TOO_FEW, token)
-    _count(token, arguments, 1)
+        raise _error_in(_TOO_FEW, token)
+    _check_count(token, arguments, 1)
     return [_integer(token, arguments[0])], True
 
 
 def _partition(token: str, arguments: list[str]) -> tuple[list[int], bool]:
     if _integer(token, arguments[0]) > _INT32_MAX:
-        raise _at(_BAD_ARGUMENT, token)
+        raise _error_in(_BAD_ARGUMENT, token)
     return [_integer(token, argument) for argument in arguments[1:]], False
 
 
 def _index_and_number(token: str, arguments: list[str]) -> tuple[list[int], bool]:
-    _count(token, arguments, 2)
+    _check_count(token, arguments, 2)
     index = _integer(token, arguments[0])
     _integer(token, arguments[1], _INT32_MAX)
     return [index], True
 
 
 def _split(token: str, arguments: list[str]) -> tuple[list[int], bool]:
-    _count(token, arguments, 2)
+    _check_count(token, arguments, 2)
     index = _integer(token, arguments[0])
     if " " in arguments[1] or "." in arguments[1]:
-        raise _at(_BAD_ARGUMENT, token)
+        raise _error_in(_BAD_ARGUMENT, token)
     return [index], True
 
 
 def _random(token: str, arguments: list[str]) -> tuple[list[int], bool]:
     if len(arguments) != 1:
-        raise _at(_TOO_FEW, token)
+        raise _error_in(_TOO_FEW, token)
     if _integer(token, arguments[0]) > _INT32_MAX:
-        raise _at(_BAD_ARGUMENT, token)
+        raise _error_in(_BAD_ARGUMENT, token)
     return [], False
 
 
-_FUNCTIONS: tuple[tuple[re.Pattern[str], Callable[[str, list[str]], tuple[list[int], bool]]], ...]
-_FUNCTIONS = (
-    (_function("[wW]ildcard"), _wildcard),
-    (_function("[pP]artition"), _partition),
-    (_function("[sS]plit[fF]rom[lL]eft"), _index_and_number),
-    (_function("[sS]plit[fF]rom[rR]ight"), _index_and_number),
-    (_function("[sS]lice[fF]rom[lL]eft"), _index_and_number),
-    (_function("[sS]lice[fF]rom[rR]ight"), _index_and_number),
-    (_function("[rR]ight"), _index_and_number),
-    (_function("[lL]eft"), _index_and_number),
-    (_function("[sS]plit"), _split),
-    (_function("[rR]andom"), _random),
-)
+_Arguments = Callable[[str, list[str]], tuple[list[int], bool]]
+"""Checks the arguments of a function in a token; the result is that of `_placeholder`."""
 
-_NAMES = (
-    "wildcard",
-    "partition",
-    "splitfromleft",
-    "splitfromright",
-    "slicefromleft",
-    "slicefromright",
-    "right",
-    "left",
-    "split",
-    "random",
+_FUNCTIONS: tuple[tuple[str, re.Pattern[str], _Arguments], ...] = (
+    ("wildcard", _function("[wW]ildcard"), _wildcard),
+    ("partition", _function("[pP]artition"), _partition),
+    ("splitfromleft", _function("[sS]plit[fF]rom[lL]eft"), _index_and_number),
+    ("splitfromright", _function("[sS]plit[fF]rom[rR]ight"), _index_and_number),
+    ("slicefromleft", _function("[sS]lice[fF]rom[lL]eft"), _index_and_number),
+    ("slicefromright", _function("[sS]lice[fF]rom[rR]ight"), _index_and_number),
+    ("right", _function("[rR]ight"), _index_and_number),
+    ("left", _function("[lL]eft"), _index_and_number),
+    ("split", _function("[sS]plit"), _split),
+    ("random", _function("[rR]andom"), _random),
 )
+"""The mapping functions: name, how a token calls it, how its arguments are checked."""

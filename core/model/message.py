@@ -1,15 +1,15 @@
-"""Messages as the JetStream API reads and shows them, and publish acknowledgements."""
+"""Messages in the JSON of the JetStream API, and publish acknowledgements."""
 
 from typing import Annotated
 
 import msgspec
 
-from core.model.response import ErrorBody, Response
+from core.model.response import TYPE_PREFIX, ErrorBody, Response
 from core.model.wire import BASE64, OMIT, OPTIONAL, Int, OptionalTime, Time, Uint64
 
 
 class StoredMsg(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a stream; `hdrs` is the whole header block."""
+    """A stored message; `hdrs` is its complete header block."""
 
     subject: str = ""
     seq: Uint64 = 0
@@ -35,12 +35,12 @@ class MsgGetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MsgGetResponse(Response, frozen=True, kw_only=True):
-    type: str = "io.nats.jetstream.api.v1.stream_msg_get_response"
+    type: str = TYPE_PREFIX + "stream_msg_get_response"
     message: Annotated[StoredMsg | None, OMIT] = None
 
 
 class PubAck(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a publish. The hot path writes its own bytes; clients read this."""
+    """A publish acknowledgement. Clients decode it; the server formats its bytes without it."""
 
     error: Annotated[ErrorBody | None, OMIT] = None
     stream: str = ""

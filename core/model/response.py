@@ -1,4 +1,4 @@
-"""What every response of the JetStream API has in common."""
+"""The members that all responses of the JetStream API have."""
 
 from typing import Annotated
 
@@ -7,9 +7,12 @@ import msgspec
 from core.errors import ApiError
 from core.model.wire import OMIT, Int
 
+TYPE_PREFIX = "io.nats.jetstream.api.v1."
+"""The beginning of `Response.type`."""
+
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A numbered error as it travels."""
+    """The JSON of an `ApiError`."""
 
     code: Int = 0
     err_code: Annotated[Int, OMIT] = 0
@@ -21,13 +24,13 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """`type` names the response; `error` is there when the request failed."""
+    """A response; `type` identifies its schema, `error` is present when the request failed."""
 
     type: str = ""
     error: Annotated[ErrorBody | None, OMIT] = None
 
     def headers(self) -> bytes:
-        """The header block that the response travels with."""
+        """Return the header block of the message that carries the response."""
         return b""
 
 
@@ -40,6 +43,6 @@ class Paged(Response, frozen=True, kw_only=True):
 
 
 class SystemResponse(Response, frozen=True, kw_only=True):
-    """The answer to a request whose subject is malformed."""
+    """The response to a request whose subject is malformed."""
 
-    type: str = "io.nats.jetstream.api.v1.system_response"
+    type: str = TYPE_PREFIX + "system_response"

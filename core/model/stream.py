@@ -9,7 +9,7 @@ import msgspec
 
 from core.model.codec import WireEnum
 from core.model.gojson import JsonError, parse_all
-from core.model.response import ErrorBody, Paged, Response
+from core.model.response import TYPE_PREFIX, ErrorBody, Paged, Response
 from core.model.wire import (
     INLINE,
     OMIT,
@@ -39,7 +39,7 @@ class Discard(WireEnum):
 
     @classmethod
     def read(cls, text: str) -> WireEnum:
-        """The only choice that is read without regard to case."""
+        """Read without regard to case, unlike all other enumerations."""
         return super().read(text.lower() if text.lower() in ('"old"', '"new"') else text)
 
 
@@ -54,7 +54,7 @@ class Compression(WireEnum):
 
     @classmethod
     def read(cls, text: str) -> WireEnum:
-        """The only choice that is read as any JSON string, escapes included."""
+        """Read any JSON string, escapes included, unlike all other enumerations."""
         node = next(parse_all(text.encode()))
         if node.kind not in ("string", "null"):
             raise JsonError(f"json: cannot unmarshal {node.kind} into Go value of type string")
@@ -73,7 +73,7 @@ class PersistMode(WireEnum):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a stream should live. An empty list of tags is not the same as none."""
+    """Where a stream should be placed. An empty list of tags differs from none."""
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[tuple[str, ...] | None, OMIT] = None
@@ -117,7 +117,7 @@ class StreamConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream is. Durations in nanoseconds; -1 = no limit once defaults are filled in."""
+    """The configuration of a stream. Durations in nanoseconds; -1 = no limit (0 in requests)."""
 
     name: str = ""
     description: Annotated[str, OMIT] = ""
@@ -165,7 +165,7 @@ class StreamConfigRequest(StreamConfig, frozen=True, kw_only=True):
     pedantic: Annotated[bool, OMIT] = False
 
     def config(self) -> StreamConfig:
-        """The configuration alone."""
+        """Return the configuration without `pedantic`."""
         values = {name: getattr(self, name) for name in StreamConfig.__struct_fields__}
         return StreamConfig(**values)
 
@@ -176,7 +176,7 @@ class LostStreamData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream holds. `num_deleted` and `deleted` count interior gaps only."""
+    """The state of a stream. `num_deleted` and `deleted` count interior gaps only."""
 
     messages: Uint64 = 0
     bytes: Uint64 = 0
@@ -198,7 +198,10 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamSourceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a mirror or source is. `active` are nanoseconds since the origin was heard, or -1."""
+    """How far a mirror or source is behind its origin.
+
+    `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
+    """
 
     name: str = ""
     external: Annotated[ExternalStream | None, OMIT] = None
@@ -225,7 +228,7 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamPageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """STREAM.NAMES and STREAM.LIST: `subject` keeps streams whose subjects collide with it."""
+    """The body of STREAM.NAMES; `subject` selects the streams whose subjects overlap it."""
 
     go_name = "JSApiStreamNamesRequest"
     offset: Int = 0
@@ -233,7 +236,7 @@ class StreamPageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamListRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """As `StreamPageRequest`; only the name in error texts differs."""
+    """The body of STREAM.LIST: `StreamPageRequest` with another name in error texts."""
 
     go_name = "JSApiStreamListRequest"
     offset: Int = 0
@@ -248,7 +251,10 @@ class StreamInfoRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamPurgeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`seq`: remove below it; `keep`: leave that many; `filter`: of these subjects only."""
+    """The body of STREAM.PURGE.
+
+    `seq`: purge below it; `keep`: keep so many of the newest; `filter`: only these subjects.
+    """
 
     go_name = "JSApiStreamPurgeRequest"
     seq: Annotated[Uint64, OMIT] = 0
@@ -279,74 +285,72 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 # --- responses -------------------------------------------------------------------------------
 
-_V1 = "io.nats.jetstream.api.v1."
-
 
 class StreamCreateResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_create_response"
+    type: str = TYPE_PREFIX + "stream_create_response"
     info: Annotated[StreamInfo | None, INLINE] = None
     did_create: Annotated[bool, OMIT] = False
 
 
 class StreamUpdateResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_update_response"
+    type: str = TYPE_PREFIX + "stream_update_response"
     info: Annotated[StreamInfo | None, INLINE] = None
 
 
 class StreamInfoResponse(Paged, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_info_response"
+    type: str = TYPE_PREFIX + "stream_info_response"
     info: Annotated[StreamInfo | None, INLINE] = None
 
 
 class StreamNamesResponse(Paged, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_names_response"
+    type: str = TYPE_PREFIX + "stream_names_response"
     streams: tuple[str, ...] | None = None
 
 
 class StreamListResponse(Paged, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_list_response"
+    type: str = TYPE_PREFIX + "stream_list_response"
     streams: tuple[StreamInfo, ...] = ()
 
 
 class StreamDeleteResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_delete_response"
+    type: str = TYPE_PREFIX + "stream_delete_response"
     success: Annotated[bool, OMIT] = False
 
 
 class StreamPurgeResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_purge_response"
+    type: str = TYPE_PREFIX + "stream_purge_response"
     success: Annotated[bool, OMIT] = False
     purged: Uint64 = 0
 
 
 class MsgDeleteResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_msg_delete_response"
+    type: str = TYPE_PREFIX + "stream_msg_delete_response"
     success: Annotated[bool, OMIT] = False
 
 
 class StreamStepdownResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_leader_stepdown_response"
+    type: str = TYPE_PREFIX + "stream_leader_stepdown_response"
     success: Annotated[bool, OMIT] = False
 
 
 class StreamRemovePeerResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_remove_peer_response"
+    type: str = TYPE_PREFIX + "stream_remove_peer_response"
     success: Annotated[bool, OMIT] = False
 
 
 class StreamEvacuatePeerResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_evacuate_peer_response"
+    type: str = TYPE_PREFIX + "stream_evacuate_peer_response"
     success: Annotated[bool, OMIT] = False
 
 
 class StreamCancelMoveResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_cancel_move_response"
+    type: str = TYPE_PREFIX + "stream_cancel_move_response"
 
 
 class StreamSnapshotResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_snapshot_response"
+    type: str = TYPE_PREFIX + "stream_snapshot_response"
 
 
 class StreamRestoreResponse(Response, frozen=True, kw_only=True):
-    type: str = _V1 + "stream_restore_response"
+    type: str = TYPE_PREFIX + "stream_restore_response"
     deliver_subject: str = ""

@@ -1,7 +1,7 @@
-"""Rules about subjects in configurations, as text: validity, overlap, containment.
+"""Validation of subjects in configurations, as text: validity, overlap, containment.
 
-Messages on the hot path use `core.subjects`, on bytes; these serve validation, where the texts of
-errors and the odd corners (a token such as `a*` is literal) must be the reference's.
+The hot path uses `core.subjects`, on bytes. Here the results must be the reference's even where
+they are odd, because clients see them as errors.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ _SPACE = " \t\n\r\f"
 
 
 def is_valid_subject(subject: str) -> bool:
-    """No empty token, no white space, `>` only at the end."""
+    """Say whether a subject has no empty token, no white space, and `>` only at its end."""
     if not subject:
         return False
     tokens = subject.split(".")
@@ -23,17 +23,17 @@ def is_valid_subject(subject: str) -> bool:
 
 
 def is_literal(subject: str) -> bool:
-    """Whether no token is a wildcard."""
+    """Say whether no token is a wildcard."""
     return not any(token in ("*", ">") for token in subject.split("."))
 
 
 def is_valid_publish_subject(subject: str) -> bool:
-    """Valid and literal."""
+    """Say whether a message may have this subject: valid and without wildcards."""
     return is_valid_subject(subject) and is_literal(subject)
 
 
 def is_subset(subject: str, of: str) -> bool:
-    """Whether everything `subject` matches is matched by `of`."""
+    """Say whether everything that `subject` matches is matched by `of`."""
     tokens, wider = subject.split("."), of.split(".")
     for index, want in enumerate(wider):
         if index >= len(tokens) or not want:
@@ -49,7 +49,7 @@ def is_subset(subject: str, of: str) -> bool:
 
 
 def collide(one: str, other: str) -> bool:
-    """Whether some subject is matched by both."""
+    """Say whether some subject is matched by both."""
     if one == other:
         return True
     if is_literal(one):
@@ -69,6 +69,8 @@ def _can_match(one: str, other: str) -> bool:
 
 
 class _Node:
+    """A token: the next tokens, subjects that end here, and subjects that pass through."""
+
     __slots__ = ("children", "ends", "total")
 
     def __init__(self) -> None:
@@ -77,11 +79,8 @@ class _Node:
         self.total = 0
 
 
-class Patterns:
-    """Many subjects, asked at once whether one collides with any or lies within any.
-
-    A tree of tokens, for lists that are too long to compare each with each.
-    """
+class SubjectTrie:
+    """A trie of subjects that finds overlap and containment without comparing with each of them."""
 
     def __init__(self, subjects: Iterable[str] = ()) -> None:
         self._root = _Node()
@@ -92,7 +91,7 @@ class Patterns:
         self._change(subject, 1)
 
     def remove(self, subject: str) -> None:
-        """Take out one that was added."""
+        """Remove a subject that was added."""
         self._change(subject, -1)
 
     def _change(self, subject: str, by: int) -> None:
@@ -106,7 +105,7 @@ class Patterns:
         node.ends += by
 
     def collides(self, subject: str) -> bool:
-        """Whether some subject is matched by `subject` and by one of these."""
+        """Say whether `subject` overlaps one of the trie's subjects."""
         nodes = [self._root]
         for token in subject.split("."):
             if any(_has(node, ">") for node in nodes):
@@ -122,7 +121,7 @@ class Patterns:
         return any(node.ends for node in nodes)
 
     def covers(self, subject: str) -> bool:
-        """Whether one of these matches everything that `subject` matches."""
+        """Say whether one of the trie's subjects matches everything that `subject` matches."""
         nodes = [self._root]
         for token in subject.split("."):
             if any(_has(node, ">") for node in nodes):
@@ -145,13 +144,13 @@ def _next(nodes: list[_Node], token: str) -> list[_Node]:
     return [node.children[t] for node in nodes for t in tokens if _has(node, t)]
 
 
-FEW = 64
-"""Up to so many subjects are compared each with each, which has the reference's odd corners."""
+PAIRWISE_MAX = 64
+"""Up to so many subjects are compared pairwise, with exactly the reference's results."""
 
 
 def first_collision(subjects: Sequence[str]) -> tuple[int, int] | None:
-    """The first two places in a list whose subjects collide."""
-    later = Patterns(subjects) if len(subjects) > FEW else None
+    """Return the indexes of the first two subjects that overlap; None if none do."""
+    later = SubjectTrie(subjects) if len(subjects) > PAIRWISE_MAX else None
     for index, subject in enumerate(subjects):
         if later is not None:
             later.remove(subject)
@@ -164,9 +163,9 @@ def first_collision(subjects: Sequence[str]) -> tuple[int, int] | None:
 
 
 def any_within_another(subjects: Sequence[str]) -> bool:
-    """Whether one of the subjects lies within another one of them."""
-    if len(subjects) > FEW:
-        others = Patterns(subjects)
+    """Say whether one of the subjects is a subset of another one."""
+    if len(subjects) > PAIRWISE_MAX:
+        others = SubjectTrie(subjects)
         for subject in subjects:
             others.remove(subject)
             if others.covers(subject):
@@ -182,8 +181,8 @@ def any_within_another(subjects: Sequence[str]) -> bool:
 
 
 def any_collision(some: Sequence[str], others: Iterable[str]) -> bool:
-    """Whether one of `some` collides with one of `others`."""
-    if len(some) > FEW:
-        patterns = Patterns(some)
+    """Say whether one of `some` overlaps one of `others`."""
+    if len(some) > PAIRWISE_MAX:
+        patterns = SubjectTrie(some)
         return any(patterns.collides(other) for other in others)
     return any(collide(other, mine) for other in others for mine in some)

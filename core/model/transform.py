@@ -1,7 +1,7 @@
-"""Subject transforms: from the subject of a message to the one it is stored or sent under.
+"""Subject transforms: map the subject of a message to the one it is stored or republished under.
 
-A transform has a source filter and a destination; `mapping` checks both texts. Here they become
-one function per destination token. Positions and sizes count bytes, as in the reference server.
+A transform has a source filter and a destination, validated by `mapping`. Here they are compiled
+to one function per destination token. Positions and sizes count bytes, as in the reference server.
 """
 
 import re
@@ -13,6 +13,7 @@ from core.subjects.subject import matches
 Token = Callable[[list[bytes]], bytes]
 """Makes one token of the destination (it may hold dots) from the tokens of a subject."""
 Chance = Callable[[], float]
+"""Returns random numbers in [0, 1)."""
 
 CACHE_MAX = 8192
 _FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
@@ -20,20 +21,23 @@ _WILDCARD = re.compile(r"\$[+-]?[0-9]+")
 
 
 class Transform:
-    """One transform; its texts have passed `check_mapping`.
+    """A compiled transform; source and destination have passed `check_mapping`.
 
-    An empty source stands for every subject, an empty destination for no change.
+    An empty source matches every subject, an empty destination changes nothing.
 
     Args:
         src: the source filter.
         dest: the destination.
-        chance: numbers from 0 to less than 1, for the one function that is random.
+        chance: the random numbers of the function `random`.
+
+    Attributes:
+        varies: whether equal subjects may be mapped to different ones.
     """
 
     def __init__(self, src: str, dest: str, chance: Chance) -> None:
         self.src = (src or ">").encode()
         self.dest = (dest or ">").encode()
-        self._same = not dest or (self.src == self.dest == b">")
+        self._is_identity = not dest or (self.src == self.dest == b">")
         source = self.src.split(b".")
         places = [i for i, token in enumerate(source) if token == b"*"]
         tokens = self.dest.split(b".")
@@ -47,7 +51,7 @@ class Transform:
 
     def apply(self, subject: bytes) -> bytes | None:
         """Return the new subject, None when the source does not match."""
-        if self._same:
+        if self._is_identity:
             return subject if matches(subject, self.src) else None
         if not matches(subject, self.src):
             return None
@@ -58,11 +62,11 @@ class Transform:
         return b".".join(parts)
 
     def apply_all(self, subjects: list[bytes]) -> list[bytes]:
-        """Return the new subjects; one that does not match stays as it is.
+        """Return the new subjects; one that does not match is returned unchanged.
 
-        What was computed is kept for the next batches, as long as there is room.
+        Results are cached for the next batches.
         """
-        if self._same:
+        if self._is_identity:
             return subjects
         if self.varies:
             return [self.apply(subject) or subject for subject in subjects]
@@ -80,7 +84,7 @@ class Transform:
 
 
 def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool]:
-    """Return what makes a destination token, and whether it varies for one and the same subject."""
+    """Return the function of a destination token, and whether its result varies at random."""
     text = token.decode("utf-8", "surrogateescape")
 
     def place(index: str) -> int:

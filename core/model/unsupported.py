@@ -1,4 +1,4 @@
-"""Requests that are understood but that this server does not serve yet: refused by name."""
+"""Errors for API requests that this server knows but does not serve yet."""
 
 from core.errors import ApiError
 from core.model.api_errors import api_error
@@ -7,10 +7,10 @@ REQUESTS = {
     "snapshot": "stream snapshot",
     "restore": "stream restore",
 }
-"""How a refusal names a request."""
+"""The names of the requests in error texts."""
 
 
 def refuse_request(request: str) -> ApiError:
-    """The error of a request that is not served yet."""
+    """Return the error for a request that is not served yet."""
     text = f"{REQUESTS[request]} is not supported by this server yet"
     return api_error("JSStreamGeneral", err=text)

@@ -1,4 +1,4 @@
-"""Which API level an asset needs, and how that shows in its metadata.
+"""The API level that a stream or consumer needs, and its members in their metadata (ADR-44).
 
 `_nats.req.level` is stored with the asset; `_nats.ver` and `_nats.level` are added to replies
 only, and taken out of requests.
@@ -20,7 +20,7 @@ _NUMBER = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 def stream_level(config: StreamConfig) -> int:
-    """The lowest API level that serves this stream."""
+    """Return the lowest API level that serves a stream."""
     level = 0
     if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0:
         level = 1
@@ -35,7 +35,7 @@ def stream_level(config: StreamConfig) -> int:
 
 
 def consumer_level(config: ConsumerConfig) -> int:
-    """The lowest API level that serves this consumer."""
+    """Return the lowest API level that serves a consumer."""
     if config.ack_policy is AckPolicy.FLOW_CONTROL:
         return 4
     uses_groups = (
@@ -48,30 +48,30 @@ def consumer_level(config: ConsumerConfig) -> int:
 
 
 def stamp_stream(config: StreamConfig) -> StreamConfig:
-    """Put the required level into the metadata, as it is stored."""
+    """Return the configuration with the required level in its metadata, as it is stored."""
     metadata = _stored(config.metadata, stream_level(config))
     return msgspec.structs.replace(config, metadata=metadata)
 
 
 def stamp_consumer(config: ConsumerConfig) -> ConsumerConfig:
-    """Put the required level into the metadata, as it is stored."""
+    """Return the configuration with the required level in its metadata, as it is stored."""
     metadata = _stored(config.metadata, consumer_level(config))
     return msgspec.structs.replace(config, metadata=metadata)
 
 
 def show_stream(config: StreamConfig) -> StreamConfig:
-    """The configuration with the members that only replies carry."""
+    """Return the configuration with the metadata members that only replies contain."""
     return msgspec.structs.replace(config, metadata=_shown(config.metadata))
 
 
 def show_consumer(config: ConsumerConfig) -> ConsumerConfig:
-    """The configuration with the members that only replies carry."""
+    """Return the configuration with the metadata members that only replies contain."""
     return msgspec.structs.replace(config, metadata=_shown(config.metadata))
 
 
 def comparable_metadata(metadata: dict[str, str], stored: dict[str, str]) -> dict[str, str]:
-    """The metadata of a request with the version members of the stored asset."""
-    mine = {key: value for key, value in metadata.items() if key not in (_VERSION, _LEVEL)}
+    """Return a request's metadata with the required level of the stored stream or consumer."""
+    mine = _without_reply_members(metadata)
     mine.pop(REQUIRED, None)
     if REQUIRED in stored:
         mine[REQUIRED] = stored[REQUIRED]
@@ -79,13 +79,16 @@ def comparable_metadata(metadata: dict[str, str], stored: dict[str, str]) -> dic
 
 
 def is_level_supported(text: bytes) -> bool:
-    """Whether a `Nats-Required-Api-Level` header can be satisfied."""
+    """Say whether a `Nats-Required-Api-Level` header can be satisfied."""
     return _NUMBER.fullmatch(text) is not None and int(text) <= API_LEVEL
 
 
 def _stored(metadata: dict[str, str], level: int) -> dict[str, str]:
-    kept = {key: value for key, value in metadata.items() if key not in (_VERSION, _LEVEL)}
-    return {**kept, REQUIRED: str(level)}
+    return {**_without_reply_members(metadata), REQUIRED: str(level)}
+
+
+def _without_reply_members(metadata: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in metadata.items() if key not in (_VERSION, _LEVEL)}
 
 
 def _shown(metadata: dict[str, str]) -> dict[str, str]:

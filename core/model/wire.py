@@ -1,4 +1,4 @@
-"""How a field looks in JSON: the marks that `codec` reads from the annotations of structs.
+"""Annotations of struct fields (marks) from which `codec` learns their form in JSON.
 
 The reference server is written in Go and its error texts name Go types; those names are part of
 what clients see, so each scalar carries one.
@@ -24,7 +24,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """Nanoseconds since the Unix epoch here, an RFC 3339 string there.
+    """Nanoseconds since the Unix epoch in Python, an RFC 3339 string in JSON.
 
     `zero_is_unset`: 0 is written as the zero time, for times that are always emitted.
     """
@@ -33,23 +33,23 @@ class Instant:
 
 
 class Mark:
-    """Marks without parameters."""
+    """A mark without parameters."""
 
 
 OMIT = Mark()
-"""Leave the member out when its value is empty: zero, "", false, no elements, None."""
+"""Omit the member when its value is empty: zero, "", false, no elements, None."""
 
 OPTIONAL = Mark()
-"""Leave the member out when it is None; zero is a value."""
+"""Omit the member when it is None; zero is a value."""
 
 INLINE = Mark()
 """Write the members of this struct in place, or nothing when it is None."""
 
 HIDDEN = Mark()
-"""No member of the JSON object."""
+"""The attribute is not a member of the JSON object."""
 
 BASE64 = Mark()
-"""Bytes here, a base64 string there."""
+"""Bytes in Python, a base64 string in JSON."""
 
 _LOW, _HIGH = -(2**63), 2**63 - 1
 _BITS_64 = Meta(ge=_LOW, le=_HIGH)

@@ -1,1 +1,1 @@
-"""The NATS wire protocol, both sides, without I/O."""
+"""The NATS client protocol, for server and client, and its WebSocket framing; no I/O."""

@@ -1,6 +1,6 @@
-"""The client's side of the wire: bytes from a server become calls on a sink.
+"""The parser of a client: bytes from a server become calls on a sink, one per operation.
 
-The counterpart of `core.protocol.parser`, with the same structure and for the same reasons.
+The counterpart of `core.protocol.parser`, with the same structure for the same reasons.
 """
 
 from typing import Protocol
@@ -14,7 +14,7 @@ Delivery = tuple[bytes, bytes, bytes, int, int]
 
 
 class ClientSink(Protocol):
-    """What a server's lines are called on."""
+    """What the parser calls for each operation of a server."""
 
     def on_msg(
         self, subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -31,7 +31,7 @@ class ClientSink(Protocol):
 
 
 class ClientParser:
-    """Reads what a server sends."""
+    """Parses what a server sends."""
 
     __slots__ = ("_chunks", "_delivery", "_missing", "_rest", "_sink")
 
@@ -70,7 +70,7 @@ class ClientParser:
             if count in (4, 5) and args[0] == b"MSG":
                 subject, sid = args[1], args[2]
                 reply = args[3] if count == 5 else b""
-                header_size, total = 0, _size(args[-1])
+                header_size, total = 0, read_size(args[-1])
             else:
                 delivery = self._control(data[pos:eol], args)
                 if delivery is None:
@@ -124,15 +124,16 @@ class ClientParser:
 def _delivery(verb: bytes, args: list[bytes]) -> Delivery:
     count = len(args)
     if verb == b"MSG" and count in (4, 5):
-        return args[1], args[2], args[3] if count == 5 else b"", 0, _size(args[-1])
+        return args[1], args[2], args[3] if count == 5 else b"", 0, read_size(args[-1])
     if verb == b"HMSG" and count in (5, 6):
-        header_size, total = _size(args[-2]), _size(args[-1])
+        header_size, total = read_size(args[-2]), read_size(args[-1])
         if header_size <= total:
             return args[1], args[2], args[3] if count == 6 else b"", header_size, total
     raise ProtocolError(reason="bad arguments of a delivery")
 
 
-def _size(digits: bytes) -> int:
+def read_size(digits: bytes) -> int:
+    """Read a size of a control line from a server. Raises ProtocolError."""
     if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS:
         raise ProtocolError(reason="bad size")
     return int(digits)

@@ -1,8 +1,8 @@
 """The JSON of INFO and CONNECT.
 
 CONNECT is read as the reference server reads it: names in any case, unknown names ignored, null
-leaves the value before it, the last of equal names wins, invalid UTF-8 and half characters are
-replaced. A second CONNECT changes only what it names.
+leaves the previous value, the last of equal names wins, invalid UTF-8 and lone surrogates are
+replaced. A second CONNECT changes only the fields it names.
 """
 
 import re
@@ -13,7 +13,7 @@ from core.errors import LimitExceeded, ProtocolError
 
 
 class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a server says of itself and of the connection; zero values are left out."""
+    """The INFO of a server; zero values are left out of its JSON."""
 
     server_id: str
     server_name: str = ""
@@ -44,7 +44,7 @@ class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Connect(msgspec.Struct, kw_only=True):
-    """What a client says of itself. The defaults hold until a CONNECT is read."""
+    """The CONNECT of a client. The defaults apply until one is read."""
 
     verbose: bool = True
     pedantic: bool = True
@@ -79,27 +79,14 @@ def encode_info(info: Info) -> bytes:
     return _encode(info)
 
 
-def decode_info(body: bytes) -> Info:
-    """Read the JSON of an INFO line. Raises ProtocolError."""
-    try:
-        return msgspec.json.decode(body, type=Info)
-    except msgspec.MsgspecError as error:
-        raise ProtocolError(reason=f"bad INFO: {error}") from error
-
-
-def encode_connect(connect: Connect) -> bytes:
-    """Return the JSON of a CONNECT line."""
-    return _encode(connect)
-
-
 def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
-    """Read the JSON of a CONNECT line on top of the values `before`.
+    """Read the JSON of a CONNECT line over the values of the CONNECT `before` it.
 
-    Raises ProtocolError without text (bad JSON: the connection closes in silence) or with one.
+    Raises ProtocolError: without a text for bad JSON (the connection closes without -ERR).
     """
     values = msgspec.to_builtins(before) if before is not None else {}
     try:
-        given = msgspec.json.decode(_paired(body).decode("utf-8", "replace"))
+        given = msgspec.json.decode(_without_lone_surrogates(body).decode("utf-8", "replace"))
         if not isinstance(given, dict | None):
             raise ProtocolError(reason="CONNECT is not an object")
         for name, value in (given or {}).items():
@@ -112,24 +99,24 @@ def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
         raise ProtocolError(reason=f"bad CONNECT: {error}") from error
     if connect.protocol not in (0, 1):
         raise LimitExceeded("invalid client protocol")
-    _check_answers(connect)
+    _check_no_responders(connect)
     return connect
 
 
-def _paired(body: bytes) -> bytes:
-    """Replace the escapes of half a character, which JavaScript writes and msgspec refuses."""
+def _without_lone_surrogates(body: bytes) -> bytes:
+    """Replace escapes of lone surrogates, which JavaScript writes and msgspec refuses."""
     return _SURROGATES.sub(lambda found: found[1] or b"\\ufffd", body) if b"\\u" in body else body
 
 
 def served(connect: Connect, *, headers: bool) -> Connect:
-    """What a CONNECT means to a server that serves headers, or none. Raises ProtocolError."""
+    """Return a CONNECT as it applies on a server with or without headers. Raises ProtocolError."""
     if headers:
         return connect
     plain = msgspec.structs.replace(connect, headers=False)
-    _check_answers(plain)
+    _check_no_responders(plain)
     return plain
 
 
-def _check_answers(connect: Connect) -> None:
+def _check_no_responders(connect: Connect) -> None:
     if connect.no_responders and not connect.headers:
         raise ProtocolError("no responders requires headers support")

@@ -1,4 +1,4 @@
-"""Credentials that a browser brings as cookies, for a CONNECT that does not name them."""
+"""Credentials from the cookies of a WebSocket handshake, for a CONNECT that has none."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ _ATTRIBUTES = ("user", "password", "auth_token")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the cookies of a request say; empty where they say nothing."""
+    """Credentials found in the cookies of a request; empty where there is no such cookie."""
 
     user: str = ""
     password: str = ""
     auth_token: str = ""
 
     def read_connect(self, body: bytes, before: Connect | None = None) -> Connect:
-        """Read a CONNECT line; what it does not name, these do. Raises ProtocolError."""
+        """Read a CONNECT line and fill in the credentials it leaves out. Raises ProtocolError."""
         connect = decode_connect(body, before)
         for name in _ATTRIBUTES:
             if not getattr(connect, name):
@@ -26,7 +26,7 @@ class Credentials:
 
 
 def cookies(headers: Iterable[str]) -> dict[str, str]:
-    """The cookies of Cookie headers; the last of one name counts, malformed ones do not."""
+    """Parse Cookie headers; the last of equal names counts, malformed cookies are ignored."""
     found: dict[str, str] = {}
     for header in headers:
         for part in header.split(";"):

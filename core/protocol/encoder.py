@@ -1,7 +1,7 @@
-"""Values to wire bytes, for both sides.
+"""Encodes the lines of the NATS protocol, for server and client.
 
-The delivery path of the server does not come through here: it shares the parts of a line between
-messages and targets (see `core.pubsub.account`).
+The server's delivery path does not use it: that shares the parts of a line between messages and
+subscriptions (see `core.pubsub.account`).
 """
 
 PING = b"PING\r\n"
@@ -15,7 +15,7 @@ def error(text: str) -> bytes:
 
 
 def info(body: bytes) -> bytes:
-    """Return an INFO line; the reference server has a space before the line end, so have we."""
+    """Return an INFO line; like the reference server's, it has a space before its line end."""
     return b"INFO %b \r\n" % body
 
 
@@ -48,5 +48,5 @@ def subscribe(subject: bytes, queue: bytes, sid: bytes) -> bytes:
 
 
 def unsubscribe(sid: bytes, limit: int = 0) -> bytes:
-    """Return an UNSUB; with a limit it takes effect after that many deliveries in all."""
+    """Return an UNSUB; with a limit it takes effect after that many messages in all."""
     return b"UNSUB %b %d\r\n" % (sid, limit) if limit else b"UNSUB %b\r\n" % sid

@@ -1,28 +1,33 @@
-"""Messages that stand in a row, read into columns.
+"""Reads consecutive PUBs and HPUBs into columns: the fast path of the parser.
 
-Only ordinary ones: PUB and HPUB in upper case on lines of legal length, the payload complete and
-closed by CR LF. At anything else, faults included, reading ends, and the parser goes on from there.
+Only the common form: the verb in upper case, the line of legal length, the payload complete and
+followed by CR LF. At anything else, errors included, it stops and the parser goes on from there.
 
-Payloads of one size are common. After some of them one expression reads on as far as they go.
+Payloads of one size are common. After some of them, one regular expression reads all that follow.
 """
 
 import re
 from collections.abc import Iterator
 from functools import cache
 
-GATHERED = 1 << 30
-TRIAL = 64
-"""How many messages to read at most, roughly; as a trial, where the batch may be taken apart."""
-_ALIKE = 8  # messages of one size after which more of them are expected
-_LARGEST = 4096  # size up to which an expression is worth it; it bounds how many there can be
-_LINE = 4096
-_MAX_SIZE_DIGITS = 9
+GATHER_ALL = 1 << 30
+"""How many messages to read at most (roughly) for a sink that takes columns."""
+GATHER_SAMPLE = 64
+"""The same for a sink that is offered columns to find out whether it can take them."""
+MAX_SIZE_DIGITS = 9
+_SAME_SIZE_MIN = 8  # payloads of one size in a row after which the regular expression is tried
+_PATTERN_SIZE_MAX = 4096  # largest payload with an expression: bounds how many are cached
+_PATTERN_LINE = 4096  # longest line that an expression matches
 
-_TOKEN = rb"([!-\xff]{1,2000})"  # neither blanks nor control characters; two make a legal line
+# Neither blanks nor control characters; short enough for two of them on a legal line.
+_TOKEN = rb"([!-\xff]{1,2000})"
 
 
 class Batch:
-    """Messages in columns: an empty reply or header block is none; `nbytes` counts both parts."""
+    """Messages in columns, one list per part of a message.
+
+    An absent reply or header block is empty bytes; `nbytes` counts headers and payloads.
+    """
 
     __slots__ = ("has_headers", "headers", "nbytes", "payloads", "replies", "subjects")
 
@@ -42,23 +47,24 @@ class Batch:
 def gather(
     data: bytes, pos: int, limits: tuple[int, int, int], *, with_headers: bool
 ) -> tuple[Batch, int]:
-    """Read messages from `pos` on; return them and where something else begins.
+    """Read messages from `pos` on; return them and the position where reading stopped.
 
-    `limits` are the largest payload, the longest line, and how many messages to read, roughly.
+    `limits` are the largest payload, the longest line, and how many messages to read (roughly).
     """
     max_payload, max_line, most = limits
     batch = Batch()
     subjects, replies, payloads = batch.subjects, batch.replies, batch.payloads
     headers, find = batch.headers, data.find
-    before, alike = -1, 0
-    odd = b"\x0b" in data or b"\x0c" in data  # split() parts at these two, the protocol does not
+    size_before, same_size = -1, 0
+    # split() also splits at these two characters, the protocol does not
+    has_vt_or_ff = b"\x0b" in data or b"\x0c" in data
     while (eol := find(b"\n", pos)) >= 0 and len(payloads) < most:
         args = data[pos:eol].split()
         count = len(args)
         digits = args[-1] if count > 2 else b""
-        if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS or eol - pos > max_line:
+        if not digits.isdigit() or len(digits) > MAX_SIZE_DIGITS or eol - pos > max_line:
             break
-        if odd and _is_odd(data[pos:eol]):
+        if has_vt_or_ff and _has_vt_or_ff(data[pos:eol]):
             break
         start = body = eol + 1
         stop = start + int(digits)
@@ -79,34 +85,34 @@ def gather(
         pos = stop + 2
         if body > start:
             batch.has_headers = True
-        elif size != before:
-            before, alike = size, 0
-        elif (alike := alike + 1) >= _ALIKE:
-            pos = _read_on(batch, data, pos, size, max_line)
-            alike = -_ALIKE
+        elif size != size_before:
+            size_before, same_size = size, 0
+        elif (same_size := same_size + 1) >= _SAME_SIZE_MIN:
+            pos = _gather_same_size(batch, data, pos, size, max_line)
+            same_size = -_SAME_SIZE_MIN
     batch.nbytes = sum(map(len, payloads)) + (sum(map(len, headers)) if batch.has_headers else 0)
     return batch, pos
 
 
 def _is_size(digits: bytes) -> bool:
-    return digits.isdigit() and len(digits) <= _MAX_SIZE_DIGITS
+    return digits.isdigit() and len(digits) <= MAX_SIZE_DIGITS
 
 
-def _is_odd(line: bytes) -> bool:
+def _has_vt_or_ff(line: bytes) -> bool:
     return b"\x0b" in line or b"\x0c" in line
 
 
 @cache
-def _expression(size: int) -> "re.Pattern[bytes]":
+def _pattern(size: int) -> "re.Pattern[bytes]":
     message = rb"PUB %b(?: %b)? %d\r\n(.{%d})\r\n" % (_TOKEN, _TOKEN, size, size)
     return re.compile(message + rb"|(.+)", re.DOTALL)
 
 
-def _read_on(batch: Batch, data: bytes, pos: int, size: int, max_line: int) -> int:
+def _gather_same_size(batch: Batch, data: bytes, pos: int, size: int, max_line: int) -> int:
     """Take the messages without headers from `pos` on whose payloads have `size` bytes."""
-    if size > _LARGEST or max_line < _LINE:
+    if size > _PATTERN_SIZE_MAX or max_line < _PATTERN_LINE:
         return pos
-    found = _expression(size).findall(data, pos)
+    found = _pattern(size).findall(data, pos)
     end = len(data)
     if found and found[-1][3]:
         end -= len(found.pop()[3])

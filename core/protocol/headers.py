@@ -1,6 +1,6 @@
 """Header blocks: `NATS/1.0[ status[ description]]CRLF`, `Name: value CRLF`..., CRLF.
 
-A block stays the bytes it came as. Names are looked up case-sensitively and exactly, as the
+A block is kept as the bytes it arrived as. Names are looked up case-sensitively and exactly, as the
 reference server does for its own headers; the first of several equal names wins. Leading blanks
 of a value do not belong to it. ADR-4.
 """
@@ -9,23 +9,12 @@ from collections.abc import Iterable
 
 LINE = b"NATS/1.0"
 EMPTY = b"NATS/1.0\r\n\r\n"
-_NO_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def find(block: bytes, name: bytes) -> bytes | None:
     """Return the first value of a header, or None when the block does not have it."""
     start = _value_start(block, name, 0)
     return None if start < 0 else _value(block, start)
-
-
-def find_all(block: bytes, name: bytes) -> list[bytes]:
-    """Return all values of a header, in order."""
-    values: list[bytes] = []
-    start = _value_start(block, name, 0)
-    while start >= 0:
-        values.append(_value(block, start))
-        start = _value_start(block, name, start)
-    return values
 
 
 def parse(block: bytes) -> list[tuple[bytes, bytes]]:
@@ -49,7 +38,7 @@ def status(block: bytes) -> tuple[int, str]:
 def build(pairs: Iterable[tuple[bytes, bytes]], code: int = 0, text: bytes = b"") -> bytes:
     """Make a block of pairs, with a status line when `code` is given.
 
-    Line ends inside a name or value become spaces: a block cannot be broken from within.
+    Line ends inside a name or value become spaces, so that neither can add a header.
     """
     parts = [status_line(code, text) if code else b"NATS/1.0\r\n"]
     for name, value in pairs:
@@ -85,20 +74,6 @@ def remove(block: bytes, name: bytes) -> bytes:
         block = block[:start] + (block[stop:] if stop >= 0 else b"")
         start = block.find(key)
     return b"" if block == EMPTY else block
-
-
-def strip_status(block: bytes) -> bytes:
-    """Return the block without a status a client put there; b"" when no line remains.
-
-    A stream stores messages, not statuses.
-    """
-    if block.startswith(b"NATS/1.0\r\n"):
-        return b"" if block == EMPTY else block
-    stop = block.find(b"\r\n")
-    if not block.startswith(LINE) or stop < 0:
-        return block
-    rest = block[stop:]
-    return b"" if rest == b"\r\n\r\n" else LINE + rest
 
 
 def _value_start(block: bytes, name: bytes, position: int) -> int:

@@ -1,9 +1,9 @@
-"""The server's side of the wire: bytes from a client become calls on a sink.
+"""The parser of the server: bytes from a client become calls on a sink, one per operation.
 
-`Parser.feed(data, sink)` takes whatever the socket brought, in any division, and calls one method
-of the sink per operation, in order. There is no frame object in between: it would cost more than
-the parsing. Limits are checked before anything is kept: at most one control line and one payload
-of legal size are ever held.
+`Parser.feed(data, sink)` takes what one read of the socket returned, cut anywhere, and calls the
+sink's methods in order. There is no object per operation: it would cost more than the parsing.
+Limits are checked before anything is kept: at most one control line and one payload of legal size
+are held between two calls.
 
 The common forms of PUB and HPUB are read by `split` in the loop below. Everything else (other
 verbs, any case, LF-only lines, tabs, form feeds inside a subject) takes `_control`, which is the
@@ -19,14 +19,14 @@ import re
 from typing import Protocol
 
 from core.errors import LimitExceeded, ProtocolError
-from core.protocol.gather import GATHERED, TRIAL, Batch, gather
+from core.protocol.gather import GATHER_ALL, GATHER_SAMPLE, MAX_SIZE_DIGITS, Batch, gather
 
 MAX_PAYLOAD = 1024 * 1024
 MAX_CONTROL_LINE = 4096
-_MAX_SIZE_DIGITS = 9
-_RUN_START = 8
-_RUN_MAX = 256
-_OFFER = 64  # reads of which one is offered in columns to a publisher that took the last one apart
+_RUN_START, _RUN_MAX = 8, 256  # messages of a window in `_run`
+_OFFER_EVERY = (
+    64  # reads of which one is offered in columns to a publisher that took the last one apart
+)
 WORTH_GATHERING = 1024
 """Bytes of a read from which on columns are less work than single messages."""
 _PUBLISH = (b"PUB ", b"HPUB ")
@@ -49,7 +49,7 @@ class Publisher(Protocol):
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Take several messages without reply and headers, all of one subject and one size."""
+        """Take several messages of one subject and one size, without reply and headers."""
         ...
 
     def on_batch(self, batch: Batch) -> bool:
@@ -81,7 +81,7 @@ class ServerSink(Protocol):
 
 
 class Parser:
-    """Reads what one client sends.
+    """Parses what one client sends.
 
     `msgs` and `nbytes` count the messages taken and the bytes of their headers and payloads.
     `gathers` says that messages in a row are read into columns, in every read. A sink
@@ -91,8 +91,8 @@ class Parser:
 
     __slots__ = (
         "_chunks",
+        "_large_reads",
         "_missing",
-        "_offers",
         "_publication",
         "_rest",
         "gathers",
@@ -118,7 +118,7 @@ class Parser:
         self._chunks: list[bytes] = []  # the beginning of a payload
         self._missing = 0  # bytes of it still to come, line end included
         self._publication: Publication = (b"", b"", -1, 0)
-        self._offers = 0
+        self._large_reads = 0
 
     def feed(self, data: bytes, sink: ServerSink) -> None:
         """Read more bytes. Raises ProtocolError; the parser is not usable after that."""
@@ -136,13 +136,13 @@ class Parser:
             self._read(data, self._gather(data, 0, sink), sink)
 
     def _gather(self, data: bytes, pos: int, sink: ServerSink) -> int:
-        """Hand over the ordinary messages from `pos` on; return where something else begins."""
+        """Pass messages from `pos` on to the sink as columns; return where they end."""
         if len(data) - pos < WORTH_GATHERING or not data.startswith(_PUBLISH, pos):
             return pos
-        self._offers += 1
-        if not self.gathers and self._offers % _OFFER != 1:
+        self._large_reads += 1
+        if not self.gathers and self._large_reads % _OFFER_EVERY != 1:
             return pos
-        most = GATHERED if self.gathers else TRIAL
+        most = GATHER_ALL if self.gathers else GATHER_SAMPLE
         limits = (self.max_payload, self.max_control_line, most)
         batch, pos = gather(data, pos, limits, with_headers=sink.headers)
         if batch.payloads:
@@ -158,8 +158,8 @@ class Parser:
         limit, line_limit = self.max_payload, self.max_control_line
         msgs = nbytes = 0
         publication: Publication | None
-        # split() also parts at these two, which the protocol does not
-        odd = b"\x0b" in data or b"\x0c" in data
+        # split() also splits at these two characters, the protocol does not
+        has_vt_or_ff = b"\x0b" in data or b"\x0c" in data
         while pos < end:
             eol = find(b"\n", pos)
             if eol < 0:
@@ -172,16 +172,16 @@ class Parser:
                 (count == 3 or count == 4)
                 and args[0] == b"PUB"
                 and (digits := args[-1]).isdigit()
-                and len(digits) <= _MAX_SIZE_DIGITS
+                and len(digits) <= MAX_SIZE_DIGITS
                 and eol - pos <= line_limit
-                and not (odd and (b"\x0b" in line or b"\x0c" in line))
+                and not (has_vt_or_ff and (b"\x0b" in line or b"\x0c" in line))
             ):
                 subject = args[1]
                 reply = args[2] if count == 4 else b""
                 header_size = -1
                 total = int(digits)
             else:
-                if not odd and (count == 4 or count == 5) and args[0] == b"HPUB":
+                if not has_vt_or_ff and (count == 4 or count == 5) and args[0] == b"HPUB":
                     publication = _fast_header_publication(args, count, sink)
                 else:
                     publication = None
@@ -223,10 +223,11 @@ class Parser:
     def _run(
         self, data: bytes, pos: int, head: bytes, size: int, sink: ServerSink, subject: bytes
     ) -> int:
-        """Take the messages from `pos` on that have the identical control line.
+        """Read the messages from `pos` on that have the same control line; return where they end.
 
-        They are taken in growing windows, cut where the ends should be: put together again, the
-        pieces must be what was cut. Returns where the run ends.
+        They are read in windows of growing size: a window is sliced at the places where payloads
+        must be if every line is the same, and is accepted if joining the payloads with that line
+        gives the same bytes.
         """
         between = b"\r\n" + head
         skip = len(head)
@@ -248,7 +249,7 @@ class Parser:
             if window > 1:
                 window //= 2
                 continue
-            return pos  # not a message of the run: the general path says what it is
+            return pos  # another control line, or an error: left to the general path
         return pos
 
     def _control(self, line: bytes, sink: ServerSink) -> Publication | None:
@@ -269,7 +270,7 @@ class Parser:
             if verb.startswith(beginnings):
                 self._check_length(arguments := line[len(name) :].lstrip(b" \t"))
                 return self._operation(name, arguments, sink)
-        # An INFO without its object is closed without a word, as the reference server does.
+        # An INFO without its object closes the connection without -ERR, as the reference does.
         text = "" if verb == b"INFO" else UNKNOWN_OPERATION
         raise ProtocolError(text, reason=UNKNOWN_OPERATION)
 
@@ -285,7 +286,7 @@ class Parser:
             return None
         if verb == b"UNSUB" and count in (1, 2):
             limit = args[1] if count == 2 else b""
-            is_number = limit.isdigit() and len(limit) <= _MAX_SIZE_DIGITS
+            is_number = limit.isdigit() and len(limit) <= MAX_SIZE_DIGITS
             sink.on_unsub(args[0], int(limit) if is_number else 0)
             return None
         if verb == b"INFO" and count:
@@ -297,7 +298,7 @@ class Parser:
             raise LimitExceeded("maximum control line exceeded")
 
     def _keep(self, rest: bytes) -> None:
-        """Keep the beginning of a control line, if it can become one."""
+        """Keep the beginning of a control line. Raises ProtocolError if it cannot become one."""
         verb = rest[:8].upper()
         name = next((v for v in _VERBS if v.startswith(verb[: len(v)])), None)
         after = rest[len(name) :] if name else rest
@@ -314,13 +315,14 @@ class Parser:
         self._rest = rest
 
     def _begin(self, chunk: bytes, publication: Publication) -> None:
+        """Keep the beginning of a payload."""
         self._publication = publication
         self._chunks = [chunk]
         self._missing = publication[3] + 2 - len(chunk)
         self._check_last(chunk)
 
     def _check_last(self, chunk: bytes) -> None:
-        # a payload of wrong size is refused at its first wrong byte, not when more comes
+        # refuse a payload of wrong size at its first wrong byte, not at the next read
         if self._missing == 1 and chunk and chunk[-1] != 13:
             raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
 
@@ -341,11 +343,13 @@ class Parser:
 
 
 def _fast_header_publication(args: list[bytes], count: int, sink: ServerSink) -> Publication | None:
-    """Read the arguments of an ordinary HPUB; None leaves it to the exact reading."""
+    """Read the arguments of an ordinary HPUB; None leaves it to `_control`."""
     header_digits, digits = args[-2], args[-1]
-    if sink.headers and digits.isdigit() and header_digits.isdigit() and len(digits) < 10:
+    if not (sink.headers and digits.isdigit() and header_digits.isdigit()):
+        return None
+    if len(digits) <= MAX_SIZE_DIGITS and len(header_digits) <= MAX_SIZE_DIGITS:
         header_size, total = int(header_digits), int(digits)
-        if header_size <= total and len(header_digits) < 10:
+        if header_size <= total:
             return args[1], args[2] if count == 5 else b"", header_size, total
     return None
 
@@ -360,6 +364,6 @@ def _header_publication(args: list[bytes], sink: ServerSink) -> Publication:
 
 
 def _size(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS:
+    if not digits.isdigit() or len(digits) > MAX_SIZE_DIGITS:
         raise ProtocolError(reason="bad size")
     return int(digits)

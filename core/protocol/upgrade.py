@@ -1,6 +1,7 @@
-"""The HTTP request that becomes a WebSocket, and what is answered; without I/O.
+"""The opening handshake of a WebSocket (RFC 6455, section 4), without I/O.
 
-The checks, their order and their statuses are the reference server's. Any path is accepted.
+It checks the HTTP request and builds the response. The checks, their order and their statuses are
+the reference server's. Any path is accepted, except those of its other protocols.
 """
 
 import re
@@ -20,7 +21,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/(\d)\.(\d)")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DEFLATE = "permessage-deflate"
-_OTHER_ENDS = ("/mqtt", "/leafnode")
+_UNSERVED_PATHS = ("/mqtt", "/leafnode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +30,9 @@ class WebSocketOptions:
 
     Attributes:
         compression: compress for clients that offer it.
-        same_origin: browsers may only come from pages of this very address.
-        allowed_origins: if any, browsers may only come from pages of these.
-        headers: further headers of the 101 answer.
+        same_origin: refuse browsers whose Origin is not the address they connect to.
+        allowed_origins: if any, refuse browsers whose Origin is none of these.
+        headers: additional headers of the 101 response.
         handshake_timeout: seconds a client has for its request.
         user_cookie, pass_cookie, token_cookie: names of cookies that hold credentials.
         ping_interval: seconds between two PINGs; 0: as for other clients.
@@ -61,16 +62,16 @@ class WebSocketOptions:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A client that speaks WebSocket from now on.
+    """A successful handshake.
 
     Attributes:
         answer: the response, complete.
         compressed: permessage-deflate is agreed on.
         masked: the client masks its frames.
-        client_ip: where it says it comes from; empty if it does not.
-        browser: its frames are kept small.
-        safari: a compressed message must be one frame.
-        credentials: what its cookies say, if any of them is wanted.
+        client_ip: the address in X-Forwarded-For; empty if there is none.
+        browser: whether it is a browser, which gets small frames.
+        safari: whether it is Safari, for which a compressed message must be one frame.
+        credentials: those in its cookies; None if no cookie is configured.
     """
 
     answer: bytes
@@ -83,7 +84,7 @@ class Accepted:
 
 
 class Refusal(Exception):
-    """A request that is answered with an error; `answer` is the complete response."""
+    """The handshake is refused; `answer` is the complete HTTP response."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)
@@ -98,7 +99,7 @@ class Refusal(Exception):
 
 
 class _Headers:
-    """Names in any case, values in order."""
+    """The headers of a request: names in any case, values in order."""
 
     def __init__(self, lines: list[str]) -> None:
         self._values: dict[str, list[str]] = {}
@@ -112,7 +113,7 @@ class _Headers:
         return next(iter(self._values.get(name, ())), "")
 
     def tokens(self, name: str) -> list[str]:
-        """The elements of a list that may be spread over several headers, in lower case."""
+        """Return the elements of a comma-separated list in one or more headers, in lower case."""
         parts = ",".join(self._values.get(name, ())).split(",")
         return [part.strip(" \t").lower() for part in parts]
 
@@ -121,7 +122,7 @@ class _Headers:
 
 
 def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
-    """Judge a request, from its first line to the empty one. Raises Refusal."""
+    """Check a request (from the request line to the empty line). Raises Refusal."""
     lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     request = _REQUEST.fullmatch(lines[0])
     if request is None:
@@ -133,7 +134,7 @@ def upgrade(head: bytes, options: WebSocketOptions) -> Accepted:
     host = headers.first("host")
     if not host and minor != "0":
         raise Refusal(400, "'Host' missing in request")
-    if target.partition("?")[0].endswith(_OTHER_ENDS):
+    if target.partition("?")[0].endswith(_UNSERVED_PATHS):
         raise Refusal(404, "not served here")
     if method != "GET":
         raise Refusal(405, "request method must be GET")
@@ -189,12 +190,12 @@ def _check_origin(headers: _Headers, host: str, options: WebSocketOptions) -> No
 
 
 def is_origin(text: str) -> bool:
-    """Whether a text can be one of `allowed_origins`."""
+    """Say whether a text can be one of `allowed_origins`."""
     return _origin(text) is not None
 
 
 def _origin(text: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of an address; None if it is none."""
+    """Return scheme, host and port of an http(s) address; None if it is none."""
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -1,10 +1,10 @@
 """Frames of a WebSocket (RFC 6455), without I/O.
 
-`FrameReader` turns what a socket brought into the bytes that the frames carry: borders of frames
-and messages mean nothing to NATS, so the payloads are one stream, given out as it arrives. Only
-compressed messages (RFC 7692, without context takeover) gather until they are whole, under limits
-for what arrives and for what it becomes. The order of checks and their texts are the reference
-server's. `frames` is the other direction.
+`FrameReader` extracts the payloads from what a socket received. Boundaries of frames and messages
+mean nothing to NATS, so the payloads are one stream of bytes, passed on as it arrives. Only
+compressed messages (RFC 7692, without context takeover) are kept until they are complete, under
+limits for their compressed and inflated sizes. The order of checks and their texts are the
+reference server's. `frames` is the other direction.
 """
 
 import struct
@@ -34,16 +34,17 @@ class WebSocketError(ProtocolError):
 
 
 class FrameReader:
-    """Reads what one client sends.
+    """Parses the frames that one client sends.
 
-    What `feed` finds is left in members: `payload` (bytes for NATS, in order), `pings` (payloads
-    to be answered), `close` (the payload of a close frame that is the answer to one that came;
-    None while none came). After a close frame or an error nothing is read any more.
+    `feed` leaves what it finds in attributes: `payload` (bytes of the NATS protocol, in order),
+    `pings` (payloads of pings to be answered), `close` (the payload of the close frame to answer
+    with; None until a close frame came). After a close frame or an error nothing more is read.
 
     Args:
-        masked: whether frames must be masked; if not, they are taken as they are.
+        masked: whether frames must be masked; if not, they are read as unmasked.
         compressed: whether permessage-deflate was agreed on.
-        max_payload: the largest inflated message; its eightfold may arrive.
+        max_payload: the largest inflated message, in bytes; compressed it may have eight times as
+            many.
     """
 
     __slots__ = (
@@ -80,10 +81,10 @@ class FrameReader:
         self._inflated = 0
 
     def feed(self, data: bytes) -> bool:
-        """Read more bytes. Raises WebSocketError; what came before it is in the members.
+        """Read more bytes. Raises WebSocketError; what came before the error is in the attributes.
 
-        True says that there is more to read already, kept until the next call: what one read
-        inflates to would be too much at once.
+        Returns True when bytes of this read are left for the next call, because inflating all of
+        it at once would take too much memory.
         """
         if self._rest:
             data, self._rest = self._rest + data, b""
@@ -112,7 +113,7 @@ class FrameReader:
         return False
 
     def _header(self, data: bytes, pos: int) -> int:
-        """Read a frame header; return where it ends, or -1 when it is not there yet.
+        """Read a frame header; return where it ends, or -1 when it is not complete yet.
 
         A control frame is read whole. Sets `_left` and `_key` for a data frame.
         """
@@ -194,7 +195,7 @@ class FrameReader:
 
 
 def _check_opcode(opcode: int, first: int, size: int, is_whole: bool) -> None:
-    """Raise WebSocketError for a frame that may not stand here."""
+    """Raise WebSocketError for a frame that is not allowed here."""
     text = ""
     if opcode in (PING, PONG, CLOSE):
         if size > _CONTROL_MAX:
@@ -216,7 +217,7 @@ def _check_opcode(opcode: int, first: int, size: int, is_whole: bool) -> None:
 
 
 def _answer_to_close(payload: bytes) -> bytes:
-    """Return the payload of the close frame that answers one."""
+    """Return the payload of the close frame that answers one with `payload`."""
     if len(payload) == 1:
         raise WebSocketError(BAD_PROTOCOL, "close frame payload cannot be 1 byte")
     if not payload:
@@ -259,9 +260,9 @@ def frames(data: bytes, *, compressed: bool, frame_max: int = 0, whole: bool = F
     """Return frames that carry `data` to a client.
 
     Args:
-        compressed: compress, if there is enough of it.
+        compressed: compress data that is large enough.
         frame_max: the largest frame; 0 means no limit.
-        whole: a compressed message is one frame all the same.
+        whole: do not split a compressed message into several frames.
     """
     if compressed and len(data) > _COMPRESS_ABOVE:
         machine = zlib.compressobj(1, zlib.DEFLATED, -15)
@@ -279,7 +280,7 @@ def frames(data: bytes, *, compressed: bool, frame_max: int = 0, whole: bool = F
 
 
 def close_payload(code: int, text: str) -> bytes:
-    """Return the payload of a close frame; a text that is too long ends in dots."""
+    """Return the payload of a close frame; a text that is too long is cut and ends in `...`."""
     raw = text.encode()
     if len(raw) > _CONTROL_MAX - 2:
         raw = raw[: _CONTROL_MAX - 5].decode(errors="ignore").encode() + b"..."

@@ -1,15 +1,15 @@
-"""The JetStream API of another system under a prefix of ours.
+"""Forwards requests to the JetStream API of another system, and its answers and deliveries back.
 
-    here, anybody                      the bridge                     there
+    here, any client                   the bridge                     there
     PUB $JS.<name>.API.X  r  ──▶  PUB $JS.API.X  <inbox>.R.r    ──▶  JetStream
     MSG r                 ◀──     MSG <inbox>.R.r               ◀──
     MSG <deliver>         ◀──     MSG <inbox>.D.7               ◀──  consumer
 
-The answer to a request finds its way by its subject alone: nothing is kept for it. Only where
-messages are delivered is there a `Relay`: for the deliver subject of a consumer, which is replaced
-in the request that creates it, and for the reply subject of a pull.
+The subject of an answer contains the reply subject of its request, so nothing is stored per
+request. Only deliveries need a `Relay`: for the deliver subject of a consumer, which is replaced in
+the request that creates the consumer, and for the reply subject of a pull request.
 
-While there is no connection nobody serves the prefix: requests are answered with "no responders".
+While there is no connection the prefix has no subscription: requests get "no responders".
 """
 
 import re
@@ -19,20 +19,20 @@ from typing import Any
 import msgspec
 
 from core.client.client import Client
+from core.client.errors import ConnectionLost
 from core.client.msg import Msg, status_of
-from core.client.refusals import ConnectionLost
 from core.protocol import encoder
-from core.remote.here import Here
 from core.remote.relay import Relay, Relays
-from core.remote.subjects import Names
+from core.remote.request_side import RequestSide
+from core.remote.subject_map import SubjectMap
 from core.subjects.subject import is_valid_literal
 
 _CREATES = (b"CONSUMER.CREATE.", b"CONSUMER.DURABLE.CREATE.")
 _NEXT = b"CONSUMER.MSG.NEXT."
 _NXT = b"+NXT"
 _GROUP = "deliver_group"
-_PLAIN_POLICIES = (None, "none", "flow_control")
-_PULL_NS = 300_000_000_000
+_POLICIES_WITHOUT_ACKS = (None, "none", "flow_control")
+_PULL_NS = 300_000_000_000  # how long a pull request without expiry is relayed
 
 EVERYTHING = (b">",)
 READING = (
@@ -44,23 +44,26 @@ READING = (
     b"CONSUMER.>",
     b"DIRECT.GET.>",
 )
-"""What it takes to read streams and nothing to change them."""
+"""The requests needed to read streams; none of them changes a stream."""
 
 
 class Bridge:
-    """One remote's API in one account.
+    """The bridge of one remote.
 
     Args:
-        here: where it is offered.
-        client: the connection to where it is; its subscriptions outlive a reconnect.
-        name: what it is called here.
+        here: the side where requests come from.
+        client: the connection to the JetStream server; its subscriptions outlive a reconnect.
+        name: the name of the remote.
         now: the monotonic clock, nanoseconds.
-        verbs: what of it is offered, as filters.
+        verbs: the requests that are forwarded, as filters behind the prefix.
+
+    Attributes:
+        requests: requests forwarded since the start.
     """
 
     def __init__(
         self,
-        here: Here,
+        here: RequestSide,
         client: Client,
         name: str,
         now: Callable[[], int],
@@ -71,7 +74,7 @@ class Bridge:
         self._here = here
         self._verbs = verbs
         self._client = client
-        self._names = Names(name)
+        self._names = SubjectMap(name)
         base = client.new_inbox()
         self._answers = base + b".R."
         self._creations = base + b".C."
@@ -79,14 +82,14 @@ class Bridge:
         self._inboxes = base + b".D."
         self.relays = Relays(here, client, self._names, self._inboxes, now)
         self._services: list[Callable[[], None]] = []
-        self._is_known = False
+        self._is_subscribed = False
 
     # -- opening and closing
 
     def open(self) -> None:
-        """Serve the prefix: there is a connection."""
-        if not self._is_known:
-            self._is_known = True
+        """Serve the prefix; called when there is a connection."""
+        if not self._is_subscribed:
+            self._is_subscribed = True
             self._client.subscribe(self._answers + b">", self._on_answers)
             self._client.subscribe(self._creations + b">", self._on_creations)
             self._here.on_interest.append(self.relays.on_interest)
@@ -99,7 +102,7 @@ class Bridge:
             ]
 
     def close(self) -> None:
-        """Serve it no more; what the client subscribed to stays for the next connection."""
+        """Stop serving the prefix; the client's subscriptions stay for the next connection."""
         services, self._services = self._services, []
         for end in services:
             end()
@@ -127,18 +130,21 @@ class Bridge:
         self._send(there, answer, headers, payload)
 
     def _creation(self, reply: bytes, payload: bytes) -> tuple[bytes, bytes]:
-        """Have a push consumer deliver to an inbox of ours; anything else is passed on."""
+        """Make a push consumer deliver to an inbox of the bridge; return payload and reply to send.
+
+        Any other request is forwarded unchanged.
+        """
         answer = self._answers + reply if reply else b""
         request = _members(payload)
         config = request.get("config")
         if not isinstance(config, dict):
             return payload, answer
         to, group = (str(config.get(key) or "").encode() for key in ("deliver_subject", _GROUP))
-        # Both get into lines of the protocol; what is no subject the other system will refuse.
+        # Both become part of protocol lines; the other system refuses an invalid subject.
         if not is_valid_literal(to) or (group and not is_valid_literal(group)):
             return payload, answer
-        plain = config.get("ack_policy") in _PLAIN_POLICIES
-        relay = self.relays.push(to, group, plain=plain)
+        without_acks = config.get("ack_policy") in _POLICIES_WITHOUT_ACKS
+        relay = self.relays.push(to, group, without_acks=without_acks)
         config["deliver_subject"] = relay.inbox.decode()
         number = relay.inbox[len(self._inboxes) :]
         return msgspec.json.encode(request), b"%b%b.%b" % (self._creations, number, reply or b"_")
@@ -159,7 +165,7 @@ class Bridge:
         self._send(self._names.flow_there(subject), b"", headers, payload)
 
     def _send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        # As for everybody who is too fast for a server: it is dropped, and asked for again.
+        # Dropped if the server is too slow, as for every client; requesters try again.
         client = self._client
         fits = len(headers) + len(payload) <= client.info.max_payload
         if client.connected and not client.paused and fits:
@@ -171,7 +177,7 @@ class Bridge:
         start = len(self._answers)
         for msg in batch:
             self._answer(msg.subject[start:], msg)
-        self._here.relieve(self._client)
+        self._here.throttle(self._client)
 
     def _on_creations(self, batch: list[Msg]) -> None:
         start = len(self._creations)
@@ -203,6 +209,6 @@ def _members(payload: bytes) -> dict[str, Any]:
 
 
 def _pull_time(payload: bytes) -> int:
-    """How long a pull request may bring something, with time to get here, in nanoseconds."""
+    """Return how long a pull request can have deliveries, with a margin, in nanoseconds."""
     asked = _members(payload).get("expires")
     return asked + _PULL_NS // 60 if isinstance(asked, int) and asked > 0 else _PULL_NS

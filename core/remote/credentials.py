@@ -1,4 +1,4 @@
-"""Who we are on another system: a credentials file, as `nsc` and `nats auth` write it.
+"""Reads credentials files (user JWT and nkey seed), as `nsc` and `nats auth` write them.
 
     -----BEGIN NATS USER JWT-----
     eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ...
@@ -17,18 +17,18 @@ from base64 import b32decode, b32encode, urlsafe_b64encode
 from binascii import Error, crc_hqx
 from pathlib import Path
 
-from core.client.refusals import ClientError
+from core.client.errors import ClientError
 
 _PART = re.compile(r"-----BEGIN ([A-Z ]+)-----\s*([\w.=+/-]+?)\s*-{5,6}END")
 _SEED, _USER = 18 << 3, 20 << 3  # the letters S and U
 
 
 class NoCredentials(ClientError):
-    """A credentials file cannot be used; the text says which and why, never what is in it."""
+    """A credentials file cannot be used; the text never contains what is in it."""
 
 
 def identify(path: str, nonce: str) -> dict[str, str]:
-    """Return the fields of CONNECT that say who we are.
+    """Return the fields of CONNECT that authenticate with a credentials file.
 
     Raises:
         NoCredentials: the file cannot be read or holds no credentials.
@@ -48,19 +48,19 @@ def identify(path: str, nonce: str) -> dict[str, str]:
     fields = {"jwt": jwt} if jwt else {}
     if seed:
         try:
-            key = _raw(seed)
+            key = _decode_seed(seed)
         except ValueError:
             raise NoCredentials(f"credentials {path}: the nkey seed is damaged") from None
         public, signature = _sign(key, nonce.encode())
         if nonce:
             fields["sig"] = urlsafe_b64encode(signature).rstrip(b"=").decode()
         if not jwt:
-            fields["nkey"] = _public(public)
+            fields["nkey"] = _public_nkey(public)
     return fields
 
 
-def _raw(seed: str) -> bytes:
-    """The 32 bytes of a user's seed. Raises ValueError."""
+def _decode_seed(seed: str) -> bytes:
+    """Decode the 32 bytes of a user's nkey seed. Raises ValueError."""
     try:
         data = b32decode(seed + "=" * (-len(seed) % 8))
     except Error:
@@ -72,13 +72,13 @@ def _raw(seed: str) -> bytes:
     return data[2:34]
 
 
-def _public(key: bytes) -> str:
+def _public_nkey(key: bytes) -> str:
     raw = bytes((_USER,)) + key
     return b32encode(raw + crc_hqx(raw, 0).to_bytes(2, "little")).decode()
 
 
 def _sign(key: bytes, nonce: bytes) -> tuple[bytes, bytes]:
-    """The public key and the signature of a nonce."""
+    """Return the public key and the signature of a nonce (Ed25519)."""
     try:
         from nacl.signing import SigningKey
     except ImportError:

@@ -1,8 +1,8 @@
-"""The remotes of a node: which there are, that each is connected, and how that goes.
+"""Manages the remotes of a node: keeps each connected and records the state of its connection.
 
-The list is that of the configuration and that of storage together; of two with one name the
-configuration's counts. Storage is asked every few seconds, so `jetgate remote add` needs no
-restart; it is told how the connections are whenever that changes.
+The remotes are those of the configuration and those in storage; of two with one name the one of the
+configuration is used. Storage is read every few seconds, so `jetgate remote add` needs no restart;
+the states of connections are stored whenever they change.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from core.client.client import Client, Options
+from core.client.errors import ClientError
 from core.client.link import Connector
-from core.client.refusals import ClientError
 from core.client.tcp import dial
 from core.errors import ConfigError, Unavailable
 from core.pubsub.account import Account
 from core.remote.bridge import READING, Bridge
 from core.remote.credentials import identify
-from core.remote.here import AccountHere
 from core.remote.leaf import Leaf
+from core.remote.request_side import AccountSide
 from core.remote.settings import Remote
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
@@ -28,39 +28,39 @@ from core.storage.remotes import RemoteState, RemoteStore
 
 log = logging.getLogger("jetgate.remote")
 
-_PERIOD_S = 1.0
-_LOOK_EVERY, _MEASURE_EVERY = 2, 15
-_PATIENCE_S, _PING_S = 2.0, 10.0
+_TICK_S = 1.0
+_RELOAD_EVERY, _MEASURE_EVERY = 2, 15  # ticks
+_PING_TIMEOUT_S, _PING_INTERVAL_S = 2.0, 10.0
 
 
 def options_of(remote: Remote) -> Options:
-    """Who we are there."""
+    """Return the client options for a remote."""
     user, password, token = remote.login
     return Options(
         name=f"jetgate remote {remote.name}",
         user=user,
         password=password,
         token=token,
-        ping_interval=_PING_S,
+        ping_interval=_PING_INTERVAL_S,
         identify=partial(identify, remote.creds) if remote.creds else None,
     )
 
 
 def open_line(remote: Remote) -> Client | Leaf:
-    """A connection to a remote that is not made yet."""
+    """Return a connection to a remote that is not open yet."""
     kind = Leaf if remote.is_offer else Client
     return kind(dial(remote.address), options_of(remote))
 
 
-class Attached:
-    """One remote and its connection.
+class AttachedRemote:
+    """A remote with its connection and bridge.
 
     Args:
-        remote: which.
-        account: ours.
+        remote: its configuration.
+        account: the account where its API is offered.
         clock: the node's.
-        connected: called with an API prefix when it is served here again.
-        own: opens a client of this server, for what is offered to others.
+        connected: called with its API prefix when that is served (again).
+        own: opens a client of this server, whose API is offered to a `nats-leaf://` remote.
     """
 
     def __init__(
@@ -75,60 +75,62 @@ class Attached:
         self.rtt_ns = 0
         self._connected = connected
         self._clock = clock
-        self._said = ""
+        self._logged = ""
         self._was_connected = False
         self.line = line = open_line(remote)
         self.line.on_change = self._changed
         if isinstance(line, Client):
-            self._own = None
-            self.bridge = Bridge(AccountHere(account), line, remote.name, clock.monotonic)
+            self._own_client = None
+            self.bridge = Bridge(AccountSide(account), line, remote.name, clock.monotonic)
             return
         if own is None:
             raise ConfigError(f"remote {remote.name}", "there is no JetStream here to be offered")
         name, as_account = f"jetgate remote {remote.name}", {"account": account.name}
-        self._own = Client(own, Options(name=name, identify=lambda nonce: as_account))
-        self._own.on_change = self._open
-        self.bridge = Bridge(line, self._own, remote.name, clock.monotonic, verbs=READING)
+        self._own_client = Client(own, Options(name=name, identify=lambda nonce: as_account))
+        self._own_client.on_change = self._open
+        self.bridge = Bridge(line, self._own_client, remote.name, clock.monotonic, verbs=READING)
 
     def start(self) -> None:
-        """Connect, as often as it takes."""
-        if self._own is not None:
-            self._own.start()
+        """Connect in the background; retry until it succeeds."""
+        if self._own_client is not None:
+            self._own_client.start()
         self.line.start()
 
     def _open(self) -> None:
-        if self.line.connected and (self._own is None or self._own.connected):
+        if self.line.connected and (self._own_client is None or self._own_client.connected):
             self.bridge.open()
 
     def _changed(self) -> None:
         line, name = self.line, self.remote.name
         if line.connected:
-            self._said, self._was_connected = "", True
+            self._logged, self._was_connected = "", True
             self._open()
             log.info("remote %s: connected to %s", name, server_of(line))
-            if self._own is None:
+            if self._own_client is None:
                 self._connected(f"$JS.{name}.API")
             return
         self.bridge.close()
         self.rtt_ns = 0
         if self._was_connected and not line.closed:
             log.warning("remote %s: connection lost", name)
-        elif line.last_error != self._said:
-            self._said = line.last_error
-            log.warning("remote %s: cannot connect to %s: %s", name, self.remote.shown, self._said)
+        elif line.last_error != self._logged:
+            self._logged = line.last_error
+            log.warning(
+                "remote %s: cannot connect to %s: %s", name, self.remote.shown, self._logged
+            )
         self._was_connected = False
 
     async def measure(self) -> None:
-        """Take the time of a PING."""
+        """Measure the round trip of a PING."""
         started = self._clock.monotonic()
         try:
-            await self.line.flush(_PATIENCE_S)
+            await self.line.flush(_PING_TIMEOUT_S)
         except ClientError:
             return
         self.rtt_ns = max(self._clock.monotonic() - started, 1)
 
     def state(self) -> RemoteState:
-        """How the connection is."""
+        """Return the state of the connection."""
         line = self.line
         return RemoteState(
             self.remote.name,
@@ -140,30 +142,33 @@ class Attached:
         )
 
     async def end(self) -> None:
-        """Close."""
+        """Close the bridge and the connections."""
         self.bridge.end()
         await self.line.close()
-        if self._own is not None:
-            await self._own.close()
+        if self._own_client is not None:
+            await self._own_client.close()
 
 
 def server_of(line: Client | Leaf) -> str:
-    """Name and version of the server; one without a name has the beginning of its id."""
+    """Return name and version of the server; without a name, the beginning of its id."""
     info = line.info
     name = info.server_name if info.server_name != info.server_id else info.server_id[:8]
     return f"{name} {info.version}".strip()
 
 
 class Remotes:
-    """All remotes of a node, in one account.
+    """The remotes of a node, all in one account.
 
     Args:
-        account: where their API is offered.
+        account: where their APIs are offered.
         clock: the node's.
-        configured: those of the configuration.
-        store: the list that all nodes share, if there is one.
-        connected: called with an API prefix when it is served again.
+        configured: the remotes of the configuration.
+        store: the list in storage, if there is one.
+        connected: called with an API prefix when that is served (again).
         own: opens a client of this server that may do everything.
+
+    Attributes:
+        attached: the remotes by name.
     """
 
     def __init__(
@@ -175,7 +180,7 @@ class Remotes:
         connected: Callable[[str], None] = lambda api: None,
         own: Connector | None = None,
     ) -> None:
-        self.attached: dict[str, Attached] = {}
+        self.attached: dict[str, AttachedRemote] = {}
         self._account = account
         self._clock = clock
         self._configured = configured
@@ -183,20 +188,20 @@ class Remotes:
         self._store = store
         self._connected = connected
         self._own = own
-        self._told: tuple[RemoteState, ...] = ()
+        self._recorded: tuple[RemoteState, ...] = ()
         self._refused: set[str] = set()
-        self._nudge = asyncio.Event()
+        self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start connecting, if there are any remotes."""
         if self._configured or self._store is not None:
             self._task = spawn(self._keep(), name="remotes")
 
     def configure(self, configured: tuple[Remote, ...]) -> None:
-        """Take another configuration."""
+        """Replace the remotes of the configuration."""
         self._configured = configured
-        self._nudge.set()
+        self._wake.set()
         if self._task is None:
             self.start()
 
@@ -207,30 +212,30 @@ class Remotes:
         self.attached = {}
 
     def states(self) -> list[RemoteState]:
-        """How the connections are, by name."""
+        """Return the states of the connections, sorted by name."""
         return [self.attached[name].state() for name in sorted(self.attached)]
 
     # -- keeping
 
     async def _keep(self) -> None:
-        beat = 0
+        tick = 0
         while True:
-            if beat % _LOOK_EVERY == 0 or self._nudge.is_set():
-                self._nudge.clear()
-                await self._look()
+            if tick % _RELOAD_EVERY == 0 or self._wake.is_set():
+                self._wake.clear()
+                await self._reload()
             due = []
             for attached in self.attached.values():
                 attached.bridge.relays.sweep()
-                if attached.line.connected and (not attached.rtt_ns or beat % _MEASURE_EVERY == 0):
+                if attached.line.connected and (not attached.rtt_ns or tick % _MEASURE_EVERY == 0):
                     due.append(attached.measure())
             await asyncio.gather(*due)
-            await self._tell(anyway=beat % _MEASURE_EVERY == 0)
-            beat += 1
+            await self._record(anyway=tick % _MEASURE_EVERY == 0)
+            tick += 1
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._nudge.wait(), _PERIOD_S)
+                await asyncio.wait_for(self._wake.wait(), _TICK_S)
 
-    async def _look(self) -> None:
-        """Read the list again; while storage is away it stays what it was."""
+    async def _reload(self) -> None:
+        """Read the list in storage and apply it; keep the last one if storage is unreachable."""
         if self._store is not None:
             try:
                 rows = await self._store.load()
@@ -243,9 +248,10 @@ class Remotes:
                 except ConfigError as error:
                     self._refuse(row.name, str(error))
             self._stored = tuple(found)
-        await self._become()
+        await self._apply()
 
-    async def _become(self) -> None:
+    async def _apply(self) -> None:
+        """Attach new remotes, close those that were removed or changed."""
         wanted = {remote.name: remote for remote in (*self._stored, *self._configured)}
         domain = self._account.hub.domain
         if domain in wanted:
@@ -259,14 +265,16 @@ class Remotes:
 
     def _attach(self, remote: Remote) -> None:
         try:
-            attached = Attached(remote, self._account, self._clock, self._connected, self._own)
+            attached = AttachedRemote(
+                remote, self._account, self._clock, self._connected, self._own
+            )
         except ConfigError as error:
             self._refuse(remote.name, str(error))
             return
         self.attached[remote.name] = attached
         attached.start()
 
-    async def _end(self, gone: Iterable[Attached]) -> None:
+    async def _end(self, gone: Iterable[AttachedRemote]) -> None:
         for attached in gone:
             log.info("remote %s: closed", attached.remote.name)
             del self.attached[attached.remote.name]
@@ -277,14 +285,15 @@ class Remotes:
             self._refused.add(name)
             log.error("remote %s is left out: %s", name, why)
 
-    async def _tell(self, *, anyway: bool) -> None:
+    async def _record(self, *, anyway: bool) -> None:
+        """Store the states of connections if they have changed, or `anyway`."""
         if self._store is None:
             return
         states = tuple(self.states())
-        if not states or (states == self._told and not anyway):
+        if not states or (states == self._recorded and not anyway):
             return
         try:
-            await self._store.tell(states)
-            self._told = states
+            await self._store.record(states)
+            self._recorded = states
         except Unavailable:
             return

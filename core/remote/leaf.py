@@ -1,11 +1,12 @@
-"""A leaf node connection: how our JetStream is offered to the clients of another server.
+"""A leaf node connection, over which the API of this server is offered at another server.
 
-A client may not send what a mirror there reads: the server refuses messages of clients that are
-answered on `$JS.ACK`. From a leaf node it takes them, and it tells us who listens to what, so that
-a consumer here delivers while its reader there is there, and no longer.
+An ordinary client connection would not do: the other server refuses messages from clients whose
+reply subject begins with `$JS.ACK`, which a mirror there has to get. It accepts them from a leaf
+node. It also sends a leaf node the interest of its clients, so that a consumer here delivers only
+while its deliver subject has a subscription there.
 
-*Failure.* As with `Client`: a connection that is lost is made again with growing pauses; who
-listened to what is forgotten with it.
+*Failure.* As with `Client`: a lost connection is made again with growing pauses; the interest is
+dropped with it.
 """
 
 import asyncio
@@ -14,23 +15,34 @@ from functools import partial
 
 import msgspec
 
-from core.client.client import Client, Options, ServerInfo
-from core.client.link import Connector, Link, farewell
-from core.client.refusals import ClientError, ConnectionLost, RequestTimeout, ServerRefused
+from core.client.client import RECONNECT_FIRST_S, Client, Options, ServerInfo
+from core.client.errors import (
+    ClientError,
+    ConnectionLost,
+    RequestTimeout,
+    ServerRefused,
+    reason_of,
+)
+from core.client.link import Connector, Link, close_link
 from core.errors import ProtocolError
-from core.remote.here import STALL_S, Call, Row
 from core.remote.leaf_parser import LeafParser
+from core.remote.request_side import STALL_S, Call, Row
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
 from core.subjects.subject import has_wildcard, matches
 
-_FIRST_WAIT_S = 0.05
 _ACK = b"$JS.ACK."
-_NOT_OURS = (b"$LDS.", b"$SYS.", b"$JS.API.")
+_IGNORED_INTEREST = (b"$LDS.", b"$SYS.", b"$JS.API.")
 
 
 class Leaf:
-    """A leaf node connection as the side of a bridge where an API is offered."""
+    """A leaf node connection, as the side of a bridge where requests come from.
+
+    Attributes:
+        info: the INFO of the server.
+        on_interest: called with the subject of a subscription that was made or ended there.
+        on_change: called when the connection was made, was lost, or could not be made.
+    """
 
     def __init__(self, connector: Connector, options: Options) -> None:
         self.info = ServerInfo()
@@ -43,11 +55,11 @@ class Leaf:
         self._options = options
         self._link: Link | None = None
         self._attempt = 0
-        self._missed = 0
+        self._pings_missed = 0
         self._parser = LeafParser(self)
         self._serving: dict[bytes, Call] = {}
-        self._listeners: dict[bytes, set[bytes]] = {}
-        self._wild: set[bytes] = set()
+        self._interest: dict[bytes, set[bytes]] = {}
+        self._wildcards: set[bytes] = set()
         self._out: list[bytes] = []
         self._ready: asyncio.Future[None] | None = None
         self._pong: asyncio.Future[None] | None = None
@@ -57,22 +69,18 @@ class Leaf:
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect, as often as it takes."""
-        self._task = spawn(self._stay(), name="leaf node")
+        """Connect in the background; retry and reconnect until closed."""
+        self._task = spawn(self._keep_connected(), name="leaf node")
 
-    async def _stay(self) -> None:
-        wait = _FIRST_WAIT_S
+    async def _keep_connected(self) -> None:
+        wait = RECONNECT_FIRST_S
         while not self.closed:
             try:
                 await self.open()
-                wait = _FIRST_WAIT_S
+                wait = RECONNECT_FIRST_S
                 await self._ended.wait()
-            except ConnectionRefusedError:
-                self._failed("connection refused")
-            except TimeoutError:
-                self._failed("no answer in time")
             except (OSError, ClientError) as error:
-                self._failed(str(error) or type(error).__name__)
+                self._failed(reason_of(error))
             await asyncio.sleep(wait)
             wait = min(wait * 2, self._options.reconnect_wait_max)
 
@@ -86,14 +94,14 @@ class Leaf:
         self._ended = asyncio.Event()
         self._ready = asyncio.get_running_loop().create_future()
         self._attempt += 1
-        self._missed = 0
+        self._pings_missed = 0
         self.info = ServerInfo()
         try:
             async with asyncio.timeout(self._options.connect_timeout):
                 self._link = await self._connector(
                     self._received, partial(self._lost, self._attempt)
                 )
-                self._introduce()
+                self._send_connect()
                 await self._ready
         except BaseException:
             link, self._link = self._link, None
@@ -115,12 +123,12 @@ class Leaf:
         self.connected = False
         link, self._link = self._link, None
         if link is not None:
-            await farewell(link, self._ended)
+            await close_link(link, self._ended)
 
     async def flush(self, within: float = 5.0) -> None:
-        """Return when the server has seen what was sent.
+        """Wait until the server has processed everything sent before.
 
-        A server that does not answer twice is taken for gone.
+        After `pings_out_max` timeouts in a row the connection is aborted.
 
         Raises ConnectionLost, RequestTimeout.
         """
@@ -131,10 +139,10 @@ class Leaf:
         try:
             async with asyncio.timeout(within):
                 await self._pong
-            self._missed = 0
+            self._pings_missed = 0
         except TimeoutError:
-            self._missed += 1
-            if self._missed >= self._options.pings_out_max and self._link is not None:
+            self._pings_missed += 1
+            if self._pings_missed >= self._options.pings_out_max and self._link is not None:
                 self._link.abort()
             raise RequestTimeout(b"PING", within) from None
 
@@ -145,8 +153,8 @@ class Leaf:
             self._ready.set_exception(ServerRefused(self.last_error or "closed by the server"))
             return
         self._link = None
-        self._listeners.clear()
-        self._wild.clear()
+        self._interest.clear()
+        self._wildcards.clear()
         self._out = []
         if self._pong is not None and not self._pong.done():
             self._pong.set_exception(ConnectionLost())
@@ -158,20 +166,20 @@ class Leaf:
     # -- the side of a bridge ----------------------------------------------------------------
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Take what is sent to a filter there; `subject` is a literal or ends in a wildcard."""
+        """Subscribe to a filter there; return a function that unsubscribes."""
         self._serving[subject] = call
         if self.connected:
             self._write(b"LS+ %b\r\n" % subject)
-        return partial(self._serve_no_more, subject)
+        return partial(self._stop_serving, subject)
 
-    def _serve_no_more(self, subject: bytes) -> None:
+    def _stop_serving(self, subject: bytes) -> None:
         del self._serving[subject]
         if self.connected:
             self._write(b"LS- %b\r\n" % subject)
 
     def has_interest(self, subject: bytes) -> bool:
-        """Say whether somebody there listens on a subject."""
-        return subject in self._listeners or any(matches(subject, wild) for wild in self._wild)
+        """Say whether a subject has a subscription there."""
+        return subject in self._interest or any(matches(subject, wild) for wild in self._wildcards)
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Send a message; dropped while there is no connection."""
@@ -179,28 +187,31 @@ class Leaf:
             self._write(_message(subject, reply, headers, payload))
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Send deliveries; each tells with its reply what its subject is."""
+        """Send messages to `to`; say if that has a subscription.
+
+        Their own subjects are appended to their ack subjects, after an `@`.
+        """
         if self.connected:
             parts = []
             for subject, reply, headers, payload in rows:
                 if len(headers) + len(payload) > self.info.max_payload:
                     self.last_error = f"a message on {subject!r} is larger than the server takes"
-                    continue  # it would end the connection, for everybody
+                    continue  # the server would close the connection
                 if subject != to and reply.startswith(_ACK):
                     reply = b"%b@%b" % (reply, subject)
                 parts.append(_message(to, reply, headers, payload))
             self._write(b"".join(parts))
         return self.has_interest(to)
 
-    def relieve(self, client: Client) -> None:
-        """Read nothing here while the other server takes no more."""
+    def throttle(self, client: Client) -> None:
+        """Pause reading from `client` while the other server reads too slowly."""
         if self._link is not None and self._link.paused:
             client.pause_reading()
-            asyncio.get_running_loop().call_later(STALL_S, self._go_on, client)
+            asyncio.get_running_loop().call_later(STALL_S, self._resume_when_ready, client)
 
-    def _go_on(self, client: Client) -> None:
+    def _resume_when_ready(self, client: Client) -> None:
         if self._link is not None and self._link.paused:
-            asyncio.get_running_loop().call_later(STALL_S, self._go_on, client)
+            asyncio.get_running_loop().call_later(STALL_S, self._resume_when_ready, client)
         else:
             client.resume_reading()
 
@@ -224,7 +235,7 @@ class Leaf:
             if self._link is not None:
                 self._link.close()
 
-    def _introduce(self) -> None:
+    def _send_connect(self) -> None:
         """Answer the first INFO; it may come before the connector has returned the link."""
         ready = self._ready
         if ready is None or ready.done() or self._link is None or not self.info.server_id:
@@ -232,13 +243,8 @@ class Leaf:
         options, info = self._options, self.info
         fields: dict[str, object] = {"name": options.name, "id": nuid(), "headers": True}
         fields |= {"version": info.version, "jetstream": False, "no_responders": True}
-        if options.user:
-            fields |= {"user": options.user, "pass": options.password}
-        if options.token:
-            fields["auth_token"] = options.token
         try:
-            if options.identify is not None:
-                fields |= options.identify(info.nonce)
+            fields |= options.credentials(info.nonce)
         except ClientError as error:
             ready.set_exception(error)
             return
@@ -248,7 +254,7 @@ class Leaf:
         is_first = not self.info.server_id
         self.info = msgspec.json.decode(body, type=ServerInfo)
         if is_first:
-            self._introduce()
+            self._send_connect()
 
     def on_ping(self) -> None:
         if self._link is not None:
@@ -271,23 +277,23 @@ class Leaf:
                 call(subject, reply, headers, payload)
                 return
 
-    def on_listener(self, subject: bytes, queue: bytes) -> None:
-        if subject.startswith(_NOT_OURS):
+    def on_sub(self, subject: bytes, queue: bytes) -> None:
+        if subject.startswith(_IGNORED_INTEREST):
             return
-        self._listeners.setdefault(subject, set()).add(queue)
+        self._interest.setdefault(subject, set()).add(queue)
         if has_wildcard(subject):
-            self._wild.add(subject)
+            self._wildcards.add(subject)
         for call in self.on_interest:
             call(subject)
 
-    def on_listener_gone(self, subject: bytes, queue: bytes) -> None:
-        queues = self._listeners.get(subject)
+    def on_unsub(self, subject: bytes, queue: bytes) -> None:
+        queues = self._interest.get(subject)
         if queues is None:
             return
         queues.discard(queue)
         if not queues:
-            del self._listeners[subject]
-            self._wild.discard(subject)
+            del self._interest[subject]
+            self._wildcards.discard(subject)
         for call in self.on_interest:
             call(subject)
 

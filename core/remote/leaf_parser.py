@@ -1,4 +1,6 @@
-"""What a server says to a leaf node: messages, and who listens to what.
+"""The parser of the leaf node protocol: what a server sends to a leaf node.
+
+Besides PING, PONG, INFO, +OK and -ERR these are messages and changes of interest:
 
 LMSG <subject> [<reply>] <size>                    HMSG <subject> [<reply>] <headers> <size>
 LMSG <subject> + <reply> <queue>... <size>         LMSG <subject> | <queue>... <size>
@@ -8,16 +10,15 @@ LS+ <subject> [<queue> <weight>]                   LS- <subject> [<queue>]
 from typing import Protocol
 
 from core.errors import ProtocolError
-
-_MAX_SIZE_DIGITS = 10
+from core.protocol.client_parser import read_size
 
 
 class LeafSink(Protocol):
-    """What a server's lines are called on."""
+    """What the parser calls for each operation of a server."""
 
     def on_message(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
-    def on_listener(self, subject: bytes, queue: bytes) -> None: ...
-    def on_listener_gone(self, subject: bytes, queue: bytes) -> None: ...
+    def on_sub(self, subject: bytes, queue: bytes) -> None: ...
+    def on_unsub(self, subject: bytes, queue: bytes) -> None: ...
     def on_info(self, body: bytes) -> None: ...
     def on_ping(self) -> None: ...
     def on_pong(self) -> None: ...
@@ -25,7 +26,7 @@ class LeafSink(Protocol):
 
 
 class LeafParser:
-    """Reads what a server sends to a leaf node."""
+    """Parses what a server sends to a leaf node."""
 
     def __init__(self, sink: LeafSink) -> None:
         self._sink = sink
@@ -61,7 +62,7 @@ class LeafParser:
         sink = self._sink
         if verb in (b"LS+", b"LS-") and len(args) > 1:
             queue = args[2] if len(args) > 2 else b""
-            (sink.on_listener if verb == b"LS+" else sink.on_listener_gone)(args[1], queue)
+            (sink.on_sub if verb == b"LS+" else sink.on_unsub)(args[1], queue)
         elif verb == b"PING":
             sink.on_ping()
         elif verb == b"PONG":
@@ -75,7 +76,7 @@ class LeafParser:
 
 
 def _delivery(verb: bytes, args: list[bytes]) -> tuple[bytes, bytes, int, int]:
-    """Subject, reply, size of the header block and of all."""
+    """Return subject, reply, size of the header block and total size of a message."""
     sizes = 2 if verb == b"HMSG" else 1
     middle = args[2:-sizes]
     if len(args) < 2 + sizes or (len(middle) > 1 and middle[0] not in (b"+", b"|")):
@@ -85,14 +86,8 @@ def _delivery(verb: bytes, args: list[bytes]) -> tuple[bytes, bytes, int, int]:
         reply = middle[1]
     elif len(middle) == 1:
         reply = middle[0]
-    numbers = [_size(digits) for digits in args[-sizes:]]
+    numbers = [read_size(digits) for digits in args[-sizes:]]
     header_size = numbers[0] if sizes == 2 else 0
     if header_size > numbers[-1]:
         raise ProtocolError(reason="bad arguments of a delivery")
     return args[1], reply, header_size, numbers[-1]
-
-
-def _size(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS:
-        raise ProtocolError(reason="bad size")
-    return int(digits)

@@ -1,9 +1,8 @@
-"""Deliveries of the other system, on their way to whoever asked for them here.
+"""Forwards deliveries of consumers there to subjects here.
 
-Every subject here that a consumer there delivers to has an inbox there of its own, because a
-delivery shows the subject of its message and not where it was sent to. There is interest in the
-inbox while there is interest here: as with a consumer of our own nothing is delivered before
-somebody listens, and what a consumer does for a listener ends with it.
+Every deliver subject here has an inbox of its own there, because a delivery has the subject of its
+message, not the one it was delivered to. The inbox has a subscription only while the subject here
+has one, so a consumer there sees the interest of its deliver subject as if it were here.
 """
 
 from collections.abc import Callable
@@ -12,22 +11,22 @@ import msgspec
 
 from core.client.client import Client, Subscription
 from core.client.msg import Msg
-from core.remote.here import Here, Row
-from core.remote.subjects import Names
+from core.remote.request_side import RequestSide, Row
+from core.remote.subject_map import SubjectMap
 
 PULLS_MAX, PUSHES_MAX = 4096, 1024
 _CONTROL = b"NATS/1.0 100"
 
 
 class Relay:
-    """One inbox there, one subject here.
+    """One inbox there and the subject here that its deliveries go to.
 
-    `group` is the queue group of the consumer, if it has one; `until` is when nothing more can
-    come for a pull (monotonic nanoseconds); `plain` says that acknowledgements keep their subject,
-    because nobody acknowledges.
+    `to`: the subject here. `group`: the queue group of the consumer, if it has one. `until`: when a
+    pull request has ended (monotonic nanoseconds). `without_acks`: the consumer has no
+    acknowledgements, so reply subjects are not mapped.
     """
 
-    __slots__ = ("_deliver", "group", "inbox", "plain", "subscription", "to", "until")
+    __slots__ = ("_deliver", "group", "inbox", "subscription", "to", "until", "without_acks")
 
     def __init__(
         self,
@@ -36,18 +35,18 @@ class Relay:
         group: bytes,
         deliver: Callable[["Relay", list[Msg]], None],
         *,
-        plain: bool,
+        without_acks: bool,
     ) -> None:
         self.inbox = inbox
         self.to = to
         self.group = group
         self.until = 0
-        self.plain = plain
+        self.without_acks = without_acks
         self.subscription: Subscription | None = None
         self._deliver = deliver
 
     def on_batch(self, batch: list[Msg]) -> None:
-        """Take what one read brought."""
+        """Forward the messages of one read."""
         self._deliver(self, batch)
 
 
@@ -55,25 +54,29 @@ class Relays:
     """All relays of one remote.
 
     Args:
-        here: where deliveries go.
-        client: where they come from.
-        names: how subjects are called.
-        base: the beginning of the inboxes there, with its dot.
-        now: the monotonic clock.
+        here: the side that deliveries go to.
+        client: the connection that they come from.
+        names: the map of subjects.
+        base: the prefix of the inboxes, with its dot.
+        now: the monotonic clock, nanoseconds.
+
+    Attributes:
+        messages: deliveries forwarded since the start.
+        pushes: relays of push consumers by inbox.
     """
 
     def __init__(
         self,
-        here: Here,
+        here: RequestSide,
         client: Client,
-        names: Names,
+        names: SubjectMap,
         base: bytes,
         now: Callable[[], int],
     ) -> None:
         self.messages = 0
         self.pushes: dict[bytes, Relay] = {}
         self._pulls: dict[bytes, Relay] = {}
-        self._listening: dict[bytes, list[Relay]] = {}
+        self._pushes_by_subject: dict[bytes, list[Relay]] = {}
         self._here = here
         self._client = client
         self._names = names
@@ -85,13 +88,13 @@ class Relays:
         relays = (*self.pushes.values(), *self._pulls.values())
         return sum(relay.subscription is not None for relay in relays)
 
-    # -- coming and going
+    # -- making and closing
 
-    def push(self, to: bytes, group: bytes, *, plain: bool) -> Relay:
-        """Carry what a consumer pushes whenever somebody listens. Raises ConnectionLost."""
-        relay = self._make(to, group, plain=plain)
+    def push(self, to: bytes, group: bytes, *, without_acks: bool) -> Relay:
+        """Make a relay for a push consumer. Raises ConnectionLost."""
+        relay = self._make(to, group, without_acks=without_acks)
         self.pushes[relay.inbox] = relay
-        self._listening.setdefault(to, []).append(relay)
+        self._pushes_by_subject.setdefault(to, []).append(relay)
         self._follow(relay)
         if len(self.pushes) > PUSHES_MAX:
             all_of_them = self.pushes.values()
@@ -100,11 +103,11 @@ class Relays:
         return relay
 
     def pull(self, to: bytes, for_ns: int) -> Relay:
-        """Carry the answers to a pull request, for as long as it may take.
+        """Make a relay for a pull request, for at most `for_ns` nanoseconds.
 
         Raises ConnectionLost.
         """
-        relay = self._pulls.pop(to, None) or self._make(to, b"", plain=False)
+        relay = self._pulls.pop(to, None) or self._make(to, b"", without_acks=False)
         self._pulls[to] = relay
         if relay.subscription is None:
             self._subscribe(relay)
@@ -113,23 +116,25 @@ class Relays:
             self.close(next(iter(self._pulls.values())))
         return relay
 
-    def _make(self, to: bytes, group: bytes, *, plain: bool) -> Relay:
+    def _make(self, to: bytes, group: bytes, *, without_acks: bool) -> Relay:
         self._last += 1
-        return Relay(b"%b%d" % (self._base, self._last), to, group, self._deliver, plain=plain)
+        return Relay(
+            b"%b%d" % (self._base, self._last), to, group, self._deliver, without_acks=without_acks
+        )
 
     def close(self, relay: Relay) -> None:
-        """Carry no more, and forget it."""
+        """Unsubscribe and remove a relay."""
         self._unsubscribe(relay)
         if self.pushes.pop(relay.inbox, None) is not None:
-            same = self._listening[relay.to]
+            same = self._pushes_by_subject[relay.to]
             same.remove(relay)
             if not same:
-                del self._listening[relay.to]
+                del self._pushes_by_subject[relay.to]
         elif self._pulls.get(relay.to) is relay:
             del self._pulls[relay.to]
 
     def sweep(self) -> None:
-        """Follow the listeners that come and go without a word, and forget pulls that are over."""
+        """Notice changes of interest that were not reported, and close relays of ended pulls."""
         now = self._now()
         for relay in list(self.pushes.values()):
             self._follow(relay)
@@ -138,15 +143,15 @@ class Relays:
                 self.close(relay)
 
     def on_interest(self, subject: bytes) -> None:
-        """A client's subscription here came or went."""
-        for relay in self._listening.get(subject, ()):
+        """Follow a change of interest in a subject here."""
+        for relay in self._pushes_by_subject.get(subject, ()):
             self._follow(relay)
         pull = self._pulls.get(subject)
         if pull is not None and not self._here.has_interest(subject):
             self.close(pull)
 
     def _follow(self, relay: Relay) -> None:
-        """Listen there while somebody listens here."""
+        """Subscribe there if the subject here has a subscription, else unsubscribe."""
         if not self._client.connected:
             return
         if not self._here.has_interest(relay.to):
@@ -165,7 +170,7 @@ class Relays:
     # -- names
 
     def shown(self, inbox: bytes) -> bytes:
-        """What is called `inbox` there, as JSON text without quotes shows it here."""
+        """Return the subject here for an inbox in an answer, as JSON text without quotes."""
         relay = self.pushes.get(inbox)
         name = inbox if relay is None else relay.to
         return msgspec.json.encode(name.decode(errors="replace"))[1:-1]
@@ -181,10 +186,10 @@ class Relays:
                 subject = to
             if headers and headers.startswith(_CONTROL):
                 reply, headers = names.flow_here(reply), names.stalled_here(headers)
-            elif reply and not relay.plain:
+            elif reply and not relay.without_acks:
                 reply = names.ack_here(reply)
             rows.append((subject, reply, headers, msg.payload))
         self.messages += len(rows)
         if not self._here.deliver(to, rows) and relay.inbox in self.pushes:
             self._follow(relay)
-        self._here.relieve(self._client)
+        self._here.throttle(self._client)

@@ -1,4 +1,4 @@
-"""What a remote is: a name, an address, and who we are there."""
+"""The configuration of a remote: name, address and credentials."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from core.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_TAKEN = frozenset(("API", "ACK", "FC", "M", "S", "EVENT", "KV", "SRC"))
+_RESERVED = frozenset(("API", "ACK", "FC", "M", "S", "EVENT", "KV", "SRC"))
 _LEAF = "nats-leaf"
 _SCHEMES = ("nats", "tcp", "tls", _LEAF)
 _LEAF_PORT = 7422
@@ -18,12 +18,12 @@ PORT = 4222
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Another NATS system.
+    """A remote: another NATS system.
 
     Attributes:
-        name: one token: its API is `$JS.<name>.API` here, or ours is that there.
-        url: `nats://[user:password@|token@]host[:port]`: its JetStream is offered here;
-            `tls://...`: the same, but never without TLS; `nats-leaf://...`: ours is offered there.
+        name: one token; the API prefix is `$JS.<name>.API`.
+        url: `nats://[user:password@|token@]host[:port]`: its API is offered here; `tls://...`: the
+            same, but never without TLS; `nats-leaf://...`: the API of this server is offered there.
         creds: a credentials file (user JWT and nkey seed), read at every connection; empty: none.
 
     Raises:
@@ -39,7 +39,7 @@ class Remote:
             raise ConfigError(
                 "remote name", f"{self.name!r}: expected 1 to 32 letters, digits, - and _"
             )
-        if self.name in _TAKEN:
+        if self.name in _RESERVED:
             raise ConfigError("remote name", f"{self.name!r} has a meaning in $JS.{self.name}")
         try:
             parts = urlsplit(self.url)
@@ -58,19 +58,19 @@ class Remote:
 
     @property
     def shown(self) -> str:
-        """The address without its secrets."""
+        """The address without password or token."""
         head, at, rest = self.url.rpartition("@")
         scheme = head.partition("//")[0] + "//" if "//" in head else ""
         return f"{scheme}***@{rest}" if at else self.url
 
     @property
     def is_offer(self) -> bool:
-        """Whether our JetStream is offered there, not its own here."""
+        """Whether the API of this server is offered there, instead of its API here."""
         return urlsplit(self.url).scheme == _LEAF
 
     @property
     def address(self) -> str:
-        """Host and port to connect to, and whether TLS is insisted on."""
+        """The URL to connect to: scheme (`tls` requires TLS), host and port."""
         parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         scheme = "tls" if parts.scheme == "tls" else "nats"
@@ -85,9 +85,9 @@ class Remote:
 
 
 def remotes_of(value: Any) -> tuple[Remote, ...]:
-    """The block `remotes` of a configuration as plain values.
+    """Read the block `remotes` of a configuration file.
 
-    One remote (`{name, url, creds}`), an array of them, or a map from names to the rest.
+    It is one remote (`{name, url, creds}`), an array of them, or a map from names to the rest.
 
     Raises:
         ConfigError: it cannot be used.

@@ -1,4 +1,4 @@
-"""Clocks. Everything outside this package receives one; nothing else reads time."""
+"""The clock of a node. Every other package is given one and never reads time itself."""
 
 import time
 from typing import Protocol

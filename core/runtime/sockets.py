@@ -1,4 +1,4 @@
-"""How much of what was written a peer has not taken."""
+"""The bytes that were written to a socket and that its peer has not acknowledged."""
 
 import asyncio
 import contextlib
@@ -6,10 +6,11 @@ import struct
 
 
 def untaken(transport: asyncio.Transport) -> int:
-    """Return how many bytes of a transport's socket wait, here and in the kernel, where it tells.
+    """Return how many bytes wait in a transport's buffer and in the kernel's send queue (TIOCOUTQ).
 
-    The kernel asks for more only when much of its own room is free again. Who reads slowly takes
-    bytes all the time without showing in the buffer of the transport.
+    The transport's buffer alone does not show the progress of a slow reader, because the kernel
+    takes more only when much of its own buffer is free. Where the kernel does not tell (Windows),
+    only the transport's buffer counts.
     """
     size = transport.get_write_buffer_size()
     sock = transport.get_extra_info("socket")

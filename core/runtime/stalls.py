@@ -1,4 +1,4 @@
-"""Noticing when something holds up the event loop."""
+"""Detection of callbacks that block the event loop."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ _STALL_NS = 100_000_000
 
 
 class StallWatch:
-    """Counts the times the loop came late by more than 100 ms.
+    """Counts how often the event loop ran a timer more than 100 ms late.
 
     Attributes:
         count: stalls since the start.
@@ -27,12 +27,12 @@ class StallWatch:
         self._due = 0
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Start watching."""
         self._due = self._clock.monotonic() + int(_TICK_S * 1e9)
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

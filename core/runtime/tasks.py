@@ -1,4 +1,4 @@
-"""Starting and stopping asyncio tasks: the one door to `create_task`."""
+"""Starting and stopping asyncio tasks: the only caller of `create_task`."""
 
 import asyncio
 import logging
@@ -9,6 +9,7 @@ log = logging.getLogger("jetgate.tasks")
 
 _running: set[asyncio.Task[Any]] = set()
 counters = {"tasks": 0}
+"""Tasks created since the process started, for tests that forbid one per message."""
 
 
 def spawn(coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
@@ -27,7 +28,10 @@ def _finished(task: asyncio.Task[Any]) -> None:
 
 
 async def outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
-    """The error that some work ends with, for a task whose end somebody awaits: it is told once."""
+    """Await `work` and return the exception it raised, or None.
+
+    For a task whose result somebody reads: the exception is not logged by `spawn` as well.
+    """
     try:
         await work
     except Exception as error:

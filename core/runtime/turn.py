@@ -1,7 +1,7 @@
-"""One turn of the event loop: where batches form.
+"""Work that is gathered during one iteration (turn) of the event loop and done at its end.
 
-Sessions that gathered output and runners that gathered work put themselves on a list; one
-callback per loop turn serves both. No task and no timer belongs to a single message.
+Sessions with gathered output and runners with gathered work put themselves on a list; one
+callback per turn serves both. No task and no timer belongs to a single message.
 """
 
 import asyncio
@@ -21,10 +21,16 @@ class Ready(Protocol):
 
 
 class Turn:
-    """The lists of one event loop.
+    """The sessions to flush and the runners to call at the end of this turn.
 
-    Emptiness is the flag: whoever appends to an empty `session.out` appends the session to
-    `dirty`; a runner appends itself to `ready` once when its columns were empty.
+    Whoever appends to an empty `session.out` also appends the session to `dirty`; a runner
+    appends itself to `ready` when its columns were empty. So each is on its list at most once.
+
+    Attributes:
+        dirty: sessions with output to write.
+        ready: runners with gathered work.
+        armed: whether `run` is scheduled.
+        count: turns run since the start.
     """
 
     def __init__(self) -> None:
@@ -40,7 +46,7 @@ class Turn:
             asyncio.get_running_loop().call_soon(self.run)
 
     def run(self) -> None:
-        """Serve what became ready, then write what that produced."""
+        """Call the ready runners, then flush the sessions that have output."""
         self.armed = False
         self.count += 1
         while self.ready:

@@ -1,1 +1,1 @@
-"""Durable storage: the interfaces, and PostgreSQL behind them."""
+"""Durable storage: the interfaces, and their implementation with PostgreSQL."""

@@ -1,8 +1,11 @@
-"""What the shell asks of storage: plans in, values out, an epoch on every write.
+"""The interface of storage: logs, heads, consumer states and the catalogue.
 
-Errors: `Fenced` when another node has bumped the epoch, `Unavailable` when storage cannot be
-reached or refused the work (nothing was written), `OutcomeUnknown` when the connection was lost
-while a commit was in flight.
+Every write carries the epoch of the leader. Errors: `Fenced` when another node has bumped the
+epoch, `Unavailable` when storage cannot be reached or refused the work (nothing was written),
+`OutcomeUnknown` when the connection was lost while a commit was in flight.
+
+`stream` is the number of a stream, `shelf` the partition of the message table that it is in. Times
+are nanoseconds since the Unix epoch.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +19,7 @@ from core.stream.segment import Segment
 
 @dataclass(slots=True, frozen=True)
 class Head:
-    """The head row of a stream: the truth about its end and about who may write."""
+    """The head row of a stream: its first and last sequence, its counts, the leader's epoch."""
 
     epoch: int
     first_seq: int
@@ -28,7 +31,7 @@ class Head:
 
 @dataclass(slots=True, frozen=True)
 class StreamRow:
-    """A stream as the catalogue has it; `config` is JSON text, `created` nanoseconds."""
+    """A stream in the catalogue; `config` is JSON."""
 
     stream: int
     account: str
@@ -41,7 +44,7 @@ class StreamRow:
 
 @dataclass(slots=True, frozen=True)
 class ConsumerRow:
-    """A consumer as the catalogue has it; `state` is the machine's own encoding."""
+    """A consumer in the catalogue; `config` is JSON, `state` as encoded by the machine."""
 
     stream: int
     consumer: int
@@ -54,7 +57,7 @@ class ConsumerRow:
 
 @dataclass(slots=True, frozen=True)
 class PurgeRow:
-    """A purge by filter that was committed and whose rows are not all gone yet."""
+    """A purge by filter that was committed and whose rows are not all deleted yet."""
 
     stream: int
     n: int
@@ -64,7 +67,7 @@ class PurgeRow:
 
 @dataclass(slots=True)
 class StreamCommit:
-    """One stream's part of a group commit."""
+    """One stream's part of a transaction of the write path."""
 
     stream: int
     shelf: int
@@ -74,7 +77,10 @@ class StreamCommit:
 
 @dataclass(slots=True, frozen=True)
 class StateWrite:
-    """One consumer's state to be written."""
+    """One consumer's state to be written.
+
+    The last four fields repeat what the encoded `state` holds, for the SQL view of consumers.
+    """
 
     stream: int
     consumer: int
@@ -87,81 +93,192 @@ class StateWrite:
 
 
 class LogWriter(Protocol):
-    """The one writer of logs and heads of a node."""
+    """Writes messages and heads; a node has one."""
 
-    async def commit(self, commits: Sequence[StreamCommit]) -> None: ...
-    async def heads(self, streams: Sequence[int]) -> dict[int, Head]: ...
-    async def close(self) -> None: ...
+    async def commit(self, commits: Sequence[StreamCommit]) -> None:
+        """Write the plans of all streams in one transaction."""
+        ...
+
+    async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
+        """Return the head rows of streams."""
+        ...
+
+    async def close(self) -> None:
+        """Close the session."""
+        ...
 
 
 class LogReader(Protocol):
-    """Reads of committed rows; none of them knows what is only logically removed."""
+    """Reads committed rows, including those that were removed and are not deleted yet."""
 
-    def when_settled(self, then: Callable[[], None]) -> None: ...
-    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None: ...
-    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None: ...
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call `then` when all reads that have begun are finished (at once if there are none)."""
+        ...
+
+    async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
+        """Return up to `limit` messages at or after `seq`; None if there are none."""
+        ...
+
+    async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
+        """Return the messages with these sequences (ascending); None if none of them exist."""
+        ...
+
     async def front(
         self, stream: int, shelf: int, seq: int, limit: int
-    ) -> list[tuple[int, bytes, int, int, int]]: ...
+    ) -> list[tuple[int, bytes, int, int, int]]:
+        """Return (sequence, subject, payload bytes, header bytes, time) at or after `seq`."""
+        ...
+
     async def subjects(
         self, stream: int, shelf: int, first: int, last: int
-    ) -> list[tuple[bytes, int, int]]: ...
+    ) -> list[tuple[bytes, int, int]]:
+        """Return (subject, count, last sequence) of the subjects in [first, last]."""
+        ...
+
     async def sizes(
         self, stream: int, shelf: int, subject: str | None, first: int, below: int
-    ) -> list[tuple[int, bytes, int, int]]: ...
+    ) -> list[tuple[int, bytes, int, int]]:
+        """Return (sequence, subject, payload bytes, header bytes) of [first, below), ascending.
+
+        With a `subject`, only its messages.
+        """
+        ...
+
     async def lifetimes(
         self, stream: int, shelf: int, first: int, below: int
-    ) -> list[tuple[int, bytes, int, int, int, bytes | None]]: ...
-    async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int: ...
-    async def newest(self, stream: int, shelf: int, count: int) -> int: ...
-    async def totals(
-        self, stream: int, shelf: int, first: int, last: int
-    ) -> tuple[int, int, int]: ...
-    async def next_of(self, stream: int, shelf: int, subject: str, seq: int) -> int: ...
+    ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
+        """Return what decides when the messages of [first, below) expire, ascending.
+
+        That is (sequence, subject, payload bytes, header bytes, time, header block); the block is
+        None unless it has a TTL or marks a subject as deleted.
+        """
+        ...
+
+    async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+        """Return the last sequence of a subject below `seq` (0: none)."""
+        ...
+
+    async def newest(self, stream: int, shelf: int, count: int) -> int:
+        """Return the sequence of the `count`-th newest message (0: there are fewer)."""
+        ...
+
+    async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
+        """Return of [first, last]: messages, their bytes, messages with headers."""
+        ...
+
+    async def next_of(self, stream: int, shelf: int, subject: str, seq: int) -> int:
+        """Return the first sequence of a subject at or after `seq` (0: none)."""
+        ...
+
     async def names(
         self, stream: int, shelf: int, first: int, last: int
-    ) -> list[tuple[int, bytes]]: ...
+    ) -> list[tuple[int, bytes]]:
+        """Return (sequence, subject) of [first, last], ascending."""
+        ...
+
     async def message_ids(
         self, stream: int, shelf: int, since_ts: int, first: int, last: int
-    ) -> list[tuple[int, int, bytes]]: ...
-    async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int: ...
-    async def positions(self, stream: int) -> list[Position]: ...
+    ) -> list[tuple[int, int, bytes]]:
+        """Return (sequence, time, message id) of [first, last] stored after `since_ts`."""
+        ...
+
+    async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
+        """Return the first sequence in [first, last] stored at or after `ts` (else last + 1)."""
+        ...
+
+    async def positions(self, stream: int) -> list[Position]:
+        """Return how far the sources of a stream were copied, including former sources."""
+        ...
+
     async def schedules(
         self, stream: int, shelf: int, first: int, below: int
-    ) -> list[tuple[int, bytes, int, bytes]]: ...
+    ) -> list[tuple[int, bytes, int, bytes]]:
+        """Return (sequence, subject, time, header block) of the schedules in [first, below)."""
+        ...
+
     async def replaced(
         self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
-    ) -> set[bytes]: ...
-    async def dues(self, stream: int) -> list[Pending]: ...
-    async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]: ...
+    ) -> set[bytes]:
+        """Return the subjects that have, after the given sequence, a message no schedule sent."""
+        ...
+
+    async def dues(self, stream: int) -> list[Pending]:
+        """Return the next due times of repeating schedules, including former schedules."""
+        ...
+
+    async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
+        """Return some `Nats-Stream-Source` values that begin with a name, newest first.
+
+        Each is preceded by its sequence and a blank. `below`: only of earlier sequences.
+        """
+        ...
 
 
 class Sweeper(Protocol):
-    """Physical removal of rows that are logically gone."""
+    """Deletes the rows of messages that were removed before."""
 
-    async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int: ...
-    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int]) -> None: ...
-    async def delete_purged(self, stream: int, shelf: int) -> None: ...
-    async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None: ...
+    async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int:
+        """Delete up to `limit` of the oldest rows below `seq`; return how many were deleted."""
+        ...
+
+    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int]) -> None:
+        """Delete rows by sequence."""
+        ...
+
+    async def delete_purged(self, stream: int, shelf: int) -> None:
+        """Delete the rows of the recorded purges of a stream, and then the records."""
+        ...
+
+    async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
+        """Delete the due times of schedules that have ended."""
+        ...
 
 
 class StateStore(Protocol):
-    """Consumer states."""
+    """Writes the states of consumers."""
 
-    async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]: ...
+    async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
+        """Write states; return the (stream, consumer) whose epoch allowed it."""
+        ...
 
 
 class Catalog(Protocol):
-    """What exists."""
+    """The catalogue: which streams and consumers exist, with their configurations."""
 
-    async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]: ...
+    async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
+        """Return all streams, consumers and unfinished purges."""
+        ...
+
     async def add_stream(
         self, account: str, name: str, shelf: int, created: int, config: str, head: Head
-    ) -> int: ...
-    async def set_stream(self, stream: int, config: str) -> None: ...
-    async def drop_stream(self, stream: int) -> None: ...
-    async def dropped_streams(self) -> list[tuple[int, int]]: ...
-    async def forget_stream(self, stream: int) -> None: ...
-    async def add_consumer(self, row: ConsumerRow) -> int: ...
-    async def set_consumer(self, stream: int, consumer: int, config: str) -> None: ...
-    async def drop_consumer(self, stream: int, consumer: int) -> None: ...
+    ) -> int:
+        """Add a stream with its head row; return its number."""
+        ...
+
+    async def set_stream(self, stream: int, config: str) -> None:
+        """Change the configuration of a stream."""
+        ...
+
+    async def drop_stream(self, stream: int) -> None:
+        """Delete a stream with its consumers; its messages are deleted later."""
+        ...
+
+    async def dropped_streams(self) -> list[tuple[int, int]]:
+        """Return (stream, shelf) of deleted streams that may still have messages."""
+        ...
+
+    async def forget_stream(self, stream: int) -> None:
+        """Delete the row of a deleted stream, after its messages."""
+        ...
+
+    async def add_consumer(self, row: ConsumerRow) -> int:
+        """Add a consumer; return its number."""
+        ...
+
+    async def set_consumer(self, stream: int, consumer: int, config: str) -> None:
+        """Change the configuration of a consumer."""
+        ...
+
+    async def drop_consumer(self, stream: int, consumer: int) -> None:
+        """Delete a consumer."""
+        ...

@@ -1,4 +1,4 @@
-"""What leadership asks of storage: one session that holds locks, heartbeats, epochs."""
+"""The interface of leases: a session that holds the locks, heartbeats, epochs."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 
 @dataclass(slots=True)
 class NodeRow:
-    """How a node shows itself to the others: its name and the addresses it serves."""
+    """What other nodes see of a node: its name and its addresses."""
 
     node: str
     nats: str = ""
@@ -15,7 +15,13 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lock: the process id of its session, nanoseconds since it was heard of."""
+    """The session that holds the lock.
+
+    Attributes:
+        pid: process id of its backend.
+        silence: nanoseconds since the last heartbeat of its node.
+        node: name of that node.
+    """
 
     pid: int
     silence: int
@@ -23,7 +29,7 @@ class Holder:
 
 
 class LeaseStore(Protocol):
-    """The session that holds the locks. Every question raises Unavailable when it breaks."""
+    """The session that holds the locks. Each method raises Unavailable when it is lost."""
 
     @property
     def pid(self) -> int:
@@ -32,11 +38,11 @@ class LeaseStore(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a session, as far as we know."""
+        """Whether there is a session; one may be lost without this node knowing yet."""
         ...
 
     async def open(self) -> None:
-        """Open a session; the locks of an earlier one are gone or will go."""
+        """Open a new session, without the locks of an earlier one."""
         ...
 
     def close(self) -> None:
@@ -44,33 +50,33 @@ class LeaseStore(Protocol):
         ...
 
     async def take(self) -> bool:
-        """Take the locks of all groups; whether we got them. Nothing is kept of a part."""
+        """Take the locks of all lease groups, or none; return whether that succeeded."""
         ...
 
     async def holder(self) -> Holder | None:
-        """Who holds the locks now."""
+        """Return the holder of the locks."""
         ...
 
     async def end_session(self, pid: int) -> None:
-        """End the session of a holder."""
+        """Terminate the session of a holder."""
         ...
 
     async def bump(self, token: int, expected: int | None) -> int:
-        """Give every head and consumer a new epoch and leave `token`; return the catalogue's.
+        """Give every head and consumer a new epoch and store `token`; return the catalogue's epoch.
 
         Raises:
-            Fenced: the token found is not the expected one (None: any will do).
+            Fenced: the stored token is not `expected` (None: any is accepted).
         """
         ...
 
     async def token(self) -> int:
-        """The token that the last bump left."""
+        """Return the token that the last `bump` stored."""
         ...
 
     async def beat(self, row: NodeRow) -> None:
-        """Tell the others that we are there."""
+        """Write a heartbeat for other nodes to see."""
         ...
 
     async def leave(self, row: NodeRow) -> None:
-        """Let go of the locks and of our row."""
+        """Release the locks, delete the row of the node, end the session."""
         ...

@@ -1,4 +1,4 @@
-"""What is kept of remotes: the list that all nodes share, and what the leader says of each."""
+"""The interface of the list of remotes, which all nodes share, and of their connection states."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class RemoteRow:
-    """A remote of the list; `creds` is a path on every node, never what is in the file."""
+    """A remote in the list; `creds` is the path of a credentials file on every node."""
 
     name: str
     url: str
@@ -16,9 +16,9 @@ class RemoteRow:
 
 @dataclass(frozen=True, slots=True)
 class RemoteState:
-    """How a connection is.
+    """The state of the connection to a remote.
 
-    `rtt_ns` 0: not known; `relays`: subjects that consumers there deliver to.
+    `rtt_ns`: round trip, 0 = unknown; `relays`: subjects here that consumers there deliver to.
     """
 
     name: str
@@ -30,12 +30,12 @@ class RemoteState:
 
 
 class RemoteStore(Protocol):
-    """The list. Every question raises Unavailable when storage cannot be reached."""
+    """The list of remotes. Each method raises Unavailable when storage cannot be reached."""
 
     async def load(self) -> list[RemoteRow]:
-        """Return the list, by name."""
+        """Return the remotes, sorted by name."""
         ...
 
-    async def tell(self, states: Sequence[RemoteState]) -> None:
-        """Note how connections are, for `jetgate remote list`."""
+    async def record(self, states: Sequence[RemoteState]) -> None:
+        """Store the states of connections, for `jetgate remote list`."""
         ...

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.stream import headers as h
-from core.stream.discard_new import Capacity
-from core.stream.judge import Duplicate, Judge
+from core.stream.checks import COPIED
 from core.stream.plan import Columns, Position, StreamPlan
+from core.stream.planner import Planner
 from core.stream.texts import texts_of
 
 if TYPE_CHECKING:
@@ -98,28 +98,30 @@ def plan_copies(
         machine: the stream.
         runs: at most one for each origin, without what is stored already; a mirror has one.
         now: wall-clock time in nanoseconds.
-        facts: as for `StreamMachine.decide`.
+        facts: as for `planner.decide`.
         mirrors: keep sequences and times.
     """
-    copied = Copied(machine.unchanged(), list(runs))
+    taken, stalled = list(runs), dict[int, ApiError]()
     while True:
+        planner = _CopyPlanner(machine, gathered(taken), now, facts)
+        if mirrors and len(planner.columns):
+            planner.stamps = _seqs(taken[0].seqs), taken[0].times
         try:
-            _fill(machine, copied.plan, copied.runs, now, facts, mirrors)
+            plan = planner.decide()
         except _Stop as stop:
-            place, start = _owner(copied.runs, stop.place)
-            copied.stalled[place] = stop.error
-            copied.runs[place] = copied.runs[place].part(0, stop.place - start)
-            copied.plan = machine.unchanged()
-            continue
-        break
+            place, start = _owner(taken, stop.place)
+            stalled[place] = stop.error
+            taken[place] = taken[place].part(0, stop.place - start)
+        else:
+            break
     if runs:
         # Also without a message: the position in its origin is a beginning.
-        copied.plan.first_seq = copied.plan.first_seq or 1
+        plan.first_seq = plan.first_seq or 1
     if not mirrors:
-        copied.plan.positions = [
-            Position(run.key, run.through, run.identity) for run in copied.runs if run.through
+        plan.positions = [
+            Position(run.key, run.through, run.identity) for run in taken if run.through
         ]
-    return copied
+    return Copied(plan, taken, stalled)
 
 
 def plan_skip(machine: StreamMachine, through: int) -> StreamPlan:
@@ -153,94 +155,48 @@ def _owner(runs: Sequence[Run], place: int) -> tuple[int, int]:
     raise AssertionError("a message belongs to a run")
 
 
-def _fill(
-    machine: StreamMachine,
-    plan: StreamPlan,
-    runs: Sequence[Run],
-    now: int,
-    facts: Facts,
-    mirrors: bool,
-) -> None:
-    columns = gathered(runs)
-    if len(columns):
-        stamps = (_seqs(runs[0].seqs), runs[0].times) if mirrors else None
-        capacity = None
-        if machine.refuses and not machine.fits_limits(columns, facts):
-            capacity = Capacity(machine, facts.replaced)
-        judge = CopyJudge(machine, plan, capacity, facts)
-        judge.counting = machine.counting(facts)
-        judge.stamps = stamps
-        if facts.storage_left is not None and machine.coming(columns, facts) > facts.storage_left:
-            judge.storage_left = facts.storage_left
-        judge.judge(columns, now)
-    machine.evict(plan, now)
-
-
 def _seqs(seqs: list[int]) -> Sequence[int]:
     first, last = seqs[0], seqs[-1]
     return range(first, last + 1) if last - first + 1 == len(seqs) else seqs
 
 
-class CopyJudge(Judge):
-    """Judges one batch of copies; raises `_Stop` at the first that cannot be taken."""
+class _CopyPlanner(Planner):
+    """Raises `_Stop` at the first copy that cannot be taken."""
 
-    def judge(self, columns: Columns, now: int) -> None:
-        """Fill the plan with the batch."""
-        self._dedups = self._dedups and self.stamps is None
+    checks = COPIED
+
+    def dedups(self) -> bool:
+        return self.stamps is None and super().dedups()
+
+    def store_whole(self) -> bool:
+        """Store a batch as it came, unless something in it has to be looked at one by one."""
+        machine, columns, config = self.machine, self.columns, self.machine.config
+        looks = self.dedups() or config.allow_rollup_hdrs or config.allow_msg_ttl
+        if looks or machine.counts or self.is_limited or not self.fits():
+            return False
         texts = texts_of(columns.subjects)
-        self._subjects = columns.subjects
-        self._clean = texts is not None and self._fits(columns)
-        blocks = columns.headers
-        if texts is not None and self._is_plain():
-            plan = self.plan
-            plan.texts = texts
-            last = blocks[-1] if columns.headered else b""
-            plan.last_msg_id = (h.find(last, h.MSG_ID) or b"") if last else b""
-            stored = [block or None for block in blocks] if columns.headered else None
-            payloads = columns.payloads
-            no_interest = self.facts.no_interest
-            self.machine.store(
-                plan, self._subjects, stored, payloads, now, None, self.stamps, no_interest
-            )
-            return
-        for place, (subject, block, payload) in enumerate(
-            zip(columns.subjects, blocks, columns.payloads, strict=True)
-        ):
-            try:
-                self._accept(place, subject, block, payload, now)
-            except ApiError as error:
-                raise _Stop(place, error) from None
-            except Duplicate:
-                self._refused[place] = b""
-        self._finish(columns, texts, now)
-
-    def _is_plain(self) -> bool:
-        """Whether nothing in the batch needs to be looked at one by one."""
-        config = self.machine.config
-        return (
-            self._clean
-            and self._capacity is None
-            and self.storage_left is None
-            and self.counting is None
-            and not (self._dedups or config.allow_rollup_hdrs or config.allow_msg_ttl)
+        if texts is None:
+            return False
+        plan, blocks = self.plan, columns.headers
+        plan.texts = texts
+        last = blocks[-1] if columns.headered else b""
+        plan.last_msg_id = (h.find(last, h.MSG_ID) or b"") if last else b""
+        stored = [block or None for block in blocks] if columns.headered else None
+        machine.store(
+            plan,
+            columns.subjects,
+            stored,
+            columns.payloads,
+            self.now,
+            None,
+            self.stamps,
+            self.facts.no_interest,
         )
+        return True
 
-    def _check_form(
-        self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes]
-    ) -> None:
-        super()._check_form(subject, block, payload, {})
+    def refuse(self, place: int, error: ApiError) -> None:
+        raise _Stop(place, error)
 
-    def _check_found(
-        self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
-    ) -> None:
-        """Nothing that the origin has accepted is refused here."""
-
-    def _check_ttl(self, found: dict[bytes, bytes]) -> None:
-        """A time that cannot be read is kept, without effect."""
-
-    def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
-        config = self.machine.config
-        rollup = found.get(h.ROLLUP, b"").lower()
-        if not config.allow_rollup_hdrs or config.deny_purge or rollup not in (b"sub", b"all"):
-            return b""
-        return rollup
+    def duplicate(self, place: int, seq: int) -> None:
+        """Leave it out: it counts as copied."""
+        self.draft.refused[place] = b""

@@ -23,7 +23,6 @@ from core.stream import headers as h
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from core.stream.discard_old import Evictions
     from core.stream.facts import LastMessages
 
 # Exact at any length: a long `int` takes quadratic time to read, and Python refuses to.
@@ -85,7 +84,8 @@ class Counting:
         newest: the last message of every subject of the batch that has one.
         max_msg_size: of the stream (-1: no limit).
         max_payload: of the server, for headers and payload together.
-        evictions: what the batch makes leave, in a stream that discards old messages.
+        evicted: returns the subjects that lose their last message with an accepted one, in a stream
+            that discards old messages.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Counting:
         newest: LastMessages,
         max_msg_size: int,
         max_payload: int,
-        evictions: Evictions | None = None,
+        evicted: Callable[[bytes, bytes, bytes], list[bytes]] | None = None,
     ) -> None:
         self._last = last
         self._newest = newest
-        self._evictions = evictions
+        self._evicted = evicted
         self._most = max_payload if max_msg_size < 0 else min(max_msg_size, max_payload)
         self._totals: dict[bytes, Total] = {}
         # Accepted messages with a header of their own that no total has read yet.
@@ -150,7 +150,7 @@ class Counting:
         if self._claims:
             del self._totals[subject]
             self._unread[subject] = block, payload
-        for lost in self._evictions.take(subject, block, payload) if self._evictions else ():
+        for lost in self._evicted(subject, block, payload) if self._evicted else ():
             self._totals[lost] = Total()
 
     def values(self) -> list[bytes]:

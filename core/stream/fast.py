@@ -9,7 +9,7 @@ answers go out with the plan of the messages that they are about.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
@@ -17,10 +17,11 @@ from core.model.api_errors import api_error
 from core.model.versions import is_level_supported
 from core.stream import headers as h
 from core.stream.batching import LONGEST_ID, SECOND, quoted
+from core.stream.fast_state import FastBatch, FastChanges
 from core.stream.texts import json_text, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from core.stream.batching import Quota
     from core.stream.machine import StreamMachine
@@ -55,24 +56,6 @@ class FastMessage:
     op: int
 
 
-@dataclass(slots=True)
-class FastBatch:
-    """A batch that is open: `seq` is its last message, `stored` that message's stream sequence
-    or an earlier one's, `acked` the message up to which acks went out, `every` how many make the
-    next one due; `deadline` is monotonic nanoseconds.
-    """
-
-    name: bytes
-    flow: int
-    keeps: bool
-    every: int
-    seq: int = 0
-    stored: int = 0
-    acked: int = 0
-    deadline: int = 0
-    is_mute: bool = False
-
-
 def is_fast(replies: Sequence[bytes]) -> bool:
     """Whether any message could be one of a fast batch; cheap enough for every publish."""
     return b"$FI" in b"".join(replies)
@@ -98,18 +81,86 @@ def parse_reply(reply: bytes) -> FastMessage:
 
 
 class FastBatches:
-    """The open fast batches of one stream.
+    """The open fast batches of one stream, as committed plans left them."""
 
-    `judging` is called for every message in order; what it says to store is then reported with
-    one of `stored`, `copied` and `refused`. Each adds what the publisher is told to `told`.
-    """
-
-    def __init__(self, quota: Quota, machine: StreamMachine) -> None:
+    def __init__(self, quota: Quota) -> None:
         self._quota = quota
-        self._machine = machine
+        self._clears = 0
         # In the order of their deadlines.
         self._open: dict[bytes, FastBatch] = {}
+
+    def draft(self, machine: StreamMachine) -> FastDraft:
+        """Return what takes the messages of the next plan."""
+        others = self._quota.fast - len(self._open)
+        return FastDraft(machine, self._open, FastChanges(self._clears), others)
+
+    def apply(self, changes: FastChanges) -> None:
+        """Make the changes of a committed plan the state, unless all was forgotten meanwhile."""
+        if changes.since != self._clears:
+            return
+        before = len(self._open)
+        for name in changes.ended:
+            self._open.pop(name, None)
+        for name, batch in changes.open.items():
+            self._open.pop(name, None)
+            self._open[name] = batch
+        self._quota.fast += len(self._open) - before
+
+    def clear(self) -> None:
+        """Forget all batches: whoever goes on with one is told that it is unknown."""
+        self._clears += 1
+        self._quota.fast -= len(self._open)
+        self._open.clear()
+
+    def deadline(self) -> int | None:
+        """Return when the next batch runs out of time (None: there is none)."""
+        return next((batch.deadline for batch in self._open.values()), None)
+
+    def expire(self, now: int) -> None:
+        """Forget the batches that have waited too long for their next message."""
+        while self._open:
+            batch = next(iter(self._open.values()))
+            if batch.deadline > now:
+                return
+            del self._open[batch.name]
+            self._quota.fast -= 1
+
+
+class FastDraft:
+    """The fast batches of a stream as they will be once a plan is committed.
+
+    `take` is called for every message in order; what it says to store is then reported with
+    one of `stored`, `copied`, `refused` and `passed`. Each adds what the publisher is told to
+    `told`.
+
+    Args:
+        machine: The stream.
+        committed: Its open batches, which stay as they are.
+        changes: What the plan makes of them so far.
+        others: How many batches are open in other streams.
+    """
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        committed: Mapping[bytes, FastBatch],
+        changes: FastChanges,
+        others: int,
+    ) -> None:
+        self._machine = machine
+        self._committed = committed
+        self.changes = changes
+        self._others = others
+        self._count = len(committed)
         self.told: list[bytes] = []
+
+    def _find(self, name: bytes) -> FastBatch | None:
+        """Return a batch that is open: its changed form, or else a copy to change."""
+        batch = self.changes.open.get(name)
+        if batch is None and name not in self.changes.ended:
+            batch = self._committed.get(name)
+            return None if batch is None else replace(batch)
+        return batch
 
     def check(self, reply: bytes, block: bytes, payload: bytes) -> FastMessage:
         """Return what a message says of its batch. Raises ApiError where it is no part of one."""
@@ -123,21 +174,21 @@ class FastBatches:
         level = h.publish_headers(block).get(h.REQUIRED_LEVEL) if block else None
         is_served = not level or is_level_supported(level)
         message = parse_reply(reply)
-        batch = self._open.get(message.name)
+        batch = self._find(message.name)
         if not is_served:
             if batch is not None:
-                self.drop(batch)
+                self._drop(batch)
             raise api_error("JSRequiredApiLevel")
         if batch is None:
             if message.seq > 1 or message.op == _PING:
                 raise api_error("JSBatchPublishUnknownBatchID")
-            if len(self._open) >= PER_STREAM or self._quota.fast >= TOTAL:
+            if self._count >= PER_STREAM or self._others + self._count >= TOTAL:
                 raise api_error("JSBatchPublishTooManyInflight")
         return message
 
-    def judging(self, message: FastMessage, now: int) -> bool:
-        """Whether a message is to be judged and stored; `now` is monotonic nanoseconds."""
-        batch = self._open.pop(message.name, None)
+    def take(self, message: FastMessage, now: int) -> bool:
+        """Whether a message is to be checked and stored; `now` is monotonic nanoseconds."""
+        batch = self._find(message.name)
         if batch is None:
             batch = self._begin(message)
             self._renew(batch, now)
@@ -167,7 +218,7 @@ class FastBatches:
 
     def stored(self, message: FastMessage, seq: int) -> None:
         """A message was accepted as `seq` of the stream."""
-        batch = self._open[message.name]
+        batch = self.changes.open[message.name]
         batch.seq, batch.stored = message.seq, seq
         if message.op == _COMMIT:
             self._end(batch)
@@ -180,7 +231,7 @@ class FastBatches:
         Only those without headers: they can be stored without another look.
         """
         tokens = replies[place - 1].rsplit(b".", _TOKENS - 1)
-        batch = self._open.get(tokens[1]) if len(tokens) == _TOKENS else None
+        batch = self._find(tokens[1]) if len(tokens) == _TOKENS else None
         if batch is None or batch.is_mute or h.number(tokens[4]) != batch.seq:
             return 0
         line = b".".join(tokens[:4]).replace(b"%", b"%%") + b".%d.1" + SUFFIX
@@ -201,7 +252,7 @@ class FastBatches:
 
         Yields (place among them, what is told) of those that make an ack due.
         """
-        batch = self._open.pop(reply.rsplit(b".", _TOKENS - 1)[1])
+        batch = self.changes.open[reply.rsplit(b".", _TOKENS - 1)[1]]
         self._renew(batch, now)
         before, last = batch.seq, batch.seq + count
         while batch.acked + batch.every <= last:
@@ -214,7 +265,7 @@ class FastBatches:
 
     def copied(self, message: FastMessage, seq: int) -> None:
         """A message is there already, as `seq` of the stream."""
-        batch = self._open[message.name]
+        batch = self.changes.open[message.name]
         batch.seq = message.seq
         if self._advance(batch):
             self._tell_acked(batch)
@@ -227,9 +278,9 @@ class FastBatches:
 
     def refused(self, message: FastMessage, error: ApiError) -> None:
         """A message was not accepted: here its own wish counts, not that of the first one."""
-        batch = self._open[message.name]
+        batch = self.changes.open[message.name]
         if message.seq == 1 and not message.keeps:
-            self.drop(batch)
+            self._drop(batch)
             self.told.append(refusal(error, self._machine.json_name))
             return
         self.told.append(
@@ -247,44 +298,29 @@ class FastBatches:
         So does the reference server where another last message id is expected; if this was to be
         the end, nothing is said of the batch any more.
         """
-        batch = self._open[message.name]
+        batch = self.changes.open[message.name]
         batch.seq = message.seq
         batch.is_mute = message.op == _COMMIT
         self.told.append(refusal(error, self._machine.json_name))
 
-    def drop(self, batch: FastBatch) -> None:
+    def _drop(self, batch: FastBatch) -> None:
         """Forget a batch."""
-        del self._open[batch.name]
-        self._quota.fast -= 1
-
-    def clear(self) -> None:
-        """Forget all batches: whoever goes on with one is told that it is unknown."""
-        self._quota.fast -= len(self._open)
-        self._open.clear()
-
-    def deadline(self) -> int | None:
-        """Return when the next batch runs out of time (None: there is none)."""
-        return next((batch.deadline for batch in self._open.values()), None)
-
-    def expire(self, now: int) -> None:
-        """Forget the batches that have waited too long for their next message."""
-        while self._open:
-            batch = next(iter(self._open.values()))
-            if batch.deadline > now:
-                return
-            self.drop(batch)
+        self.changes.open.pop(batch.name, None)
+        self.changes.ended.add(batch.name)
+        self._count -= 1
 
     def _begin(self, message: FastMessage) -> FastBatch:
-        every = 1 if self._open else min(message.flow, _MOST_UNACKED)
+        every = 1 if self._count else min(message.flow, _MOST_UNACKED)
         batch = FastBatch(message.name, message.flow, message.keeps, every)
-        self._quota.fast += 1
+        self._count += 1
         if message.op == _START and not self._machine.config.no_ack:
             self._tell_acked(batch)
         return batch
 
     def _renew(self, batch: FastBatch, now: int) -> None:
         """Put a batch behind all others: it will be the last to run out."""
-        self._open[batch.name] = batch
+        self.changes.open.pop(batch.name, None)
+        self.changes.open[batch.name] = batch
         batch.deadline = now + _TIMEOUT
 
     def _advance(self, batch: FastBatch) -> bool:
@@ -293,7 +329,7 @@ class FastBatches:
         if not times:
             return False
         batch.acked += times * batch.every
-        share = max(min(batch.flow, _MOST_UNACKED // len(self._open)), 1)
+        share = max(min(batch.flow, _MOST_UNACKED // self._count), 1)
         if batch.every < share:
             batch.every = min(batch.every * 2, share)
         else:
@@ -305,7 +341,7 @@ class FastBatches:
 
     def _end(self, batch: FastBatch, seq: bytes = b"") -> None:
         """Acknowledge a batch as a whole, and forget it."""
-        self.drop(batch)
+        self._drop(batch)
         self.told.append(
             b'{"stream":"%b","seq":%b,"batch":"%b","count":%d}'
             % (self._machine.ack_name, seq or b"%d" % batch.stored, quoted(batch.name), batch.seq)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
-from core.model.api_errors import api_error, err_code
+from core.model.api_errors import err_code
 from core.stream import headers as h
 from core.stream.batching import without
-from core.stream.discard_new import Capacity
+from core.stream.checks import FAST, PUBLISHED
 from core.stream.fast import SUFFIX
-from core.stream.judge import Duplicate, Judge
-from core.stream.schedule_headers import HEADERS as SCHEDULING
-from core.stream.texts import refusal, texts_of
+from core.stream.planner import Planner
+from core.stream.texts import refusal
 
 if TYPE_CHECKING:
     from core.stream.facts import Facts
-    from core.stream.fast import FastBatches, FastMessage
+    from core.stream.fast import FastBatches, FastDraft, FastMessage
     from core.stream.machine import StreamMachine
     from core.stream.plan import Columns, StreamPlan
 
@@ -38,150 +37,106 @@ def decide_fast(
         machine: of the stream.
         columns: the messages.
         answers: of messages that have theirs already, by place.
-        fast: the open fast batches, which take note of their messages.
+        fast: the open fast batches; what the plan makes of them is part of it.
         times: wall-clock and monotonic, in nanoseconds.
-        facts: as for `StreamMachine.decide`.
+        facts: as for `planner.decide`.
     """
-    plan = machine.unchanged()
-    capacity = None
-    if machine.refuses and not machine.fits_limits(columns, facts):
-        capacity = Capacity(machine, facts.replaced)
-    judge = FastJudge(machine, plan, capacity, facts)
-    if facts.storage_left is not None and machine.coming(columns, facts) > facts.storage_left:
-        judge.storage_left = facts.storage_left
-    judge.counting = machine.counting(facts)
-    judge.judge_fast(columns, answers, fast, times)
-    machine.evict(plan, times[0])
+    draft = fast.draft(machine)
+    plan = _FastPlanner(machine, columns, times, facts, answers, draft).decide()
+    plan.fast = draft.changes
     return plan
 
 
-class FastJudge(Judge):
-    """Judges message by message; used once."""
+class _FastPlanner(Planner):
+    """Every message is answered, in order, those of fast batches as their batches say."""
 
-    # The place and subject of the message at hand if it is one of a fast batch: its headers for
-    # atomic batches say nothing, the others are checked in the order of batches.
-    _fast: tuple[int, bytes] | None = None
-
-    def judge_fast(
+    def __init__(
         self,
+        machine: StreamMachine,
         columns: Columns,
-        answers: dict[int, bytes],
-        fast: FastBatches,
         times: tuple[int, int],
+        facts: Facts,
+        answers: dict[int, bytes],
+        fast: FastDraft,
     ) -> None:
-        """Fill the plan; every message is answered, in order, those of fast batches as they say."""
-        subjects = columns.subjects
-        texts = texts_of(subjects)
-        self._subjects = subjects
-        self._clean = texts is not None and self._fits(columns)
-        self._refused.update(answers)
-        self.now, monotonic = times
-        is_simple = self._clean and self._capacity is None and self.storage_left is None
-        is_simple = is_simple and self.counting is None
-        replies, blocks, payloads = columns.replies, columns.headers, columns.payloads
+        now, self._monotonic = times
+        super().__init__(machine, columns, now, facts)
+        self._answers = answers
+        self._fast = fast
+        # The message at hand, if it is one of a fast batch.
+        self._message: FastMessage | None = None
+
+    def store_whole(self) -> bool:
+        return False
+
+    def take_all(self) -> bool:
+        columns, draft, answers = self.columns, self.draft, self._answers
+        draft.refused.update(answers)
+        is_simple = self.is_clean and not self.is_limited and draft.counting is None
+        subjects, replies = columns.subjects, columns.replies
+        blocks, payloads = columns.headers, columns.payloads
         place = 0
         while place < len(columns):
-            row = subjects[place], replies[place], blocks[place], payloads[place]
             if place not in answers and replies[place].endswith(SUFFIX):
-                self._take_fast(fast, place, row, monotonic)
+                self._take_fast(place)
                 if is_simple and not blocks[place]:
-                    place += self._take_following(fast, columns, place + 1, monotonic)
+                    place += self._take_following(place + 1)
             elif place not in answers:
-                self._take(place, row)
+                self.take(place, subjects[place], blocks[place], payloads[place], PUBLISHED)
             place += 1
-        self._finish(columns, texts, self.now)
+        return True
 
-    def _take(self, place: int, row: tuple[bytes, bytes, bytes, bytes]) -> None:
-        """Judge a message that is in no batch."""
-        subject, _, block, payload = row
-        try:
-            self._accept(place, subject, block, payload, self.now)
-        except ApiError as error:
-            self._refused[place] = refusal(error, self.machine.json_name)
-        except Duplicate as duplicate:
-            self._refused[place] = self._duplicate(duplicate.seq)
-
-    def _take_following(
-        self, fast: FastBatches, columns: Columns, place: int, monotonic: int
-    ) -> int:
+    def _take_following(self, place: int) -> int:
         """Take at once what goes on in order and has no headers; return how many these are."""
+        columns, draft, fast = self.columns, self.draft, self._fast
         count = fast.following(columns.replies, columns.headers, place)
         if count:
-            self.next_seq += count
-            self._headers += [None] * count
-            self._last_id = b""
-            self._told.update(dict.fromkeys(range(place, place + count), _NOTHING_TOLD))
-            reply = columns.replies[place - 1]
-            for offset, told in fast.stored_all(reply, count, self.next_seq - 1, monotonic):
-                self._told[place + offset] = told
+            draft.next_seq += count
+            draft.blocks += [None] * count
+            draft.last_msg_id = b""
+            self.told.update(dict.fromkeys(range(place, place + count), _NOTHING_TOLD))
+            reply, seq = columns.replies[place - 1], draft.next_seq - 1
+            for offset, told in fast.stored_all(reply, count, seq, self._monotonic):
+                self.told[place + offset] = told
         return count
 
-    def _take_fast(
-        self, fast: FastBatches, place: int, row: tuple[bytes, bytes, bytes, bytes], monotonic: int
-    ) -> None:
-        """Judge a message of a fast batch, and let the batch say what is to be told."""
-        _, reply, block, payload = row
-        told = self._told[place] = []
+    def _take_fast(self, place: int) -> None:
+        """Check a message of a fast batch, and let the batch say what is to be told."""
+        columns, draft, fast = self.columns, self.draft, self._fast
+        block, payload = columns.headers[place], columns.payloads[place]
+        told = self.told[place] = []
         try:
-            message = fast.check(reply, block, payload)
+            message = fast.check(columns.replies[place], block, payload)
         except ApiError as error:
-            self._refused[place] = b""
+            draft.refused[place] = b""
             if not self.machine.config.no_ack:
                 told.append(refusal(error, self.machine.json_name))
             return
         fast.told = told
-        if not fast.judging(message, monotonic) or not self._is_taken(fast, message, place, row):
-            self._refused[place] = b""
-
-    def _is_taken(
-        self,
-        fast: FastBatches,
-        message: FastMessage,
-        place: int,
-        row: tuple[bytes, bytes, bytes, bytes],
-    ) -> bool:
-        subject, _, block, payload = row
+        if not fast.take(message, self._monotonic):
+            draft.refused[place] = b""
+            return
         if block.find(h.REQUIRED_LEVEL) >= 0:
             block = without(block, h.REQUIRED_LEVEL + b":")
-        self._fast = place, subject
-        try:
-            self._accept(place, subject, block, payload, self.now)
-        except ApiError as error:
-            if error.err_code == _WRONG_LAST_ID:
-                fast.passed(message, error)
-            else:
-                fast.refused(message, error)
-            return False
-        except Duplicate as duplicate:
-            fast.copied(message, duplicate.seq)
-            return False
-        finally:
-            self._fast = None
-        fast.stored(message, self.next_seq - 1)
-        return True
+        self._message = message
+        self.take(place, columns.subjects[place], block, payload, FAST)
+        self._message = None
+        if place not in draft.refused:
+            fast.stored(message, draft.next_seq - 1)
 
-    def _check_no_batch(self, found: dict[bytes, bytes]) -> None:
-        if self._fast is None:
-            super()._check_no_batch(found)
-
-    def _check_found(
-        self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
-    ) -> None:
-        if self._fast is None:
-            super()._check_found(place, subject, payload, found)
+    def refuse(self, place: int, error: ApiError) -> None:
+        if self._message is None:
+            super().refuse(place, error)
+            return
+        self.draft.refused[place] = b""
+        if error.err_code == _WRONG_LAST_ID:
+            self._fast.passed(self._message, error)
         else:
-            self._check_in_batch(payload, found)
+            self._fast.refused(self._message, error)
 
-    def _check_rest(self, found: dict[bytes, bytes]) -> bytes:
-        if self._fast is None:
-            return super()._check_rest(found)
-        place, subject = self._fast
-        if found.get(h.STREAM_SOURCE):
-            raise api_error("JSMessageSourceHdrNotAllowed")
-        self._check_last(found)
-        self._check_last_of_subject(place, subject, found)
-        if not SCHEDULING.isdisjoint(found):
-            self._check_scheduling(place, subject, found)
-        rollup = self._check_rollup(found)
-        self._check_last_id(found)
-        return rollup
+    def duplicate(self, place: int, seq: int) -> None:
+        if self._message is None:
+            super().duplicate(place, seq)
+            return
+        self.draft.refused[place] = b""
+        self._fast.copied(self._message, seq)

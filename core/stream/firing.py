@@ -1,6 +1,6 @@
 """The plan of what schedules send when they come due (ADR-51).
 
-An output is judged like a message that was sourced: what only clients may not say, it may.
+An output is checked like a message that was sourced: what only clients may not say, it may.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.stream.checks import SCHEDULED
 from core.stream.headers import SCHEDULE_TARGET, find
-from core.stream.judge import Judge
 from core.stream.plan import Columns
+from core.stream.planner import Planner
 from core.stream.schedule_headers import output_block
 from core.stream.schedules import NEVER, Pending
 
@@ -62,17 +63,18 @@ class Firing:
         return self.schedule.repeats and self.following(now) is None
 
 
-class _OutputJudge(Judge):
-    """Judges outputs; used once."""
+class _OutputPlanner(Planner):
+    checks = SCHEDULED
 
-    def _check_found(
-        self, place: int, subject: bytes, payload: bytes, found: dict[bytes, bytes]
-    ) -> None:
-        """Nothing that only clients are refused is refused here."""
+    def limit(self) -> None:
+        """Only the node may have no room for an output."""
+        self.limit_storage()
 
-    def refused(self) -> dict[int, bytes]:
-        """Return why outputs are not taken, by place."""
-        return self._refused
+    def counting(self) -> None:
+        """A stream with schedules has no counters."""
+
+    def store_whole(self) -> bool:
+        return False
 
 
 def outputs(firings: list[Firing], now: int) -> Columns:
@@ -103,15 +105,11 @@ def plan_firings(
         firings: What is due.
         columns: Its `outputs`, under their final subjects.
         now: Wall-clock time in nanoseconds.
-        facts: As for `StreamMachine.decide`.
+        facts: As for `planner.decide`.
     """
-    plan = machine.unchanged()
-    judge = _OutputJudge(machine, plan, None, facts)
-    if facts.storage_left is not None and machine.coming(columns, facts) > facts.storage_left:
-        judge.storage_left = facts.storage_left
-    judge.judge(columns, now)
-    machine.evict(plan, now)
-    refused = judge.refused()
+    planner = _OutputPlanner(machine, columns, now, facts)
+    plan = planner.decide()
+    refused = planner.draft.refused
     for place, firing in enumerate(firings):
         following = firing.following(now)
         if following is None and place in refused:

@@ -43,14 +43,19 @@ _ID_AT = len(_LONE_ID)
 _INCREMENT = re.compile(rb"[+-]?[0-9]+")
 
 
+def has_publish_headers(block: bytes) -> bool:
+    """Whether a block has any `Nats-*` header."""
+    # `find` and not `in`, which first tries to take the needle for a number: four times slower.
+    return block.find(b"\r\nNats-") >= 0
+
+
 def publish_headers(block: bytes) -> dict[bytes, bytes]:
     """Return the `Nats-*` headers of a block, the first value of each name.
 
     Leading spaces of a value are dropped, nothing else is changed.
     """
     found: dict[bytes, bytes] = {}
-    # `find` and not `in`, which first tries to take the needle for a number: four times slower.
-    if block.find(b"\r\nNats-") < 0:
+    if not has_publish_headers(block):
         return found
     for line in block.split(b"\r\n"):
         if line.startswith(b"Nats-"):

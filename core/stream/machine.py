@@ -1,28 +1,25 @@
-"""StreamMachine: the only holder of a stream's committed state, and the rules of publishing.
+"""StreamMachine: the only holder of a stream's committed state, and the rules of its limits.
 
-`decide` turns gathered publishes into a plan without changing anything; the runner commits the
-plan and then calls `apply`. A plan that failed to commit is simply forgotten. The order of checks
-is the reference server's, so that a client sees the same error when several apply.
+A plan is made from the state without changing it (publishes become one in `core.stream.planner`);
+the runner commits the plan and then calls `apply`. A plan that failed to commit is simply
+forgotten.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 
 from core.model.stream import Discard, Storage, StreamConfig
-from core.stream.counting import Counting, growth
+from core.stream.counting import growth
 from core.stream.dedup import DedupWindow
-from core.stream.discard_new import Capacity
-from core.stream.discard_old import Evictions
 from core.stream.expiry import Expiry
 from core.stream.facts import NO_FACTS, Facts
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
-from core.stream.judge import LONGEST_FRAME, Judge
 from core.stream.oldest import OLDEST_MAX, OldestMessages
 from core.stream.plan import Columns, StreamPlan
 from core.stream.record_size import LARGEST_OVERHEAD, record_size
 from core.stream.schedules import Schedules
 from core.stream.segment import Segment
-from core.stream.texts import LARGEST_RECORD, json_text, texts_of
+from core.stream.texts import json_text
 from core.stream.ttl import SECOND, marker_reasons_of
 
 
@@ -51,8 +48,6 @@ class StreamMachine:
         self.expiry: Expiry | None = None
         # What is to be sent later, where the stream allows schedules.
         self.schedules: Schedules | None = None
-        # Off in tests, which hold the column form of `decide` to the one by message.
-        self.shortcut = True
         self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
@@ -116,40 +111,9 @@ class StreamMachine:
             return True
         if not self.max_bytes:
             return False
-        return oldest.nbytes < self.bytes + self.coming(columns, facts) - self.max_bytes
+        return oldest.nbytes < self.bytes + self.incoming_bytes(columns, facts) - self.max_bytes
 
-    # -- decide ------------------------------------------------------------------------------
-
-    def decide(self, columns: Columns, now: int, facts: Facts = NO_FACTS) -> StreamPlan:
-        """Return the plan for a batch.
-
-        Args:
-            columns: what was published, in order.
-            now: wall-clock time in nanoseconds; stored times are strictly increasing from it.
-            facts: what is known of the batch beside the state of the stream.
-        """
-        plan = self.unchanged()
-        roomy = not self.refuses or self.fits_limits(columns, facts)
-        left = facts.storage_left
-        scarce = left is not None and self.coming(columns, facts) > left
-        checks = columns.headered or self.config.sealed or self.counts
-        simple = roomy and not scarce and not checks
-        texts = self._texts(columns) if simple and self.shortcut else None
-        if texts:
-            plan.texts = texts
-            plan.acks = [] if self.config.no_ack else columns.replies
-            plan.ack_first = self.last_seq + 1
-            plan.last_msg_id = b""
-            self.store(
-                plan, columns.subjects, None, columns.payloads, now, None, None, facts.no_interest
-            )
-        elif len(columns):
-            judge = Judge(self, plan, None if roomy else Capacity(self, facts.replaced), facts)
-            judge.storage_left = left if scarce else None
-            judge.counting = self.counting(facts)
-            judge.judge(columns, now)
-        self.evict(plan, now)
-        return plan
+    # -- plans -------------------------------------------------------------------------------
 
     def unchanged(self, first_seq: int = 0) -> StreamPlan:
         """Return a plan that changes nothing yet.
@@ -172,30 +136,16 @@ class StreamMachine:
             return False
         if self.max_msgs and self.msgs + n > self.max_msgs:
             return False
-        return not self.max_bytes or self.bytes + self.coming(columns, facts) <= self.max_bytes
+        return (
+            not self.max_bytes or self.bytes + self.incoming_bytes(columns, facts) <= self.max_bytes
+        )
 
-    def coming(self, columns: Columns, facts: Facts) -> int:
+    def incoming_bytes(self, columns: Columns, facts: Facts) -> int:
         """Return at least what a batch adds to `bytes`."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + LARGEST_OVERHEAD * len(columns)
         if self.counts:
             coming += len(columns) * growth(facts.last_messages, columns.headers)
         return coming + sum(map(len, columns.headers)) if columns.headered else coming
-
-    def counting(self, facts: Facts) -> Counting | None:
-        """Return what counts the next batch, if the stream is one of counters."""
-        if not self.counts:
-            return None
-        evictions = Evictions(self) if self.evicts else None
-        limits = self.config.max_msg_size, facts.max_payload
-        return Counting(self.index.last, facts.last_messages, *limits, evictions)
-
-    def _texts(self, columns: Columns) -> list[str] | None:
-        """Return the subjects as text if no message of a batch without headers can be refused."""
-        longest = max(map(len, columns.payloads), default=0)
-        limit = self.config.max_msg_size
-        if longest > LARGEST_RECORD - LONGEST_FRAME or 0 <= limit < longest:
-            return None
-        return texts_of(columns.subjects)
 
     def store(
         self,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from core.model.stream import StreamConfig
 from core.stream.expiry import Due, Expiry
+from core.stream.fast_state import FastChanges
 from core.stream.index import HistoryIndex, LastIndex, LogIndex
 from core.stream.schedules import Pending
 from core.stream.segment import Segment
@@ -112,6 +113,8 @@ class StreamPlan:
     positions: list[Position] = field(default_factory=list)
     # Schedules whose outputs are in the plan, and when they come due next.
     firings: list[Pending] = field(default_factory=list)
+    # What becomes of fast-ingest batches, if any message is of one.
+    fast: FastChanges | None = None
     ids: list[tuple[bytes, int]] = field(default_factory=list)
     last_msg_id: bytes | None = None
     # One of the two: replies of accepted messages with contiguous sequences, or ready answers.

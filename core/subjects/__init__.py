@@ -1,1 +1,1 @@
-"""Subjects: tokens, wildcards, matching, and the tree of subscriptions. Pure."""
+"""Subjects as bytes: tokens, wildcards, matching, and the trie of subscriptions. No I/O."""

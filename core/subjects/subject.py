@@ -1,4 +1,4 @@
-"""The algebra of subjects.
+"""Validation, matching and comparison of subjects and filters.
 
 A subject is one or more tokens joined by `.`. In a *filter*, the token `*` stands for exactly one
 token and a last token `>` for one or more; a *literal* holds neither. `foo*` and `fo>o` are
@@ -11,11 +11,6 @@ from collections.abc import Callable, Sequence
 _BLANKS = re.compile(rb"[ \t\n\r\f]")
 
 
-def tokens(subject: bytes) -> list[bytes]:
-    """Split a subject into its tokens."""
-    return subject.split(b".")
-
-
 def is_valid_filter(subject: bytes) -> bool:
     """Say whether `subject` is a filter: no empty token, no blank, `>` only at the end."""
     if not subject or _BLANKS.search(subject):
@@ -25,10 +20,10 @@ def is_valid_filter(subject: bytes) -> bool:
 
 
 def can_subscribe(subject: bytes) -> bool:
-    """Say whether a client may subscribe to `subject`, which holds no blank that parts arguments.
+    """Say whether a client may subscribe to `subject`, an argument of a SUB line.
 
-    Unlike `is_valid_filter`, which rules names that are stored, it lets a form feed or a lone CR
-    inside a token pass, as the reference server does.
+    Unlike `is_valid_filter`, which is for subjects in configurations, it allows a form feed or a
+    lone CR inside a token, as the reference server does.
     """
     parts = subject.split(b".")
     return b"" not in parts and b">" not in parts[:-1]
@@ -40,7 +35,7 @@ def can_publish(subject: bytes) -> bool:
 
 
 def is_valid_literal(subject: bytes) -> bool:
-    """Say whether a message may have `subject`: a valid filter without wildcards."""
+    """Say whether a message may be published on `subject`: a valid filter without wildcards."""
     return is_valid_filter(subject) and not has_wildcard(subject)
 
 
@@ -76,7 +71,7 @@ def matches(subject: bytes, pattern: bytes) -> bool:
         want.pop()
     elif len(have) != len(want):
         return False
-    # the shorter list decides: a trailing `>` has been taken off
+    # not strict: a trailing `>` was removed and matches whatever is left of the subject
     return all(w == b"*" or w == h for w, h in zip(want, have, strict=False))
 
 
@@ -107,10 +102,10 @@ def overlap(one: bytes, other: bytes) -> bool:
 
 
 def compile_filters(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
-    """Make one test out of several filters; None if every subject passes (no filter, or `>`).
+    """Return a predicate for subjects that match any filter; None if all do (no filter, or `>`).
 
-    The test expects valid literals, as stored subjects are. Literals become one set, filters of
-    the form `prefix.>` one `startswith`, anything else one regular expression.
+    The predicate expects valid literals, as stored subjects are. It is a set when all filters are
+    literals, one `startswith` when all have the form `prefix.>`, else one regular expression.
     """
     if not filters or b">" in filters:
         return None

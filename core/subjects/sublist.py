@@ -1,12 +1,12 @@
-"""The tree of subscriptions: one level per token.
+"""A trie of subscriptions by filter: one level per token.
 
-`match` answers which items have a filter that matches a subject, and whether the subject's last
-token had any say in it: when no node before it has literal children, every subject with the same
-head has the same answer. Callers use that to cache one answer for all the one-time reply subjects
-of an inbox.
+`match` returns the items whose filter matches a subject, and whether the subject's last token
+could change the result: where no node of the level before it has literal children, all subjects
+that differ in the last token alone have the same result. Callers use that to cache one result for
+all the one-time reply subjects of an inbox.
 
-Items are compared by identity and may stand under one filter in great numbers, so a full list
-turns into a dictionary. Branches without items are pruned.
+Items are compared by identity. One filter may have very many, so a list of more than `_LIST_MAX`
+becomes a dictionary. Branches without items are pruned.
 """
 
 from typing import Generic, TypeVar
@@ -17,7 +17,7 @@ _LIST_MAX = 16
 
 
 class _Node(Generic[T]):
-    """One token: who subscribed up to here, and what follows."""
+    """One node: the items whose filter ends here, and the nodes of the next token."""
 
     __slots__ = ("children", "items", "star", "tail")
 
@@ -32,7 +32,12 @@ class _Node(Generic[T]):
 
 
 class Sublist(Generic[T]):
-    """A multimap from filters to items."""
+    """A multimap from filters to items.
+
+    Attributes:
+        count: items in it.
+        inserts: items ever added.
+    """
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
@@ -55,7 +60,7 @@ class Sublist(Generic[T]):
         self.inserts += 1
 
     def remove(self, pattern: bytes, item: T) -> bool:
-        """Take an item out; False if it was not there."""
+        """Remove an item; return False if it was not there."""
         path: list[tuple[_Node[T], bytes]] = []
         node = self._root
         parts = pattern.split(b".")
@@ -80,7 +85,7 @@ class Sublist(Generic[T]):
         return True
 
     def match(self, subject: bytes) -> tuple[list[T], bool]:
-        """Return the items whose filter matches, and whether the last token could matter.
+        """Return the items whose filter matches, and whether another last token could match others.
 
         A subject with an empty token matches nothing.
         """

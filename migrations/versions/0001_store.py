@@ -1,7 +1,8 @@
-"""The store: heads, streams, messages on two shelves, consumers, purges, nodes, SQL views.
+"""The schema: heads, streams, messages, consumers, purges, nodes, remotes, and SQL views.
 
-Two schemas. `jetgate_store` belongs to the server and may change with any release;
-`jetgate` holds views for people and programs, whose columns stay, and a function over one.
+There are two schemas. `jetgate_store` is internal and may change with any release; `jetgate` has
+the public views, whose columns stay, and a function over one of them. Messages are in two
+partitions (shelves): one for logs, one for streams that lose messages all the time.
 
 Nothing here needs an extension, ICU, lz4 or a version newer than PostgreSQL 15.
 Times are nanoseconds since the Unix epoch. Names and subjects collate "C": byte order,
@@ -13,8 +14,8 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-# Rows that every commit rewrites: room on the page keeps the updates heap-only, and vacuum comes
-# by number of dead rows, because a scale factor says nothing about a table of a few rows.
+# For rows that every commit updates: free space on the page keeps updates heap-only (HOT), and
+# vacuum runs by the number of dead rows, because a scale factor is useless for a few rows.
 _HOT = """
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_cost_delay = 0,
@@ -95,8 +96,8 @@ _TABLES = (
 )
 
 _CONSUMERS = (
-    # The state is rewritten up to twenty times a second, so it has no index but the key. The four
-    # plain columns repeat what the state says, for people; nothing in the server reads them.
+    # The state is updated up to twenty times a second, so there is no index but the keys. The last
+    # four columns repeat what the state holds, for the view; the server does not read them.
     f"""
     create table jetgate_store.consumer (
       stream   integer not null,
@@ -115,7 +116,7 @@ _CONSUMERS = (
     ) with (fillfactor = 50, {_HOT})
     """,
     "alter table jetgate_store.consumer alter column state set storage external",
-    # Removals that are decided and committed but whose rows are not all gone yet.
+    # Purges that are committed and whose rows are not all deleted yet.
     """
     create table jetgate_store.purge (
       stream    integer not null,
@@ -125,7 +126,7 @@ _CONSUMERS = (
       primary key (stream, n)
     )
     """,
-    # How far the sources of a stream have been copied, written with the copies themselves.
+    # How far the sources of a stream were copied, written in the transaction of the copies.
     f"""
     create table jetgate_store.source (
       stream   integer not null,
@@ -135,7 +136,7 @@ _CONSUMERS = (
       primary key (stream, key)
     ) with (fillfactor = 50, {_HOT})
     """,
-    # When schedules that came due come due next, written with what they sent.
+    # The next due times of repeating schedules, written in the transaction of what they sent.
     f"""
     create table jetgate_store.schedule (
       stream  integer not null,
@@ -145,7 +146,7 @@ _CONSUMERS = (
       primary key (stream, subject)
     ) with (fillfactor = 50, {_HOT})
     """,
-    # Keys that all nodes share; 32 bytes of which the generator fixes 12 bits.
+    # Secret keys that all nodes share: 32 bytes, 244 bits of them random (two UUIDs).
     """
     create table jetgate_store.secret (
       name  text collate "C" primary key,
@@ -167,7 +168,7 @@ _CONSUMERS = (
       http        text not null default ''
     ) with (fillfactor = 20, {_HOT})
     """,
-    # Other systems; the columns from `connected` on are what the leading node said last.
+    # Other NATS systems; the columns from `connected` on are written by the leading node.
     """
     create table jetgate_store.remote (
       name      text collate "C" primary key,
@@ -273,8 +274,8 @@ _FUNCTIONS = (
     language sql stable parallel safe
     return timestamptz '1970-01-01 00:00:00+00' + (ns / 1000) * interval '1 microsecond'
     """,
-    # How long a message lives by its own header, in nanoseconds: null for no longer and no shorter
-    # than others, -1 for ever. Only for the views; the server reads the header itself.
+    # The TTL of a message in nanoseconds: null if it has none, -1 for never. Only for the views;
+    # the server parses the header itself.
     """
     create function jetgate_store.ttl(hdr bytea) returns numeric
     language plpgsql immutable parallel safe as $$
@@ -376,9 +377,9 @@ _IS_THERE = """
             and jetgate_store.subject_matches(f.filter, m.subject))
 """
 
-# Where a stream keeps only some messages of each subject, older ones may still wait for their
-# removal. Ranking needs every row of the stream, so these streams have a branch of their own; its
-# window is partitioned by the columns of the view, which lets conditions on them pass through.
+# In a stream with max_msgs_per_subject, rows beyond that limit may still wait for their deletion.
+# Finding them needs every row of the stream, so these streams have a branch of their own; its
+# window is partitioned by columns of the view, so that conditions on them are pushed down.
 _VIEW_MESSAGES = f"""
 create view jetgate.messages as
 select s.name as stream, s.account, {_MESSAGE_COLUMNS}
@@ -403,9 +404,9 @@ select stream, account, seq, subject, time,
  where age <= keep and is_there
 """
 
-# Through the view the planner cannot know that a name is one stream, so that its newest messages
-# are found by looking at all. Here they are found from the end of the index. Where only some of
-# each subject are kept, those that are newer are few, for they were all looked at before.
+# Through the view the planner cannot know that a name is one stream, so it would read and sort all
+# of its messages. Here the newest are found from the end of the index. With max_msgs_per_subject,
+# the check for newer messages of the subject is cheap, because those were just read.
 _LATEST = f"""
 create function jetgate.latest(stream text, count integer default 10)
 returns setof jetgate.messages language sql stable parallel safe rows 10 as $$

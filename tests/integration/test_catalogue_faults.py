@@ -94,7 +94,7 @@ async def served(dsn: str) -> AsyncIterator[tuple[Node, JetStreamContext]]:
 def test_a_change_whose_commit_is_not_answered_is_made_once(
     database: str, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
-    monkeypatch.setattr(catalog, "_PATIENCE", 60.0)  # however slow the machine
+    monkeypatch.setattr(catalog, "_OUTCOME_TIMEOUT_S", 60.0)  # however slow the machine
 
     async def scenario() -> None:
         async with served(database) as (node, js):
@@ -113,7 +113,7 @@ def test_a_change_whose_commit_is_not_answered_is_made_once(
 def test_a_node_that_cannot_learn_how_a_change_ended_begins_anew(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "_PATIENCE", 0.05)
+    monkeypatch.setattr(catalog, "_OUTCOME_TIMEOUT_S", 0.05)
 
     async def scenario() -> None:
         async with served(database) as (node, js):

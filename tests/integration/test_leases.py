@@ -14,7 +14,8 @@ from core.errors import Fenced, Unavailable
 from core.runtime.clock import SystemClock
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
-from core.storage.postgres.leases import GROUPS, PostgresLeases
+from core.storage.postgres.leases import PostgresLeases
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
 
 MS = 1_000_000
@@ -84,7 +85,7 @@ def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> 
         assert first.trusted()
         assert first.is_leading
         assert first.epoch == 1
-        assert await cluster.value(LOCKS) == GROUPS
+        assert await cluster.value(LOCKS) == LEASE_GROUPS
         assert await cluster.value("select node from jetgate_store.node") == "a"
 
     scenario(run, database)
@@ -129,8 +130,8 @@ def test_a_stalled_leader_is_deposed(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first, second = cluster.node("a"), cluster.node("b", HASTY)
         await first.acquire()
-        assert first._keeper is not None
-        first._keeper.cancel()  # as if the process were stopped: no heartbeat, the session lives
+        assert first._heartbeats is not None
+        first._heartbeats.cancel()  # as if the process were stopped; its session lives
 
         await second.acquire()
 
@@ -157,7 +158,7 @@ def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str)
 
         # The first lock decides; the others follow in a moment.
         async def has_all() -> bool:
-            return bool(await cluster.value(LOCKS) == GROUPS)
+            return bool(await cluster.value(LOCKS) == LEASE_GROUPS)
 
         await observed(has_all)
 

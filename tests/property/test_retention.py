@@ -118,7 +118,7 @@ class RetentionRules(RuleBasedStateMachine):
     def give_up(self, data: st.DataObject) -> None:
         """The last delivery that is allowed was in vain: the message stays where it is."""
         name, seqs = self._some_pending(data)
-        self.readers[name].machine.pending.give_up(seqs[0])
+        self.readers[name].machine.pending.stop_redelivering(seqs[0])
 
     @rule()
     def crash(self) -> None:

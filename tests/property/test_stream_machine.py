@@ -23,8 +23,10 @@ from core.errors import ApiError
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
 from core.model.stream import Discard, Storage, StreamConfig
+from core.stream.facts import NO_FACTS
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
+from core.stream.planner import Planner
 from core.stream.ttl import SECOND
 from core.subjects.subject import matches
 from tests.property.stream_model import Publish, StreamModel
@@ -327,6 +329,13 @@ TestStream.settings = settings(
 # -- the column form is a shortcut, not another rule -------------------------------------------
 
 
+class OneByOne(Planner):
+    """Checks every message, also those that can be stored as they came."""
+
+    def store_whole(self) -> bool:
+        return False
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     config=configs,
@@ -339,21 +348,20 @@ TestStream.settings = settings(
 def test_columns_and_messages_one_by_one_give_the_same_plan(
     config: StreamConfig, batches: list[list[tuple[bytes, bytes]]]
 ) -> None:
-    fast, slow = StreamMachine(config), StreamMachine(config)
-    slow.shortcut = False
+    machines = StreamMachine(config), StreamMachine(config)
     now = 1_000_000_000_000
 
     for batch in batches:
         now += 40 * MS
         plans = []
-        for machine in (fast, slow):
-            plan = machine.decide(_columns(batch), now)
+        for machine, kind in zip(machines, (Planner, OneByOne), strict=True):
+            plan = kind(machine, _columns(batch), now, NO_FACTS).decide()
             machine.apply(plan)
             plans.append(plan)
 
         assert _facts(plans[0]) == _facts(plans[1])
         assert _answers(plans[0]) == _answers(plans[1])
-        assert list(fast.index.items()) == list(slow.index.items())
+        assert list(machines[0].index.items()) == list(machines[1].index.items())
 
 
 def _columns(batch: list[tuple[bytes, bytes]]) -> Columns:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from core.client import Client
-from core.client.refusals import ClientError, ServerRefused
+from core.client.errors import ClientError, ServerRefused
 from core.client.tcp import _context
 from core.remote.keeper import open_line
 from core.remote.settings import Remote

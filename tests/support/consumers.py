@@ -24,6 +24,7 @@ from core.runtime.turn import Turn
 from core.storage.interface import Head
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
+from core.stream.planner import decide
 from core.stream.segment import Segment
 from tests.support.streams import MemoryStore, Row, services
 
@@ -161,7 +162,7 @@ class FakeStream:
             columns.payloads.append(payload)
             columns.nbytes += len(payload)
         columns.headered = header is not None
-        plan = self.machine.decide(columns, self.clock.now())
+        plan = decide(self.machine, columns, self.clock.now())
         segment = plan.segment
         assert segment is not None, "nothing is refused here"
         self._commit(plan)

@@ -97,7 +97,7 @@ class Pump:
                     return False
                 budget -= 1
                 continue
-            limit = min(budget, machine.room())
+            limit = min(budget, machine.ack_pending_left())
             if machine.push is None:
                 limit = min(limit, max(machine.waiting.asked(), 1))
             if not limit:
@@ -308,7 +308,7 @@ class Pump:
 
     def _count_pushed(self, push: Push, size: int, now: int) -> None:
         request = push.count(size, now)
-        if self._machine.flow_acks and not request and not self._machine.room():
+        if self._machine.flow_acks and not request and not self._machine.ack_pending_left():
             request = push.ask()
         self._ask(request)
 

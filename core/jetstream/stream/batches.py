@@ -18,6 +18,7 @@ from core.stream.batching import OpenBatch, Staging, ends_batch
 from core.stream.fast import SUFFIX, FastBatches, is_fast
 from core.stream.fast_publishing import decide_fast
 from core.stream.plan import Columns
+from core.stream.planner import decide
 from core.stream.texts import refusal
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from core.runtime.clock import Clock
     from core.stream.batching import Quota
     from core.stream.facts import Facts
+    from core.stream.fast_state import FastChanges
     from core.stream.machine import StreamMachine
     from core.stream.plan import StreamPlan
 
@@ -58,7 +60,7 @@ class Batches:
         self._clock = clock
         self._timers = timers
         self._staging = Staging(quota, abandoned)
-        self._fast = FastBatches(quota, machine)
+        self._fast = FastBatches(quota)
         self.armed = 0
 
     def configure(self) -> None:
@@ -74,8 +76,13 @@ class Batches:
         self._staging.clear()
         self._fast.clear()
 
+    def committed(self, changes: FastChanges) -> None:
+        """Count the messages of fast batches, now that their plan is committed."""
+        self._fast.apply(changes)
+        self._timers.at(self, self.deadline())
+
     def failed(self) -> None:
-        """What was decided last is not stored: fast batches have counted it already."""
+        """Forget fast batches: a plan is not stored, so who goes on has to begin a new one."""
         self._fast.clear()
 
     def deadline(self) -> int | None:
@@ -126,7 +133,7 @@ class Batches:
         if answers or is_fast(columns.replies):
             plan = decide_fast(machine, columns, answers, self._fast, times, facts)
         else:
-            plan = machine.decide(columns, now, facts)
+            plan = decide(machine, columns, now, facts)
         self._timers.at(self, self.deadline())
         return plan
 

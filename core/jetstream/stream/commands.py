@@ -11,6 +11,7 @@ from core.jetstream.stream.markers import mark_deleted, plan_marked_purge
 from core.model.api_errors import api_error
 from core.stream.index import LogIndex
 from core.stream.plan import Columns, StreamPlan
+from core.stream.planner import decide
 from core.stream.ttl import PURGE
 from core.subjects.subject import compile_filters
 
@@ -178,7 +179,7 @@ async def plan_expiry(
     # A page of rows that only wait for the janitor says nothing of what is behind it.
     while len(machine.oldest) < wanted and machine.lacks_oldest(empty, now):
         await log.load_oldest()
-    plan = machine.decide(empty, now)
+    plan = decide(machine, empty, now)
     if machine.expiry is not None and not plan.removed:
         await lifetimes.plan_due(log, plan, foreseen, now, without_interest)
     return plan

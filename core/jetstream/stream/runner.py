@@ -46,6 +46,7 @@ from core.storage.interface import Head, StreamRow
 from core.stream.expiry import Expiry
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
+from core.stream.planner import decide
 from core.stream.segment import Segment
 from core.stream.texts import refusal, survives_failed_commit
 
@@ -387,7 +388,7 @@ class StreamRunner:
                 plan = await self.batches.decide(columns, now)
             else:
                 facts = await self._facts.read(columns, now)
-                plan = self.machine.decide(columns, now, facts)
+                plan = decide(self.machine, columns, now, facts)
         except BaseException:
             columns.subjects = published
             self._give_back(columns)
@@ -435,6 +436,8 @@ class StreamRunner:
             self._republish(plan, plan.accepted, self.republisher)
         elif plan.changes_head:
             self._apply(plan)
+        if plan.fast is not None:
+            self.batches.committed(plan.fast)
         if plan.acks:
             self.services.lane.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
         if plan.answers:

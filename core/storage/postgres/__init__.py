@@ -1,1 +1,1 @@
-"""The storage in PostgreSQL 15 to 18: its schema, its sessions, its leases and its own server."""
+"""Storage in PostgreSQL 15 to 18: the schema, the queries, leases, and the embedded server."""

@@ -1,11 +1,11 @@
-"""The catalogue: which streams and consumers exist, and the states of consumers.
+"""The catalogue in PostgreSQL: which streams and consumers exist, and the states of consumers.
 
-Every catalogue transaction checks the epoch of the catalogue's own head row (stream 0), so a
+Every transaction that changes it checks the epoch of the catalogue's own head row (stream 0), so a
 deposed node can create, change or drop nothing. Stream numbers are never reused.
 
-*Failure.* A change whose COMMIT was sent and not answered is made again, over whatever the first
-attempt left, until its outcome is known: memory and storage never part over it. When storage
-stays away the node must load everything anew (`in_doubt`).
+*Failure.* A change whose COMMIT was sent and not answered is repeated, over whatever the first
+attempt left, until its outcome is known, so that memory and storage never differ. When the outcome
+stays unknown the node must load everything anew (`in_doubt`).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any
 
 from core.errors import Fenced, OutcomeUnknown, StorageError
 from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
-from core.storage.postgres.connect import LOST, fetch, lost
+from core.storage.postgres.connect import DATABASE_ERRORS, fetch, unavailable
 
 _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config,
@@ -38,9 +38,9 @@ _WRITE_STATES = """
     returning c.stream, c.consumer
 """
 
-# Seconds between two attempts to learn how a change ended, and after which that is given up.
-_RETRY = 0.1
-_PATIENCE = 2.0
+# Seconds between two attempts to find out the outcome of a change, and for all of them.
+_RETRY_S = 0.1
+_OUTCOME_TIMEOUT_S = 2.0
 
 Statement = tuple[Any, ...]
 """SQL and its arguments."""
@@ -62,12 +62,12 @@ class PostgresCatalog:
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         return await fetch(self._pool, statement, *arguments)
 
-    async def _change(self, *statements: Statement, again: Sequence[Statement] = ()) -> Any:
+    async def _change(self, *statements: Statement, undo: Sequence[Statement] = ()) -> Any:
         """Run statements in one transaction fenced by the catalogue's epoch.
 
         Args:
             statements: what to change.
-            again: what goes before them where an earlier attempt may have been committed.
+            undo: what to run before them if an earlier attempt may have been committed.
 
         Returns the first row of the last statement. Raises Fenced, Unavailable, OutcomeUnknown.
         """
@@ -76,26 +76,26 @@ class PostgresCatalog:
         except OutcomeUnknown:
             pass
         try:
-            async with asyncio.timeout(_PATIENCE):
-                return await self._settle((*again, *statements))
+            async with asyncio.timeout(_OUTCOME_TIMEOUT_S):
+                return await self._retry((*undo, *statements))
         except TimeoutError:
             self._in_doubt("the outcome of a change of the catalogue is not known")
             raise OutcomeUnknown("no answer to COMMIT of a change of the catalogue") from None
 
-    async def _settle(self, statements: Sequence[Statement]) -> Any:
-        """Run statements until it is known that they were committed."""
+    async def _retry(self, statements: Sequence[Statement]) -> Any:
+        """Repeat a transaction until it is known to be committed."""
         while True:
             try:
                 return await self._attempt(statements)
             except StorageError:
                 # Fenced too: the lane may just have bumped the epochs for the same reason.
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_RETRY_S)
 
     async def _attempt(self, statements: Sequence[Statement]) -> Any:
         complete = False
         try:
             async with self._pool.acquire() as connection, connection.transaction():
-                # Waits for whoever has changed the catalogue and may still be about to COMMIT.
+                # Waits for any earlier change whose COMMIT is still in flight.
                 held = await connection.fetchval(
                     "update jetgate_store.head set last_seq = last_seq + 1 "
                     "where stream = 0 and epoch = $1 returning 1",
@@ -107,14 +107,14 @@ class PostgresCatalog:
                 for statement, *arguments in statements:
                     row = await connection.fetchrow(statement, *arguments)
                 complete = True
-        except LOST as error:
+        except DATABASE_ERRORS as error:
             if complete:
                 raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
-            raise await lost(self._pool, error) from error
+            raise await unavailable(self._pool, error) from error
         return row
 
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return everything that exists."""
+        """Return all streams, consumers and unfinished purges."""
         streams = [
             StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[6:]))
             for row in await self._fetch(_LOAD_STREAMS)
@@ -128,7 +128,7 @@ class PostgresCatalog:
     async def add_stream(
         self, account: str, name: str, shelf: int, created: int, config: str, head: Head
     ) -> int:
-        """Record a new stream with its head row; return its number."""
+        """Add a stream with its head row; return its number."""
         row = await self._change(
             (
                 "with s as (insert into jetgate_store.stream "
@@ -145,7 +145,7 @@ class PostgresCatalog:
                 head.first_seq,
                 head.last_seq,
             ),
-            again=(
+            undo=(
                 (
                     "with s as (delete from jetgate_store.stream where account = $1 and name = $2 "
                     "returning stream) delete from jetgate_store.head using s "
@@ -164,7 +164,7 @@ class PostgresCatalog:
         )
 
     async def drop_stream(self, stream: int) -> None:
-        """Delete a stream at once; its rows are swept later (`dropped_streams`)."""
+        """Delete a stream; its messages are deleted later (`dropped_streams`)."""
         await self._change(
             ("delete from jetgate_store.consumer where stream = $1", stream),
             ("delete from jetgate_store.purge where stream = $1", stream),
@@ -179,18 +179,18 @@ class PostgresCatalog:
         )
 
     async def dropped_streams(self) -> list[tuple[int, int]]:
-        """Return (stream, shelf) of deleted streams whose rows may still be there."""
+        """Return (stream, shelf) of deleted streams that may still have messages."""
         rows = await self._fetch("select stream, shelf from jetgate_store.stream where dropped")
         return [(r[0], r[1]) for r in rows]
 
     async def forget_stream(self, stream: int) -> None:
-        """Remove the last trace of a deleted stream, after its rows."""
+        """Delete the row of a deleted stream, after its messages."""
         await self._fetch("delete from jetgate_store.stream where stream = $1 and dropped", stream)
 
     async def add_consumer(self, row: ConsumerRow) -> int:
-        """Record a new consumer; return its number, never used before in its stream.
+        """Add a consumer; return its number, never used before in its stream.
 
-        What an earlier attempt of which nobody heard has left under its name goes.
+        A row of that name, left by an earlier attempt with unknown outcome, is replaced.
         """
         found = await self._change(
             (
@@ -239,7 +239,7 @@ class PostgresCatalog:
     async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
         """Write the states of consumers in one statement; return the (stream, consumer) written.
 
-        A state whose consumer is gone, or is led by another node since, is not written.
+        The state of a consumer that was deleted, or has another epoch, is not written.
         """
         rows = await self._fetch(
             _WRITE_STATES,

@@ -1,11 +1,9 @@
-"""Opening sessions with PostgreSQL, each with the settings that its purpose needs.
+"""Opens sessions with PostgreSQL, each with the settings for its purpose.
 
-A session that the server opens never waits for a dead network longer than some seconds, finds no
-table by search path, and never spends time on JIT. What a connection string may say is left to
-asyncpg; texts made here never show its password.
+All of them notice a dead peer within seconds, have no schema of ours in their search path, and do
+not use JIT. Connection strings are parsed by asyncpg; texts made here never show their password.
 """
 
-import asyncio
 import enum
 import socket
 from collections.abc import Mapping
@@ -19,11 +17,10 @@ from core.errors import OperatorError, Unavailable
 
 CONNECT_TIMEOUT_S = 10.0
 
-# The server drops a peer that is gone after about six seconds, and so do we.
+# Both sides drop a dead peer after about six seconds.
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 3, 1, 3
 _USER_TIMEOUT_MS = 6000
-# What one commit may weigh, nearly always.
-_COMMIT_BYTES = 4 << 20
+_SEND_BUFFER_BYTES = 4 << 20  # nearly all commits are smaller
 
 _COMMON = {
     "search_path": "pg_catalog",
@@ -37,7 +34,7 @@ _COMMON = {
 
 
 class Purpose(enum.Enum):
-    """What a session is for."""
+    """The purposes of sessions."""
 
     LANE = "lane"  # log and heads: the write path
     WRITE = "write"  # consumer state, removals, catalogue
@@ -46,33 +43,32 @@ class Purpose(enum.Enum):
     ADMIN = "admin"  # migrations, checks
 
 
-# What a statement may end with that PostgreSQL or the way to it is to blame for. A driver whose
-# connection broke in the middle of one operation says of the next that it cannot begin.
-LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-# Of several hosts, and on the one that is there: no standby, which would answer from the past. A
-# connection string may ask for "read-write", which our own sessions for reading are not.
-_PRIMARY = "primary"
-# What a standby says to whoever wants to write.
-READ_ONLY = asyncpg.ReadOnlySQLTransactionError
-_AWAY = (
+# The exceptions of a statement that PostgreSQL or the network caused. InterfaceError and
+# InternalClientError are raised by the operations after the one in which a connection broke.
+DATABASE_ERRORS = (
     OSError,
-    asyncio.IncompleteReadError,
+    asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
+# Never a standby, whose data may be old. "read-write", which a connection string may ask for, would
+# refuse our own read-only sessions.
+_PRIMARY = "primary"
+# The error of a write on a standby.
+READ_ONLY = asyncpg.ReadOnlySQLTransactionError
 
 _SETTINGS: dict[Purpose, dict[str, str]] = {
     # Every statement of the write path names its rows by key. A new table has no statistics, and
     # without them the planner has been seen to read all of it.
     Purpose.LANE: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
     Purpose.WRITE: {"enable_seqscan": "off", "idle_in_transaction_session_timeout": "30s"},
-    # Under a generic plan a list of subjects is searched one by one.
+    # A generic plan would search the index once for each of a list of subjects.
     Purpose.READ: {
         "plan_cache_mode": "force_custom_plan",
         "enable_seqscan": "off",
         "default_transaction_read_only": "on",
         "statement_timeout": "60s",
-        # A stream is read whole after a restart: by all cores, each grouping what it reads.
+        # All of a stream is read after a restart: let parallel workers aggregate it.
         "parallel_tuple_cost": "0.001",
         "work_mem": "64MB",
     },
@@ -82,14 +78,14 @@ _SETTINGS: dict[Purpose, dict[str, str]] = {
 
 
 class _Pooled(asyncpg.Connection):  # type: ignore[misc]  # the driver is not typed
-    """A session that is given back as it was taken: nothing here listens, locks or sets anything.
+    """A session of a pool that is not reset on release.
 
-    By default each use of a session would end with a round trip that undoes such things. A
-    transaction that was left open is rolled back all the same.
+    The reset (LISTEN, advisory locks, settings) would cost a round trip per use, and nothing here
+    uses these. A transaction that was left open is rolled back all the same.
     """
 
     def get_reset_query(self) -> str:
-        """Return what undoes what a session may have done: nothing."""
+        """Return the statements that reset the session: none."""
         return ""
 
 
@@ -105,7 +101,7 @@ class Connector:
 
     @property
     def address(self) -> str:
-        """The database as an operator may read it: no user, no password."""
+        """The database for messages to operators: without user and password."""
         return describe(self.dsn)
 
     async def open(
@@ -116,7 +112,7 @@ class Connector:
         settings: Mapping[str, str] | None = None,
         timeout: float = CONNECT_TIMEOUT_S,  # noqa: ASYNC109 (asyncpg's own, and it cleans up)
     ) -> Any:
-        """Open a session. What asyncpg raises is passed on; see `is_unavailable`."""
+        """Open a session. Raises what asyncpg raises (DATABASE_ERRORS)."""
         connection = await asyncpg.connect(
             self.dsn,
             timeout=timeout,
@@ -131,7 +127,7 @@ class Connector:
         )
         _keep_alive(connection)
         if purpose is Purpose.LANE:
-            _widen(connection)
+            _enlarge_send_buffer(connection)
         return connection
 
     async def pool(self, purpose: Purpose, size: int) -> Any:
@@ -148,7 +144,7 @@ class Connector:
         try:
             await pool
             await pool.fetchval("select 1")
-        except LOST as error:
+        except DATABASE_ERRORS as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         return pool
 
@@ -156,7 +152,7 @@ class Connector:
         """Open a session with the database's own settings, to look at them.
 
         Raises:
-            OperatorError: nobody answers, or we are refused; the text says why.
+            OperatorError: the connection fails; the text says why.
         """
         try:
             return await asyncpg.connect(
@@ -165,9 +161,7 @@ class Connector:
                 statement_cache_size=0,
                 server_settings={"application_name": "jetgate check"},
             )
-        except (OSError, TimeoutError, ValueError, asyncpg.PostgresError) as error:
-            raise OperatorError(_why(self.address, error)) from error
-        except asyncpg.InterfaceError as error:
+        except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise OperatorError(_why(self.address, error)) from error
 
 
@@ -175,40 +169,27 @@ async def fetch(pool: Any, statement: str, *arguments: object) -> list[Any]:
     """Run one statement on a session of a pool; return its rows.
 
     Raises:
-        Unavailable: PostgreSQL is away, or refuses.
+        Unavailable: PostgreSQL is not reachable, or refuses the statement.
     """
     try:
         rows: list[Any] = await pool.fetch(statement, *arguments)
-    except LOST as error:
-        raise await lost(pool, error) from error
+    except DATABASE_ERRORS as error:
+        raise await unavailable(pool, error) from error
     return rows
 
 
-async def lost(pool: Any, error: Exception) -> Unavailable:
-    """Return what to raise for an error in a session of a pool.
+async def unavailable(pool: Any, error: Exception) -> Unavailable:
+    """Return the exception to raise for an error in a session of a pool.
 
-    Sessions that cannot write, as after a fail-over, are never used again.
+    After a fail-over, when sessions can no longer write, all of the pool are replaced.
     """
     if isinstance(error, READ_ONLY):
         await pool.expire_connections()
     return Unavailable(f"PostgreSQL is not reachable: {error}")
 
 
-def is_unavailable(error: BaseException) -> bool:
-    """Whether an error means that PostgreSQL is away or going away, and may be back soon.
-
-    A COMMIT that ends so has an unknown result.
-    """
-    if isinstance(error, asyncpg.PostgresError):
-        state = error.sqlstate or ""
-        # 08: connection. 57P0x: shutdown, crash, cannot connect now, database dropped, idle.
-        # 53300: too many connections. 25P03: idle in transaction.
-        return state.startswith(("08", "57P0")) or state in ("53300", "25P03")
-    return isinstance(error, _AWAY)
-
-
 def describe(dsn: str) -> str:
-    """The host, port and database of a connection string, without its secrets."""
+    """Return host, port and database of a connection string, without user and password."""
     try:
         parts = urlsplit(dsn)
         if parts.scheme not in ("postgresql", "postgres"):
@@ -224,7 +205,7 @@ def describe(dsn: str) -> str:
 
 
 def without_password(dsn: str) -> str:
-    """A connection string that may be shown."""
+    """Return a connection string without its password."""
     before, at, after = dsn.rpartition("@")
     scheme, slashes, login = before.partition("://")
     return f"{scheme}{slashes}{login.partition(':')[0]}{at}{after}" if at else dsn
@@ -242,20 +223,20 @@ def _why(address: str, error: BaseException) -> str:
     return f"cannot use PostgreSQL at {address}: {reason}"
 
 
-def _widen(connection: Any) -> None:
-    """Let a whole commit leave in one call: what does not fit waits for a turn of the loop.
+def _enlarge_send_buffer(connection: Any) -> None:
+    """Let a whole commit be sent in one call; what does not fit waits for a turn of the loop.
 
-    Only for sockets of the same machine, as much as the kernel allows; those of a network find
-    their size by themselves.
+    Only for Unix sockets, as far as the kernel allows; the buffers of TCP sockets are tuned by the
+    kernel.
     """
     transport = getattr(connection, "_transport", None)
     sock = transport.get_extra_info("socket") if transport is not None else None
     if sock is not None and sock.family == socket.AF_UNIX:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _COMMIT_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
 
 
 def _keep_alive(connection: Any) -> None:
-    """Let our kernel notice a peer that vanished without a word, as theirs does."""
+    """Set TCP keep-alive on our side, as the session settings do on the server's."""
     transport = getattr(connection, "_transport", None)
     sock = transport.get_extra_info("socket") if transport is not None else None
     if sock is None or sock.family == socket.AF_UNIX:

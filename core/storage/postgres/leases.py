@@ -1,10 +1,10 @@
-"""The session that holds the leases: advisory locks, heartbeats, epochs.
+"""LeaseStore in PostgreSQL: advisory locks, heartbeats and epochs.
 
-Streams hash into lease groups; a node holds one session-level advisory lock per group it leads,
-all on one direct connection that does nothing else. Today a node leads every group or none.
+Streams hash into lease groups. A node holds one session-level advisory lock per group it leads, all
+on one direct connection that does nothing else. Today a node leads all groups or none.
 
-A heartbeat travels on that very session, so it proves that the locks still exist. It need not
-survive a crash of the database (`synchronous_commit = off`); an epoch must, and does.
+Heartbeats are written on the same session, so each proves that the locks still exist. A heartbeat
+need not survive a crash of the database (`synchronous_commit = off`); an epoch must, and does.
 """
 
 import contextlib
@@ -15,20 +15,18 @@ import asyncpg
 
 from core.errors import Fenced, Unavailable
 from core.storage.leases import Holder, NodeRow
-from core.storage.postgres.connect import LOST, Connector, Purpose
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose
+from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
 
-LOCK_CLASS = 0x6A67
-GROUPS = 256
-
-# Group 0 decides; whoever has it finds the others free.
+# Group 0 is taken first: whoever has it finds the others free.
 _TAKE_FIRST = f"select pg_try_advisory_lock({LOCK_CLASS}, 0)"
 _TAKE_REST = f"""
     select count(*) filter (where not pg_try_advisory_lock({LOCK_CLASS}, g))
-      from generate_series(1, {GROUPS - 1}) as g
+      from generate_series(1, {LEASE_GROUPS - 1}) as g
 """
 
-# A holder that has not shown itself yet is as old as its session. A process id may be reused, so
-# a row of an earlier node must not speak for it.
+# A holder without a heartbeat is silent since its session began. A process id may be reused, so a
+# heartbeat from before the session began is that of another node and does not count.
 _HOLDER = f"""
     select l.pid, coalesce(n.node, '') as node,
            (extract(epoch from clock_timestamp() - greatest(n.seen, a.backend_start))
@@ -51,8 +49,8 @@ _BEAT = """
            nats = excluded.nats, http = excluded.http
 """
 
-# Heads are locked in the order in which writers lock them. The token stands in a column of the
-# catalogue's head that has no other use. Consumers take the epoch of their stream.
+# Heads are locked in the order in which writers lock them, against deadlocks. The token is in a
+# column of the catalogue's head that has no other use. Consumers get the epoch of their stream.
 _TOKEN = "select bytes from jetgate_store.head where stream = 0"
 _LOCK_HEADS = "select stream from jetgate_store.head order by stream for update"
 _BUMP_HEADS = """
@@ -66,7 +64,7 @@ _BUMP_CONSUMERS = """
 
 
 class PostgresLeases:
-    """LeaseStore on one connection of its own."""
+    """LeaseStore on a connection of its own."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
@@ -80,7 +78,7 @@ class PostgresLeases:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a session, as far as we know."""
+        """Whether there is a session; one may be lost without this node knowing yet."""
         return self._connection is not None and not self._connection.is_closed()
 
     async def open(self) -> None:
@@ -90,7 +88,7 @@ class PostgresLeases:
             self._connection = await self._connector.open(
                 Purpose.LOCK, settings={"synchronous_commit": "off"}
             )
-        except LOST as error:
+        except DATABASE_ERRORS as error:
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         self._pid = self._connection.get_server_pid()
 
@@ -98,7 +96,7 @@ class PostgresLeases:
         """End the session without waiting."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            # A connection that broke in the middle of an operation may refuse even this.
+            # A connection that broke in the middle of an operation may raise even here.
             with contextlib.suppress(asyncpg.InternalClientError, OSError):
                 connection.terminate()
 
@@ -113,13 +111,13 @@ class PostgresLeases:
             return False
 
     async def holder(self) -> Holder | None:
-        """Who holds the lock of the first group."""
+        """Return the holder of the lock of the first group."""
         with self._translated() as connection:
             row = await connection.fetchrow(_HOLDER)
             return None if row is None else Holder(row["pid"], row["silence"] or 0, row["node"])
 
     async def end_session(self, pid: int) -> None:
-        """Terminate a backend of ours."""
+        """Terminate a backend, which runs under this node's role."""
         with self._translated() as connection:
             await connection.execute("select pg_terminate_backend($1)", pid)
 
@@ -140,17 +138,17 @@ class PostgresLeases:
                 )
 
     async def token(self) -> int:
-        """The token that the last bump left."""
+        """Return the token that the last `bump` stored."""
         with self._translated() as connection:
             return int(await connection.fetchval(_TOKEN))
 
     async def beat(self, row: NodeRow) -> None:
-        """Renew the row of a node."""
+        """Write the row of a node with the current time."""
         with self._translated() as connection:
             await connection.execute(_BEAT, row.node, row.nats, row.http)
 
     async def leave(self, row: NodeRow) -> None:
-        """Remove the row of a node, let go of the locks and end the session in good order."""
+        """Delete the row of a node, release the locks and close the session."""
         with self._translated() as connection:
             await connection.execute(
                 "delete from jetgate_store.node"
@@ -166,5 +164,5 @@ class PostgresLeases:
             raise Unavailable("there is no session with PostgreSQL")
         try:
             yield self._connection
-        except LOST as error:
+        except DATABASE_ERRORS as error:
             raise Unavailable(f"PostgreSQL does not answer: {error}") from error

@@ -1,9 +1,9 @@
-"""Bringing a database to the schema of this release.
+"""Migrates a database to the schema of this release.
 
-One query tells that there is nothing to do. An empty database gets the statements of the revisions
-as they are; only to go from one revision to another Alembic is imported (it costs more than the
-rest of a start). Two nodes that start together migrate one after the other: an
-advisory lock is held meanwhile.
+One query finds out whether there is anything to do. In an empty database the statements of all
+revisions are executed directly; Alembic is imported only to upgrade from an older revision (the
+import takes longer than the rest of a start). An advisory lock makes two nodes that start together
+migrate one after the other.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,11 @@ import core
 import migrations
 from core.errors import OperatorError
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.locks import LOCK_CLASS, MIGRATION_LOCK
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-LOCK_CLASS = 0x6A67
-_MIGRATION_LOCK = -1  # leases are 0 to 255
 _VERSION_TABLE = """
     create table jetgate_store.schema_version (
       version_num varchar(32) not null, constraint schema_version_pkc primary key (version_num)
@@ -31,7 +30,7 @@ _VERSION_TABLE = """
 
 
 async def migrate(connector: Connector) -> bool:
-    """Bring the schema up to date; return whether anything was done.
+    """Migrate to the newest revision; return whether anything was done.
 
     Raises:
         OperatorError: the schema belongs to a newer release, or we may not create it.
@@ -40,7 +39,7 @@ async def migrate(connector: Connector) -> bool:
     try:
         if await revision(connection) == migrations.HEAD:
             return False
-        await connection.execute(f"select pg_advisory_lock({LOCK_CLASS}, {_MIGRATION_LOCK})")
+        await connection.execute(f"select pg_advisory_lock({LOCK_CLASS}, {MIGRATION_LOCK})")
         found = await revision(connection)
         if found == migrations.HEAD:
             return False
@@ -58,7 +57,7 @@ async def migrate(connector: Connector) -> bool:
 
 
 async def revision(connection: Any) -> str | None:
-    """The revision of the schema in the database, None where there is none."""
+    """Return the revision of the schema in the database; None if there is none."""
     if await connection.fetchval("select to_regclass('jetgate_store.schema_version')") is None:
         return None
     value = await connection.fetchval("select version_num from jetgate_store.schema_version")
@@ -74,8 +73,7 @@ def _refuse_newer(found: str | None) -> None:
 
 
 async def _create(connection: Any) -> None:
-    """Run every revision's statements on an empty database and note the revision, as Alembic
-    would: in one transaction."""
+    """Execute the statements of all revisions in one transaction and store the revision."""
     statements = [
         statement
         for path in sorted(Path(migrations.__file__).parent.glob("versions/*.py"))

@@ -1,8 +1,8 @@
-"""Pages of messages: what a query finds, as one row of columns.
+"""Queries that return many messages as one row, with one value per column of the table.
 
-A row per message costs the driver an object for it and for each of its values. Here each column is
-one value: numbers as PostgreSQL sends them, end to end, texts with line feeds between them (no
-subject holds one), and headers and payloads end to end beside their lengths.
+With a row per message, the driver would create an object for each row and each value. Here each
+column is one value: numbers concatenated in PostgreSQL's binary form, subjects joined by line feeds
+(which no subject contains), headers and payloads concatenated, with their lengths in other columns.
 """
 
 import sys
@@ -25,32 +25,32 @@ _COLUMNS = """
 
 
 def page_of(condition: str, shelf: int) -> str:
-    """Return a query for the messages of a shelf that meet a condition, ascending."""
+    """Return a query for the messages of a shelf that meet a condition, which gives the order."""
     rows = f"select * from jetgate_store.message_{shelf} where {condition}"
     return f"select {_COLUMNS} from ({rows}) as m"
 
 
 def checksum(headers: bytes | None, payload: bytes) -> int:
-    """CRC-32C (RFC 3720) of header block and payload, as readers verify it."""
+    """Return the CRC-32C (RFC 3720) of header block and payload."""
     return crc32c(payload, crc32c(headers)) if headers else crc32c(payload)
 
 
 def segment_of(page: Sequence[Any]) -> Segment | None:
-    """Return the row of a page as a segment; None when it is empty.
+    """Decode the row of such a query; return None when it has no messages.
 
-    Raises Unavailable when a message does not match its checksum: damage is reported, never served.
+    Raises Unavailable when a message does not match its checksum.
     """
     count, seqs, times, crcs, subjects, sizes, data, header_sizes, headers = page
     if not count:
         return None
-    payloads = _cut(data, _numbers("i", sizes))
+    payloads = _slices(data, _numbers("i", sizes))
     numbers, wanted = _numbers("q", seqs), _numbers("I", crcs)
     blocks: list[bytes | None] | None = None
     if headers is None:
         found = list(map(crc32c, payloads))
     else:
         lengths = _numbers("i", header_sizes)
-        cut = iter(_cut(headers, [length for length in lengths if length >= 0]))
+        cut = iter(_slices(headers, [length for length in lengths if length >= 0]))
         blocks = [next(cut) if length >= 0 else None for length in lengths]
         found = list(map(checksum, blocks, payloads))
     if found != wanted:
@@ -63,7 +63,7 @@ def segment_of(page: Sequence[Any]) -> Segment | None:
 
 
 def joined(low: Segment, high: Segment) -> Segment:
-    """Return two segments as one, the second behind the first."""
+    """Concatenate two segments."""
     headers: list[bytes | None] | None = None
     if low.headers is not None or high.headers is not None:
         headers = [*(low.headers or [None] * len(low)), *(high.headers or [None] * len(high))]
@@ -78,13 +78,13 @@ def joined(low: Segment, high: Segment) -> Segment:
 
 
 def _numbers(kind: str, data: bytes) -> list[int]:
-    """Return big-endian integers of one size (a code of `array`)."""
+    """Decode concatenated big-endian integers; `kind` is a type code of `array`."""
     found = array(kind, data)
     if sys.byteorder == "little":
         found.byteswap()
     return found.tolist()
 
 
-def _cut(data: bytes, sizes: Iterable[int]) -> list[bytes]:
+def _slices(data: bytes, sizes: Iterable[int]) -> list[bytes]:
     ends = list(accumulate(sizes))
     return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,7 +1,7 @@
-"""What a database must be before jetgate trusts it with messages.
+"""Checks a database before jetgate stores messages in it.
 
-Every check reads one fact and has one sentence to refuse with: the value, and what is expected.
-All facts are read before anything is refused, so that the operator sees the whole list at once.
+Each check reads one setting; its error text gives the value and what is expected. All settings are
+read before anything is refused, so that the operator sees all reasons at once.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from typing import Any
 import asyncpg
 
 from core.errors import OperatorError
-from core.storage.postgres.connect import LOST, Connector, Purpose
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose
+from core.storage.postgres.locks import LOCK_CLASS, PROBE_LOCK
 
 VERSIONS = range(15, 19)
 _POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
-_PROBE_LOCK = (0x6A67, -2)  # leases are 0 to 255, the migration has -1
 
 _FACTS = """
     select current_setting('server_version') as version,
@@ -37,7 +37,7 @@ _FACTS = """
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a database says about itself."""
+    """The settings and rights that are checked."""
 
     version: str
     major: int
@@ -58,7 +58,7 @@ async def preflight(connector: Connector) -> Facts:
     """Check a database.
 
     Raises:
-        OperatorError: it cannot be reached, or cannot be trusted; the text gives every reason.
+        OperatorError: it cannot be reached, or must not be used; the text gives every reason.
     """
     connection = await connector.open_plain()
     other = None
@@ -70,7 +70,7 @@ async def preflight(connector: Connector) -> Facts:
         # Sessions begin with settings, which PgBouncer does not pass on.
         reason = f"{_POOLER} ({error})"
         raise OperatorError(_refused(connector, [reason])) from error
-    except LOST as error:
+    except DATABASE_ERRORS as error:
         raise OperatorError(f"cannot check PostgreSQL at {connector.address}: {error}") from error
     finally:
         connection.terminate()
@@ -86,7 +86,7 @@ def _refused(connector: Connector, reasons: list[str]) -> str:
 
 
 def refusals(facts: Facts) -> list[str]:
-    """The reasons not to trust a database with these facts, one sentence each."""
+    """Return the reasons not to use a database with these settings, one sentence each."""
     reasons = []
     if facts.major not in VERSIONS:
         reasons.append(f"its version is {facts.version}, expected {VERSIONS[0]} to {VERSIONS[-1]}")
@@ -128,15 +128,15 @@ def _rights(facts: Facts) -> list[str]:
 
 
 async def _pooler(connection: Any, other: Any) -> list[str]:
-    """Whether what we take for one session may be several, or several one.
+    """Return a reason if a connection pooler shares server sessions between client connections.
 
-    A transaction pooler would strand the advisory locks that leadership is made of. An idle one
-    gives a client the same session again and again, so a second client has to be in the way: it
-    gets the session that the first has just left, and while it keeps it the first gets another.
+    A pooler in transaction mode breaks session-level advisory locks, which leadership is built on.
+    An idle one gives a client the same session for every transaction, so a second client is needed
+    to detect it: it gets the session that the first has just left, and while it keeps that in a
+    transaction the first gets another.
     """
-    lock_class, number = _PROBE_LOCK
-    lock = f"pg_advisory_lock_shared({lock_class}, {number})"
-    unlock = f"pg_advisory_unlock_shared({lock_class}, {number})"
+    lock = f"pg_advisory_lock_shared({LOCK_CLASS}, {PROBE_LOCK})"
+    unlock = f"pg_advisory_unlock_shared({LOCK_CLASS}, {PROBE_LOCK})"
     pid = "select pg_backend_pid()"
     try:
         await connection.execute(f"select {lock}")

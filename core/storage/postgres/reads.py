@@ -1,7 +1,6 @@
-"""Reads of the log, and the physical removal of what is logically gone.
+"""Reads messages from PostgreSQL, and deletes the rows of removed messages.
 
-A small pool of connections, one statement per question. Ranges come back as segments, point
-reads in batches: one round trip for everything that a turn of the event loop missed in memory.
+One statement per method, over a small pool. Messages are returned as segments.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from core.errors import Unavailable
-from core.storage.postgres.connect import LOST, lost
+from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
 from core.storage.postgres.pages import joined, page_of, segment_of
 from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
 from core.stream.plan import Position
@@ -21,14 +20,14 @@ from core.stream.ttl import KV_OPERATION, MARKER_REASON
 
 # Rows decoded before the event loop gets its turn back.
 _SLICE = 20_000
-# Headers by which a message says how long it lives, or that it marks a subject without a value.
-_MATTERS = " or ".join(
+# Whether a message has a TTL of its own, or is a marker: says that its subject was deleted.
+_HAS_EXPIRY_HEADER = " or ".join(
     f"position('\\x{name.hex()}'::bytea in hdr) > 0" for name in (TTL, MARKER_REASON, KV_OPERATION)
 )
 
 
 class _TooLarge(Unavailable):
-    """A page has more than the gigabyte that a value may have."""
+    """A result exceeds the gigabyte that one value of PostgreSQL may have."""
 
 
 class PostgresReader:
@@ -45,17 +44,17 @@ class PostgresReader:
             rows: list[Any] = await self._pool.fetch(statement, *arguments)
         except asyncpg.ProgramLimitExceededError as error:
             raise _TooLarge(f"PostgreSQL cannot answer: {error}") from error
-        except LOST as error:
-            raise await lost(self._pool, error) from error
+        except DATABASE_ERRORS as error:
+            raise await unavailable(self._pool, error) from error
         finally:
             self._under_way.remove(ended)
             ended.set_result(None)
         return rows
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` when every read that is under way now has ended: at once if there is none.
+        """Call `then` when all reads that have begun are finished (at once if there are none).
 
-        Whoever asked for it has then seen its rows: up to the next `await`, that is.
+        Their callers have then got the rows and have run up to their next `await`.
         """
         left = len(self._under_way)
 
@@ -71,7 +70,7 @@ class PostgresReader:
             then()
 
     async def range(self, stream: int, shelf: int, seq: int, limit: int) -> Segment | None:
-        """Return up to `limit` messages at or after `seq`."""
+        """Return up to `limit` messages at or after `seq`; None if there are none."""
         statement = page_of("stream = $1 and seq >= $2 order by seq limit $3", shelf)
         while True:
             try:
@@ -82,7 +81,7 @@ class PostgresReader:
                 limit = max(limit // 8, 1)
 
     async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
-        """Return the messages with these sequences (ascending), as far as they exist."""
+        """Return the messages with these sequences (ascending); None if none of them exist."""
         statement = page_of("stream = $1 and seq = any($2::bigint[]) order by seq", shelf)
         try:
             return segment_of((await self._fetch(statement, stream, seqs))[0])
@@ -111,7 +110,7 @@ class PostgresReader:
     async def subjects(
         self, stream: int, shelf: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
-        """Return (subject, count, last sequence) over a range: an index-only scan."""
+        """Return (subject, count, last sequence) of [first, last] by an index-only scan."""
         rows = await self._fetch(
             f"select subject, count(*), max(seq) from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and seq <= $3 group by subject",
@@ -143,14 +142,14 @@ class PostgresReader:
     async def lifetimes(
         self, stream: int, shelf: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return what decides when the messages of [first, below) leave, ascending.
+        """Return what decides when the messages of [first, below) expire, ascending.
 
         That is (sequence, subject, payload bytes, header bytes, time, header block); the block is
-        None unless it holds a header that matters.
+        None unless it has a TTL or marks a subject as deleted.
         """
         rows = await self._fetch(
             "select seq, subject, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
-            f"case when {_MATTERS} then hdr end "
+            f"case when {_HAS_EXPIRY_HEADER} then hdr end "
             f"from jetgate_store.message_{shelf} where stream = $1 and seq >= $2 and seq < $3 "
             "order by seq",
             stream,
@@ -162,7 +161,7 @@ class PostgresReader:
     async def schedules(
         self, stream: int, shelf: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
-        """Return (sequence, subject, time, header block) of schedules in [first, below)."""
+        """Return (sequence, subject, time, header block) of the schedules in [first, below)."""
         rows = await self._fetch(
             f"select seq, subject, ts, hdr from jetgate_store.message_{shelf} where stream = $1 "
             "and seq >= $2 and seq < $3 and hdr is not null and position($4::bytea in hdr) > 0 "
@@ -177,7 +176,7 @@ class PostgresReader:
     async def replaced(
         self, stream: int, shelf: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
-        """Return which subjects have a message behind a sequence that no schedule has sent."""
+        """Return the subjects that have, after the given sequence, a message no schedule sent."""
         rows = await self._fetch(
             "select s.subject from unnest($2::text[], $3::bigint[]) s(subject, seq) where exists "
             f"(select 1 from jetgate_store.message_{shelf} m where m.stream = $1 "
@@ -191,14 +190,14 @@ class PostgresReader:
         return {row[0].encode() for row in rows}
 
     async def dues(self, stream: int) -> list[Pending]:
-        """Return when schedules that came due once come due next, former ones included."""
+        """Return the next due times of repeating schedules, including former schedules."""
         rows = await self._fetch(
             "select subject, seq, due from jetgate_store.schedule where stream = $1", stream
         )
         return [Pending(row[0].encode(), row[1], row[2]) for row in rows]
 
     async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
-        """Forget about schedules that are over."""
+        """Delete the due times of schedules that have ended."""
         await self._fetch(
             "delete from jetgate_store.schedule d "
             "using unnest($2::text[], $3::bigint[]) g(subject, seq) "
@@ -230,7 +229,7 @@ class PostgresReader:
         return rows[0][0] if rows else 0
 
     async def totals(self, stream: int, shelf: int, first: int, last: int) -> tuple[int, int, int]:
-        """Return messages, bytes of subjects, headers and payloads, and header blocks."""
+        """Return of [first, last]: messages, their bytes, messages with headers."""
         rows = await self._fetch(
             "select count(*), coalesce(sum(octet_length(subject) + octet_length(data) "
             "+ coalesce(octet_length(hdr), 0)), 0)::bigint, count(hdr) "
@@ -256,7 +255,7 @@ class PostgresReader:
     async def names(
         self, stream: int, shelf: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
-        """Return (sequence, subject) of a range, ascending."""
+        """Return (sequence, subject) of [first, last], ascending."""
         rows = await self._fetch(
             f"select seq, subject from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and seq <= $3 order by seq",
@@ -285,7 +284,7 @@ class PostgresReader:
     async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
         """Return the first sequence in [first, last] stored at or after `ts` (else last + 1).
 
-        Binary search: times never decrease with the sequence.
+        A binary search, because times never decrease with the sequence.
         """
         rows = await self._fetch(
             "select jetgate_store.first_at($1, $2, $3, $4)", stream, first, last + 1, ts
@@ -293,16 +292,16 @@ class PostgresReader:
         return int(rows[0][0])
 
     async def positions(self, stream: int) -> list[Position]:
-        """Return how far the sources of a stream were copied, those of former ones included."""
+        """Return how far the sources of a stream were copied, including former sources."""
         rows = await self._fetch(
             "select key, seq, identity from jetgate_store.source where stream = $1", stream
         )
         return [Position(*row) for row in rows]
 
     async def sourced(self, stream: int, shelf: int, name: bytes, below: int) -> list[bytes]:
-        """Return `Nats-Stream-Source` values that begin with a name, newest first, some at a time.
+        """Return some `Nats-Stream-Source` values that begin with a name, newest first.
 
-        Each comes behind its sequence and a blank.
+        Each is preceded by its sequence and a blank. `below`: only of earlier sequences.
         """
         rows = await self._fetch(
             f"select seq, hdr from jetgate_store.message_{shelf} where stream = $1 and seq < $2 "
@@ -316,7 +315,7 @@ class PostgresReader:
     # -- removal -----------------------------------------------------------------------------
 
     async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int:
-        """Delete up to `limit` of the oldest rows below `seq`; return how many went."""
+        """Delete up to `limit` of the oldest rows below `seq`; return how many were deleted."""
         rows = await self._fetch(
             f"with gone as (delete from jetgate_store.message_{shelf} "
             "where stream = $1 and seq < $2 and seq <= coalesce((select seq from "
@@ -329,7 +328,7 @@ class PostgresReader:
         return int(rows[0][0])
 
     async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int]) -> None:
-        """Delete rows by sequence (give them sorted: two dead rows of a page cost one image)."""
+        """Delete rows by sequence; sorted, so that rows of one page share its WAL image."""
         await self._fetch(
             f"delete from jetgate_store.message_{shelf} "
             "where stream = $1 and seq = any($2::bigint[])",
@@ -338,7 +337,7 @@ class PostgresReader:
         )
 
     async def delete_purged(self, stream: int, shelf: int) -> None:
-        """Finish the recorded purges of a stream: rows, then records, in one transaction."""
+        """Delete the rows of the recorded purges of a stream and the records, in one statement."""
         await self._fetch(
             "with p as (delete from jetgate_store.purge where stream = $1 "
             f"returning filters, up_to_seq) delete from jetgate_store.message_{shelf} m "

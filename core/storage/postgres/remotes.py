@@ -1,7 +1,7 @@
-"""The list of remotes in PostgreSQL: what the command writes and a leading node reads.
+"""The list of remotes in PostgreSQL: written by `jetgate remote`, read by the leading node.
 
-Whoever may read this table may read every message, too; a password in an address is no more
-secret than that. What is in a credentials file never gets here.
+A role that may read this table may read every message, too; a password in an address is no more
+secret than that. The contents of credentials files are never stored.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from core.storage.remotes import RemoteRow, RemoteState
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A remote, what the leading node said of it last, and when (None: never)."""
+    """A remote, the state that the leading node stored last, and when (None: never)."""
 
     row: RemoteRow
     state: RemoteState
@@ -23,18 +23,18 @@ class Told:
 
 
 class PostgresRemotes:
-    """The list, over a pool or a session."""
+    """RemoteStore over a pool or a session, with the changes that `jetgate remote` makes."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
     async def load(self) -> list[RemoteRow]:
-        """Return the list, by name. Raises Unavailable."""
+        """Return the remotes, sorted by name. Raises Unavailable."""
         rows = await self._fetch("select name, url, creds from jetgate_store.remote order by name")
         return [RemoteRow(*row) for row in rows]
 
     async def told(self) -> list[Told]:
-        """Return the list with what is known of each. Raises Unavailable."""
+        """Return the remotes with their states. Raises Unavailable."""
         rows = await self._fetch(
             "select name, url, creds, connected, server, rtt_ns, error, relays, told "
             "from jetgate_store.remote order by name"
@@ -42,7 +42,7 @@ class PostgresRemotes:
         return [Told(RemoteRow(*row[:3]), RemoteState(row[0], *row[3:8]), row[8]) for row in rows]
 
     async def add(self, row: RemoteRow) -> bool:
-        """Add a remote or change the one of its name; whether it is new. Raises Unavailable."""
+        """Add or replace a remote; return whether it is new. Raises Unavailable."""
         rows = await self._fetch(
             "insert into jetgate_store.remote (name, url, creds) values ($1, $2, $3) "
             "on conflict (name) do update set url = $2, creds = $3, connected = false, error = '', "
@@ -54,14 +54,14 @@ class PostgresRemotes:
         return bool(rows[0][0])
 
     async def remove(self, name: str) -> bool:
-        """Remove a remote; whether there was one. Raises Unavailable."""
+        """Remove a remote; return whether it existed. Raises Unavailable."""
         rows = await self._fetch(
             "delete from jetgate_store.remote where name = $1 returning 1", name
         )
         return bool(rows)
 
-    async def tell(self, states: Sequence[RemoteState]) -> None:
-        """Note how connections are. Raises Unavailable."""
+    async def record(self, states: Sequence[RemoteState]) -> None:
+        """Store the states of connections. Raises Unavailable."""
         await self._fetch(
             "update jetgate_store.remote r set connected = x.connected, server = x.server, "
             "rtt_ns = x.rtt_ns, error = x.error, relays = x.relays, told = now() "

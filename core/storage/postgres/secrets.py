@@ -1,14 +1,14 @@
-"""Keys that all nodes of one system share: made once, with the schema, and kept in it."""
+"""Secret keys that all nodes share: generated with the schema and stored in it."""
 
 from core.errors import OperatorError
 from core.storage.postgres.connect import Connector, Purpose
 
 
 async def secret(connector: Connector, name: str) -> bytes:
-    """Read a key.
+    """Return the key of a name.
 
     Raises:
-        OperatorError: there is none of this name.
+        OperatorError: there is no such key.
     """
     connection = await connector.open(Purpose.READ)
     try:

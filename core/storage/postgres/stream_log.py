@@ -1,14 +1,14 @@
-"""The write path: all plans of a group commit as one fenced COPY.
+"""The write path: the plans of all streams in one fenced transaction, usually a COPY.
 
 A simple-query string of several statements is one implicit transaction. The string is
 `select fence(...); [delete ...;] copy ... from stdin (format binary)`: the fence locks and moves
-every head row or raises `JG001`, in which case no row stays. Two waits per commit, whatever the
-number of messages and streams. The text holds only integers formatted here; everything a client
-chose travels in the binary COPY stream. A commit of one message is one prepared INSERT behind a
-fence of its own: one wait.
+every head row or raises `JG001`, which aborts the transaction. That is two round trips per commit,
+whatever the number of messages and streams. The string contains only integers and escaped texts;
+subjects, headers and payloads are in the binary COPY data. A commit of one message is one prepared
+INSERT with a fence of its own: one round trip.
 
-asyncpg has no public call for statements before a COPY, so `FencedConnection` makes one private
-call, in one place; the driver's minor version is pinned for it.
+asyncpg has no public call for statements before a COPY, so `_copy` makes one private call; the
+driver's minor version is pinned for it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
 from core.storage.interface import Head, StreamCommit
-from core.storage.postgres.connect import LOST, READ_ONLY
+from core.storage.postgres.connect import DATABASE_ERRORS, READ_ONLY
 from core.storage.postgres.pages import checksum
 from core.stream.plan import Position
 from core.stream.schedules import Pending
@@ -30,10 +30,10 @@ from core.stream.schedules import Pending
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
 FENCED = "JG001"
 
-# A lone message goes as one prepared statement without arrays: COPY would cost it another wait
-# and a parse, the function of the fence more than the insertion itself. Where the head is not as
-# this node left it, it inserts nothing.
-_LONE = f"""
+# A single message is one prepared statement without arrays: COPY would cost another round trip and
+# parsing, and the fence function more than the insertion itself. It inserts nothing if the head is
+# not as this node left it.
+_INSERT_ONE = f"""
     with fence as (
       update jetgate_store.head
          set last_seq = $4::bigint, first_seq = $5::bigint, last_ts = $6::bigint,
@@ -45,23 +45,22 @@ _LONE = f"""
     from fence
 """
 _INSERTED = "INSERT 0 1"
-_LATEST = (1 << 63) - 1
-# Seconds for a goodbye that nobody needs.
-_CLOSE_S = 0.2
+_BIGINT_MAX = (1 << 63) - 1
+_CLOSE_TIMEOUT_S = 0.2
 
-# COPY holds a slot for each of up to a thousand rows, and the more it holds the longer PostgreSQL
-# looks for the place of the next in its list of resources: at a thousand rows that is a third of
-# the work. A condition that may change from row to row has it insert them one by one, which costs
-# more for few rows, and for many, over which the slots are used again and again.
+# COPY buffers up to a thousand rows, with a tuple slot for each. The more slots there are, the
+# longer PostgreSQL takes to register the next with its resource owner: at a thousand rows that is a
+# third of the work. A volatile WHERE condition makes it insert row by row instead, which is slower
+# for few rows, and for many, over which the slots are reused.
 _ROW_BY_ROW = range(400, 3000)
-_ALWAYS = " where clock_timestamp() is not null"
+_VOLATILE_TRUE = " where clock_timestamp() is not null"
 
 Row = tuple[int, int, int, int, int, str, bytes | None, bytes]
 Connect = Callable[[], Awaitable[Any]]
 
 
 def rows_of(commit: StreamCommit) -> Iterator[Row]:
-    """Yield the COPY rows of one plan without a Python step per message where possible."""
+    """Yield the COPY rows of one plan, by iterators in C where possible."""
     segment = commit.plan.segment
     if segment is None:
         return iter(())
@@ -89,7 +88,7 @@ def _array(values: Iterable[int], kind: str) -> str:
 
 
 def _head_of(commit: StreamCommit) -> tuple[int, ...]:
-    """What the fence compares and sets for one stream, in the order of its arguments."""
+    """Return what the fence compares and sets for one stream, in the order of its arguments."""
     plan = commit.plan
     return (
         commit.stream,
@@ -104,7 +103,7 @@ def _head_of(commit: StreamCommit) -> tuple[int, ...]:
 
 
 def fence_text(commits: Sequence[StreamCommit]) -> str:
-    """Return the statement that moves the heads of all streams of a commit, or raises."""
+    """Return the statement that updates the heads of all streams of a commit, or raises JG001."""
     columns = zip(*map(_head_of, commits), strict=True)
     kinds = ("int[]", *(["bigint[]"] * 7))
     arguments = map(_array, columns, kinds)
@@ -122,13 +121,17 @@ def _erase_text(commit: StreamCommit) -> str:
 
 
 class PostgresLog:
-    """LogWriter over one dedicated connection, opened again after it was lost."""
+    """LogWriter over one dedicated connection, reopened when it is lost.
+
+    Attributes:
+        commits, rows: transactions and messages written since the start.
+    """
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._connection: Any = None
         self._row_state: Any = None
-        self._lone: Any = None
+        self._insert_one: Any = None
         self.commits = 0
         self.rows = 0
 
@@ -138,7 +141,7 @@ class PostgresLog:
             try:
                 connection = await self._connect()
                 await self._prepare(connection)
-            except LOST as error:
+            except DATABASE_ERRORS as error:
                 raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
             self._connection = connection
         return connection
@@ -148,9 +151,9 @@ class PostgresLog:
             sample = await connection.prepare(
                 f"select {COLUMNS} from jetgate_store.message limit 0"
             )
-            self._lone = await connection.prepare(_LONE)
+            self._insert_one = await connection.prepare(_INSERT_ONE)
         except BaseException:
-            # Nobody would ever close it.
+            # No other code knows of it yet, so close it here.
             connection.terminate()
             raise
         self._row_state = sample._state
@@ -169,7 +172,7 @@ class PostgresLog:
         written = [c for c in ordered if c.plan.segment is not None and len(c.plan.segment)]
         count = sum(len(c.plan.texts) for c in written)
         try:
-            if count == 1 and len(ordered) == 1 and not _says_more(ordered[0]):
+            if count == 1 and len(ordered) == 1 and not _has_other_writes(ordered[0]):
                 await self._insert(ordered[0])
             else:
                 await self._copy(connection, ordered, written, count)
@@ -178,20 +181,20 @@ class PostgresLog:
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             self._drop()
             if isinstance(error, ValueError):
-                # A value that the driver cannot encode never left this process.
+                # The driver could not encode a value, so nothing was sent.
                 raise Refused(str(error)) from error
             raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
         except asyncio.CancelledError:
-            # A connection in the middle of a COPY is of no further use.
+            # A connection in the middle of a COPY cannot be used again.
             self._drop()
             raise
         self.commits += 1
         self.rows += count
 
     async def _insert(self, commit: StreamCommit) -> None:
-        """Write the one message of a plan that does nothing else: one wait."""
-        await self._lone.fetch(*_head_of(commit), *next(rows_of(commit)))
-        if self._lone.get_statusmsg() != _INSERTED:
+        """Write a plan of one message and nothing else, in one round trip."""
+        await self._insert_one.fetch(*_head_of(commit), *next(rows_of(commit)))
+        if self._insert_one.get_statusmsg() != _INSERTED:
             raise Fenced(f"fenced: the head of stream {commit.stream} is not where it was left")
 
     async def _copy(
@@ -201,7 +204,7 @@ class PostgresLog:
         written: Sequence[StreamCommit],
         count: int,
     ) -> None:
-        """Write any plans: fence, removals and COPY in one string, two waits."""
+        """Write any plans: fence, deletions and COPY in one string, in two round trips."""
         text = fence_text(commits) + "".join(map(_erase_text, commits))
         text += "".join(_purge_text(c) for c in commits if c.plan.purge_filters)
         text += "".join(_position_text(c) for c in commits if c.plan.positions)
@@ -213,9 +216,9 @@ class PostgresLog:
         table = f"message_{shelves.pop()}" if len(shelves) == 1 else "message"
         text += f"copy jetgate_store.{table} ({COLUMNS}) from stdin (format binary)"
         if count in _ROW_BY_ROW:
-            text += _ALWAYS
+            text += _VOLATILE_TRUE
         rows = chain.from_iterable(map(rows_of, written))
-        # The one private call: a COPY with statements of the same transaction before it.
+        # Private: there is no public call for a COPY with statements before it.
         await connection._protocol.copy_in(text, None, None, rows, self._row_state, None)
 
     def _translated(self, error: asyncpg.PostgresError) -> Exception:
@@ -230,7 +233,7 @@ class PostgresLog:
             self._drop()
             return OutcomeUnknown(str(error))
         if isinstance(error, READ_ONLY):
-            # As after a fail-over: the next session may be with a server that can write.
+            # After a fail-over: the next session may be with the new primary.
             self._drop()
         return Refused(str(error), is_full=state.startswith("53"))
 
@@ -241,10 +244,7 @@ class PostgresLog:
                 connection.terminate()
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
-        """Return head rows (all streams when none are named).
-
-        Raises Unavailable.
-        """
+        """Return the head rows of streams. Raises Unavailable."""
         connection = await self._ready()
         try:
             rows = await connection.fetch(
@@ -252,7 +252,7 @@ class PostgresLog:
                 "from jetgate_store.head where stream = any($1::int[])",
                 list(streams),
             )
-        except LOST as error:
+        except DATABASE_ERRORS as error:
             self._drop()
             raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
         return {row[0]: Head(*row[1:]) for row in rows}
@@ -262,18 +262,18 @@ class PostgresLog:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
-                await connection.close(timeout=_CLOSE_S)
+                await connection.close(timeout=_CLOSE_TIMEOUT_S)
 
 
-def _says_more(commit: StreamCommit) -> bool:
-    """Whether a plan writes more than messages and the head."""
+def _has_other_writes(commit: StreamCommit) -> bool:
+    """Say whether a plan writes anything but messages and the head."""
     plan = commit.plan
     return bool(plan.erased or plan.purge_filters or plan.positions or plan.firings)
 
 
 def _purge_text(commit: StreamCommit) -> str:
     filters, up_to = commit.plan.purge_filters, commit.plan.purge_up_to
-    hexed = ",".join(map(_text, filters))
+    hexed = ",".join(map(_sql_text, filters))
     return (
         "insert into jetgate_store.purge (stream, n, filters, up_to_seq) "
         f"select {commit.stream}, coalesce(max(n), 0) + 1, array[{hexed}]::text[], {up_to} "
@@ -283,7 +283,7 @@ def _purge_text(commit: StreamCommit) -> str:
 
 def _position_text(commit: StreamCommit) -> str:
     def row(position: Position) -> str:
-        texts = _text(position.key), position.seq, _text(position.identity)
+        texts = _sql_text(position.key), position.seq, _sql_text(position.identity)
         return f"({commit.stream},{texts[0]},{texts[1]},{texts[2]})"
 
     return (
@@ -295,8 +295,8 @@ def _position_text(commit: StreamCommit) -> str:
 
 def _firing_text(commit: StreamCommit) -> str:
     def row(pending: Pending) -> str:
-        subject = _text(pending.subject.decode())
-        return f"({commit.stream},{subject},{pending.seq},{min(pending.due, _LATEST)})"
+        subject = _sql_text(pending.subject.decode())
+        return f"({commit.stream},{subject},{pending.seq},{min(pending.due, _BIGINT_MAX)})"
 
     return (
         "insert into jetgate_store.schedule (stream, subject, seq, due) "
@@ -305,6 +305,6 @@ def _firing_text(commit: StreamCommit) -> str:
     )
 
 
-def _text(value: str) -> str:
-    """Return a text that a client chose as SQL that cannot break out of it."""
+def _sql_text(value: str) -> str:
+    """Return a text as an SQL expression of hexadecimal digits, which cannot inject SQL."""
     return f"convert_from('\\x{value.encode().hex()}'::bytea,'UTF8')"

@@ -67,7 +67,7 @@ def test_closing_ends_with_the_link() -> None:
 
 
 def test_a_link_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.client.link._FAREWELL_S", 0)
+    monkeypatch.setattr("core.client.link._CLOSE_TIMEOUT_S", 0)
 
     async def scenario() -> None:
         server = ScriptedServer()
@@ -265,7 +265,7 @@ def test_a_retired_subscription_still_gets_what_was_under_way() -> None:
             (late if b"UNSUB" in data else b"") + b"PONG\r\n" * data.count(b"PING")
         )
 
-        await client.retire(sub)
+        await client.drain_subscription(sub)
         server.link.receive(late)
 
         assert len(got) == 1

@@ -129,8 +129,11 @@ class ConsumerHistory(RuleBasedStateMachine):
                 assert (count, cseq) == (pending.count, model.cseq)
                 continue
             assert not queued, "nothing that waits for redelivery is forgotten"
-            room = min(real.room(), 3)
-            assert real.room() == max(self.room - len(model.pending), 0) or self.room == 10**9
+            room = min(real.ack_pending_left(), 3)
+            assert (
+                real.ack_pending_left() == max(self.room - len(model.pending), 0)
+                or self.room == 10**9
+            )
             seqs = model.undelivered(self.only)[:room]
             if not room:
                 return

@@ -115,7 +115,7 @@ def test_given_up_messages_stay(queue: StreamBench) -> None:
     worker = Reader(queue, "w")
     _publish(queue, b"s.a", b"s.a")
     worker.take(1, 2)
-    worker.machine.pending.give_up(1)
+    worker.machine.pending.stop_redelivering(1)
     worker.machine.ack([2])
     assert _left(queue) == [1]
     worker.machine.ack([1])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from core.model.mapping import MappingError, check_mapping
 from core.model.subjects import (
-    FEW,
-    Patterns,
+    PAIRWISE_MAX,
+    SubjectTrie,
     any_collision,
     any_within_another,
     collide,
@@ -60,7 +60,7 @@ patterns = st.lists(st.sampled_from(PATTERNS), max_size=12)
 
 @given(patterns, st.sampled_from(PATTERNS))
 def test_many_patterns_answer_as_each_of_them_would(many: list[str], one: str) -> None:
-    tree = Patterns([*many, "a.gone"])
+    tree = SubjectTrie([*many, "a.gone"])
     tree.remove("a.gone")
 
     assert tree.collides(one) == any(collide(one, other) for other in many)
@@ -69,10 +69,10 @@ def test_many_patterns_answer_as_each_of_them_would(many: list[str], one: str) -
 
 @given(patterns)
 def test_long_lists_are_judged_as_short_ones(many: list[str]) -> None:
-    padding = [f"x{i}.y.z.end" for i in range(FEW)]
+    padding = [f"x{i}.y.z.end" for i in range(PAIRWISE_MAX)]
     many = [pattern for pattern in many if pattern[0] in "ab"]
 
-    assert first_collision(padding + many) == _shifted(first_collision(many), FEW)
+    assert first_collision(padding + many) == _shifted(first_collision(many), PAIRWISE_MAX)
     assert any_within_another(padding + many) == any_within_another(many)
     assert any_collision(padding + many, ["a.b"]) == any_collision(many, ["a.b"])
 

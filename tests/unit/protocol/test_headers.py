@@ -19,10 +19,8 @@ def test_values_are_found_by_their_exact_name() -> None:
     assert headers.find(b"", b"X") is None
 
 
-def test_the_first_of_equal_names_wins_and_all_are_found() -> None:
+def test_the_first_of_equal_names_wins() -> None:
     assert headers.find(BLOCK, b"X") == b"1"
-    assert headers.find_all(BLOCK, b"X") == [b"1", b"3"]
-    assert headers.find_all(BLOCK, b"Y") == []
 
 
 def test_a_block_without_its_end_does_not_confuse() -> None:
@@ -41,14 +39,6 @@ def test_status_lines() -> None:
     assert headers.status(b"NATS/1.0 x\r\n\r\n") == (0, "")
     assert headers.status(b"") == (0, "")
     assert headers.build((), 404, b"No Messages") == b"NATS/1.0 404 No Messages\r\n\r\n"
-
-
-def test_a_status_from_a_client_is_taken_off() -> None:
-    assert headers.strip_status(b"NATS/1.0 503\r\n\r\n") == b""
-    assert headers.strip_status(b"NATS/1.0 200 OK\r\nA: b\r\n\r\n") == b"NATS/1.0\r\nA: b\r\n\r\n"
-    assert headers.strip_status(headers.EMPTY) == b""
-    assert headers.strip_status(BLOCK) == BLOCK
-    assert headers.strip_status(b"junk") == b"junk"
 
 
 def test_lines_are_added_and_removed() -> None:

@@ -10,7 +10,7 @@ import pytest
 from core.client import Client, Options
 from core.pubsub.server import Hub
 from core.remote.bridge import Bridge
-from core.remote.here import AccountHere
+from core.remote.request_side import AccountSide
 from core.runtime.clock import SystemClock
 from core.runtime.turn import Turn
 from tests.unit.client.scripted import ScriptedServer
@@ -23,7 +23,7 @@ class Bench:
         self.server = server
         self.client = client
         self.account = Hub(Turn(), SystemClock()).default_account()
-        self.bridge = Bridge(AccountHere(self.account), client, "hub", SystemClock.monotonic)
+        self.bridge = Bridge(AccountSide(self.account), client, "hub", SystemClock.monotonic)
         self.bridge.open()
         self.heard: list[tuple[bytes, bytes, bytes]] = []
 

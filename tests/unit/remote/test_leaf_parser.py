@@ -43,10 +43,10 @@ class Sink:
     def on_message(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.said.append(("message", subject, reply, headers, payload))
 
-    def on_listener(self, subject: bytes, queue: bytes) -> None:
+    def on_sub(self, subject: bytes, queue: bytes) -> None:
         self.said.append(("listener", subject, queue))
 
-    def on_listener_gone(self, subject: bytes, queue: bytes) -> None:
+    def on_unsub(self, subject: bytes, queue: bytes) -> None:
         self.said.append(("gone", subject, queue))
 
     def on_info(self, body: bytes) -> None:

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from core.client.client import Client
 from core.client.msg import Msg
-from core.remote.here import Call, Row
 from core.remote.relay import PULLS_MAX, PUSHES_MAX, Relay, Relays
-from core.remote.subjects import Names
+from core.remote.request_side import Call, Row
+from core.remote.subject_map import SubjectMap
 
 BASE = b"_INBOX.x.D."
 
@@ -33,7 +33,7 @@ class FakeHere:
         self.got += [(to, row) for row in rows]
         return to in self.listening
 
-    def relieve(self, client: Client) -> None:
+    def throttle(self, client: Client) -> None:
         """Never too much."""
 
 
@@ -59,7 +59,7 @@ class Bench:
     def __init__(self) -> None:
         self.here, self.client, self.now = FakeHere(), FakeClient(), 0
         self.relays = Relays(
-            self.here, cast(Client, self.client), Names("hub"), BASE, lambda: self.now
+            self.here, cast(Client, self.client), SubjectMap("hub"), BASE, lambda: self.now
         )
 
     def delivered(self, relay: Relay, *messages: Msg) -> list[Row]:
@@ -71,7 +71,7 @@ class Bench:
 
 def test_a_push_is_carried_while_somebody_listens() -> None:
     bench = Bench()
-    relay = bench.relays.push(b"to", b"crew", plain=True)
+    relay = bench.relays.push(b"to", b"crew", without_acks=True)
     before = dict(bench.client.subscribed)
 
     bench.here.listening.add(b"to")
@@ -87,7 +87,7 @@ def test_a_push_is_carried_while_somebody_listens() -> None:
 def test_a_listener_who_went_without_a_word_is_noticed() -> None:
     bench = Bench()
     bench.here.listening.add(b"to")
-    relay = bench.relays.push(b"to", b"", plain=True)
+    relay = bench.relays.push(b"to", b"", without_acks=True)
 
     bench.here.listening.clear()
     bench.delivered(relay, Msg(b"s", b"", b"", b"1"))
@@ -99,8 +99,8 @@ def test_a_listener_who_went_without_a_word_is_noticed() -> None:
 def test_messages_keep_their_subject_and_acknowledgements_find_back() -> None:
     bench = Bench()
     ack = b"$JS.ACK.S.C.1.7.3.17.0"
-    plain = bench.relays.push(b"to", b"", plain=True)
-    acked = bench.relays.push(b"to", b"", plain=False)
+    plain = bench.relays.push(b"to", b"", without_acks=True)
+    acked = bench.relays.push(b"to", b"", without_acks=False)
 
     assert bench.delivered(plain, Msg(b"s.x", ack, b"", b"1")) == [(b"s.x", ack, b"", b"1")]
     assert bench.delivered(acked, Msg(b"s.x", ack, b"", b"1")) == [
@@ -110,7 +110,7 @@ def test_messages_keep_their_subject_and_acknowledgements_find_back() -> None:
 
 def test_control_messages_are_renamed() -> None:
     bench = Bench()
-    relay = bench.relays.push(b"to", b"", plain=True)
+    relay = bench.relays.push(b"to", b"", without_acks=True)
     flow = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
     rows = bench.delivered(relay, Msg(relay.inbox, b"$JS.FC.S.C.ab", flow, b""))
@@ -154,11 +154,11 @@ def test_there_are_never_more_than_so_many() -> None:
 def test_of_too_many_pushes_one_without_a_listener_goes() -> None:
     bench = Bench()
     bench.here.listening |= {b"first", b"last"}
-    first = bench.relays.push(b"first", b"", plain=True)
-    idle = bench.relays.push(b"idle", b"", plain=True)
+    first = bench.relays.push(b"first", b"", without_acks=True)
+    idle = bench.relays.push(b"idle", b"", without_acks=True)
 
     for number in range(PUSHES_MAX - 1):
-        bench.relays.push(b"%d" % number, b"", plain=True)
+        bench.relays.push(b"%d" % number, b"", without_acks=True)
 
     assert len(bench.relays.pushes) == PUSHES_MAX
     assert first.inbox in bench.relays.pushes

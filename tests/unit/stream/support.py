@@ -6,6 +6,7 @@ from typing import Any
 from core.model.stream import StreamConfig
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
+from core.stream.planner import decide
 from tests.support.headers import block as block
 
 NOW = 1_000_000_000_000
@@ -56,7 +57,7 @@ class Stream:
 
     def publish(self, *messages: tuple[bytes, bytes, bytes]) -> Said:
         """Publish one batch; return the sequence of each message, or what was said instead."""
-        self.plan = self.machine.decide(columns(*messages), self.now)
+        self.plan = decide(self.machine, columns(*messages), self.now)
         self.machine.apply(self.plan)
         if self.plan.segment is not None:
             self.written += self.plan.segment.seqs

@@ -13,6 +13,7 @@ from core.stream.config import check_create
 from core.stream.copying import Run, plan_copies
 from core.stream.counting import Counting
 from core.stream.facts import Facts
+from core.stream.planner import decide
 from tests.unit.stream.support import NOW, Stream, block, columns, config, message
 
 SECOND = 1_000_000_000
@@ -28,7 +29,7 @@ class Counters(Stream):
 
     def values(self, *messages: tuple[bytes, bytes, bytes]) -> list[Any]:
         """Publish one batch; return the totals acknowledged, or the numbered errors."""
-        plan = self.machine.decide(columns(*messages), self.now, self.facts())
+        plan = decide(self.machine, columns(*messages), self.now, self.facts())
         self._apply(plan)
         return [
             answer["error"]["err_code"] if "error" in answer else answer["val"]

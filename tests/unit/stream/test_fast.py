@@ -25,21 +25,20 @@ class Bench:
     """The fast batches of a stream that accepts everything."""
 
     def __init__(self, quota: Quota | None = None) -> None:
-        machine = StreamMachine(config(allow_batched=True))
+        self.machine = StreamMachine(config(allow_batched=True))
         self.quota = quota or Quota()
-        self.fast = FastBatches(self.quota, machine)
+        self.fast = FastBatches(self.quota)
         self.stored = 0
 
     def send(self, name: str, seq: int, op: int, *, flow: int = 10, now: int = 0) -> list[Any]:
         """What is told of a message."""
-        message = self.fast.check(
-            b"r.%b.%d.fail.%d.%d.$FI" % (name.encode(), flow, seq, op), b"", b""
-        )
-        self.fast.told = []
-        if self.fast.judging(message, now):
+        draft = self.fast.draft(self.machine)
+        message = draft.check(b"r.%b.%d.fail.%d.%d.$FI" % (name.encode(), flow, seq, op), b"", b"")
+        if draft.take(message, now):
             self.stored += 1
-            self.fast.stored(message, self.stored)
-        return [json.loads(told) for told in self.fast.told]
+            draft.stored(message, self.stored)
+        self.fast.apply(draft.changes)
+        return [json.loads(told) for told in draft.told]
 
     def refusal(self, *args: Any, **more: Any) -> int:
         with pytest.raises(ApiError) as caught:
@@ -173,7 +172,7 @@ def gathered(chance: random.Random) -> list[tuple[bytes, bytes]]:
 def played(sent: list[tuple[bytes, bytes]], sizes: Iterator[int]) -> tuple[list[Any], int]:
     """What is told when so many messages at a time are decided, and how many were stored."""
     machine = StreamMachine(config(allow_batched=True))
-    fast, told, start = FastBatches(Quota(), machine), [], 0
+    fast, told, start = FastBatches(Quota()), [], 0
     while start < len(sent):
         some = sent[start : start + next(sizes)]
         start += len(some)
@@ -182,7 +181,34 @@ def played(sent: list[tuple[bytes, bytes]], sizes: Iterator[int]) -> tuple[list[
         plan = decide_fast(machine, rows, {}, fast, (NOW, NOW), NO_FACTS)
         told += [answer for answer in plan.answers if answer[0] != PLAIN]
         machine.apply(plan)
+        assert plan.fast is not None
+        fast.apply(plan.fast)
     return told, machine.msgs
+
+
+def test_what_is_decided_and_not_committed_does_not_count() -> None:
+    bench = Bench()
+    bench.send("a", 1, START)
+    for name, seq, op in (("a", 2, APPEND), ("a", 3, COMMIT), ("b", 1, START)):
+        draft = bench.fast.draft(bench.machine)
+        message = draft.check(b"r.%b.10.fail.%d.%d.$FI" % (name.encode(), seq, op), b"", b"")
+        draft.take(message, 0)
+
+    assert bench.quota.fast == 1
+    assert bench.send("a", 2, COMMIT)[-1]["count"] == 2
+
+
+def test_a_plan_brings_no_batch_back_that_was_forgotten_meanwhile() -> None:
+    bench = Bench()
+    bench.send("a", 1, START)
+    draft = bench.fast.draft(bench.machine)
+    draft.take(draft.check(b"r.b.10.fail.1.0.$FI", b"", b""), 0)
+
+    bench.fast.clear()
+    bench.fast.apply(draft.changes)
+
+    assert bench.quota.fast == 0
+    assert bench.refusal("a", 2, APPEND) == bench.refusal("b", 2, APPEND) == 10208
 
 
 @pytest.mark.parametrize("seed", range(8))

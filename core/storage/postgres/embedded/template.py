@@ -1,9 +1,9 @@
-"""New data directories, copied from a prepared one.
+"""Creates data directories as copies of a template.
 
-`initdb` takes half a second or more; a copy a tenth of it. The template lives in the user's cache
-under a name that holds everything it depends on. It appears there by one rename, so that creators
-may race, and carries a manifest of sizes and checksums, so that a damaged one is noticed while it
-is copied, thrown away and made again.
+`initdb` takes half a second or more, a copy a tenth of that. The template is in the user's cache;
+its name contains everything it depends on. It is created by one rename, so that processes may race,
+and has a manifest of sizes and checksums: a damaged template is detected while it is copied, and
+created anew.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _FORMAT = 1  # part of the name: raise it when `_prepare` changes
 
 
 class _Damaged(Exception):
-    """The template does not hold what its manifest says."""
+    """The template does not agree with its manifest."""
 
 
 def new_data_directory(installation: Installation, target: Path, *, durable: bool = True) -> None:
@@ -66,24 +66,24 @@ def _fill(target: Path, template: Path, installation: Installation) -> None:
     damaged = -1
     for _ in range(_ATTEMPTS):
         with _locked(template, fcntl.LOCK_SH):
-            number = _number_of(template)
-            if number is not None and number != damaged:
+            version = _version_of(template)
+            if version is not None and version != damaged:
                 try:
                     return _copy(template, target, installation.account)
                 except (_Damaged, FileNotFoundError, KeyError, TypeError, ValueError):
-                    damaged = number
+                    damaged = version
                     _empty(target)
         with _locked(template, fcntl.LOCK_EX):
-            # Whoever waited here finds the work done: another number, or a template at last.
-            number = _number_of(template)
-            if number is None or number == damaged:
+            # Another process may have created it while this one waited for the lock.
+            version = _version_of(template)
+            if version is None or version == damaged:
                 _make(template, installation)
     raise OperatorError(f"the template {template} is damaged again and again: check its disk")
 
 
 @contextlib.contextmanager
 def _locked(template: Path, mode: int) -> Iterator[None]:
-    """Copy under a shared lock, make and remove under an exclusive one (flock)."""
+    """Lock a template (flock): shared to copy it, exclusive to create or delete it."""
     lock = os.open(template.with_name(f"{template.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, mode)
@@ -92,8 +92,8 @@ def _locked(template: Path, mode: int) -> Iterator[None]:
         os.close(lock)
 
 
-def _number_of(template: Path) -> int | None:
-    """What tells this template from the one made after it; None if there is none."""
+def _version_of(template: Path) -> int | None:
+    """Return a version, which changes when the template is created anew; None if missing."""
     try:
         return (template / _MANIFEST).stat().st_mtime_ns
     except FileNotFoundError:
@@ -102,16 +102,16 @@ def _number_of(template: Path) -> int | None:
 
 def _make(template: Path, installation: Installation) -> None:
     shutil.rmtree(template, ignore_errors=True)
-    workshop = Path(tempfile.mkdtemp(prefix=f"{template.name}.", dir=template.parent))
+    scratch = Path(tempfile.mkdtemp(prefix=f"{template.name}.", dir=template.parent))
     try:
         if installation.account.switch:
-            os.chown(workshop, installation.account.uid, installation.account.gid)
-        data = workshop / "data"
+            os.chown(scratch, installation.account.uid, installation.account.gid)
+        data = scratch / "data"
         _prepare(installation, data)
-        (data / _MANIFEST).write_text(json.dumps(_survey(data)))
+        (data / _MANIFEST).write_text(json.dumps(_manifest_of(data)))
         data.rename(template)
     finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _prepare(installation: Installation, data: Path) -> None:
@@ -134,7 +134,7 @@ def _prepare(installation: Installation, data: Path) -> None:
     )
 
 
-def _survey(data: Path) -> dict[str, list[object]]:
+def _manifest_of(data: Path) -> dict[str, list[object]]:
     directories: list[object] = []
     files: list[object] = []
     for folder, folders, names in os.walk(data):
@@ -147,7 +147,7 @@ def _survey(data: Path) -> dict[str, list[object]]:
 
 
 def _copy(template: Path, target: Path, account: Account) -> None:
-    # A thousand files: plain system calls, as few as possible for each.
+    # For a thousand files: as few system calls as possible for each.
     manifest = json.loads((template / _MANIFEST).read_text())
     source, goal = str(template), str(target)
     made = [goal]
@@ -180,9 +180,9 @@ def _empty(directory: Path) -> None:
 
 
 def _force_to_disk(directory: Path) -> None:
-    """PostgreSQL forces only what it writes itself; these files it will merely read at first."""
+    """Flush all files to disk; PostgreSQL flushes only the files that it writes to."""
     if sys.platform == "linux":
-        # One call instead of a thousand; it waits for other writers of the file system, too.
+        # One call instead of a thousand, although it flushes the whole file system.
         handle = os.open(directory, os.O_RDONLY)
         try:
             if ctypes.CDLL(None, use_errno=True).syncfs(handle) == 0:

@@ -1,4 +1,4 @@
-"""The side of a bridge where an API is offered, and the account of this server as such a side."""
+"""The side of a bridge where requests come from: its interface, and an account as such a side."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,37 +14,38 @@ Row = tuple[bytes, bytes, bytes, bytes]
 """Subject, reply, headers and payload of a message."""
 
 STALL_S = 0.004
+"""Pause in reading from the JetStream server while this side is too slow."""
 
 
-class Here(Protocol):
-    """Where somebody asks."""
+class RequestSide(Protocol):
+    """The side with the clients that send API requests and get deliveries."""
 
     on_interest: list[Callable[[bytes], None]]
-    """Called with the subject of a subscription that came or went."""
+    """Called with the subject of a subscription that was made or ended."""
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Have `call` called with what is sent to a filter; the result ends that."""
+        """Subscribe to a filter; return a function that unsubscribes."""
         ...
 
     def has_interest(self, subject: bytes) -> bool:
-        """Say whether somebody listens on a subject."""
+        """Say whether a subject has a subscription."""
         ...
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Send a message."""
+        """Publish a message."""
         ...
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Send messages that show their own subjects to `to`; whether somebody still listens."""
+        """Deliver messages (with their own subjects) to subscriptions of `to`; say if any exist."""
         ...
 
-    def relieve(self, client: Client) -> None:
-        """Have the other side read no more while this one has enough to do."""
+    def throttle(self, client: Client) -> None:
+        """Pause reading from `client`, the JetStream server, while this side is overloaded."""
         ...
 
 
-class AccountHere:
-    """An account of this server."""
+class AccountSide:
+    """An account of this server as the side where requests come from."""
 
     def __init__(self, account: Account) -> None:
         self.on_interest = account.on_interest
@@ -54,7 +55,7 @@ class AccountHere:
         self._held: Client | None = None
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Take what anybody here sends to a filter."""
+        """Subscribe to a filter; return a function that unsubscribes."""
 
         def take(
             session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -65,7 +66,7 @@ class AccountHere:
         return lambda: self._account.unsubscribe(service)
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Put messages into the outputs of those who listen."""
+        """Deliver messages to subscriptions of `to`; say if there are any."""
         account = self._account
         route, deliver = account.route(to), account.deliver
         for subject, reply, headers, payload in rows:
@@ -75,8 +76,8 @@ class AccountHere:
         account.turn.arm()
         return route.interest
 
-    def relieve(self, client: Client) -> None:
-        """Stop reading while this server has enough to do, as its own clients do."""
+    def throttle(self, client: Client) -> None:
+        """Pause reading while the hub is overloaded, as for its own clients."""
         hub = self._account.hub
         if self._held is not None:
             return
@@ -91,7 +92,7 @@ class AccountHere:
         client.pause_reading()
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading; called by the hub or a timer."""
         held, self._held = self._held, None
         if held is not None:
             held.resume_reading()

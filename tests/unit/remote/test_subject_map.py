@@ -2,9 +2,9 @@
 
 import pytest
 
-from core.remote.subjects import Names
+from core.remote.subject_map import SubjectMap
 
-HUB = Names("hub")
+HUB = SubjectMap("hub")
 
 
 @pytest.mark.parametrize(

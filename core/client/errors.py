@@ -1,12 +1,12 @@
-"""What can go wrong on the client's side of a connection."""
+"""The exceptions of the client."""
 
 
 class ClientError(Exception):
-    """Base of everything that `core.client` raises by itself."""
+    """Base of the exceptions that `core.client` defines."""
 
 
 class ConnectionLost(ClientError):
-    """There is no connection, or it ended before the answer came.
+    """There is no connection, or it was lost before the answer arrived.
 
     Whether the server acted on what was sent is unknown.
     """
@@ -16,7 +16,7 @@ class ConnectionLost(ClientError):
 
 
 class ServerRefused(ClientError):
-    """The server answered `-ERR` while connecting; carries its text."""
+    """The server answered CONNECT with -ERR, or cannot be used; `text` says why."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -24,7 +24,7 @@ class ServerRefused(ClientError):
 
 
 class NoResponders(ClientError):
-    """Nobody listens on the subject of a request."""
+    """The subject of a request has no subscription (status 503)."""
 
     def __init__(self, subject: bytes) -> None:
         super().__init__(subject)
@@ -35,7 +35,7 @@ class NoResponders(ClientError):
 
 
 class PayloadTooLarge(ClientError):
-    """Headers and payload are more than the server takes, which would end the connection."""
+    """A message exceeds the server's max_payload, for which the server would disconnect."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(size, limit)
@@ -47,7 +47,7 @@ class PayloadTooLarge(ClientError):
 
 
 class NotPermitted(ClientError):
-    """The server would refuse this subject to this user; nothing was sent."""
+    """The user may not publish to this subject; nothing was sent."""
 
     def __init__(self, subject: bytes) -> None:
         super().__init__(subject)
@@ -58,7 +58,7 @@ class NotPermitted(ClientError):
 
 
 class RequestTimeout(ClientError):
-    """No answer came in time. Whether the request was executed is unknown."""
+    """No answer arrived in time; whether the request was executed is unknown."""
 
     def __init__(self, subject: bytes, seconds: float) -> None:
         super().__init__(subject, seconds)
@@ -68,3 +68,12 @@ class RequestTimeout(ClientError):
     def __str__(self) -> str:
         name = self.subject.decode(errors="replace")
         return f"no answer on {name} within {self.seconds:g} s"
+
+
+def reason_of(error: Exception) -> str:
+    """Say in a few words why connecting failed."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__

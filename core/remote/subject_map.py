@@ -1,13 +1,13 @@
-"""How subjects of another system are called here, and back.
+"""Maps JetStream subjects between the two sides of a bridge.
 
     here                                             there
     $JS.<name>.API.<verb>                            $JS.API.<verb>
     $JS.<name>.FC.<stream>.<consumer>.<n>            $JS.FC.<stream>.<consumer>.<n>
     $JS.ACK.<name>._.<stream>.<consumer>.<5 more>    $JS.ACK.<stream>.<consumer>.<5 more>
 
-The last is the long form of an acknowledgement with the remote in the place of the domain, so
-that clients find sequences and times in it. Where the other system uses the long form itself, its
-own domain and account stand in one token, `<domain>:<account>`, instead of `_`.
+The last is the long form of an ack subject (ADR-15) with the remote in the place of the domain, so
+that clients can parse sequences and times. Where the other system uses the long form itself, its
+domain and account are put into one token, `<domain>:<account>`, instead of `_`.
 """
 
 API = b"$JS.API."
@@ -18,8 +18,8 @@ _NO_DOMAIN = b"_"
 _STALLED = b"\r\nNats-Consumer-Stalled: "
 
 
-class Names:
-    """The subjects of one remote."""
+class SubjectMap:
+    """The map of one remote; `api`, `fc`, `ack`: prefixes of its subjects here."""
 
     def __init__(self, name: str) -> None:
         token = name.encode()
@@ -28,11 +28,11 @@ class Names:
         self.ack = b"$JS.ACK.%b." % token
 
     def there(self, subject: bytes) -> bytes:
-        """What a request here is called there."""
+        """Map the subject of a request from here to there."""
         return API + subject[len(self.api) :]
 
     def ack_here(self, reply: bytes) -> bytes:
-        """What the acknowledgement subject of a delivery is called here."""
+        """Map the ack subject of a delivery from there to here."""
         if not reply.startswith(_ACK):
             return reply
         rest = reply[len(_ACK) :]
@@ -43,7 +43,7 @@ class Names:
         return b"%b%b:%b.%b" % (self.ack, domain, account, rest)
 
     def ack_there(self, subject: bytes) -> bytes:
-        """The acknowledgement subject of the other system; empty if it is none of its own."""
+        """Map an ack subject from here to there; return b"" if it is not one of the remote."""
         origin, _, rest = subject[len(self.ack) :].partition(b".")
         if origin == _NO_DOMAIN:
             return _ACK + rest if rest.count(b".") == _SHORT_DOTS - 2 else b""
@@ -51,15 +51,15 @@ class Names:
         return b"%b%b.%b.%b" % (_ACK, domain, account, rest) if colon else b""
 
     def flow_here(self, reply: bytes) -> bytes:
-        """What the subject that answers a flow-control request is called here."""
+        """Map the reply subject of a flow-control request from there to here."""
         return self.fc + reply[len(_FC) :] if reply.startswith(_FC) else reply
 
     def flow_there(self, subject: bytes) -> bytes:
-        """Back from `flow_here`."""
+        """Map the reply subject of a flow-control request from here to there."""
         return _FC + subject[len(self.fc) :]
 
     def stalled_here(self, headers: bytes) -> bytes:
-        """A heartbeat that names an unanswered flow-control request names it as it is here."""
+        """Map the `Nats-Consumer-Stalled` header of an idle heartbeat from there to here."""
         if _STALLED not in headers:
             return headers
         return headers.replace(_STALLED + _FC, _STALLED + self.fc)

@@ -1,0 +1,207 @@
+"""The stream as it will be once the accepted messages of a batch are committed.
+
+A message is checked against the committed state and what the batch before it changed: message ids,
+last sequences, roll-ups, schedules. What a stream that discards old messages evicts, it evicts at
+the end of the batch: no message of the batch is checked by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.stream.headers import MSG_ID
+from core.stream.schedule_headers import ended_by
+from core.subjects.subject import compile_filters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.stream.counting import Counting
+    from core.stream.facts import Facts
+    from core.stream.machine import StreamMachine
+    from core.stream.plan import StreamPlan
+
+
+class Message:
+    """One message while it is checked; `found` are its `Nats-*` headers.
+
+    Checks leave in it what they learned: the kind of its roll-up (b"": none), and whether it is a
+    schedule.
+    """
+
+    __slots__ = ("block", "found", "is_schedule", "payload", "place", "rollup", "subject")
+
+    def __init__(
+        self, place: int, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes]
+    ) -> None:
+        self.place = place
+        self.subject = subject
+        self.block = block
+        self.payload = payload
+        self.found = found
+        self.rollup = b""
+        self.is_schedule = False
+
+
+class Draft:
+    """What a batch has changed so far; nothing of it is the stream's state yet.
+
+    Args:
+        machine: The committed state.
+        subjects: Of all messages of the batch, by place.
+        now: Wall-clock time in nanoseconds.
+        facts: What is known of the batch beside the committed state.
+        dedups: Whether message ids are deduplicated.
+        counting: The totals of the batch, in a stream of counters.
+    """
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        subjects: list[bytes],
+        now: int,
+        facts: Facts,
+        *,
+        dedups: bool,
+        counting: Counting | None,
+    ) -> None:
+        self.machine = machine
+        self.config = machine.config
+        self.now = now
+        self.facts = facts
+        self.dedups = dedups
+        self.counting = counting
+        self.next_seq = machine.last_seq + 1
+        self.last_msg_id = machine.last_msg_id
+        self.ids: dict[bytes, int] = {}
+        # Header blocks of the accepted messages as they will be stored.
+        self.blocks: list[bytes | None] = []
+        # Answers to the messages that are not accepted, by place.
+        self.refused: dict[int, bytes] = {}
+        # Subjects of the accepted messages, kept for atomic batches alone.
+        self.written: set[bytes] = set()
+        # Subjects with schedules of the batch, and those whose schedules it ends.
+        self.schedules: dict[bytes, int] = {}
+        self._ended: set[bytes] = set()
+        self._subjects = subjects
+        # Last sequence by subject within the batch, as far as `_scanned` messages.
+        self._last_seqs: dict[bytes, int] = {}
+        self._scanned = 0
+        # Where the newest roll-up of each subject, and of everything, stands among the accepted.
+        self._rolled: dict[bytes, int] = {}
+        self._wiped = -1
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def find_id(self, msg_id: bytes) -> int | None:
+        """Return the sequence that a message id has already, within the window (None: none)."""
+        return self.ids.get(msg_id) or self.machine.dedup.find(msg_id, self.now)
+
+    def is_stored(self, subject: bytes) -> bool:
+        """Whether messages on a subject are written; without interest they only use a sequence."""
+        return subject not in self.facts.no_interest
+
+    def last_of(self, pattern: bytes, place: int) -> int:
+        """Return the last sequence of a subject or filter as of the message at `place`."""
+        self._scan(place)
+        return self._last(pattern, self._last_seqs, wiped=self._wiped >= 0)
+
+    def committed_last_of(self, pattern: bytes) -> int:
+        """Return the last sequence of a subject or filter, whatever the batch changes."""
+        return self._last(pattern, {}, wiped=False)
+
+    def _last(self, pattern: bytes, known: dict[bytes, int], *, wiped: bool) -> int:
+        index = self.machine.index
+        if b"*" not in pattern and b">" not in pattern:
+            last = known.get(pattern)
+            if last is None:
+                return 0 if wiped else index.last(pattern)
+            return last
+        match = compile_filters([pattern]) or _everything
+        found: dict[bytes, int] = {}
+        if not wiped:
+            for _ in index.prepare((pattern,)):
+                pass
+            found = {s: index.last(s) for part in index.search((pattern,)) for s in part}
+        found.update((s, last) for s, last in known.items() if match(s))
+        return max(found.values(), default=0)
+
+    def _scan(self, upto: int) -> None:
+        """Learn the last sequences of what the batch has accepted before the message at `upto`."""
+        start, refused = self._scanned, self.refused
+        self._scanned = upto
+        places = [i for i in range(start, upto) if i not in refused]
+        seqs = range(self.next_seq - len(places), self.next_seq)
+        self._last_seqs.update(zip([self._subjects[i] for i in places], seqs, strict=True))
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def accept(self, message: Message) -> None:
+        """Take a message as the next of the stream."""
+        msg_id = message.found.get(MSG_ID)
+        self.last_msg_id = msg_id or b""
+        if msg_id:
+            self.ids[msg_id] = self.next_seq
+        self.next_seq += 1
+        self.blocks.append(message.block or None)
+
+    def roll_up_subject(self, subject: bytes) -> None:
+        """Have the message that is about to be accepted replace all of its subject."""
+        self._rolled[subject] = len(self.blocks)
+
+    def roll_up_all(self, place: int) -> None:
+        """Have the message at `place`, about to be accepted, replace all messages before it."""
+        self._wiped = len(self.blocks)
+        self._last_seqs.clear()
+        if self.counting is not None:
+            self.counting.wipe()
+        self._scanned = place
+
+    def replace_stored(self) -> None:
+        """Have the batch as a whole replace all that is stored before it."""
+        self._wiped = 0
+
+    def end_schedule(self, message: Message) -> None:
+        """Have a message that is about to be accepted purge the schedule it names, if it does."""
+        subject = ended_by(message.found)
+        if subject:
+            self._scan(message.place)
+            self._last_seqs[subject] = 0
+            self._rolled[subject] = len(self.blocks) + 1
+            self._ended.add(subject)
+
+    # -- the plan ----------------------------------------------------------------------------
+
+    def remove_replaced(self, plan: StreamPlan, subjects: list[bytes]) -> set[int] | None:
+        """Remove with a plan what the batch's roll-ups replace.
+
+        Returns the places among the accepted messages, whose subjects are given, of those that
+        are replaced themselves (None: there are no roll-ups).
+        """
+        wiped, rolled, machine = self._wiped, self._rolled, self.machine
+        if not rolled and wiped < 0:
+            return None
+        if wiped >= 0:
+            plan.purged_below = machine.last_seq + 1
+            plan.msgs = plan.nbytes = 0
+        else:
+            for subject, place in rolled.items():
+                self._remove_subject(plan, subject, place)
+        place_of = rolled.get
+        return {i for i, s in enumerate(subjects) if i < wiped or i < place_of(s, 0)}
+
+    def _remove_subject(self, plan: StreamPlan, subject: bytes, place: int) -> None:
+        machine = self.machine
+        plan.purges.append((subject, machine.last_seq + 1 + place))
+        stored: Sequence[tuple[int, int]] | None = machine.index.of_subject(subject)
+        if stored is None:
+            stored = self.facts.replaced.get(subject, ())
+        for seq, size in stored:
+            machine.remove(plan, seq, subject, size)
+            # With one message per subject the next leader derives it from the rows.
+            if machine.limit != 1 or subject in self._ended:
+                plan.erased.append(seq)
+
+
+def _everything(_subject: bytes) -> bool:
+    return True

@@ -1,0 +1,342 @@
+"""From publishes to a plan: check each message, store what is accepted, evict what is too old.
+
+The one recipe of all kinds of messages. A kind says which checks its messages go through
+(`core.stream.checks`), under which limits they are, and what becomes of what is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from core.errors import ApiError
+from core.model.api_errors import api_error
+from core.stream import headers as h
+from core.stream.checks import PUBLISHED, Checks, Duplicate
+from core.stream.counting import Counting
+from core.stream.discard_new import Capacity
+from core.stream.discard_old import Evictions
+from core.stream.draft import Draft, Message
+from core.stream.facts import NO_FACTS, Facts
+from core.stream.schedule_headers import stored_schedule
+from core.stream.texts import LARGEST_RECORD, MAX_SUBJECT, refusal, texts_of
+from core.stream.ttl import raised
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core.stream.machine import StreamMachine
+    from core.stream.plan import Columns, StreamPlan
+
+# What a record has beside its header block and payload, at most.
+_LONGEST_FRAME = 34 + MAX_SUBJECT
+_NOTHING: dict[bytes, bytes] = {}
+
+
+def decide(
+    machine: StreamMachine, columns: Columns, now: int, facts: Facts = NO_FACTS
+) -> StreamPlan:
+    """Return the plan for a batch of publishes, with an answer for every one.
+
+    Args:
+        machine: The stream; it is not changed.
+        columns: What was published, in order.
+        now: Wall-clock time in nanoseconds; stored times are strictly increasing from it.
+        facts: What is known of the batch beside the state of the stream.
+    """
+    return Planner(machine, columns, now, facts).decide()
+
+
+class Planner:
+    """Turns one batch of publishes into a plan; used once.
+
+    Most batches are accepted whole: their columns are stored as they came, and only what is
+    refused costs more than the checks.
+    """
+
+    checks: ClassVar[Checks] = PUBLISHED
+
+    def __init__(self, machine: StreamMachine, columns: Columns, now: int, facts: Facts) -> None:
+        self.machine = machine
+        self.columns = columns
+        self.now = now
+        self.facts = facts
+        self.plan = machine.unchanged()
+        # What a stream that discards new messages still takes, where that may not be all.
+        self.capacity: Capacity | None = None
+        # Bytes that the node has left, where that may be less than the batch.
+        self.storage_left: int | None = None
+        self.is_limited = False
+        # Sequences and times of messages that bring their own.
+        self.stamps: tuple[Sequence[int], Sequence[int]] | None = None
+        # Whether no message of the batch is too large in any way.
+        self.is_clean = False
+        # What is told, accepted or not, to those who do not get an ack for each message, by place.
+        self.told: dict[int, list[bytes]] = {}
+
+    def decide(self) -> StreamPlan:
+        """Return the plan: what is accepted is stored, then limits evict."""
+        if len(self.columns):
+            self.limit()
+        if not len(self.columns) or self.store_whole() or self._store_accepted():
+            self.machine.evict(self.plan, self.now)
+        return self.plan
+
+    # -- limits ------------------------------------------------------------------------------
+
+    def limit(self) -> None:
+        """Note the limits that the batch could reach."""
+        machine = self.machine
+        if machine.refuses and not machine.fits_limits(self.columns, self.facts):
+            self.capacity = Capacity(machine, self.facts.replaced)
+            self.is_limited = True
+        self.limit_storage()
+
+    def limit_storage(self) -> None:
+        """Note what the node has left, if that could be less than the batch."""
+        left = self.facts.storage_left
+        if left is not None and self.machine.incoming_bytes(self.columns, self.facts) > left:
+            self.storage_left = left
+            self.is_limited = True
+
+    def counting(self) -> Counting | None:
+        """Return what counts the batch, if the stream is one of counters."""
+        machine = self.machine
+        if not machine.counts:
+            return None
+        evicted = Evictions(machine).take if machine.evicts else None
+        limits = machine.config.max_msg_size, self.facts.max_payload
+        return Counting(machine.index.last, self.facts.last_messages, *limits, evicted)
+
+    def dedups(self) -> bool:
+        """Whether message ids are deduplicated."""
+        return self.machine.config.duplicate_window > 0
+
+    # -- all at once -------------------------------------------------------------------------
+
+    def store_whole(self) -> bool:
+        """Store a batch without headers as it came; False when some of it might be refused."""
+        machine, columns, config = self.machine, self.columns, self.machine.config
+        if columns.headered or config.sealed or machine.counts or self.is_limited:
+            return False
+        longest = max(map(len, columns.payloads))
+        if longest > LARGEST_RECORD - _LONGEST_FRAME or 0 <= config.max_msg_size < longest:
+            return False
+        texts = texts_of(columns.subjects)
+        if texts is None:
+            return False
+        plan = self.plan
+        plan.texts = texts
+        plan.acks = [] if config.no_ack else columns.replies
+        plan.ack_first = machine.last_seq + 1
+        plan.last_msg_id = b""
+        no_interest = self.facts.no_interest
+        machine.store(
+            plan, columns.subjects, None, columns.payloads, self.now, no_interest=no_interest
+        )
+        return True
+
+    # -- one by one --------------------------------------------------------------------------
+
+    def _store_accepted(self) -> bool:
+        columns = self.columns
+        texts = texts_of(columns.subjects)
+        self.is_clean = texts is not None and self.fits()
+        self.draft = Draft(
+            self.machine,
+            columns.subjects,
+            self.now,
+            self.facts,
+            dedups=self.dedups(),
+            counting=self.counting(),
+        )
+        if not self.take_all():
+            return False
+        self._store(texts)
+        return True
+
+    def fits(self) -> bool:
+        """Whether no message of the batch is too large in any way."""
+        config = self.machine.config
+        block = max(map(len, self.columns.headers), default=0)
+        whole = block + max(map(len, self.columns.payloads), default=0)
+        return (
+            not config.sealed
+            and block <= h.MAX_BLOCK
+            and whole <= LARGEST_RECORD - _LONGEST_FRAME
+            and not 0 <= config.max_msg_size < whole
+        )
+
+    def take_all(self) -> bool:
+        """Accept or refuse every message; False when nothing at all is to be stored."""
+        draft, columns = self.draft, self.columns
+        simple = self.is_clean and not self.is_limited and draft.counting is None
+        lone_msg_id, dedups, ids, now = h.lone_msg_id, draft.dedups, draft.ids, self.now
+        find_new, find_old = ids.get, self.machine.dedup.find
+        take, keep, checks = self.take, draft.blocks.append, self.checks
+        for place, (subject, block, payload) in enumerate(
+            zip(columns.subjects, columns.headers, columns.payloads, strict=True)
+        ):
+            if not simple:
+                take(place, subject, block, payload, checks)
+            elif not block:
+                draft.last_msg_id = b""
+                draft.next_seq += 1
+                keep(None)
+            elif msg_id := lone_msg_id(block):
+                # Only the id can be refused: no call for this common form.
+                seq = (find_new(msg_id) or find_old(msg_id, now)) if dedups else None
+                if seq is not None:
+                    self.duplicate(place, seq)
+                    continue
+                draft.last_msg_id = msg_id
+                ids[msg_id] = draft.next_seq
+                draft.next_seq += 1
+                keep(block)
+            elif not h.has_publish_headers(block):
+                draft.last_msg_id = b""
+                draft.next_seq += 1
+                keep(h.stored_block(block) or None)
+            else:
+                take(place, subject, block, payload, checks)
+        return True
+
+    def take(
+        self, place: int, subject: bytes, block: bytes, payload: bytes, checks: Checks
+    ) -> None:
+        """Accept one message, or refuse it."""
+        found = h.publish_headers(block) if block else _NOTHING
+        message = Message(place, subject, block, payload, found)
+        draft = self.draft
+        try:
+            if not self.is_clean:
+                for check in checks.form:
+                    check(draft, message)
+            if found:
+                headers = checks.headers
+                if len(found) == 1:
+                    headers = checks.lone.get(next(iter(found)), headers)
+                for check in headers:
+                    check(draft, message)
+            self._complete(message, checks)
+        except ApiError as error:
+            self.refuse(place, error)
+        except Duplicate as duplicate:
+            self.duplicate(place, duplicate.seq)
+        else:
+            draft.accept(message)
+
+    def _complete(self, message: Message, checks: Checks) -> None:
+        """Make a message what will be stored, and check what depends on that."""
+        draft, subject, found = self.draft, message.subject, message.found
+        counting = draft.counting
+        if message.block:
+            message.block = h.stored_block(message.block)
+        if counting is not None:
+            counted = counting.add(subject, message.block, message.payload, found)
+            message.block, message.payload = counted
+        if message.is_schedule:
+            self._begin_schedule(message)
+        if h.TTL in found and draft.is_stored(subject):
+            for check in checks.stored:
+                check(draft, message)
+            if self.machine.least_ttl:
+                message.block = raised(message.block, self.machine.least_ttl)
+        if self.is_limited:
+            self.check_limits(message)
+        self.replace(message)
+        if counting is not None:
+            counting.take(subject, message.block, message.payload)
+
+    def _begin_schedule(self, message: Message) -> None:
+        """Make a schedule what will be stored, which may be too large."""
+        message.block = stored_schedule(message.block)
+        config, size = self.machine.config, len(message.block) + len(message.payload)
+        if 0 <= config.max_msg_size < size:
+            raise api_error("JSStreamMessageExceedsMaximum")
+        if len(message.block) > h.MAX_BLOCK:
+            raise api_error("JSStreamHeaderExceedsMaximum")
+        self.draft.schedules[message.subject] = self.draft.next_seq
+
+    def check_limits(self, message: Message) -> None:
+        """Refuse a message for which the node or the stream has no room, else count it."""
+        subject = message.subject
+        size = self.machine.record_size.of(subject, message.block, len(message.payload))
+        if self.storage_left is not None:
+            # The message that goes beyond the limit is the last that is taken.
+            if self.storage_left < 0:
+                raise api_error("JSInsufficientResources")
+            self.storage_left -= size
+        if self.capacity is not None and self.draft.is_stored(subject):
+            why = self.capacity.refusal(subject, size, message.rollup)
+            if why:
+                raise api_error("JSStreamStoreFailed", err=why)
+            self.capacity.take(subject, size, message.rollup)
+
+    def replace(self, message: Message) -> None:
+        """Note what a message replaces, and the schedule it ends."""
+        if message.rollup == b"sub":
+            self.draft.roll_up_subject(message.subject)
+        elif message.rollup:
+            self.draft.roll_up_all(message.place)
+        if self.machine.ends_schedules:
+            self.draft.end_schedule(message)
+
+    # -- what is not accepted ----------------------------------------------------------------
+
+    def refuse(self, place: int, error: ApiError) -> None:
+        """Note that the message at `place` is not accepted."""
+        self.draft.refused[place] = refusal(error, self.machine.json_name)
+
+    def duplicate(self, place: int, seq: int) -> None:
+        """Note that the message at `place` is stored already, as `seq`."""
+        answer = b'{"stream":"%s","seq":%d,"duplicate": true}' % (self.machine.ack_name, seq)
+        self.draft.refused[place] = answer
+
+    # -- the plan ----------------------------------------------------------------------------
+
+    def _store(self, texts: list[str] | None) -> None:
+        """Put the accepted messages and the answers into the plan."""
+        plan, draft, columns, machine = self.plan, self.draft, self.columns, self.machine
+        subjects, payloads, refused = columns.subjects, columns.payloads, draft.refused
+        self.answer()
+        if not draft.blocks:
+            return
+        if refused:
+            subjects = [s for i, s in enumerate(subjects) if i not in refused]
+            payloads = [p for i, p in enumerate(payloads) if i not in refused]
+            texts = None if texts is None else [t for i, t in enumerate(texts) if i not in refused]
+        if draft.counting is not None:
+            payloads = draft.counting.payloads
+        if draft.dedups:
+            plan.ids = list(draft.ids.items())
+        plan.last_msg_id = draft.last_msg_id
+        plan.texts = [s.decode() for s in subjects] if texts is None else texts
+        replaced = draft.remove_replaced(plan, subjects)
+        blocks = draft.blocks if any(draft.blocks) else None
+        no_interest = self.facts.no_interest
+        machine.store(
+            plan, subjects, blocks, payloads, self.now, replaced, self.stamps, no_interest
+        )
+
+    def answer(self) -> None:
+        """Acknowledge all messages, or say something to everybody, in order, if some are not."""
+        plan, draft, first = self.plan, self.draft, self.machine.last_seq + 1
+        if draft.refused or self.told or draft.counting is not None:
+            self._answer_each(first)
+        elif not self.machine.config.no_ack:
+            plan.acks, plan.ack_first = self.columns.replies, first
+
+    def _answer_each(self, seq: int) -> None:
+        name, refused, answers = self.machine.ack_name, self.draft.refused, self.plan.answers
+        counting, is_silent = self.draft.counting, self.machine.config.no_ack
+        values = iter(counting.values()) if counting is not None else None
+        for place, reply in enumerate(self.columns.replies):
+            body, told = refused.get(place), self.told.get(place)
+            value = b"" if body is not None or values is None else b',"val":"%s"' % next(values)
+            if body is None:
+                body = b'{"stream":"%s","seq":%d%s}' % (name, seq, value)
+                seq += 1
+            if told is not None:
+                answers += [(reply, one) for one in told]
+            elif reply and not is_silent:
+                answers.append((reply, body))
