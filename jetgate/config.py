@@ -1,4 +1,4 @@
-"""The settings of a node: one frozen value, checked when it is made."""
+"""What the flags of `jetgate dev` and `jetgate serve` say: one frozen value, checked when made."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ DATA_DIRECTORY = Path(".jetgate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """How to serve.
+    """How a process is to serve.
 
     Attributes:
         host: the address to listen on; only this machine reaches the default.

@@ -1,6 +1,6 @@
 """The settings of `jetgate-nats-server`: values read from flags and from a configuration file.
 
-Names and defaults are nats-server's; times are seconds, sizes bytes. What the node does not serve
+Names and defaults are nats-server's; times are seconds, sizes bytes. What is not served here
 ends up in one of two lists: `warnings` for what changes nothing for anybody (a listener that turns
 everybody away), `refusals` for what would connect to others or keep somebody out.
 """
