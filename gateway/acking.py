@@ -2,9 +2,9 @@
 
 from starlette.responses import Response
 
-from gateway.answers import json_answer
 from gateway.call import Call
 from gateway.problems import Problem
+from gateway.responses import json_response
 from gateway.tokens import BadToken
 
 Failed = list[dict[str, object]]
@@ -24,7 +24,7 @@ async def acknowledge(
             failed += await _confirmed(call, replies, payloads, good)
         else:
             await call.gateway.js.ack(replies, payloads)
-    return json_answer({"succeeded": len(tokens) - len(failed), "failed": failed})
+    return json_response({"succeeded": len(tokens) - len(failed), "failed": failed})
 
 
 def _opened(

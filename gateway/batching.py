@@ -16,10 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from core.client import ClientError
 from core.runtime.tasks import spawn, stop
-from gateway.answers import NDJSON
 from gateway.batch_lines import Lines, Run, Tally
 from gateway.call import Call, Disconnected
 from gateway.problems import Problem, respond
+from gateway.responses import NDJSON
 
 
 class PublishStream(Response):

@@ -17,11 +17,11 @@ from core.errors import ApiError
 from core.model.consumer import NextRequest
 from core.runtime.tasks import spawn, stop
 from gateway import rendering
-from gateway.answers import JSON, NDJSON, no_content
 from gateway.call import Call, Disconnected
-from gateway.handover import Handover
 from gateway.models import FetchRequest
 from gateway.problems import Problem, bad_request
+from gateway.response_body import ResponseBody
+from gateway.responses import JSON, NDJSON, no_content
 from gateway.tokens import read_delivery
 from gateway.validation import duration
 
@@ -231,10 +231,10 @@ class _Document(Response):
         body = bytes(self.body)
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            async with Handover(self._call, send) as handover:
+            async with ResponseBody(self._call, send) as out:
                 for begin in range(0, len(body), _SLICE_BYTES):
-                    await handover.piece(body[begin : begin + _SLICE_BYTES])
-                await handover.piece(b"")
+                    await out.send(body[begin : begin + _SLICE_BYTES])
+                await out.send(b"")
         except BaseException:
             _give_back(self._call, self._messages)
             raise
@@ -258,20 +258,20 @@ class _Lines(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         some: list[Msg] | None = self._first
-        async with aclosing(self._batches), Handover(self._poll.call, send) as handover:
+        async with aclosing(self._batches), ResponseBody(self._poll.call, send) as out:
             while some is not None:
-                await self._hand_over(handover, some)
+                await self._send(out, some)
                 some = await anext(self._batches, None)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _hand_over(self, handover: Handover, messages: list[Msg]) -> None:
+    async def _send(self, out: ResponseBody, messages: list[Msg]) -> None:
         """Send lines; those that are not on their way when the caller goes are given back."""
         on_their_way = sent = 0
         try:
             async for piece in _pieces(self._poll.call, messages):
-                await handover.piece(b"\n".join(piece) + b"\n")
+                await out.send(b"\n".join(piece) + b"\n")
                 on_their_way, sent = sent, sent + len(piece)
-            await handover.piece(b"")
+            await out.send(b"")
         except BaseException:
             _give_back(self._poll.call, messages[on_their_way:])
             raise

@@ -1,7 +1,7 @@
-"""The HTTP port: uvicorn inside somebody else's event loop and life.
+"""The HTTP port: uvicorn in the event loop of the process, started and stopped by it.
 
-The port is open as long as the process lives; what answers on it changes: a standby says that it
-is one, a leader serves the façade.
+The port is open as long as the process lives; what answers on it changes: a standby answers 503,
+a leader serves the façade.
 """
 
 import asyncio
@@ -62,8 +62,8 @@ class HttpServer:
     async def stop(self) -> None:
         """Accept nothing new, give requests half a second, close.
 
-        Who waits for messages then, or does not take them, is let go in time: what he was not given
-        is given back while there still is somebody to take it.
+        Long polls that still wait, and callers that do not read, are disconnected then: messages
+        that they did not get are given back while the server can still take them.
         """
         if self._task is None:
             self._listening.close()

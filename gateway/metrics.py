@@ -1,7 +1,7 @@
-"""Prometheus metrics: what the node says of itself, and what the façade counts.
+"""Prometheus metrics: the numbers of the server, and those that the façade counts.
 
-The node's numbers come from a callable given by the composer; it is called once per scrape, on
-the event loop, and what it returns is only read afterwards.
+The server's numbers come from a callable that the command passes in; it is called once per scrape,
+on the event loop, and what it returns is only read afterwards.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -5,16 +5,16 @@ responders" if that has no subscription.
 """
 
 from core.api.dispatcher import PREFIX
-from core.pubsub.account import Account, Session
+from core.pubsub.account import Account, ServiceSubscription, Session
 
 _STORES = (b"$KV.", b"$OBJ.")
 """Mapped to subjects outside the API: clients put the API prefix before those of their stores."""
 
 
-def serve_domain(account: Account, domain: str) -> None:
-    """Serve the API of an account under the prefix of a domain; does nothing for ""."""
+def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
+    """Serve the API of an account under the prefix of a domain; None without one ("")."""
     if not domain:
-        return
+        return None
     prefix = b"$JS.%b.API." % domain.encode()
 
     def take(
@@ -29,4 +29,4 @@ def serve_domain(account: Account, domain: str) -> None:
         elif reply and getattr(session, "no_responders", False):
             account.publish(reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % mapped, b"")
 
-    account.subscribe(prefix + b">", take)
+    return account.subscribe(prefix + b">", take)

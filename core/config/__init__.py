@@ -1,1 +1,1 @@
-"""What an operator can tell a node, and where it tells what came of it."""
+"""What the commands share: the grammar of configuration files, mappings, listening sockets."""

@@ -166,10 +166,10 @@ class Hub:
 
     def authenticate(self, connect: Connect, connection_type: str = "STANDARD") -> Identity:
         """Return who a CONNECT is from. Raises AuthError."""
+        if connection_type == TRUSTED:
+            return Identity(connect.account or self.default_account().name)
         if connect.account or connect.new_account:
             raise AuthError("a client does not choose its account")
-        if connection_type == TRUSTED:
-            return Identity()
         if (authenticator := self.authenticator_for(connection_type)) is not None:
             return authenticator.authenticate(connect, connection_type)
         return Identity(user=connect.user or (HIDDEN if connect.auth_token else ""))

@@ -85,7 +85,8 @@ class AttachedRemote:
             return
         if own is None:
             raise ConfigError(f"remote {remote.name}", "there is no JetStream here to be offered")
-        self._own_client = Client(own, Options(name=f"jetgate remote {remote.name}"))
+        name, as_account = f"jetgate remote {remote.name}", {"account": account.name}
+        self._own_client = Client(own, Options(name=name, identify=lambda nonce: as_account))
         self._own_client.on_change = self._open
         self.bridge = Bridge(line, self._own_client, remote.name, clock.monotonic, verbs=READING)
 

@@ -5,14 +5,14 @@ from typing import Any
 from starlette.responses import Response
 
 from core.runtime.nuid import nuid
-from gateway import tags
+from gateway import entity_tags
 from gateway.acking import acknowledge
-from gateway.answers import created, json_answer, no_content, place
 from gateway.call import Call
 from gateway.fetching import fetch_answer
 from gateway.handlers.streams import merged, named
 from gateway.models import AckRequest, FetchRequest, NakRequest, TermRequest
 from gateway.problems import bad_request
+from gateway.responses import created, json_response, location_of, no_content
 from gateway.validation import (
     duration,
     header_text,
@@ -29,7 +29,7 @@ async def list_consumers(call: Call) -> Response:
     stream = name(call.params["stream"], "stream")
     offset = sequence(call.query.get("offset", "0"), "offset")
     reply = await call.gateway.js.call(f"CONSUMER.LIST.{stream}", {"offset": offset})
-    return json_answer(reply)
+    return json_response(reply)
 
 
 async def create_consumer(call: Call) -> Response:
@@ -44,10 +44,10 @@ async def create_consumer(call: Call) -> Response:
 async def read_consumer(call: Call) -> Response:
     """Read configuration and state of a consumer."""
     info = await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}")
-    headers = tags.tagged(info)
-    if tags.is_known(call, headers["ETag"]):
+    headers = entity_tags.tagged(info)
+    if entity_tags.is_known(call, headers["ETag"]):
         return Response(None, 304, headers=headers)
-    return json_answer(info, headers=headers)
+    return json_response(info, headers=headers)
 
 
 async def put_consumer(call: Call) -> Response:
@@ -56,9 +56,9 @@ async def put_consumer(call: Call) -> Response:
     consumer = named(call, config, "name", "consumer")
     config.setdefault("durable_name", consumer)
     path = _path(call)
-    async with tags.lock_of(call, path):
-        info = await tags.read(call, f"CONSUMER.INFO.{path}")
-        tags.check(call, info)
+    async with entity_tags.lock_of(call, path):
+        info = await entity_tags.read(call, f"CONSUMER.INFO.{path}")
+        entity_tags.check(call, info)
         return await _save(call, consumer, config, "create" if info is None else "update")
 
 
@@ -67,9 +67,9 @@ async def patch_consumer(call: Call) -> Response:
     patch = json_object(await call.json_body())
     consumer = named(call, patch, "name", "consumer")
     path = _path(call)
-    async with tags.lock_of(call, path):
+    async with entity_tags.lock_of(call, path):
         info = await call.gateway.js.call(f"CONSUMER.INFO.{path}")
-        tags.check(call, info)
+        entity_tags.check(call, info)
         return await _save(call, consumer, merged(info["config"], patch), "update")
 
 
@@ -79,19 +79,19 @@ async def _save(call: Call, consumer: str, config: dict[str, Any], action: str) 
     request = {"stream_name": stream, "config": config, "action": action}
     subject = f"CONSUMER.CREATE.{stream}.{consumer}"
     reply = await call.gateway.js.call(subject, json_bytes(request))
-    headers = tags.tagged(reply)
+    headers = entity_tags.tagged(reply)
     if action == "update":
-        return json_answer(reply, headers=headers)
-    return created(reply, place("streams", stream, "consumers", consumer), headers)
+        return json_response(reply, headers=headers)
+    return created(reply, location_of("streams", stream, "consumers", consumer), headers)
 
 
 async def delete_consumer(call: Call) -> Response:
     """Delete a consumer."""
     path = _path(call)
     await call.no_body()
-    async with tags.lock_of(call, path):
-        if tags.is_conditional(call):
-            tags.check(call, await call.gateway.js.call(f"CONSUMER.INFO.{path}"))
+    async with entity_tags.lock_of(call, path):
+        if entity_tags.is_conditional(call):
+            entity_tags.check(call, await call.gateway.js.call(f"CONSUMER.INFO.{path}"))
         await call.gateway.js.call(f"CONSUMER.DELETE.{path}")
     return no_content()
 

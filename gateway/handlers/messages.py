@@ -8,11 +8,11 @@ from core.client import header_items
 from core.model.api_errors import api_error
 from core.model.gotime import format_time, parse_time
 from core.model.message import MsgGetRequest, StoredMsg
-from gateway import rendering, tags
-from gateway.answers import JSON, no_content
+from gateway import entity_tags, rendering
 from gateway.call import Call
 from gateway.headers import response_headers
 from gateway.problems import bad_request
+from gateway.responses import JSON, no_content
 from gateway.validation import filter_subject, flag, name, sequence
 
 _FOREVER = "private, max-age=86400, immutable"
@@ -69,7 +69,7 @@ def _time(text: str) -> int:
 def _answer(call: Call, stream: str, msg: StoredMsg, caching: str) -> Response:
     etag = f'"{msg.seq}"'
     headers = {"ETag": etag, "Cache-Control": caching, "Vary": "Accept"}
-    if tags.is_known(call, etag):
+    if entity_tags.is_known(call, etag):
         return Response(None, 304, headers=headers)
     if call.accepts(JSON):
         return Response(rendering.stored(stream, msg), headers=headers, media_type=JSON)

@@ -7,12 +7,12 @@ from msgspec import Raw
 from starlette.responses import Response
 
 from core.client import ClientError, NoResponders
-from gateway.answers import JSON, NDJSON, json_answer, place
 from gateway.batch_lines import Lines, Run, Tally, receipt_problem
 from gateway.batching import PublishStream
 from gateway.call import Call
 from gateway.headers import block, message_headers, preconditions, refuse_repeated
 from gateway.problems import Problem, bad_request
+from gateway.responses import JSON, NDJSON, json_response, location_of
 from gateway.validation import publish_subject
 
 _LINES = (NDJSON, "application/ndjson", "application/jsonl")
@@ -35,7 +35,7 @@ async def publish_one(call: Call) -> Response:
     except ValueError:
         raise receipt_problem(b"", 0) from None
     receipt: dict[str, object] = {"stream": ack.stream, "seq": ack.seq}
-    location = place("streams", ack.stream, "messages", str(ack.seq))
+    location = location_of("streams", ack.stream, "messages", str(ack.seq))
     answer = {"Location": location, "ETag": f'"{ack.seq}"'}
     if ack.domain:
         receipt["domain"] = ack.domain
@@ -43,8 +43,8 @@ async def publish_one(call: Call) -> Response:
         receipt["val"] = ack.val
     if ack.duplicate:
         receipt["duplicate"] = True
-        return json_answer(receipt, 200, answer | {"Idempotency-Replayed": "true"})
-    return json_answer(receipt, 201, answer)
+        return json_response(receipt, 200, answer | {"Idempotency-Replayed": "true"})
+    return json_response(receipt, 201, answer)
 
 
 async def publish_batch(call: Call) -> Response:

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from gateway import tags
-from gateway.answers import created, json_answer, no_content, place
+from gateway import entity_tags
 from gateway.call import Call
 from gateway.models import PurgeRequest
 from gateway.problems import bad_request
+from gateway.responses import created, json_response, location_of, no_content
 from gateway.validation import (
     filter_subject,
     flag,
@@ -38,7 +38,7 @@ async def _page(call: Call, verb: str) -> Response:
         body["subject"] = filter_subject(query["subject"], call.gateway.settings)
     reply = await call.gateway.js.call(verb, body)
     reply["streams"] = reply.get("streams") or []
-    return json_answer(reply)
+    return json_response(reply)
 
 
 async def create_stream(call: Call) -> Response:
@@ -50,7 +50,7 @@ async def create_stream(call: Call) -> Response:
     name(stream, "stream")
     reply = await call.gateway.js.call(f"STREAM.CREATE.{stream}", json_bytes(config))
     reply.pop("did_create", None)
-    return created(reply, place("streams", stream), tags.tagged(reply))
+    return created(reply, location_of("streams", stream), entity_tags.tagged(reply))
 
 
 async def read_stream(call: Call) -> Response:
@@ -67,10 +67,10 @@ async def read_stream(call: Call) -> Response:
     if "subjects" not in query:
         for member in ("total", "offset", "limit"):
             reply.pop(member, None)
-    headers = tags.tagged(reply)
-    if tags.is_known(call, headers["ETag"]):
+    headers = entity_tags.tagged(reply)
+    if entity_tags.is_known(call, headers["ETag"]):
         return Response(None, 304, headers=headers)
-    return json_answer(reply, headers=headers)
+    return json_response(reply, headers=headers)
 
 
 async def put_stream(call: Call) -> Response:
@@ -78,18 +78,18 @@ async def put_stream(call: Call) -> Response:
     config = json_object(await call.json_body())
     stream = named(call, config, "name", "stream")
     js = call.gateway.js
-    async with tags.lock_of(call, stream):
-        info = await tags.read(call, f"STREAM.INFO.{stream}")
-        tags.check(call, info)
+    async with entity_tags.lock_of(call, stream):
+        info = await entity_tags.read(call, f"STREAM.INFO.{stream}")
+        entity_tags.check(call, info)
         if info is not None:
             return _updated(await js.call(f"STREAM.UPDATE.{stream}", json_bytes(config)))
         reply = await js.call(f"STREAM.CREATE.{stream}", json_bytes(config))
     reply.pop("did_create", None)
-    return created(reply, place("streams", stream), tags.tagged(reply))
+    return created(reply, location_of("streams", stream), entity_tags.tagged(reply))
 
 
 def _updated(reply: dict[str, Any]) -> Response:
-    return json_answer(reply, headers=tags.tagged(reply))
+    return json_response(reply, headers=entity_tags.tagged(reply))
 
 
 async def patch_stream(call: Call) -> Response:
@@ -97,9 +97,9 @@ async def patch_stream(call: Call) -> Response:
     patch = json_object(await call.json_body())
     stream = named(call, patch, "name", "stream")
     js = call.gateway.js
-    async with tags.lock_of(call, stream):
+    async with entity_tags.lock_of(call, stream):
         info = await js.call(f"STREAM.INFO.{stream}")
-        tags.check(call, info)
+        entity_tags.check(call, info)
         config = merged(info["config"], patch)
         return _updated(await js.call(f"STREAM.UPDATE.{stream}", json_bytes(config)))
 
@@ -108,9 +108,9 @@ async def delete_stream(call: Call) -> Response:
     """Delete a stream with its consumers and messages."""
     stream = name(call.params["stream"], "stream")
     await call.no_body()
-    async with tags.lock_of(call, stream):
-        if tags.is_conditional(call):
-            tags.check(call, await call.gateway.js.call(f"STREAM.INFO.{stream}"))
+    async with entity_tags.lock_of(call, stream):
+        if entity_tags.is_conditional(call):
+            entity_tags.check(call, await call.gateway.js.call(f"STREAM.INFO.{stream}"))
         await call.gateway.js.call(f"STREAM.DELETE.{stream}")
     return no_content()
 
@@ -125,7 +125,7 @@ async def purge_stream(call: Call) -> Response:
         filter_subject(request.filter, call.gateway.settings)
     body = msgspec.json.encode(request)
     reply = await call.gateway.js.call(f"STREAM.PURGE.{stream}", body if body != b"{}" else None)
-    return json_answer({"purged": reply.get("purged", 0)})
+    return json_response({"purged": reply.get("purged", 0)})
 
 
 def named(call: Call, config: dict[str, Any], member: str, what: str) -> str:
@@ -147,5 +147,5 @@ def merged(current: Any, patch: Any) -> Any:
         else:
             result[key] = merged(result.get(key), value)
     if isinstance(metadata := result.get("metadata"), dict):
-        result["metadata"] = {k: v for k, v in metadata.items() if k not in tags.SERVERS_OWN}
+        result["metadata"] = {k: v for k, v in metadata.items() if k not in entity_tags.SERVERS_OWN}
     return result

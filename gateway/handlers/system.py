@@ -6,14 +6,14 @@ from starlette.responses import Response
 
 from core.client import ClientError
 from core.errors import ApiError
-from gateway.answers import json_answer
 from gateway.call import Call
 from gateway.problems import Problem
+from gateway.responses import json_response
 
 
 async def healthz(call: Call) -> Response:
     """Say that the process answers."""
-    return json_answer({"status": "ok"})
+    return json_response({"status": "ok"})
 
 
 async def readyz(call: Call) -> Response:
@@ -23,7 +23,7 @@ async def readyz(call: Call) -> Response:
     except (ClientError, ApiError) as error:
         headers = {"Retry-After": "1"}
         raise Problem(503, "not-ready", str(error), headers=headers) from None
-    return json_answer({"status": "ok"})
+    return json_response({"status": "ok"})
 
 
 async def metrics(call: Call) -> Response:

@@ -34,7 +34,7 @@ class Process:
         self.data = data
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", *arguments, "--data", str(data)],
+            [sys.executable, "-m", "jetgate", *arguments, "--data", str(data)],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -82,7 +82,7 @@ class Process:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gateway", *arguments],
+        [sys.executable, "-m", "jetgate", *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.config.nats_flags import parse_flags
+from nats_server.config.flags import parse_flags
 from tests.support.dropin import NAMES, DropIn, config, run
 from tests.support.jetgate import ROOT
 from tests.support.natsserver import binary

@@ -87,7 +87,7 @@ def test_a_pooler_is_refused_in_one_line(
     with pgbouncer(database, mode, ignored) as dsn:
         ports = ["--nats-port", "0", "--http-port", "0"] if command == "serve" else []
         ended = subprocess.run(
-            [sys.executable, "-m", "gateway", command, "--dsn", dsn, *ports],
+            [sys.executable, "-m", "jetgate", command, "--dsn", dsn, *ports],
             capture_output=True,
             text=True,
             cwd=ROOT,

@@ -15,10 +15,10 @@ from core.client import link as links
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.turn import Turn
-from gateway.__main__ import login_to
 from gateway.app import create_app
 from gateway.identities import credentials
 from gateway.problems import Problem
+from jetgate.login import login_to
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Web
 from tests.support.eventually import observed

@@ -17,10 +17,9 @@ from core.errors import Refused
 from core.model.codec import decode_lenient
 from core.model.consumer import ConsumerConfig as StoredConsumer
 from core.model.stream import StreamConfig
-from core.node import Node
 from core.storage.interface import ConsumerRow, StreamCommit
 from core.storage.postgres import catalog
-from tests.support.node import add_stream, running_node
+from tests.support.node import Node, add_stream, running_node
 
 Change = Callable[[JetStreamContext], Awaitable[object]]
 Found = dict[str, tuple[StreamConfig, dict[str, StoredConsumer]]]
@@ -140,7 +139,7 @@ def test_a_consumer_created_while_the_epochs_are_bumped_is_of_the_new_one(
             add = node.catalog.add_consumer
 
             async def late(row: ConsumerRow) -> int:
-                await node._recover([])
+                await node.term.recover([])
                 return await add(row)
 
             monkeypatch.setattr(node.catalog, "add_consumer", late)

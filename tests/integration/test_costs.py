@@ -3,10 +3,9 @@
 import asyncio
 
 from core.model.stream import StreamConfig
-from core.node import Node
 from core.runtime import tasks
 from core.transport.session import ClientSession
-from tests.support.node import Wire, add_stream, running_node
+from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
 MESSAGES = 10_000

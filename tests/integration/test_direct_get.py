@@ -13,14 +13,13 @@ import pytest
 from nats.aio.client import Client
 
 from core.model.stream import StreamConfig
-from core.node import Node
 from core.storage.interface import StreamCommit
 from core.stream.segment import Segment
 from core.subjects.subject import matches
 from tests.support.best import slowness
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
-from tests.support.node import Wire, add_stream, running_node
+from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
 Answer = tuple[list[tuple[str, int, bytes]], str, dict[str, str]]

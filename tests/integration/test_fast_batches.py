@@ -6,11 +6,10 @@ import asyncpg
 from msgspec.structs import replace
 
 from core.model.stream import StreamConfig
-from core.node import Node
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
-from tests.support.node import Wire, add_stream, running_node
+from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.wire import Wire as BlockingWire
 
 START, APPEND, COMMIT, END, PING = range(5)

@@ -9,7 +9,7 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from core.auth.users import Permissions, Responses, Rule, User, Users
-from core.node import NodeOptions
+from core.server import ServerOptions
 from tests.support.node import running_node
 
 _API = ("$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.>")
@@ -28,7 +28,7 @@ Step = Callable[[Callable[[str], Awaitable[Any]]], Awaitable[None]]
 
 
 async def _serve(dsn: str, step: Step) -> None:
-    async with running_node(dsn, options=NodeOptions(port=0, users=USERS)) as node:
+    async with running_node(dsn, server=ServerOptions(port=0, users=USERS)) as node:
         opened: list[Any] = []
 
         async def connect(user: str) -> Any:

@@ -8,11 +8,10 @@ import asyncpg
 
 from core.jetstream.log.subjects import last_by_subject
 from core.model.stream import StreamConfig
-from core.node import Node
 from core.stream.headers import find
 from tests.integration.test_ttl import LaterClock, ask
 from tests.support.headers import block
-from tests.support.node import Wire, add_stream, running_node
+from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
 HOUR = 3600

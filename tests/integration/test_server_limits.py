@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from core.node import NodeOptions
+from core.server import ServerOptions
+from core.term import TermOptions
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
 from tests.support.pg import PostgresServer
@@ -24,13 +25,12 @@ def _both(scenario: Scenario, dsn: str, **limits: Any) -> tuple[list[Any], list[
             return scenario(wire)
 
     async def on_node() -> list[Any]:
-        options = NodeOptions(
-            port=0,
-            domain=limits.get("domain", ""),
+        server = ServerOptions(port=0, domain=limits.get("domain", ""))
+        options = TermOptions(
             max_memory=limits.get("max_memory_store", 0),
             max_file=limits.get("max_file_store", 0),
         )
-        async with running_node(dsn, options=options) as node:
+        async with running_node(dsn, options=options, server=server) as node:
             return await asyncio.to_thread(play, (node.hub.host, node.hub.port))
 
     mine = asyncio.run(on_node())

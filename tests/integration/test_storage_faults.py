@@ -20,14 +20,13 @@ import pytest
 from core.errors import ApiError, Unavailable
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.stream import StreamConfig
-from core.node import Node
 from core.storage.interface import ConsumerRow, StateWrite
 from core.stream.plan import Position
 from core.stream.schedules import Pending
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
-from tests.support.node import Wire, add_stream, running_node
+from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.wire import Wire as BlockingWire
 
 _numbers = count(1)
@@ -202,7 +201,7 @@ def test_a_database_that_becomes_read_only(database: str) -> None:
 def test_a_node_ends_although_postgresql_does_not_answer(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.node._DRAIN_S", 0.05)
+    monkeypatch.setattr("core.term._DRAIN_S", 0.05)
 
     async def step(node: Node, wire: Wire, admin: Any) -> None:
         consumers = node.registry.streams["S"].consumers
@@ -241,8 +240,8 @@ def test_what_leaves_the_head_as_it_is_does_not_count_as_written(database: str) 
         next_due.firings = [Pending(b"S.a", 1, 1)]
         position.positions = [Position("origin", 1, "")]
 
-        assert await node._recover([(runner, next_due)]) == []
-        assert await node._recover([(runner, position)]) == []
+        assert await node.term.recover([(runner, next_due)]) == []
+        assert await node.term.recover([(runner, position)]) == []
 
     scenario(database, step)
 

@@ -10,12 +10,11 @@ import asyncpg
 import pytest
 
 from core.model.stream import StreamConfig
-from core.node import Node
 from core.runtime.clock import SystemClock
 from core.stream.ttl import SECOND, parse_ttl
 from tests.support.best import slowness
 from tests.support.headers import block
-from tests.support.node import Wire, add_stream, running_node
+from tests.support.node import Node, Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
 MESSAGES = 10_000

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from core.config.contradictions import refuse_contradictions
 from core.config.grammar import GrammarError
-from core.config.nats_flags import parse_flags
-from core.config.nats_options import NatsOptions
-from core.config.nats_reader import Mistakes, read
 from core.errors import Contradiction
-from gateway.nats_server import check
+from nats_server.command import check
+from nats_server.config.contradictions import refuse_contradictions
+from nats_server.config.flags import parse_flags
+from nats_server.config.options import Options
+from nats_server.config.reader import Mistakes, read
 from tests.support.natsserver import binary
 
 FILES = (
@@ -304,7 +304,7 @@ def include(path: str, including: str) -> tuple[str, str]:
 
 
 def said_by_us(text: str) -> str:
-    options = NatsOptions()
+    options = Options()
     try:
         read(text, "c.conf", options, include, os.environ)
     except (GrammarError, Mistakes) as error:
@@ -363,7 +363,7 @@ CONTRADICTIONS = (
 def test_both_refuse_the_same_contradictions(text: str, tmp_path: Path) -> None:
     path = tmp_path / "c.conf"
     path.write_text(text)
-    options = NatsOptions()
+    options = Options()
     read(text, "c.conf", options, include, os.environ)
     options.complete()
 

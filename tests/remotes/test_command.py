@@ -38,7 +38,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, hub: NatsServer) -> Iterator[
 def remote(*arguments: str, on: JetgateServer | str) -> subprocess.CompletedProcess[str]:
     place = ["--dsn", on] if isinstance(on, str) else ["--data", str(on.data)]
     return subprocess.run(
-        [sys.executable, "-m", "gateway", "remote", *arguments, *place],
+        [sys.executable, "-m", "jetgate", "remote", *arguments, *place],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -161,7 +161,7 @@ def test_what_cannot_be_done_is_a_line(
 
 def test_without_a_database_it_says_what_to_give(tmp_path: Path) -> None:
     found = subprocess.run(
-        [sys.executable, "-m", "gateway", "remote", "list", "--data", str(tmp_path)],
+        [sys.executable, "-m", "jetgate", "remote", "list", "--data", str(tmp_path)],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -184,7 +184,7 @@ def test_a_configuration_file_that_cannot_be_used_is_a_line(tmp_path: Path) -> N
     path.write_text("port: 4222")
 
     found = subprocess.run(
-        [sys.executable, "-m", "gateway", "dev", "--config", str(path), "--data", str(tmp_path)],
+        [sys.executable, "-m", "jetgate", "dev", "--config", str(path), "--data", str(tmp_path)],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -36,7 +36,7 @@ def config(directory: Path, *lines: str) -> str:
 
 def command(name: str) -> list[str]:
     """What a script that uses this server has as its path."""
-    return [binary()] if name == "nats-server" else [sys.executable, "-m", "gateway.nats_server"]
+    return [binary()] if name == "nats-server" else [sys.executable, "-m", "nats_server"]
 
 
 def environment() -> dict[str, str]:

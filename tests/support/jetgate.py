@@ -30,7 +30,7 @@ class JetgateServer:
     def __init__(
         self,
         *flags: str,
-        module: str = "gateway",
+        module: str = "jetgate",
         env: dict[str, str] | None = None,
         dsn: str = "",
         in_memory: bool = False,

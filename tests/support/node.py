@@ -6,30 +6,54 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from core.cluster.leadership import Leadership
 from core.model.stream import StreamConfig
-from core.node import Node, NodeOptions
 from core.runtime.clock import SystemClock
-from core.storage.leases import NodeRow
+from core.server import Server, ServerOptions
 from core.storage.postgres.connect import Connector
-from core.storage.postgres.leases import PostgresLeases
 from core.stream.config import check_create
+from core.term import Term, TermOptions, lead
+
+
+class Node:
+    """A server that accepts clients, and the term in which it leads."""
+
+    def __init__(self, server: Server, term: Term) -> None:
+        self.server = server
+        self.term = term
+        self.hub = server.hub
+        self.nats_address = server.nats_address
+        self.registry = term.registry
+        self.catalog = term.catalog
+        self.writer = term.writer
+        self.lane = term.lane
+        self.states = term.states
+        self.janitor = term.janitor
+        self.remotes = term.remotes
+        self.deposed = term.deposed
+
+    async def stop(self) -> None:
+        """Retire, say goodbye, let go of the leadership, as `core.life` does."""
+        self.server.close_ports()
+        await self.term.retire()
+        await self.server.disconnect()
+        await self.term.stop()
 
 
 @asynccontextmanager
 async def running_node(
     dsn: str,
     name: str = "node",
-    options: NodeOptions | None = None,
+    options: TermOptions | None = None,
     *,
+    server: ServerOptions | None = None,
     clock: SystemClock | None = None,
 ) -> AsyncIterator[Node]:
     """Run a node over a migrated database, on a free port."""
-    connector = Connector(dsn)
-    clock = clock or SystemClock()
-    leadership = Leadership(PostgresLeases(connector), clock, NodeRow(node=name))
-    node = Node(options or NodeOptions(port=0), connector, leadership, clock)
-    await node.start()
+    made = Server(server or ServerOptions(port=0), clock or SystemClock())
+    term = await lead(made, Connector(dsn), options or TermOptions(), name=name)
+    await made.listen()
+    term.remotes.start()
+    node = Node(made, term)
     try:
         yield node
     finally:

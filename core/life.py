@@ -1,0 +1,178 @@
+"""The one life of a process that serves NATS, whatever command started it.
+
+    prepare -> campaign -> load -> listen -> serve -> step down -> ... -> close
+                  ^------ storage or leadership was lost ----|
+
+A process without JetStream has nothing to lead: it listens at once and serves until it is stopped.
+While this process does not lead, its ports are closed. A command says what differs (`Command`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from core.errors import Fenced, Unavailable
+from core.runtime.tasks import outcome, spawn, stop
+
+if TYPE_CHECKING:
+    from core.server import Server
+    from core.term import Term  # a start without JetStream does not wait for it
+
+log = logging.getLogger("jetgate.life")
+
+_RETRY_S = 0.5
+
+Lead = Callable[[], Coroutine[Any, Any, "Term"]]
+"""Waits until this process leads and loads what it leads (`core.term.lead`)."""
+
+
+class Command(Protocol):
+    """What a command adds to the life of its process."""
+
+    async def prepare(self) -> Lead | None:
+        """Make ready whatever lives as long as the process; None: without JetStream.
+
+        Raises OperatorError.
+        """
+        ...
+
+    async def serve(self, term: Term | None) -> None:
+        """Clients are accepted from now on. Raises Unavailable to step down and try again."""
+        ...
+
+    async def step_down(self, *, for_good: bool) -> None:
+        """End what `serve` began, if it did; connections are closed next."""
+        ...
+
+    async def close(self) -> None:
+        """End what `prepare` began."""
+        ...
+
+    def cannot_listen(self, error: OSError) -> Exception:
+        """Return what to raise for an address that cannot be had."""
+        ...
+
+
+class Life:
+    """Runs a server for a command.
+
+    Attributes:
+        term: the present leadership; None: this process does not lead.
+    """
+
+    def __init__(self, server: Server, command: Command) -> None:
+        self.term: Term | None = None
+        self._server = server
+        self._command = command
+        self._lead: Lead | None = None
+        self._has_served = False
+        self._ending = asyncio.Event()  # this term is the last
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        """Live until `stop`.
+
+        Raises:
+            OperatorError, ConfigError: the process cannot serve.
+        """
+        try:
+            await self._unless_ending(self._prepare())
+            while not self._ending.is_set():
+                await self._serve_once()
+            await self._stopped.wait()
+        finally:
+            await self._step_down(for_good=True)
+            await self._command.close()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Have `run` close every connection and return."""
+        self._ending.set()
+        self._stopped.set()
+
+    async def retire(self) -> None:
+        """Accept nobody any more and end JetStream; connections stay until `stop`."""
+        self._ending.set()
+        self._server.close_ports()
+        if self.term is not None:
+            await self.term.retire()
+
+    async def _prepare(self) -> None:
+        self._lead = await self._command.prepare()
+
+    async def _serve_once(self) -> None:
+        """Wait to lead, serve, return when that is over."""
+        is_over = True
+        try:
+            if await self._unless_ending(self._start()):
+                await self._until_over()
+        except (Unavailable, Fenced) as error:
+            log.warning("%s; trying again", error)
+            is_over = False
+        finally:
+            if not self._stopped.is_set():
+                await self._step_down(for_good=False)
+        if not is_over:
+            await self._unless_ending(asyncio.sleep(_RETRY_S))
+
+    async def _start(self) -> None:
+        if self._lead is not None:
+            try:
+                self.term = await self._lead()
+            except OSError as error:
+                raise Unavailable(str(error)) from error
+        await self._listen()
+        if self.term is not None:
+            self.term.remotes.start()
+        await self._command.serve(self.term)
+        self._has_served = True
+
+    async def _listen(self) -> None:
+        try:
+            await self._server.listen()
+        except OSError as error:
+            if self._has_served:  # it was ours, and whoever has it now may leave
+                raise Unavailable(str(error)) from error
+            raise self._command.cannot_listen(error) from error
+
+    async def _until_over(self) -> None:
+        """Return when this process is to stop, or no longer leads."""
+        ends = [self._stopped]
+        if self.term is not None:
+            ends += [self.term.deposed, self.term.leadership.lost]
+        waits = [spawn(event.wait(), name="end of a term") for event in ends]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await stop(*waits)
+        if self._ending.is_set():  # connections stay until then, whoever leads
+            await self._stopped.wait()
+
+    async def _step_down(self, *, for_good: bool) -> None:
+        """End what one leadership opened."""
+        await self._command.step_down(for_good=for_good)
+        self._server.close_ports()
+        term, self.term = self.term, None
+        if term is not None:
+            await term.retire()
+        await self._server.disconnect()
+        if term is not None:
+            await term.stop()
+
+    async def _unless_ending(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do some work, but not longer than until the end was asked for; whether it was done."""
+        task = spawn(outcome(work), name="start")
+        ending = spawn(self._ending.wait(), name="asked to end")
+        await asyncio.wait([task, ending], return_when=asyncio.FIRST_COMPLETED)
+        await stop(ending)
+        if not task.done():
+            await stop(task)
+            return False
+        if (error := task.result()) is not None:
+            raise error
+        return True

@@ -1,0 +1,121 @@
+"""The NATS side of one process: its accounts, its clients and the ports where they connect.
+
+A `Server` lives as long as the process. Alone it is publish, subscribe and request: it needs no
+storage, and importing it imports none. A `Term` (`core.term`) adds JetStream to one of its accounts
+for as long as this process leads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from core.auth.users import Users
+from core.protocol.upgrade import WebSocketOptions
+from core.pubsub.limits import Limits
+from core.pubsub.server import Hub
+from core.runtime.clock import Clock
+from core.runtime.turn import Turn
+from core.transport.listener import Listener
+
+if TYPE_CHECKING:
+    from core.pubsub.mappings import Mapping  # a start without does not wait for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Where and how clients are served. Port 0 means any free port.
+
+    Attributes:
+        host: the address to listen on.
+        port: the port to listen on.
+        server_name: as INFO shows it; empty: the server's id.
+        limits: of connections and messages.
+        users: who may connect; None: everybody.
+        ws_port: for NATS over WebSocket; None: not served.
+        ws_host: the address for WebSocket; empty: that of `host`.
+        websocket: how WebSocket is served.
+        websocket_users: who may connect over WebSocket; None: who may connect at all.
+        mappings: where clients' publishes go instead.
+        jetstream: whether INFO says that there is JetStream.
+        domain: the JetStream domain; empty: none.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 4222
+    server_name: str = ""
+    limits: Limits = field(default_factory=Limits)
+    users: Users | None = None
+    ws_port: int | None = None
+    ws_host: str = ""
+    websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
+    websocket_users: Users | None = None
+    mappings: tuple[Mapping, ...] = ()
+    jetstream: bool = True
+    domain: str = ""
+
+
+class Server:
+    """Accounts, connections and listening sockets.
+
+    Its ports are closed until `listen`; after `disconnect` it may listen again, on the same ports.
+
+    Attributes:
+        hub: what all connections share.
+        port: where clients connect; 0 until a free port was found.
+        ws_port: the same for WebSocket; None: not served.
+    """
+
+    def __init__(self, options: ServerOptions, clock: Clock) -> None:
+        self.clock = clock
+        self.turn = Turn()
+        self.hub = Hub(
+            self.turn,
+            clock,
+            limits=options.limits,
+            server_name=options.server_name,
+            jetstream=options.jetstream,
+            users=options.users,
+        )
+        self.hub.domain = options.domain
+        self.hub.default_account().use_mappings(options.mappings)
+        self.port = options.port
+        self.ws_port = options.ws_port
+        self._options = options
+        self._websocket_users = options.websocket_users
+        self._listener: Listener | None = None
+
+    @property
+    def nats_address(self) -> str:
+        """Where clients connect, `nats://host:port`."""
+        return f"nats://{self.hub.host}:{self.hub.port}"
+
+    async def listen(self) -> None:
+        """Accept clients. Raises OSError when an address cannot be had."""
+        options = self._options
+        self._listener = Listener(self.hub)
+        _, self.port = await self._listener.start(options.host, self.port)
+        if self.ws_port is not None:
+            _, self.ws_port = await self._listener.start_websocket(
+                options.ws_host or options.host,
+                self.ws_port,
+                options.websocket,
+                self._websocket_users,
+            )
+
+    def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
+        """Let these connect from now on, as `Hub.use_users` says."""
+        self._websocket_users = over_websocket
+        self.hub.use_users(users, over_websocket)
+
+    def close_ports(self) -> None:
+        """Accept nobody any more; connections stay."""
+        if self._listener is not None:
+            self._listener.close_door()
+
+    async def disconnect(self) -> None:
+        """Close the ports, write what gathered and close every connection."""
+        self.turn.run()
+        if self._listener is not None:
+            await self._listener.stop()
+            self._listener = None

@@ -1,0 +1,331 @@
+"""One leadership of this process: everything that it holds in memory while it leads.
+
+    lead: campaign -> load -> lane, states, janitor -> API, streams, consumers
+
+A `Term` adds JetStream to one account of a `Server` and takes all of it out again when it ends. A
+process that loses its leadership to another node drops the term and says so (`deposed`); the next
+leadership is a new term, loaded from storage.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from core.api.call import Server as ApiServer
+from core.api.dispatcher import Dispatcher
+from core.api.domain import serve_domain
+from core.client.loopback import attach
+from core.cluster.leadership import Leadership
+from core.jetstream.janitor import Janitor
+from core.jetstream.lane import Lane
+from core.jetstream.log.tail import TailBudget
+from core.jetstream.registry import Registry
+from core.jetstream.resources import Resources
+from core.jetstream.services import TAIL_BYTES, Services
+from core.jetstream.state_writer import StateWriter
+from core.jetstream.timers import Timers
+from core.model.account import ServerLimits
+from core.pubsub.account import ServiceSubscription
+from core.recovery import CATALOGUE, Work, lead_again
+from core.remote.keeper import Remotes
+from core.remote.settings import Remote
+from core.runtime.nuid import nuid
+from core.runtime.tasks import spawn, stop
+from core.server import Server
+from core.storage.interface import ConsumerRow
+from core.storage.leases import NodeRow
+from core.storage.postgres.catalog import PostgresCatalog
+from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.leases import PostgresLeases
+from core.storage.postgres.reads import PostgresReader
+from core.storage.postgres.remotes import PostgresRemotes
+from core.storage.postgres.stream_log import PostgresLog
+from core.stream.batching import Quota, batch_limits
+from core.transport.loopback import connect_trusted
+
+log = logging.getLogger("jetgate.term")
+
+_READERS = 3
+_WRITERS = 3
+# How long, in seconds, the end of a term waits for what was gathered.
+_DRAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermOptions:
+    """How JetStream is served. Sizes in bytes; 0: no limit.
+
+    Attributes:
+        account: the account that has it.
+        tail_bytes: the newest messages of all streams that are kept in memory.
+        strict: whether a request with an unknown member is refused.
+        max_memory: what streams with memory storage may use.
+        max_file: what streams with file storage may use.
+        limits: members of `ServerLimits`, to which configurations and batches are held.
+        remotes: other systems, besides those of the list in the database.
+    """
+
+    account: str = "$G"
+    tail_bytes: int = TAIL_BYTES
+    strict: bool = True
+    max_memory: int = 0
+    max_file: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+    remotes: tuple[Remote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The sessions with PostgreSQL that a term reads and changes the catalogue with."""
+
+    readers: Any
+    writers: Any
+
+    @classmethod
+    async def open(cls, connector: Connector) -> "Pools":
+        """Open both. Raises Unavailable."""
+        readers = await connector.pool(Purpose.READ, _READERS)
+        try:
+            return cls(readers, await connector.pool(Purpose.WRITE, _WRITERS))
+        except BaseException:
+            readers.terminate()
+            raise
+
+    def terminate(self) -> None:
+        """End every session at once."""
+        self.readers.terminate()
+        self.writers.terminate()
+
+
+async def lead(
+    server: Server, connector: Connector, options: TermOptions, *, name: str = ""
+) -> "Term":
+    """Wait until this process leads, load everything that it leads and serve it.
+
+    `name` is what other nodes call this one. When this fails, or is cancelled, nothing is left.
+
+    Raises:
+        Fenced: another node took over meanwhile.
+        Unavailable: PostgreSQL is away.
+    """
+    leadership = Leadership(PostgresLeases(connector), server.clock, NodeRow(name or nuid()))
+    try:
+        await leadership.acquire()
+        pools = await Pools.open(connector)
+    except BaseException:
+        await leadership.release()
+        raise
+    term = Term(server, connector, leadership, pools, options)
+    try:
+        await term.start()
+    except BaseException:
+        await term.retire()
+        await term.stop()
+        raise
+    return term
+
+
+class Term:
+    """The streams of one account, from being loaded to the end of a leadership.
+
+    Attributes:
+        leadership: how this process leads.
+        deposed: set when it no longer does, or when memory may no longer be what storage has.
+        registry: the streams.
+        api: the counters of API requests.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        connector: Connector,
+        leadership: Leadership,
+        pools: Pools,
+        options: TermOptions,
+    ) -> None:
+        self.leadership = leadership
+        self.deposed = asyncio.Event()
+        self._hub, self._clock, self._turn = server.hub, server.clock, server.turn
+        self._account = server.hub.accounts[options.account]
+        self._options = options
+        self._pools = pools
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
+        self.catalog = PostgresCatalog(pools.writers, self._depose)
+        sweeper = PostgresReader(pools.writers)
+        self.janitor = Janitor(self._clock, sweeper, self.catalog)
+        self.states = StateWriter(self.catalog, self._turn, self._clock, self._depose)
+        self.lane = Lane(
+            self.writer,
+            self._turn,
+            self._clock,
+            leadership.trusted,
+            self.recover,
+            self._depose,
+        )
+        self.lane.release = self._release
+        self.registry = Registry(self._account, self._services(sweeper))
+        served = ApiServer(
+            self.registry,
+            self._clock,
+            domain=self._hub.domain,
+            strict=options.strict,
+            own=self._limits,
+        )
+        self.api = served.counters
+        self._dispatcher = Dispatcher(self._account, served)
+        self._domain: ServiceSubscription | None = None
+        self.remotes = Remotes(
+            self._account,
+            self._clock,
+            options.remotes,
+            PostgresRemotes(pools.writers),
+            self.registry.reconnected,
+            attach(partial(connect_trusted, server.hub)),
+        )
+
+    def _services(self, sweeper: PostgresReader) -> Services:
+        hub, pools, options = self._hub, self._pools, self._options
+        memory, file = options.max_memory, options.max_file
+        return Services(
+            clock=self._clock,
+            turn=self._turn,
+            reader=PostgresReader(pools.readers),
+            sweeper=sweeper,
+            catalog=self.catalog,
+            lane=self.lane,
+            states=self.states,
+            janitor=self.janitor,
+            timers=Timers(self._clock),
+            server_name=hub.server_name,
+            press=hub.press,
+            tails=TailBudget(options.tail_bytes),
+            max_payload=lambda: hub.limits.max_payload,
+            domain=hub.domain,
+            # Without limits there is nothing that would have to be asked.
+            resources=Resources(self._turn, memory, file) if memory or file else None,
+            batches=Quota(lambda: batch_limits(self._limits())),
+        )
+
+    def _limits(self) -> ServerLimits:
+        options = self._options
+        memory, file = options.max_memory or -1, options.max_file or -1
+        return replace(ServerLimits(max_memory=memory, max_storage=file), **options.limits)
+
+    def reconfigure(self, options: TermOptions) -> None:
+        """Take other limits of configurations, and other remotes, from now on."""
+        before, self._options = self._options, options
+        if options.remotes != before.remotes:
+            self.remotes.configure(options.remotes)
+
+    # -- starting ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load everything and answer requests. Raises Fenced, Unavailable."""
+        started = self._clock.monotonic()
+        await self._load()
+        self._tasks += [
+            spawn(self.lane.run(), name="lane"),
+            spawn(self.states.run(), name="states"),
+            spawn(self.janitor.run(), name="janitor"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+        await self._expire_overdue()
+        self._domain = serve_domain(self._account, self._hub.domain)
+        self._dispatcher.start()
+        self.registry.listen()
+        log.info(
+            "leading %d streams, loaded in %.2f s",
+            len(self.registry.streams),
+            (self._clock.monotonic() - started) / 1e9,
+        )
+
+    async def _load(self) -> None:
+        head = (await self.writer.heads([CATALOGUE]))[CATALOGUE]
+        self.catalog.epoch = self.registry.epoch = head.epoch
+        streams, consumers, purges = await self.catalog.load()
+        by_stream: dict[int, list[ConsumerRow]] = {}
+        for consumer in consumers:
+            by_stream.setdefault(consumer.stream, []).append(consumer)
+        shelves = {row.stream: row.shelf for row in streams}
+        sweeper = self.registry.services.sweeper
+        for stream in {purge.stream for purge in purges}:
+            await sweeper.delete_purged(stream, shelves[stream])
+        for row in streams:
+            if row.account == self._account.name:
+                await self.registry.open(row, by_stream.get(row.stream, []))
+        for stream, shelf in await self.catalog.dropped_streams():
+            self.janitor.drop(stream, shelf)
+
+    async def _expire_overdue(self) -> None:
+        """Let leave, before anybody can ask for it, what expired while no node was there."""
+        if not self.registry.has_lifetimes():
+            return
+        work = spawn(self.registry.expire_overdue(), name="overdue messages")
+        deposed = spawn(self.deposed.wait(), name="deposed while loading")
+        await asyncio.wait({work, deposed}, return_when=asyncio.FIRST_COMPLETED)
+        await stop(work, deposed)
+
+    # -- leadership --------------------------------------------------------------------------
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """A part that fails takes the term with it: what it holds in memory is not trusted."""
+        if not task.cancelled() and task.exception() is not None:
+            self._depose(f"{task.get_name()} failed")
+
+    def _release(self) -> None:
+        if self._hub.overloaded:
+            self._hub.release()
+
+    def _depose(self, why: str) -> None:
+        if not self.deposed.is_set():
+            log.warning("this node no longer leads: %s", why)
+            self.lane.stopped = True
+            self.deposed.set()
+
+    async def recover(self, work: Work) -> Work:
+        """Lead again after storage was away; return the plans that turn out committed."""
+        committed, epoch = await lead_again(self.leadership, self.writer, self.registry, work)
+        self.catalog.epoch = self.registry.epoch = epoch
+        return committed
+
+    # -- stopping ----------------------------------------------------------------------------
+
+    async def retire(self) -> None:
+        """Finish what is under way and take JetStream out of the account; connections stay.
+
+        Safe to call twice.
+        """
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                await self._finish_work()
+        except TimeoutError:
+            log.warning(
+                "stopped before everything gathered was written; nothing of it was acknowledged"
+            )
+        # Whoever still waits for PostgreSQL waits no longer: it may never answer.
+        self._pools.terminate()
+        if self._domain is not None:
+            self._account.unsubscribe(self._domain)
+        await self._dispatcher.stop()
+        self.states.close()
+        self.registry.close()
+        self._turn.run()
+
+    async def _finish_work(self) -> None:
+        await self.remotes.stop()
+        if not self.deposed.is_set() and self._tasks:
+            await self.lane.drain()
+            await self.states.drain()
+
+    async def stop(self) -> None:
+        """End what `retire` left, and let go of the leadership."""
+        await stop(*self._tasks)
+        await self.writer.close()
+        self._release()
+        await self.leadership.release()

@@ -1,0 +1,49 @@
+"""A response body that is sent piece by piece, and fails once its caller has disconnected.
+
+uvicorn takes what is sent to a caller that is gone, and says nothing. Messages that were fetched
+must be given back then, so whoever sends them has to know.
+"""
+
+import asyncio
+from typing import Self
+
+from starlette.types import Send
+
+from core.runtime.tasks import spawn, stop
+from gateway.call import Call, Disconnected
+
+
+class ResponseBody:
+    """Sends a body to a caller that is still connected. A context manager."""
+
+    def __init__(self, call: Call, send: Send) -> None:
+        self._call = call
+        self._send = send
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._watch = spawn(self._until_gone(), name="disconnect watch")
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await stop(self._watch)
+
+    async def send(self, body: bytes) -> None:
+        """Send a piece; an empty one only waits until those before it were written.
+
+        Raises Disconnected.
+        """
+        # Checked before, because a caller that has everything may leave at once; and after,
+        # because uvicorn may have waited for a caller that reads slowly.
+        await asyncio.sleep(0)
+        self._check()
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        self._check()
+
+    def _check(self) -> None:
+        if self._watch is not None and self._watch.done():
+            raise Disconnected
+
+    async def _until_gone(self) -> None:
+        while (await self._call.receive())["type"] != "http.disconnect":
+            pass

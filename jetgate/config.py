@@ -1,0 +1,95 @@
+"""What the flags of `jetgate dev` and `jetgate serve` say: one frozen value, checked when made."""
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from core.auth.users import User, Users
+from core.errors import ConfigError
+from core.pubsub.mappings import Mapping
+from core.remote.settings import Remote
+
+NATS_PORT, HTTP_PORT = 4222, 8080
+_PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}
+DATA_DIRECTORY = Path(".jetgate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """How a process is to serve.
+
+    Attributes:
+        host: the address to listen on; only this machine reaches the default.
+        nats_port: 0 means any free port.
+        http_port: 0 means any free port.
+        ws_port: for NATS over WebSocket; 0 means any free port, None: not served.
+        data: where `ports.json` goes, and the data of an embedded PostgreSQL.
+        dsn: the database; empty means an embedded one in `data`.
+        users: who may connect; None: everybody.
+        mappings: where goes what clients publish.
+        remotes: other systems, besides those of the list in the database.
+
+    Raises:
+        ConfigError: a value cannot be used.
+    """
+
+    host: str = "127.0.0.1"
+    nats_port: int = NATS_PORT
+    http_port: int = HTTP_PORT
+    ws_port: int | None = None
+    data: Path | None = None
+    dsn: str = ""
+    users: Users | None = None
+    mappings: tuple[Mapping, ...] = ()
+    remotes: tuple[Remote, ...] = ()
+
+    def __post_init__(self) -> None:
+        ports = {"--nats-port": self.nats_port, "--http-port": self.http_port}
+        if self.ws_port is not None:
+            ports["--ws-port"] = self.ws_port
+        taken = dict[int, str]()
+        for key, port in ports.items():
+            if not 0 <= port <= 65535:
+                raise ConfigError(key, f"{port} is not a port, expected 0 to 65535")
+            if port and port in taken:
+                raise ConfigError(key, f"{port} is the {taken[port]} port already")
+            taken[port] = _PORT_OF[key]
+        if not self.host:
+            raise ConfigError("--host", "is empty, expected an address to listen on")
+        if not self.dsn and self.data is None:
+            raise ConfigError("--data", "an embedded PostgreSQL needs a directory")
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines may reach us."""
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"
+
+
+def checked_dsn(dsn: str) -> str:
+    """Return the address of a database. Raises ConfigError unless it has the form of one."""
+    try:
+        parts = urlsplit(dsn)
+        is_one = parts.scheme in ("postgresql", "postgres") and (parts.port or 1) > 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ConfigError("--dsn", "expected postgresql://user:password@host:port/name")
+    return dsn
+
+
+def users_of(token: str, user: str, password: str) -> Users | None:
+    """Return who may connect by the flags of a command; None if they name nobody.
+
+    Raises ConfigError when they exclude each other, or when one is missing.
+    """
+    if token and (user or password):
+        raise ConfigError("--auth", "a token, or a user with a password, not both")
+    if bool(user) != bool(password):
+        raise ConfigError("--user", "needs --pass, and --pass needs --user")
+    if token:
+        return Users(token=token)
+    return Users(users=(User(user, password),)) if user else None

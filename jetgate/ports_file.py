@@ -1,0 +1,47 @@
+"""Where a server is: addresses as one copies them, and the file `ports.json` that holds them."""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from core.errors import OperatorError
+
+
+def url(scheme: str, host: str, port: int) -> str:
+    """An address as one copies it; a wildcard host becomes this machine."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    if ":" in shown and not shown.startswith("["):
+        shown = f"[{shown}]"
+    return f"{scheme}://{shown}:{port}"
+
+
+class PortsFile:
+    """`DIR/ports.json`: there while the addresses in it are served, never half written."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._path = None if directory is None else directory / "ports.json"
+
+    def write(self, addresses: Mapping[str, str]) -> None:
+        """Say where we are: an address for each name.
+
+        Raises:
+            OperatorError: the directory cannot be written.
+        """
+        if self._path is None:
+            return
+        unfinished = self._path.with_name("ports.json.new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_text(json.dumps(dict(addresses)) + "\n")
+            os.replace(unfinished, self._path)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise OperatorError(f"cannot write {self._path}: {reason}") from error
+
+    def remove(self) -> None:
+        """Say that we are not there any more."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()

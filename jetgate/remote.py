@@ -1,0 +1,296 @@
+"""The command `jetgate remote`: the list of other systems, kept in the database.
+
+The list is read by the node that leads, within seconds, and by the one that takes over from it.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from core.client.client import Client
+from core.client.errors import ClientError, NoResponders, RequestTimeout
+from core.errors import ConfigError, OperatorError, Unavailable
+from core.remote.keeper import open_line, server_of
+from core.remote.leaf import Leaf
+from core.remote.settings import Remote
+from core.runtime.clock import Clock, SystemClock
+from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.remotes import PostgresRemotes, Told
+from core.storage.remotes import RemoteRow
+from jetgate.config import DATA_DIRECTORY, checked_dsn
+from jetgate.run import fail
+
+_STALE_S = 60
+_WAIT_S = 5.0
+
+remotes = typer.Typer(
+    no_args_is_help=True,
+    help="""Other NATS systems whose streams are read here, or who read ours.
+
+    [bold]nats://...[/bold]: one ordinary client connection of the leading node.
+    While it stands, the JetStream of the other system is [bold]$JS.NAME.API[/bold]
+    here: mirrors and sources name that as external API, clients give NAME as
+    domain.
+
+    [bold]nats-leaf://...[/bold]: a leaf node connection. While it stands, our
+    JetStream is [bold]$JS.NAME.API[/bold] there, for reading: streams there can
+    mirror and source ours.
+
+    [bold]Examples[/bold]
+
+      jetgate remote add hub nats://hub.example:4222 --creds /etc/hub.creds
+
+      jetgate remote add gate nats-leaf://hub.example:7422
+
+      jetgate remote list
+
+    A mirror:
+
+      {"name": "COPY",
+       "mirror": {"name": "ORDERS", "external": {"api": "$JS.hub.API"}}}""",
+)
+
+Name = Annotated[str, typer.Argument(help="One token: letters, digits, - and _.")]
+Url = Annotated[
+    str,
+    typer.Argument(help=r"nats:// or nats-leaf://\[user:password@ or token@]host\[:port]."),
+]
+Creds = Annotated[
+    str,
+    typer.Option(
+        help="Credentials file (JWT and nkey seed). Its path is kept, not what is in it: every"
+        " node that may lead needs the file."
+    ),
+]
+Dsn = Annotated[
+    str,
+    typer.Option(
+        envvar="JETGATE_DSN",
+        help="Database of jetgate serve; without it that of the jetgate dev in --data.",
+    ),
+]
+Data = Annotated[Path, typer.Option(help="Data directory of a jetgate dev that runs.")]
+
+
+@remotes.command("add")
+def add_command(
+    name: Name, url: Url, creds: Creds = "", dsn: Dsn = "", data: Data = DATA_DIRECTORY
+) -> None:
+    """Add a remote, or change the one of this name.
+
+    It is looked at once from here; when that fails it is kept all the same,
+    because a node tries for as long as it takes.
+
+    [bold]Examples[/bold]
+
+      jetgate remote add hub nats://hub.example:4222 --creds /etc/hub.creds
+
+      jetgate remote add lab nats://reader:secret@10.0.0.7 --dsn postgresql://...
+    """
+    path = str(Path(creds).expanduser().resolve()) if creds else ""
+
+    async def work() -> None:
+        remote = Remote(name, url, path)
+        store = await _open(dsn, data)
+        is_new = await store.add(RemoteRow(remote.name, remote.url, remote.creds))
+        what = "is offered to" if remote.is_offer else "is"
+        done = "added" if is_new else "changed"
+        print(f"remote {name} {done}: $JS.{name}.API {what} {remote.shown}")
+        try:
+            print(await _look(remote))
+        except OperatorError as error:
+            print(f"it cannot be used yet: {error}", file=sys.stderr)
+
+    _run(work)
+
+
+@remotes.command("list")
+def list_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    dsn: Dsn = "",
+    data: Data = DATA_DIRECTORY,
+) -> None:
+    """Show all remotes, and what the leading node says of their connections.
+
+    [bold]Example[/bold]
+
+      jetgate remote list --json
+    """
+
+    async def work() -> None:
+        told = await (await _open(dsn, data)).told()
+        now = SystemClock()
+        if as_json:
+            print(json.dumps([_members(each, now) for each in told], indent=2))
+        elif told:
+            print(_table([_columns(each, now) for each in told]))
+        else:
+            print("no remotes yet: jetgate remote add NAME URL")
+
+    _run(work)
+
+
+@remotes.command("remove")
+def remove_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> None:
+    """Remove a remote; mirrors and sources of it wait until there is one of its name again.
+
+    [bold]Example[/bold]
+
+      jetgate remote remove hub
+    """
+
+    async def work() -> None:
+        if not await (await _open(dsn, data)).remove(name):
+            raise OperatorError(f"there is no remote {name}; jetgate remote list shows them")
+        print(f"remote {name} removed")
+
+    _run(work)
+
+
+@remotes.command("check")
+def check_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> None:
+    """Connect to a remote from here, and say what its JetStream has; exit code 1 if it cannot.
+
+    [bold]Example[/bold]
+
+      jetgate remote check hub
+    """
+
+    async def work() -> None:
+        rows = {row.name: row for row in await (await _open(dsn, data)).load()}
+        if name not in rows:
+            raise OperatorError(f"there is no remote {name}; jetgate remote list shows them")
+        print(await _look(Remote(name, rows[name].url, rows[name].creds)))
+
+    _run(work)
+
+
+# -- the database
+
+
+async def _open(dsn: str, data: Path) -> PostgresRemotes:
+    """The list. Raises OperatorError when the database cannot be reached or is not ours."""
+    if not dsn:
+        from core.storage.postgres.embedded.running import running_dsn
+
+        dsn = running_dsn(data)
+    connector = Connector(checked_dsn(dsn))
+    probe = await connector.open_plain()
+    found = await probe.fetchval("select to_regclass('jetgate_store.remote') is not null")
+    await probe.close()
+    if not found:
+        raise OperatorError(
+            f"{connector.address} has no schema of this release: jetgate migrate --dsn ..."
+        )
+    return PostgresRemotes(await connector.open(Purpose.ADMIN))
+
+
+# -- the other system
+
+
+async def _look(remote: Remote) -> str:
+    """What there is, in a line. Raises OperatorError."""
+    line = open_line(remote)
+    try:
+        await line.open()
+        return await _describe(line, remote.name)
+    except (OSError, ClientError) as error:
+        raise OperatorError(f"{remote.shown}: {_why(error)}") from error
+    finally:
+        await line.close()
+
+
+async def _describe(line: Client | Leaf, name: str) -> str:
+    begin = f"connected to {server_of(line)}"
+    if isinstance(line, Leaf):
+        return f"{begin} as a leaf node: its clients reach our JetStream as $JS.{name}.API"
+    answer = await line.request(b"$JS.API.INFO", within=_WAIT_S)
+    account = msgspec.json.decode(answer.payload)
+    if "error" in account:
+        return f"{begin}, but its JetStream says: {account['error'].get('description')}"
+    streams, consumers = account.get("streams"), account.get("consumers")
+    return f"{begin}: JetStream with {streams} streams and {consumers} consumers"
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, NoResponders):
+        return "it has no JetStream, or this user may not use it"
+    if isinstance(error, RequestTimeout):
+        return "no answer of its JetStream: this user may not ask $JS.API.INFO"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__
+
+
+# -- showing
+
+
+def _members(told: Told, clock: Clock) -> dict[str, Any]:
+    state = told.state
+    return {
+        "name": told.row.name,
+        "url": Remote(told.row.name, told.row.url).shown,
+        "creds": told.row.creds,
+        "api": f"$JS.{told.row.name}.API",
+        "state": _state(told, clock),
+        "connected": state.connected and not _is_stale(told, clock),
+        "server": state.server,
+        "rtt_ms": round(state.rtt_ns / 1e6, 3),
+        "deliveries": state.relays,
+        "error": state.error,
+        "told": told.at.isoformat() if told.at else None,
+    }
+
+
+def _columns(told: Told, clock: Clock) -> tuple[str, ...]:
+    members = _members(told, clock)
+    rtt = f"{members['rtt_ms']:.1f} ms" if members["connected"] else ""
+    deliveries = str(members["deliveries"]) if members["connected"] else ""
+    return (
+        members["name"],
+        members["url"],
+        members["state"],
+        members["server"],
+        rtt,
+        deliveries,
+    )
+
+
+def _state(told: Told, clock: Clock) -> str:
+    if told.at is None:
+        return "no node has looked yet"
+    if _is_stale(told, clock):
+        return "unknown: no node leads"
+    if told.state.connected:
+        return f"connected, {told.state.error}" if told.state.error else "connected"
+    return f"not connected: {told.state.error}" if told.state.error else "not connected"
+
+
+def _is_stale(told: Told, clock: Clock) -> bool:
+    if told.at is None:
+        return False
+    now = datetime.fromtimestamp(clock.now() / 1e9, UTC)
+    return (now - told.at).total_seconds() > _STALE_S
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    every = [("NAME", "URL", "STATE", "SERVER", "RTT", "DELIVERIES"), *rows]
+    widths = [max(len(row[i]) for row in every) for i in range(len(every[0]))]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in every)
+    return "\n".join(lines)
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        asyncio.run(work())
+    except (OperatorError, ConfigError, Unavailable) as error:
+        fail(error)

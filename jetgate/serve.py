@@ -1,0 +1,132 @@
+"""`jetgate dev` and `jetgate serve`: their flags, and the configuration that these make."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, checked_dsn, users_of
+from jetgate.migrate import Dsn
+from jetgate.process import Process
+from jetgate.run import Verbose, run
+
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
+NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
+HttpPort = Annotated[int, typer.Option(help="Port for HTTP; 0 for any free one.")]
+WsPort = Annotated[
+    int | None,
+    typer.Option(help="Port for NATS over WebSocket; 0 for any free one; without it: none."),
+]
+Auth = Annotated[str, typer.Option(envvar="JETGATE_AUTH", help="Token that clients must know.")]
+UserName = Annotated[
+    str, typer.Option("--user", envvar="JETGATE_USER", help="User that clients must be.")
+]
+Password = Annotated[
+    str,
+    typer.Option("--pass", envvar="JETGATE_PASS", help="Password of the user, or its bcrypt hash."),
+]
+ConfigFile = Annotated[
+    str,
+    typer.Option("--config", help="File with the blocks remotes and mappings; the rest are flags."),
+]
+
+
+def dev(
+    host: Host = "127.0.0.1",
+    nats_port: NatsPort = NATS_PORT,
+    http_port: HttpPort = HTTP_PORT,
+    ws_port: WsPort = None,
+    data: Annotated[Path, typer.Option(help="Directory for the data.")] = DATA_DIRECTORY,
+    auth: Auth = "",
+    user: UserName = "",
+    password: Password = "",
+    config: ConfigFile = "",
+    verbose: Verbose = False,
+) -> None:
+    """Start everything on this machine: PostgreSQL, NATS on 4222, HTTP on 8080.
+
+    Data stay in ./.jetgate; only this machine can connect.
+    Ctrl-C stops. Messages survive that, and kill -9.
+
+    [bold]Examples[/bold]
+
+      jetgate dev
+
+      jetgate dev --nats-port 0 --http-port 0 --data /tmp/try
+
+    The second takes any free ports; /tmp/try/ports.json says which.
+    """
+    _serve(
+        verbose,
+        lambda: Config(
+            host=host,
+            nats_port=nats_port,
+            http_port=http_port,
+            ws_port=ws_port,
+            data=data,
+            users=users_of(auth, user, password),
+            **blocks_of(config),
+        ),
+    )
+
+
+def serve(
+    dsn: Dsn,
+    host: Host = "127.0.0.1",
+    nats_port: NatsPort = NATS_PORT,
+    http_port: HttpPort = HTTP_PORT,
+    ws_port: WsPort = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Directory for ports.json; none is written without.")
+    ] = None,
+    auth: Auth = "",
+    user: UserName = "",
+    password: Password = "",
+    config: ConfigFile = "",
+    verbose: Verbose = False,
+) -> None:
+    """Serve from a PostgreSQL of yours.
+
+    The database must be durable (fsync, full_page_writes, synchronous_commit)
+    and reached directly, not through a transaction pooler.
+
+    Start the command twice for a hot standby: the second waits, answers
+    /healthz with 503, and takes over within seconds.
+
+    [bold]Examples[/bold]
+
+      jetgate serve --dsn postgresql://jetgate@db.example/jetgate --host 0.0.0.0
+
+      JETGATE_DSN=postgresql://... jetgate serve
+    """
+    _serve(
+        verbose,
+        lambda: Config(
+            host=host,
+            nats_port=nats_port,
+            http_port=http_port,
+            ws_port=ws_port,
+            data=data,
+            dsn=checked_dsn(dsn),
+            users=users_of(auth, user, password),
+            **blocks_of(config),
+        ),
+    )
+
+
+def blocks_of(path: str) -> dict[str, Any]:
+    """What a configuration file says, as members of a Config. Raises ConfigError."""
+    if not path:
+        return {}
+    from jetgate.config_file import read_blocks  # most servers have none
+
+    blocks = read_blocks(path)
+    return {"mappings": blocks.mappings, "remotes": blocks.remotes}
+
+
+def _serve(verbose: bool, make: Callable[[], Config]) -> None:
+    async def work() -> None:
+        await Process(make()).run()
+
+    run(verbose, work)

@@ -1,0 +1,80 @@
+"""The numbers of /metrics that the server knows: of connections, streams, consumers and commits.
+
+The façade serves them but cannot read them: it is a client, and knows no server.
+"""
+
+from core.jetstream.lane import COMMIT_BOUNDS, Lane
+from core.jetstream.registry import Registry
+from core.pubsub.server import Hub
+from core.remote.keeper import Remotes
+from core.runtime.stalls import StallWatch
+from core.term import Term
+from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
+
+
+def snapshot(hub: Hub, term: Term, stalls: StallWatch) -> Snapshot:
+    """Return the server's numbers at this moment."""
+    traffic = hub.totals()
+    return Snapshot(
+        streams=_streams(term.registry),
+        consumers=_consumers(term.registry),
+        remotes=_remotes(term.remotes),
+        connections=len(hub.sessions),
+        subscriptions=sum(a.client_subscriptions for a in hub.accounts.values()),
+        in_msgs=traffic.in_msgs,
+        out_msgs=traffic.out_msgs,
+        in_bytes=traffic.in_bytes,
+        out_bytes=traffic.out_bytes,
+        slow_consumers=hub.slow_consumers,
+        commits=term.lane.commits,
+        commit_failures=term.lane.failures,
+        commit_seconds=_commit_seconds(term.lane),
+        loop_stalls=stalls.count,
+        gauges={"jetgate_rows_swept": float(term.janitor.rows)},
+    )
+
+
+def _commit_seconds(lane: Lane) -> Histogram:
+    return Histogram(COMMIT_BOUNDS, lane.commit_counts, lane.commit_ns / 1e9)
+
+
+def _streams(registry: Registry) -> list[StreamNumbers]:
+    return [
+        StreamNumbers(
+            runner.name,
+            runner.machine.msgs,
+            runner.machine.bytes,
+            runner.log.first_seq,
+            runner.machine.last_seq,
+            len(runner.consumers),
+        )
+        for runner in registry.streams.values()
+    ]
+
+
+def _consumers(registry: Registry) -> list[ConsumerNumbers]:
+    return [
+        ConsumerNumbers(
+            runner.name,
+            consumer.name,
+            max(consumer.machine.num_pending, 0),
+            len(consumer.machine.pending),
+            len(consumer.machine.pending.counts),
+            len(consumer.machine.waiting),
+        )
+        for runner in registry.streams.values()
+        for consumer in runner.consumers.values()
+    ]
+
+
+def _remotes(remotes: Remotes) -> list[RemoteNumbers]:
+    return [
+        RemoteNumbers(
+            name,
+            attached.line.connected,
+            attached.rtt_ns / 1e9,
+            attached.bridge.requests,
+            attached.bridge.relays.messages,
+        )
+        for name, attached in sorted(remotes.attached.items())
+    ]

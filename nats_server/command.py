@@ -1,0 +1,172 @@
+"""The command line of `jetgate-nats-server`: print, check, signal or serve.
+
+    flags -> configuration -> log -> `nats_server.process`
+
+A start imports as little as it can, because scripts wait for it. Faults are one line, `[FTL] ...`
+in the log or `nats-server: ...` before there is one, and exit code 1.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from core.config.grammar import GrammarError
+from core.errors import ConfigError, Contradiction, OperatorError
+from core.model.release import SERVER_VERSION
+from core.runtime.descriptors import use_all_descriptors
+from core.runtime.loop import loop_factory
+from nats_server import server_log
+from nats_server.config.contradictions import refuse_contradictions
+from nats_server.config.flags import USAGE, Flags, WrongFlag, apply, parse_flags
+from nats_server.config.options import Options
+from nats_server.config.reader import Mistakes, read
+from nats_server.ports_file import reason_of
+
+NAME = "jetgate-nats-server"
+_INTERRUPTED = 128 + signal.SIGINT
+_COMMANDS = {"version": "version", "help": "help"}
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        sys.exit(_main(sys.argv[1:]))
+    except KeyboardInterrupt:  # before there was anything to shut down
+        sys.exit(_INTERRUPTED)
+
+
+def _main(arguments: list[str]) -> int:
+    try:
+        flags = parse_flags(arguments)
+    except WrongFlag as wrong:
+        print(wrong, file=sys.stderr)
+        print(USAGE)
+        return 0
+    if flags.rest:
+        command = flags.rest[0].lower()
+        if command not in _COMMANDS:
+            return _fail(f'unrecognized command: "{flags.rest[0]}"')
+        flags.values[command] = True
+    if flags.get("version"):
+        print(f"nats-server: v{SERVER_VERSION}")
+        return 0
+    if flags.get("help") or flags.get("help_tls"):
+        print(USAGE)
+        return 0
+    if order := flags.get("signal"):
+        return _signal(order)
+    return _serve(flags)
+
+
+def _fail(text: str) -> int:
+    print(f"nats-server: {text}", file=sys.stderr)
+    return 1
+
+
+def _signal(order: str) -> int:
+    from nats_server.signals import send
+
+    try:
+        send(order, executable())
+    except OperatorError as error:
+        return _fail(str(error))
+    return 0
+
+
+def executable() -> str:
+    """The name of this command, which is in the name of the ports file."""
+    name = os.path.basename(sys.argv[0])
+    return NAME if not name or name.endswith(".py") else name
+
+
+def _serve(flags: Flags) -> int:
+    try:
+        if flags.get("test"):
+            return check(flags)
+        options = load(flags)
+        for line in options.oddities:
+            print(line, file=sys.stderr)
+        refuse_contradictions(options)
+        server_log.configure(options)
+    except server_log.NoLog as error:
+        print(error, file=sys.stderr)
+        return 1
+    except (Contradiction, GrammarError, Mistakes, OperatorError) as error:
+        return _fail(str(error))
+    from nats_server.process import Process  # what it takes to serve
+
+    use_all_descriptors()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(Process(options, lambda: load(flags), executable()).run())
+    except (OperatorError, ConfigError) as error:
+        logging.getLogger("jetgate").log(server_log.FATAL, "%s", error)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def check(flags: Flags) -> int:
+    """`-t`: say whether the configuration can be served; the exit code."""
+    path = flags.get("config")
+    if not path:
+        return _fail("must specify [-c, --config] option to check configuration file syntax")
+    from nats_server.config.authorization import users_of
+    from nats_server.config.websocket import websocket_users
+
+    options = load(flags)
+    if options.oddities:
+        return _fail("\n".join(options.oddities) + "\n")
+    try:
+        users_of(options.authorization, options.no_auth_user)
+        websocket_users(options)
+    except Contradiction:
+        pass  # a start says so, a check does not
+    except ConfigError as error:
+        options.refusals.append(str(error))
+    if options.refusals:
+        return _fail(f"{path}: {options.refusals[0]}")
+    print(f"nats-server: configuration file {path} is valid ({options.digest})", file=sys.stderr)
+    return 0
+
+
+def load(flags: Flags) -> Options:
+    """Options from the configuration file, if there is one, and the command line.
+
+    Raises:
+        GrammarError, Mistakes: the file cannot be used.
+        OperatorError: it cannot be read.
+    """
+    options = Options()
+    if path := flags.get("config"):
+        try:
+            text = _text(Path(path))
+        except OSError as error:
+            raise OperatorError(_cannot_open(path, error)) from error
+        read(text, path, options, _include, os.environ)
+    apply(flags, options)
+    options.complete()
+    return options
+
+
+def _include(path: str, including: str) -> tuple[str, str]:
+    place = Path(including).parent / path
+    try:
+        return str(place), _text(place)
+    except OSError as error:
+        raise GrammarError(
+            f"error parsing include file '{path}', {_cannot_open(str(place), error)}"
+        ) from error
+
+
+def _text(path: Path) -> str:
+    """What a file says; bytes that are no UTF-8 keep nobody from reading the rest."""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _cannot_open(path: str, error: OSError) -> str:
+    return f"open {path}: {reason_of(error)}"

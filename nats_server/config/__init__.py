@@ -1,0 +1,1 @@
+"""nats-server's flags and configuration file, read into `Options`."""

@@ -1,0 +1,51 @@
+"""Settings that do not go together: told when all are known, before anything is begun.
+
+A check of the file alone (`-t`) says nothing of them, as in the reference server, whose texts these
+are.
+"""
+
+from collections.abc import Iterator
+
+from core.errors import ConfigError, Contradiction
+from core.model.gotime import format_duration
+from nats_server.config.authorization import users_of
+from nats_server.config.options import Options
+from nats_server.config.websocket import websocket_users
+
+
+def refuse_contradictions(options: Options) -> None:
+    """Raise Contradiction for the first one."""
+    for text in _contradictions(options):
+        raise Contradiction(text)
+    try:
+        users_of(options.authorization, options.no_auth_user)
+        websocket_users(options)
+    except Contradiction:
+        raise
+    except ConfigError:
+        pass  # what is not served is told by whoever would serve it
+
+
+def _contradictions(options: Options) -> Iterator[str]:
+    if " " in options.server_name:
+        yield "server name cannot contain spaces"
+    if options.max_payload > options.max_pending:
+        yield (
+            f"max_payload ({options.max_payload}) cannot be higher than"
+            f" max_pending ({options.max_pending})"
+        )
+    grace, duration = options.lame_duck_grace_period, options.lame_duck_duration
+    if grace >= duration:
+        yield (
+            f"lame duck grace period ({_shown(grace)}) should be strictly lower than"
+            f" lame duck duration ({_shown(duration)})"
+        )
+    domain = options.jetstream.domain
+    if " " in domain:
+        yield f'invalid domain name: derived "$JS.{domain}.API.>" is not a valid subject'
+    if any(letter in ".*>" for letter in domain):
+        yield "invalid domain name: may not contain ., * or >"
+
+
+def _shown(seconds: float) -> str:
+    return format_duration(round(seconds * 1e9))

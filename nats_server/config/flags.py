@@ -1,0 +1,245 @@
+"""The command line of `jetgate-nats-server`: nats-server's flags with their spellings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nats_server.config.options import Options
+
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+
+
+class WrongFlag(Exception):
+    """The command line cannot be used; the text says why. The usage follows it, and exit code 0."""
+
+
+@dataclass(slots=True)
+class Flags:
+    """What the command line said, in its order.
+
+    Attributes:
+        values: canonical names and values; the last of equal names wins.
+        rest: arguments from the first on that is no flag.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    rest: list[str] = field(default_factory=list)
+
+    def get(self, name: str) -> Any:
+        """The value of a flag, None when it was not given."""
+        return self.values.get(name)
+
+
+_TEXT, _INT, _BOOL = "text", "int", "bool"
+
+_FLAGS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("a", "addr", "net"), ("host", _TEXT)),
+    **dict.fromkeys(("p", "port"), ("port", _INT)),
+    **dict.fromkeys(("n", "name", "server_name"), ("server_name", _TEXT)),
+    **dict.fromkeys(("P", "pid"), ("pid_file", _TEXT)),
+    **dict.fromkeys(("m", "http_port"), ("http_port", _INT)),
+    **dict.fromkeys(("ms", "https_port"), ("https_port", _INT)),
+    **dict.fromkeys(("c", "config"), ("config", _TEXT)),
+    "t": ("test", _BOOL),
+    **dict.fromkeys(("sl", "signal"), ("signal", _TEXT)),
+    "client_advertise": ("client_advertise", _TEXT),
+    "ports_file_dir": ("ports_file_dir", _TEXT),
+    **dict.fromkeys(("l", "log"), ("log_file", _TEXT)),
+    **dict.fromkeys(("T", "logtime"), ("logtime", _BOOL)),
+    "logtime_utc": ("logtime_utc", _BOOL),
+    **dict.fromkeys(("s", "syslog"), ("syslog", _BOOL)),
+    **dict.fromkeys(("r", "remote_syslog"), ("remote_syslog", _TEXT)),
+    **dict.fromkeys(("D", "debug"), ("debug", _BOOL)),
+    **dict.fromkeys(("V", "trace", "VV"), ("trace", _BOOL)),
+    **dict.fromkeys(("DV", "DVV"), ("debug_trace", _BOOL)),
+    "log_size_limit": ("log_size_limit", _INT),
+    "max_traced_msg_len": ("max_traced_msg_len", _INT),
+    **dict.fromkeys(("js", "jetstream"), ("jetstream", _BOOL)),
+    **dict.fromkeys(("sd", "store_dir"), ("store_dir", _TEXT)),
+    "user": ("user", _TEXT),
+    "pass": ("pass", _TEXT),
+    "auth": ("auth", _TEXT),
+    "tls": ("tls", _BOOL),
+    "tlsverify": ("tlsverify", _BOOL),
+    "tlscert": ("tlscert", _TEXT),
+    "tlskey": ("tlskey", _TEXT),
+    "tlscacert": ("tlscacert", _TEXT),
+    "routes": ("routes", _TEXT),
+    "cluster": ("cluster", _TEXT),
+    "cluster_listen": ("cluster", _TEXT),
+    "cluster_name": ("cluster_name", _TEXT),
+    "cluster_advertise": ("cluster_advertise", _TEXT),
+    "no_advertise": ("no_advertise", _BOOL),
+    "connect_retries": ("connect_retries", _INT),
+    "profile": ("prof_port", _INT),
+    **dict.fromkeys(("h", "help"), ("help", _BOOL)),
+    **dict.fromkeys(("v", "version"), ("version", _BOOL)),
+    "help_tls": ("help_tls", _BOOL),
+}
+
+
+def parse_flags(arguments: list[str]) -> Flags:
+    """Read a command line.
+
+    Raises:
+        WrongFlag: a flag is unknown or its value is missing or wrong.
+    """
+    flags = Flags()
+    at = 0
+    while at < len(arguments):
+        argument = arguments[at]
+        if len(argument) < 2 or not argument.startswith("-"):
+            break
+        at += 1
+        if argument == "--":
+            break
+        name, equals, value = argument[2 if argument.startswith("--") else 1 :].partition("=")
+        if not name or name.startswith("-"):
+            raise WrongFlag(f"bad flag syntax: {argument}")
+        if name not in _FLAGS:
+            raise WrongFlag(f"flag provided but not defined: -{name}")
+        canonical, kind = _FLAGS[name]
+        if not equals and kind != _BOOL:
+            if at >= len(arguments):
+                raise WrongFlag(f"flag needs an argument: -{name}")
+            value, at = arguments[at], at + 1
+        flags.values[canonical] = _value(name, kind, value if equals or kind != _BOOL else "true")
+    flags.rest = arguments[at:]
+    return flags
+
+
+def _value(name: str, kind: str, value: str) -> Any:
+    if kind == _INT:
+        try:
+            return int(value, 0)
+        except ValueError:
+            raise WrongFlag(f'invalid value "{value}" for flag -{name}: parse error') from None
+    if kind == _BOOL:
+        if value not in _TRUE | _FALSE:
+            raise WrongFlag(f'invalid boolean value "{value}" for -{name}: parse error')
+        return value in _TRUE
+    return value
+
+
+def apply(flags: Flags, options: Options) -> None:
+    """Let the command line have the last word over a configuration."""
+    for name, value in flags.values.items():
+        if (special := _SPECIAL.get(name)) is not None:
+            special(options, value)
+        elif name in _PLAIN:
+            setattr(options, name, value)
+    _apply_credentials(flags, options)
+
+
+_PLAIN = frozenset(
+    [
+        "host",
+        "port",
+        "server_name",
+        "pid_file",
+        "http_port",
+        "client_advertise",
+        "ports_file_dir",
+        "log_file",
+        "logtime",
+        "logtime_utc",
+        "syslog",
+        "remote_syslog",
+        "debug",
+        "trace",
+        "log_size_limit",
+        "prof_port",
+    ]
+)
+
+
+def _apply_credentials(flags: Flags, options: Options) -> None:
+    user, password, token = flags.get("user"), flags.get("pass"), flags.get("auth")
+    if user and token:
+        options.refusals.append("cannot have a user/pass and a token")
+    elif user:
+        options.authorization = {"user": user, "pass": password or ""}
+    elif token:
+        options.authorization = {"token": token}
+    elif password:
+        options.refusals.append("--pass needs --user")
+
+
+def _store_dir(options: Options, value: str) -> None:
+    options.store_dir = options.jetstream.store_dir = value
+
+
+def _jetstream(options: Options, value: bool) -> None:
+    options.jetstream.enabled = value
+
+
+def _debug_trace(options: Options, value: bool) -> None:
+    options.debug = options.trace = value
+
+
+def _refused(flag: str) -> Callable[[Options, Any], None]:
+    def refuse(options: Options, value: Any) -> None:
+        if value:
+            options.refusals.append(f"{flag} is not served")
+
+    return refuse
+
+
+def _cluster(options: Options, value: str) -> None:
+    from nats_server.config.unserved import SETTERS
+
+    SETTERS["cluster"](options, {"listen": value.removeprefix("nats://")})
+
+
+_SPECIAL: dict[str, Callable[[Options, Any], None]] = {
+    "store_dir": _store_dir,
+    "jetstream": _jetstream,
+    "debug_trace": _debug_trace,
+    "cluster": _cluster,
+    **{name: _refused(f"--{name}") for name in ("https_port", "routes", "tls", "tlsverify")},
+    **{name: _refused(f"--{name}") for name in ("tlscert", "tlskey", "tlscacert")},
+}
+
+USAGE = """
+Usage: nats-server [options]
+
+Server Options:
+    -a, --addr, --net <host>         Bind to host address (default: 0.0.0.0)
+    -p, --port <port>                Use port for clients (default: 4222)
+    -n, --name
+        --server_name <server_name>  Server name (default: auto)
+    -P, --pid <file>                 File to store PID
+    -m, --http_port <port>           Use port for http monitoring
+    -c, --config <file>              Configuration file
+    -t                               Test configuration and exit
+    -sl,--signal <signal>[=<pid>]    Send signal to a server (ldm, stop, quit, term, reopen, reload)
+                                     <pid> is a process id or the path of a PID file
+        --client_advertise <string>  Client URL to advertise
+        --ports_file_dir <dir>       Creates a ports file (<executable_name>_<pid>.ports)
+
+Logging Options:
+    -l, --log <file>                 File to redirect log output
+    -T, --logtime                    Timestamp log entries (default: true)
+        --logtime_utc                Timestamps in UTC instead of local time (default: false)
+    -s, --syslog                     Log to syslog
+    -r, --remote_syslog <addr>       Syslog server address (udp://localhost:514)
+    -D, --debug                      Enable debugging output
+        --log_size_limit <limit>     Log file size limit
+
+JetStream Options:
+    -js, --jetstream                 Enable JetStream (an embedded PostgreSQL in the store)
+    -sd, --store_dir <dir>           Set the storage directory
+
+Authorization Options:
+        --user <user>                User required for connections
+        --pass <password>            Password required for connections
+        --auth <token>               Authorization token required for connections
+
+Not served yet, and refused: TLS (--tls...), routes (--routes), --https_port.
+
+Common Options:
+    -h, --help                       Show this message
+    -v, --version                    Show version
+
+"""

@@ -1,0 +1,130 @@
+"""The settings of `jetgate-nats-server`: values read from flags and from a configuration file.
+
+Names and defaults are nats-server's; times are seconds, sizes bytes. What is not served here
+ends up in one of two lists: `warnings` for what changes nothing for anybody (a listener that turns
+everybody away), `refusals` for what would connect to others or keep somebody out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.pubsub.limits import Limits
+
+if TYPE_CHECKING:  # most servers start without them
+    from core.pubsub.mappings import Mapping
+    from core.remote.settings import Remote
+
+__all__ = ["JetStreamOptions", "Options", "UnservedListener"]
+
+DEFAULT_HOST = "0.0.0.0"
+PORT = 4222
+RANDOM_PORT = -1
+
+
+@dataclass(slots=True)
+class JetStreamOptions:
+    """The block `jetstream`; 0 means what the machine offers."""
+
+    enabled: bool = False
+    store_dir: str = ""
+    max_memory: int = 0
+    max_file: int = 0
+    domain: str = ""
+    strict: bool = True
+    is_block: bool = False
+    """Whether it was a block of the file, and not a flag."""
+    sync_interval: float = 120.0
+    sync_always: bool = False
+    limits: dict[str, int] = field(default_factory=dict)
+    """Of streams and consumers, as `ServerLimits` names them."""
+
+    def directory(self) -> Path:
+        """Where the data are: as with nats-server, `jetstream` below the given directory."""
+        if self.store_dir:
+            return Path(self.store_dir) / "jetstream"
+        import tempfile  # rarely needed
+
+        return Path(tempfile.gettempdir()) / "nats" / "jetstream"
+
+
+@dataclass(frozen=True, slots=True)
+class UnservedListener:
+    """A listener of a protocol that is not served: bound, and everybody is turned away."""
+
+    kind: str
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Options:
+    """Everything the command can be told."""
+
+    host: str = DEFAULT_HOST
+    port: int = PORT
+    server_name: str = ""
+    client_advertise: str = ""
+    http_host: str = ""
+    http_port: int = 0
+    http_base_path: str = ""
+    debug: bool = False
+    trace: bool = False
+    logtime: bool = True
+    logtime_utc: bool = False
+    log_file: str = ""
+    log_size_limit: int = 0
+    log_max_num: int = 0
+    syslog: bool = False
+    remote_syslog: str = ""
+    pid_file: str = ""
+    ports_file_dir: str = ""
+    prof_port: int = 0
+    max_control_line: int = 4096
+    no_header_support: bool = False
+    max_payload: int = 1024 * 1024
+    max_pending: int = 64 * 1024 * 1024
+    max_connections: int = 65536
+    max_subscriptions: int = 0
+    max_subscription_tokens: int = 0
+    max_closed_clients: int = 10000
+    ping_interval: float = 120.0
+    ping_max: int = 2
+    write_deadline: float = 10.0
+    lame_duck_duration: float = 120.0
+    lame_duck_grace_period: float = 10.0
+    no_auth_user: str = ""
+    system_account: str = ""
+    store_dir: str = ""
+    tags: list[str] = field(default_factory=list)
+    metadata: dict[str, str] = field(default_factory=dict)
+    jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
+    authorization: dict[str, Any] | None = None
+    """The block as plain values, or None: anybody may connect."""
+    websocket: dict[str, Any] | None = None
+    mappings: tuple[Mapping, ...] | None = None
+    """None: there is no such block, and a reload leaves what is in force."""
+    remotes: tuple[Remote, ...] = ()
+    unserved_listeners: list[UnservedListener] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    oddities: list[str] = field(default_factory=list)
+    """What a check of the file complains of and a start does not, a line each."""
+    config_file: str = ""
+    digest: str = ""
+
+    def limits(self) -> Limits:
+        """The limits of the NATS port."""
+        names = {limit.name for limit in fields(Limits)} & {own.name for own in fields(self)}
+        return Limits(**{name: getattr(self, name) for name in names})
+
+    def complete(self) -> None:
+        """Fill in what follows from the rest; call it when everything is set."""
+        self.jetstream.store_dir = self.jetstream.store_dir or self.store_dir
+        if self.trace:
+            self.warnings.append("protocol traces are not written")
+        if self.prof_port:
+            self.warnings.append("profiles are not served")
+        self.host = self.host or DEFAULT_HOST

@@ -1,0 +1,463 @@
+"""From a parsed configuration to `Options`, key by key.
+
+All mistakes are gathered and told together, each as `file:line:column: text` with the reference
+server's texts.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from core.config.grammar import Item, Reader, parse, plain
+from core.errors import ConfigError
+from core.model.release import FEATURE_FLAGS
+from nats_server.config import unserved
+from nats_server.config.authorization_check import check_authorization
+from nats_server.config.durations import duration, size
+from nats_server.config.options import Options
+from nats_server.config.value_types import GO_TYPES, Wrong, WrongType, flag, integer, is_not, text
+from nats_server.config.websocket_check import check_websocket
+
+_INT_32_MAX = (1 << 31) - 1
+_LAME_DUCK_MIN_S = 30.0
+
+
+class Mistakes(Exception):
+    """The configuration cannot be used; one line per mistake."""
+
+
+class Odd(Wrong):
+    """One value is not what it should be, and was taken all the same."""
+
+
+def read(
+    text: str, name: str, into: Options, reader: Reader, environment: Mapping[str, str]
+) -> None:
+    """Read a configuration file into options.
+
+    Raises:
+        GrammarError: it is not a configuration.
+        Mistakes: keys or values are wrong.
+    """
+    top = parse(text, name, reader, environment)
+    if not top:  # a start goes on, a check does not
+        into.oddities.append(f"{name}: config has no values or is empty")
+    into.config_file = name
+    into.digest = digest(top)
+    mistakes: list[str] = []
+    _read_map(_TOP, top, into, mistakes, "")
+    if into.store_dir and into.jetstream.store_dir:
+        place = next(item.place for key, item in top.items() if key.lower() in _STORE_DIR)
+        mistakes.append(f"{place}: Duplicate 'store_dir' configuration")
+    if mistakes:
+        raise Mistakes("\n".join([*into.oddities, *mistakes]) + "\n")
+
+
+def digest(top: dict[str, Item]) -> str:
+    """The digest of a configuration: of its values, not of its spelling."""
+    shown = json.dumps(
+        plain(top), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_shown
+    )
+    for letter in "<>&":
+        shown = shown.replace(letter, f"\\u{ord(letter):04x}")
+    return "sha256:" + hashlib.sha256(f"{shown}\n".encode()).hexdigest()
+
+
+def _shown(value: Any) -> str:
+    assert isinstance(value, datetime)
+    return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+Setter = Callable[[Options, Any], None]
+"""Takes a plain value; raises Wrong."""
+
+
+def _read_map(
+    setters: Mapping[str, Setter],
+    members: dict[str, Item],
+    into: Options,
+    mistakes: list[str],
+    prefix: str,
+) -> None:
+    for key, item in members.items():
+        name = prefix + key.lower()
+        block = _BLOCKS.get(name)
+        try:
+            if name in _MAPPINGS:
+                from core.config.mappings import mappings_of  # a start without does not wait for it
+
+                into.mappings = mappings_of(item, mistakes)
+            elif name == "authorization" and isinstance(item.value, dict):
+                check_authorization(item, mistakes)
+                setters[name](into, plain(item))
+            elif name in ("websocket", "ws") and isinstance(item.value, dict):
+                check_websocket(item, mistakes, into.oddities)
+                setters[name](into, plain(item))
+            elif block is not None and isinstance(item.value, dict):
+                if block is _JETSTREAM:  # a member may say that it is not enabled
+                    into.jetstream.enabled = into.jetstream.is_block = True
+                _read_map(block, item.value, into, mistakes, f"{name}.")
+            elif (setter := setters.get(key.lower())) is not None:
+                setter(into, plain(item))
+            elif not item.is_variable:
+                mistakes.append(f'{item.place}: unknown field "{key}"')
+        except WrongType as wrong:
+            if prefix.startswith("jetstream"):
+                raise  # the reference server gives up on the whole block there
+            mistakes.append(f"{item.place}: {wrong}")
+        except Odd as odd:
+            into.oddities.append(f"{item.place}: {odd}")
+        except Wrong as wrong:
+            mistakes.append(f"{item.place}: {wrong}")
+
+
+# -- kinds of values
+
+
+def small(name: str, most: int = _INT_32_MAX, least: int = -(1 << 63)) -> Callable[[Any], int]:
+    """An integer that is neither too big nor too small, which is told of as if it were negative."""
+
+    def convert(value: Any) -> int:
+        if integer(value) > most:
+            raise Wrong(f"{name} value is too big")
+        if value < least:
+            raise Wrong(f"{name} value can not be negative")
+        return integer(value)
+
+    return convert
+
+
+def seconds(name: str) -> Callable[[Any], float]:
+    """A duration."""
+
+    def convert(value: Any) -> float:
+        try:
+            return duration(text(value))
+        except ValueError as error:
+            raise Wrong(f"error parsing {name}: {error}") from None
+
+    return convert
+
+
+def _duration(name: str, inner: str = "") -> Setter:
+    """A duration, or a number of seconds, which is odd."""
+
+    def apply(options: Options, value: Any) -> None:
+        into = getattr(options, inner) if inner else options
+        if type(value) is not int:
+            setattr(into, name, seconds(name)(value))
+            return
+        setattr(into, name, float(value))
+        raise Odd(f'invalid use of field "{name}": {name} should be converted to a duration')
+
+    return apply
+
+
+def address(value: Any) -> tuple[str, int]:
+    """A host (may be empty) and a port from `host:port` or a port. Raises Wrong."""
+    if type(value) is int:
+        return "", value
+    if not isinstance(value, str):
+        raise Wrong(f"expected port or host:port, got {GO_TYPES.get(type(value), 'nil')}")
+    host, colon, port = value.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        raise Wrong(f'could not parse address string "{value}"')
+    try:
+        return host.strip("[]"), int(port)
+    except ValueError:
+        raise Wrong(f'could not parse port "{port}"') from None
+
+
+# -- setters
+
+
+def _into(attribute: str, convert: Callable[[Any], Any], inner: str = "") -> Setter:
+    def apply(options: Options, value: Any) -> None:
+        setattr(getattr(options, inner) if inner else options, attribute, convert(value))
+
+    return apply
+
+
+def _listen(options: Options, value: Any) -> None:
+    host, options.port = address(value)
+    options.host = host or options.host
+
+
+def _http(options: Options, value: Any) -> None:
+    options.http_host, options.http_port = address(value)
+
+
+def _server_name(options: Options, value: Any) -> None:
+    if " " in text(value):
+        raise Wrong("server name cannot contain spaces")
+    options.server_name = value
+
+
+def _tags(options: Options, value: Any) -> None:
+    if not isinstance(value, list | str):
+        raise Wrong(f"error parsing tags: unsupported type {GO_TYPES[type(value)]}")
+    options.tags = [text(tag) for tag in value] if isinstance(value, list) else [value]
+
+
+def _metadata(options: Options, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise Wrong(f"error parsing metadata: unsupported type {GO_TYPES[type(value)]}")
+    options.metadata = {name: text(member) for name, member in value.items()}
+
+
+def _lame_duck(options: Options, value: Any) -> None:
+    found = seconds("lame_duck_duration")(value)
+    if found < _LAME_DUCK_MIN_S:
+        raise Wrong(f"invalid lame_duck_duration of {value}, minimum is 30 seconds")
+    options.lame_duck_duration = found
+
+
+def _grace(options: Options, value: Any) -> None:
+    found = seconds("lame_duck_grace_period")(value)
+    if found < 0:
+        raise Wrong("invalid lame_duck_grace_period, needs to be positive")
+    options.lame_duck_grace_period = found
+
+
+def _write_timeout(options: Options, value: Any) -> None:
+    if text(value) not in ("default", "close", "retry"):
+        raise Wrong("write_timeout must be 'default', 'close' or 'retry'")
+    if value == "retry":
+        options.warnings.append("write_timeout retry is not served: a slow client is closed")
+
+
+def _authorization(options: Options, value: Any) -> None:
+    if not isinstance(value, dict):
+        is_not(value, GO_TYPES[dict])
+    options.authorization = {key.lower(): member for key, member in value.items()}
+
+
+def _jetstream(options: Options, value: Any) -> None:
+    if isinstance(value, bool):
+        options.jetstream.enabled = value
+    elif not isinstance(value, str):
+        raise Wrong(
+            "Expected map, bool or string to define JetStream, got"
+            f" {GO_TYPES.get(type(value), 'nil')}"
+        )
+    elif value.lower() not in ("enabled", "enable", "disabled", "disable"):
+        raise Wrong(f"Expected 'enabled' or 'disabled' for string value, got '{value}'")
+    else:
+        options.jetstream.enabled = value.lower().startswith("enable")
+
+
+def _bytes(name: str) -> Callable[[Any], int]:
+    def convert(value: Any) -> int:
+        if isinstance(value, str):
+            if (found := size(value)) is None:
+                raise Wrong(f"{name} sizes defined as strings must end in K, M, G, T")
+            return found
+        if type(value) is not int:
+            raise Wrong(f"{name} must be int64 or string")
+        return value
+
+    return convert
+
+
+def _sync_interval(options: Options, value: Any) -> None:
+    # Every acknowledged message is on disk before its acknowledgement, whatever this says.
+    if isinstance(value, str) and value.lower() == "always":
+        options.jetstream.sync_always = True
+    else:
+        _duration("sync_interval", "jetstream")(options, value)
+
+
+def _limits(options: Options, value: Any) -> None:
+    found = GO_TYPES.get(type(value), "nil")
+    raise Wrong(f"Expected a map to define JetStreamLimits, got {found}")
+
+
+def _batch_limits(options: Options, value: Any) -> None:
+    found = GO_TYPES.get(type(value), "nil")
+    raise Wrong(f"Expected a map to define batch limits, got {found}")
+
+
+def _nanoseconds(value: Any) -> int:
+    try:
+        return round(duration(text(value)) * 1e9)
+    except ValueError as error:
+        raise Wrong(str(error)) from None
+
+
+def _limit(name: str, convert: Callable[[Any], int]) -> Setter:
+    def apply(options: Options, value: Any) -> None:
+        options.jetstream.limits[name] = convert(value)
+
+    return apply
+
+
+def _websocket(options: Options, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise Wrong(f"Expected websocket to be a map, got {GO_TYPES.get(type(value), 'nil')}")
+    options.websocket = {key.lower(): member for key, member in value.items()}
+
+
+def _remotes(options: Options, value: Any) -> None:
+    from core.remote.settings import remotes_of
+
+    try:
+        options.remotes = remotes_of(value)
+    except ConfigError as error:
+        raise Wrong(str(error)) from None
+
+
+def _quiet(options: Options, value: Any) -> None:
+    """A key that changes nothing here."""
+
+
+def _unheeded(convert: Callable[[Any], Any]) -> Setter:
+    """A key that changes nothing here, of a kind nevertheless."""
+    return lambda options, value: convert(value) and None
+
+
+def _feature_flags(options: Options, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise Wrong(f"error parsing feature flags: unsupported type {GO_TYPES[type(value)]}")
+    for name, wanted in value.items():
+        if not isinstance(wanted, bool):
+            found = GO_TYPES[type(wanted)]
+            raise Wrong(f'error parsing feature flag "{name}": expected bool, got {found}')
+    asked = {name: wanted for name, wanted in value.items() if name in FEATURE_FLAGS}
+    for name, wanted in asked.items():
+        if wanted != FEATURE_FLAGS[name]:
+            options.warnings.append(f"feature_flags {name} has no effect")
+
+
+def _noted(name: str) -> Setter:
+    def apply(options: Options, value: Any) -> None:
+        if value not in (False, None, {}, []):
+            options.warnings.append(f"{name} has no effect")
+
+    return apply
+
+
+_TOP: dict[str, Setter] = {
+    "listen": _listen,
+    "port": _into("port", integer),
+    "host": _into("host", text),
+    "net": _into("host", text),
+    "client_advertise": _into("client_advertise", text),
+    "server_name": _server_name,
+    "http": _http,
+    "http_port": _into("http_port", integer),
+    "monitor_port": _into("http_port", integer),
+    "http_base_path": _into("http_base_path", text),
+    "debug": _into("debug", flag),
+    "trace": _into("trace", flag),
+    "trace_verbose": _into("trace", flag),
+    "trace_headers": _unheeded(flag),
+    "logtime": _into("logtime", flag),
+    "logtime_utc": _into("logtime_utc", flag),
+    "logfile": _into("log_file", text),
+    "log_file": _into("log_file", text),
+    "logfile_size_limit": _into("log_size_limit", integer),
+    "log_size_limit": _into("log_size_limit", integer),
+    "logfile_max_num": _into("log_max_num", integer),
+    "log_max_num": _into("log_max_num", integer),
+    "syslog": _into("syslog", flag),
+    "remote_syslog": _into("remote_syslog", text),
+    "max_traced_msg_len": _unheeded(integer),
+    "pidfile": _into("pid_file", text),
+    "pid_file": _into("pid_file", text),
+    "ports_file_dir": _into("ports_file_dir", text),
+    "prof_port": _into("prof_port", integer),
+    "prof_block_rate": _unheeded(integer),
+    "max_control_line": _into("max_control_line", small("max_control_line")),
+    "max_payload": _into("max_payload", small("max_payload")),
+    "max_pending": _into("max_pending", integer),
+    "max_connections": _into("max_connections", integer),
+    "max_conn": _into("max_connections", integer),
+    "max_subscriptions": _into("max_subscriptions", integer),
+    "max_subs": _into("max_subscriptions", integer),
+    "max_subscription_tokens": _into(
+        "max_subscription_tokens", small("max_subscription_tokens", 255, 1)
+    ),
+    "max_sub_tokens": _into("max_subscription_tokens", small("max_sub_tokens", 255, 1)),
+    "max_closed_clients": _into("max_closed_clients", integer),
+    "ping_interval": _duration("ping_interval"),
+    "ping_max": _into("ping_max", integer),
+    "write_deadline": _duration("write_deadline"),
+    "write_timeout": _write_timeout,
+    "lame_duck_duration": _lame_duck,
+    "lame_duck_grace_period": _grace,
+    "authorization": _authorization,
+    "no_auth_user": _into("no_auth_user", text),
+    "jetstream": _jetstream,
+    "store_dir": _into("store_dir", text),
+    "storedir": _into("store_dir", text),
+    "websocket": _websocket,
+    "ws": _websocket,
+    "remotes": _remotes,
+    "server_tags": _tags,
+    "server_metadata": _metadata,
+    "feature_flags": _feature_flags,
+    "no_fast_producer_stall": _unheeded(flag),
+    "connect_error_reports": _unheeded(integer),
+    "reconnect_error_reports": _unheeded(integer),
+    "disable_sublist_cache": _unheeded(flag),
+    "no_sublist_cache": _unheeded(flag),
+    "no_header_support": _into("no_header_support", flag),
+    "default_js_domain": _noted("default_js_domain"),
+    "allow_non_tls": _unheeded(flag),
+    "ocsp": _quiet,
+    "ocsp_cache": _quiet,
+    **unserved.SETTERS,
+}
+
+_JETSTREAM: dict[str, Setter] = {
+    "enabled": _into("enabled", flag, "jetstream"),
+    "enable": _into("enabled", flag, "jetstream"),
+    "store_dir": _into("store_dir", text, "jetstream"),
+    "storedir": _into("store_dir", text, "jetstream"),
+    "store": _into("store_dir", text, "jetstream"),
+    "max_memory_store": _into("max_memory", _bytes("max_mem_store"), "jetstream"),
+    "max_mem_store": _into("max_memory", _bytes("max_mem_store"), "jetstream"),
+    "max_mem": _into("max_memory", _bytes("max_mem_store"), "jetstream"),
+    "max_file_store": _into("max_file", _bytes("max_file_store"), "jetstream"),
+    "max_file": _into("max_file", _bytes("max_file_store"), "jetstream"),
+    "domain": _into("domain", text, "jetstream"),
+    "strict": _into("strict", flag, "jetstream"),
+    "sync": _sync_interval,
+    "sync_interval": _sync_interval,
+    "unique_tag": _unheeded(text),
+    "extension_hint": _quiet,
+    "max_outstanding_catchup": _quiet,
+    "max_concurrent_io": _quiet,
+    "max_buffered_size": _quiet,
+    "max_buffered_msgs": _quiet,
+    "meta_compact": _quiet,
+    "meta_compact_size": _quiet,
+    "request_queue_limit": _noted("jetstream.request_queue_limit"),
+    "info_queue_limit": _noted("jetstream.info_queue_limit"),
+    "limits": _limits,
+    "cipher": _quiet,
+    **unserved.JETSTREAM_SETTERS,
+}
+
+_STORE_DIR = ("store_dir", "storedir")
+_MAPPINGS = ("mappings", "maps")
+_JETSTREAM_LIMITS: dict[str, Setter] = {
+    "max_ack_pending": _limit("max_ack_pending", integer),
+    "max_request_batch": _limit("max_request_batch", integer),
+    "duplicate_window": _limit("duplicate_window", _nanoseconds),
+    "max_ha_assets": _unheeded(integer),
+    "batch": _batch_limits,
+}
+_BATCH_LIMITS: dict[str, Setter] = {
+    "max_inflight_per_stream": _limit("batch_inflight_per_stream", integer),
+    "max_inflight_total": _limit("batch_inflight_total", integer),
+    "max_msgs": _limit("batch_messages", integer),
+    "timeout": _limit("batch_timeout", _nanoseconds),
+}
+_BLOCKS: dict[str, dict[str, Setter]] = {
+    "jetstream": _JETSTREAM,
+    "jetstream.limits": _JETSTREAM_LIMITS,
+    "jetstream.limits.batch": _BATCH_LIMITS,
+}

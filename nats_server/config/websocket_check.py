@@ -1,0 +1,98 @@
+"""What is of a wrong kind in a block `websocket`, told in the reference server's words."""
+
+from collections.abc import Callable
+from typing import Any
+
+from core.config.grammar import Item, plain
+from nats_server.config.durations import duration
+from nats_server.config.value_types import GO_TYPES, Wrong, flag, integer, mapping, text
+
+_Mistakes = list[str]
+
+
+def check_websocket(block: Item, mistakes: _Mistakes, oddities: list[str]) -> None:
+    """Add what is wrong to the mistakes, what is only odd to the oddities, a line each."""
+    for key, item in block.value.items():
+        name = key.lower()
+        value = plain(item)
+        convert = _KINDS.get(name)
+        try:
+            if convert is not None:
+                convert(value)
+            elif name == "headers":
+                _headers(item, mistakes)
+            elif name in ("authorization", "authentication"):
+                _authorization(item, mistakes)
+            elif not item.is_variable:
+                mistakes.append(f'{item.place}: unknown field "{key}"')
+        except Wrong as wrong:
+            mistakes.append(f"{item.place}: {wrong}")
+        if name == "ping_interval" and type(value) is int:
+            reason = f'invalid use of field "{name}": {name} should be converted to a duration'
+            oddities.append(f"{item.place}: {reason}")
+
+
+def _headers(item: Item, mistakes: _Mistakes) -> None:
+    if not isinstance(item.value, dict):
+        raise Wrong(f"error parsing headers: unsupported type {GO_TYPES[type(item.value)]}")
+    for key, member in item.value.items():
+        if not isinstance(member.value, str):
+            found = GO_TYPES[type(member.value)]
+            reason = f"error parsing header key {key}: unsupported type {found}"
+            mistakes.append(f"{member.place}: {reason}")
+
+
+def _authorization(item: Item, mistakes: _Mistakes) -> None:
+    mapping(plain(item))
+    for key, member in item.value.items():
+        try:
+            if key.lower() in ("user", "username", "pass", "password", "token"):
+                text(plain(member))
+            elif key.lower() != "timeout" and not member.is_variable:
+                mistakes.append(f'{member.place}: unknown field "{key}"')
+        except Wrong as wrong:
+            mistakes.append(f"{member.place}: {wrong}")
+
+
+def _address(value: Any) -> None:
+    if type(value) is int:
+        return
+    host, colon, port = text(value).rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        raise Wrong(f'could not parse address string "{value}"')
+    try:
+        int(port)
+    except ValueError:
+        raise Wrong(f'could not parse port "{port}"') from None
+
+
+def _origins(value: Any) -> None:
+    if not isinstance(value, str | list):
+        raise Wrong(f"error parsing allowed origins: unsupported type {GO_TYPES[type(value)]}")
+
+
+def _duration(prefix: str) -> Callable[[Any], None]:
+    def convert(value: Any) -> None:
+        if type(value) is int:
+            return
+        try:
+            duration(text(value))
+        except ValueError as error:
+            raise Wrong(f"{prefix}{error}") from None
+
+    return convert
+
+
+_KINDS: dict[str, Callable[[Any], Any]] = {
+    "listen": _address,
+    "port": integer,
+    **dict.fromkeys(("host", "net", "advertise", "no_auth_user"), text),
+    **dict.fromkeys(("jwt_cookie", "user_cookie", "pass_cookie", "token_cookie"), text),
+    **dict.fromkeys(("no_tls", "same_origin", "compress", "compression"), flag),
+    **dict.fromkeys(
+        ("allowed_origins", "allowed_origin", "allow_origins", "allow_origin"), _origins
+    ),
+    "handshake_timeout": _duration(""),
+    "ping_interval": _duration("error parsing ping_interval: "),
+    "tls": mapping,
+}

@@ -1,0 +1,224 @@
+"""The monitoring port: a small HTTP/1.1 server for the pages of `core.monitor`.
+
+It answers GET and HEAD and reads no bodies; one request at a time per connection, connections are
+kept. It is a server of its own so that nothing else has to be imported to start it.
+"""
+
+import asyncio
+import logging
+import shutil
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from core.config.addresses import listen
+from core.errors import OperatorError
+from core.monitor.pages import Page, serve
+from core.monitor.query import Query
+from core.monitor.source import About, JetStream, Source
+from core.runtime.clock import Clock
+from core.server import Server
+from nats_server.config.options import Options
+from nats_server.config.websocket import websocket_of
+from nats_server.ports_file import join
+
+if TYPE_CHECKING:
+    from core.term import Term  # a start without JetStream does not wait for it
+
+log = logging.getLogger("jetgate.server")
+
+_IDLE_S = 60.0
+_HEAD_MAX = 16 * 1024
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    503: "Service Unavailable",
+}
+
+
+class Monitor:
+    """Serves the pages. Life cycle: `start`, `show` as soon as there is a server, `stop`."""
+
+    def __init__(self, options: Options, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._started = clock.now()
+        self._source: Source | None = None
+        self._nats: Server
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.host = options.http_host or options.host
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen; until `show`, every page is 503. Raises OperatorError."""
+        port = 0 if self._options.http_port == -1 else self._options.http_port
+        try:
+            if not 0 <= port <= 65535:
+                raise OperatorError(f"listen tcp: address {port}: invalid port")
+            listening = listen(self.host, port, "HTTP")
+        except OperatorError as error:
+            cause = error.__cause__
+            reason = f"listen tcp {join(self.host, port)}: bind: {getattr(cause, 'strerror', '')}"
+            raise OperatorError(
+                "Can't start monitoring: can't listen to the monitor port: "
+                + (reason.lower() if cause is not None else str(error))
+            ) from error
+        self.port = listening.getsockname()[1]
+        self._server = await asyncio.start_server(self._client, sock=listening, limit=_HEAD_MAX)
+        log.info("Starting http monitor on %s", join(self.host, self.port))
+
+    def show(self, server: Server, term: "Term | None") -> None:
+        """Show these from now on."""
+        if self._source is None:
+            self._nats = server
+            about = _about(self._options, server)
+            self._source = Source(about, server.hub, self._clock, self._started)
+            self._source.watch(server.hub)
+        if term is not None:
+            self._source.jetstream = JetStream(registry=term.registry, api=term.api)
+
+    def reloaded(self, options: Options) -> None:
+        """The configuration is another one."""
+        self._options = options
+        if self._source is not None:
+            self._source.about = _about(options, self._nats)
+            self._source.config_loaded = self._clock.now()
+
+    async def stop(self) -> None:
+        """Listen no longer and close every connection."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.close()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while True:
+                async with asyncio.timeout(_IDLE_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                if not await self._answer(head.decode("latin-1"), writer):
+                    return
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _answer(self, head: str, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; whether the connection goes on."""
+        lines = head.split("\r\n")
+        words = lines[0].split(" ")
+        headers = {
+            name.strip().lower(): value.strip().lower()
+            for name, _, value in (line.partition(":") for line in lines[1:] if line)
+        }
+        keeps = headers.get("connection") != "close" and words[-1] == "HTTP/1.1"
+        if len(words) != 3 or headers.get("content-length", "0") != "0" or not _is_place(words[1]):
+            page, keeps = Page(b"400 Bad Request", 400, "text/plain; charset=utf-8"), False
+        else:  # whatever the method: some health checks come with OPTIONS
+            page = await self._page(words[1])
+        writer.write(_written(page, with_body=words[0] != "HEAD", keeps=keeps))
+        try:
+            async with asyncio.timeout(_IDLE_S):
+                await writer.drain()
+        except TimeoutError:
+            writer.transport.abort()  # closing would wait for who reads nothing
+            raise
+        return keeps
+
+    async def _page(self, target: str) -> Page:
+        parts = urlsplit(target)
+        query = Query(dict(parse_qsl(parts.query, keep_blank_values=True)))
+        source = self._source
+        if source is None:
+            return Page(b'{"status":"unavailable","error":"server is starting"}', 503)
+        base = self._options.http_base_path.rstrip("/")
+        path = unquote(parts.path)
+        if base and path.startswith(base):
+            path = path[len(base) :] or "/"
+        return await serve(source, path, query)
+
+
+def _is_place(target: str) -> bool:
+    """Whether the target of a request has a path."""
+    try:
+        return urlsplit(target).path.startswith("/")
+    except ValueError:
+        return False
+
+
+def _about(options: Options, server: Server) -> About:
+    authenticator = server.hub.authenticator
+    return About(
+        http_host=options.http_host or options.host,
+        http_port=options.http_port,
+        http_base_path=options.http_base_path,
+        auth_timeout=authenticator.users.timeout if authenticator is not None else 2.0,
+        lame_duck_duration=options.lame_duck_duration,
+        max_closed_clients=options.max_closed_clients,
+        config_digest=options.digest,
+        tags=options.tags,
+        metadata=options.metadata,
+        websocket=_websocket(options, server),
+        jetstream=_jetstream(options) if options.jetstream.enabled else None,
+    )
+
+
+def _jetstream(options: Options) -> dict[str, Any]:
+    told, directory = options.jetstream, options.jetstream.directory()
+    memory = told.max_memory or _memory() * 3 // 4
+    storage = told.max_file or shutil.disk_usage(directory).free * 3 // 4
+    return {
+        "max_memory": memory,
+        "max_storage": storage,
+        "store_dir": str(directory),
+        "sync_interval": round(told.sync_interval * 1e9),
+        **({"sync_always": True} if told.sync_always else {}),
+        **({"domain": told.domain} if told.domain else {}),
+        **({"compress_ok": True} if told.is_block else {}),
+        **({"strict": True} if told.strict else {}),
+    }
+
+
+def _websocket(options: Options, server: Server) -> dict[str, Any]:
+    listener = websocket_of(options.websocket)
+    if listener is None:
+        return {}
+    given, block = listener.options, options.websocket or {}
+    own = block.get("authorization", block.get("authentication")) or {}
+    shown = {
+        "advertise": block.get("advertise"),
+        "no_auth_user": block.get("no_auth_user"),
+        "handshake_timeout": "handshake_timeout" in block and round(given.handshake_timeout * 1e9),
+        "auth_timeout": own.get("timeout"),
+        "no_tls": True,
+        "same_origin": given.same_origin,
+        "allowed_origins": list(given.allowed_origins),
+        "compression": given.compression,
+    }
+    return {"host": listener.host, "port": server.ws_port} | {k: v for k, v in shown.items() if v}
+
+
+def _memory() -> int:
+    import os
+
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _written(page: Page, *, with_body: bool, keeps: bool) -> bytes:
+    reason = _REASONS.get(page.status, "")
+    lines = [f"HTTP/1.1 {page.status} {reason}"]
+    if page.kind == "application/json":
+        lines.append("Access-Control-Allow-Origin: *")
+    lines += [
+        f"Content-Type: {page.kind}",
+        f"Date: {formatdate(usegmt=True)}",
+        f"Content-Length: {len(page.body)}",
+    ]
+    if not keeps:
+        lines.append("Connection: close")
+    head = "\r\n".join(lines).encode() + b"\r\n\r\n"
+    return head + page.body if with_body else head

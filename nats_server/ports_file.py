@@ -1,0 +1,84 @@
+"""The files that tell where a server is: `<executable>_<pid>.ports` and the PID file."""
+
+import contextlib
+import json
+import logging
+import os
+import socket
+from pathlib import Path
+
+from core.errors import OperatorError
+
+log = logging.getLogger("jetgate.server")
+
+_WILDCARDS = ("", "0.0.0.0", "::")
+
+
+class PortsFile:
+    """`DIR/<executable>_<pid>.ports`: there while the addresses in it are served."""
+
+    def __init__(self, directory: str, executable: str) -> None:
+        self._path = Path(directory) / f"{executable}_{os.getpid()}.ports" if directory else None
+        self._is_written = False
+
+    def write(self, addresses: dict[str, tuple[str, int]]) -> None:
+        """Write host and port by scheme-and-name, as `nats`, `monitoring`, `websocket`.
+
+        A directory that cannot be written is told, and no reason not to serve.
+        """
+        if self._path is None:
+            return
+        content = {name: urls(name, *address) for name, address in addresses.items()}
+        unfinished = self._path.with_name(f"{self._path.name}.new")
+        try:
+            unfinished.write_text(json.dumps(content, separators=(",", ":")))
+            os.replace(unfinished, self._path)
+            self._is_written = True
+        except OSError as error:
+            reason = reason_of(error)
+            log.error("Error writing ports file (%s): open %s: %s", self._path, self._path, reason)
+
+    def remove(self) -> None:
+        """Nothing is served any more."""
+        if self._path is not None and self._is_written:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+
+_SCHEMES = {"nats": "nats", "monitoring": "http", "websocket": "ws"}
+
+
+def urls(name: str, host: str, port: int) -> list[str]:
+    """The addresses of a listener; a wildcard host becomes those of this machine."""
+    hosts = _own_addresses() if host in _WILDCARDS else [host]
+    return [f"{_SCHEMES[name]}://{join(each, port)}" for each in hosts]
+
+
+def join(host: str, port: int) -> str:
+    """`host:port`, brackets around a host with colons."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _own_addresses() -> list[str]:
+    found = ["127.0.0.1"]
+    with contextlib.suppress(OSError):
+        for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET):
+            if (address := str(entry[4][0])) not in found:
+                found.append(address)
+    return found
+
+
+def write_pid(path: str) -> None:
+    """Write our process id. Raises OperatorError."""
+    if not path:
+        return
+    try:
+        Path(path).write_text(str(os.getpid()))
+    except OSError as error:
+        reason = reason_of(error)
+        raise OperatorError(f"Could not write pidfile: open {path}: {reason}") from error
+
+
+def reason_of(error: OSError) -> str:
+    """Why something failed, as the lines of the log say it."""
+    return (error.strerror or str(error)).lower()

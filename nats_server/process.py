@@ -1,0 +1,356 @@
+"""The process of `jetgate-nats-server`, from its first log line to its last.
+
+What it does when, `core.life` says; here is what it does then, and on signals: INT and TERM stop;
+HUP reads the configuration again; USR1 opens the log file anew; USR2 is lame duck mode: clients
+are told, nobody new is accepted, after a grace period connections are closed one by one, and the
+server ends with the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import core
+from core.config.addresses import listen
+from core.config.grammar import GrammarError
+from core.errors import ConfigError, OperatorError
+from core.life import Lead, Life
+from core.model.release import SERVER_VERSION
+from core.runtime.clock import SystemClock
+from core.runtime.tasks import spawn, stop
+from core.server import Server, ServerOptions
+from nats_server import server_log
+from nats_server.config.advertise import advertised
+from nats_server.config.authorization import has_plain_passwords, users_of
+from nats_server.config.contradictions import refuse_contradictions
+from nats_server.config.options import Options
+from nats_server.config.reader import Mistakes
+from nats_server.config.websocket import websocket_of, websocket_users
+from nats_server.core_nats import CoreNats
+from nats_server.monitoring_port import Monitor
+from nats_server.ports_file import PortsFile, join, write_pid
+from nats_server.reload import changes
+from nats_server.unserved_listeners import UnservedListeners
+
+if TYPE_CHECKING:
+    from core.term import Term
+    from nats_server.jetstream import JetStream
+
+log = logging.getLogger("jetgate.server")
+
+_PAYLOAD_TO_WARN_OF = 8 * 1024 * 1024
+_PORT_MAX = 65535
+_TRAPPED = {
+    signal.SIGINT: "interrupt",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "hangup",
+    signal.SIGUSR1: "user defined signal 1",
+    signal.SIGUSR2: "user defined signal 2",
+}
+
+
+class Process:
+    """What `core.life.Life` asks of this command, and what its signals do.
+
+    `load` reads flags and configuration again, for a reload.
+    """
+
+    def __init__(self, options: Options, load: Callable[[], Options], executable: str) -> None:
+        self._options = options
+        self._load = load
+        self._clock = SystemClock()
+        self._executable = executable
+        self._ports = PortsFile(options.ports_file_dir, executable)
+        self._unserved = UnservedListeners()
+        self._monitor: Monitor | None = None
+        self._server: Server
+        self._jetstream: JetStream | CoreNats
+        self._life: Life | None = None
+        self._lame_duck: asyncio.Task[None] | None = None
+        self._is_ready = False
+
+    async def run(self) -> None:
+        """Serve until told to stop.
+
+        Raises:
+            OperatorError, ConfigError: it cannot be served.
+        """
+        loop = asyncio.get_running_loop()
+        for number in _TRAPPED:
+            loop.add_signal_handler(number, self._trapped, number)
+        self._introduce()
+        self._refuse()
+        self._server = self._new_server()
+        self._jetstream = self._new_jetstream()
+        self._life = Life(self._server, self)
+        await self._life.run()
+        log.info("Server Exiting..")
+
+    def _trapped(self, number: signal.Signals) -> None:
+        if number == signal.SIGTERM and self._lame_duck is not None:
+            return
+        log.info('Trapped "%s" signal', _TRAPPED[signal.Signals(number)])
+        if number == signal.SIGHUP:
+            self._reload()
+        elif number == signal.SIGUSR1:
+            if server_log.reopen():
+                log.info("File log re-opened")
+            else:
+                log.info("File log re-open ignored, not a file logger")
+        elif number == signal.SIGUSR2:
+            if self._lame_duck is None and self._life is not None:
+                self._lame_duck = spawn(self._leave_clients(self._life), name="lame duck")
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._life is not None and not self._life.is_stopping:
+            log.info("Initiating Shutdown...")
+            self._life.stop()
+
+    # -- starting ----------------------------------------------------------------------------
+
+    def _introduce(self) -> None:
+        options = self._options
+        log.info("Starting nats-server")
+        log.info("  Version:  %s", SERVER_VERSION)
+        log.info("  Git:      [jetgate %s]", core.__version__)
+        if options.config_file:
+            log.info("Using configuration file: %s (%s)", options.config_file, options.digest)
+        if has_plain_passwords(options.authorization):
+            log.warning("Plaintext passwords detected, use nkeys or bcrypt")
+        if options.max_payload > _PAYLOAD_TO_WARN_OF:
+            log.warning(
+                "Maximum payloads over 8.00 MB are generally discouraged and could lead to"
+                " poor performance"
+            )
+        for warning in options.warnings:
+            log.warning("%s", warning)
+
+    def _refuse(self) -> None:
+        options = self._options
+        if options.refusals:
+            raise OperatorError(options.refusals[0])
+        users_of(options.authorization, options.no_auth_user)
+        websocket_users(options)
+
+    def _new_server(self) -> Server:
+        options, websocket = self._options, websocket_of(self._options.websocket)
+        chosen = ServerOptions(
+            host=options.host,
+            port=_port(options),
+            server_name=options.server_name,
+            limits=options.limits(),
+            users=users_of(options.authorization, options.no_auth_user),
+            mappings=options.mappings or (),
+            jetstream=options.jetstream.enabled,
+            domain=options.jetstream.domain if options.jetstream.enabled else "",
+        )
+        if websocket is not None:
+            chosen = replace(
+                chosen,
+                ws_host=websocket.host,
+                ws_port=websocket.port,
+                websocket=websocket.options,
+                websocket_users=websocket_users(options),
+            )
+        server = Server(chosen, self._clock)
+        server.hub.advertised = advertised(options.client_advertise)
+        return server
+
+    def _new_jetstream(self) -> JetStream | CoreNats:
+        options = self._options
+        if not options.jetstream.enabled:
+            return CoreNats(self._server, options.remotes)
+        if sys.platform == "win32":
+            raise OperatorError(
+                "Can't start JetStream: embedded PostgreSQL does not run on Windows"
+            )
+        from nats_server.jetstream import JetStream  # a start without does not wait for it
+
+        return JetStream(self._server, options.jetstream, options.remotes)
+
+    async def prepare(self) -> Lead | None:
+        """Write the PID file, open the other ports, start PostgreSQL."""
+        options = self._options
+        write_pid(options.pid_file)
+        self._probe(_port(options))
+        log.info("  Name:     %s", self._server.hub.server_name)
+        log.info("  ID:       %s", self._server.hub.server_id)
+        if options.http_port:
+            self._monitor = Monitor(options, self._clock)
+            await self._monitor.start()
+        await self._unserved.open(options.unserved_listeners)
+        return await self._jetstream.start()
+
+    async def serve(self, term: Term | None) -> None:
+        """Tell where everything is, the first time."""
+        self._jetstream.serve(term)
+        if self._monitor is not None:
+            self._monitor.show(self._server, term)
+        if self._is_ready:
+            return
+        self._is_ready = True
+        options = self._options
+        if self._server.ws_port is not None:
+            websocket = websocket_of(options.websocket)
+            assert websocket is not None
+            place = join(websocket.host, self._server.ws_port)
+            log.info("Listening for websocket clients on ws://%s", place)
+            log.warning("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+        log.info("Listening for client connections on %s", join(options.host, self._server.port))
+        gc.collect()
+        gc.freeze()
+        log.info("Server is ready")
+        self._ports.write(self._addresses())
+
+    def _probe(self, port: int) -> None:
+        """Fail on a port that is taken before anything else is begun."""
+        if port == 0:
+            return
+        if not 0 < port <= _PORT_MAX:
+            raise self._unbindable(OverflowError())
+        try:
+            listen(self._options.host, port, "NATS").close()
+        except OperatorError as error:
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            raise self._unbindable(cause) from error
+
+    def cannot_listen(self, error: OSError) -> OperatorError:
+        """Return the error for a port that cannot be had."""
+        return self._unbindable(error)
+
+    def _unbindable(self, error: BaseException) -> OperatorError:
+        port = _port(self._options)
+        place = join(self._options.host, port)
+        if not 0 <= port <= _PORT_MAX:
+            reason = f"listen tcp: address {port}: invalid port"
+        elif isinstance(error, socket.gaierror):
+            reason = f"listen tcp: lookup {self._options.host}: no such host"
+        else:
+            said = (getattr(error, "strerror", None) or str(error)).lower()
+            reason = f"listen tcp {place}: bind: {said}"
+        return OperatorError(f'Error listening on port: {place}, "{reason}"')
+
+    def _addresses(self) -> dict[str, tuple[str, int]]:
+        found = {"nats": (self._options.host, self._server.port)}
+        if self._monitor is not None:
+            found["monitoring"] = (self._monitor.host, self._monitor.port)
+        websocket = websocket_of(self._options.websocket)
+        if websocket is not None and self._server.ws_port is not None:
+            found["websocket"] = (websocket.host, self._server.ws_port)
+        return found
+
+    # -- changing ----------------------------------------------------------------------------
+
+    def _reload(self) -> None:
+        try:
+            if not self._options.config_file:
+                raise OperatorError(
+                    "can only reload config when a file is provided using -c or --config"
+                )
+            new = self._load()
+            refuse_contradictions(new)
+            if new.refusals:
+                raise OperatorError(new.refusals[0])
+            said = changes(self._options, new)
+            advertised(new.client_advertise)
+            users = users_of(new.authorization, new.no_auth_user)
+            over_websocket = websocket_users(new)
+            server_log.configure(new)
+        except (OperatorError, ConfigError, GrammarError, Mistakes) as error:
+            log.error("Failed to reload server configuration: %s", str(error).rstrip("\n"))
+            return
+        if self._life is not None:
+            self._follow(new)
+            before = (self._options.authorization, self._options.no_auth_user)
+            if (new.authorization, new.no_auth_user) != before:
+                self._server.use_users(users, over_websocket)
+        self._write_files(new)
+        for line in said:
+            log.info("Reloaded: %s", line)
+        self._options = new
+        if self._monitor is not None:
+            self._monitor.reloaded(new)
+        log.info("Reloaded server configuration (%s)", new.digest)
+
+    def _follow(self, new: Options) -> None:
+        """Let what serves have new limits, mappings and places."""
+        hub = self._server.hub
+        hub.use_limits(new.limits())
+        if new.mappings is None:
+            new.mappings = self._options.mappings
+        elif new.mappings != self._options.mappings:
+            hub.default_account().use_mappings(new.mappings)
+        self._jetstream.reconfigure(new.jetstream.limits, new.remotes)
+        if new.client_advertise != self._options.client_advertise:
+            log.info("Reload: client_advertise = %s", new.client_advertise)
+            hub.advertised = advertised(new.client_advertise)
+        for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
+            if new.max_connections > 0:
+                session.close("Maximum Connections Exceeded", "maximum connections exceeded")
+
+    def _write_files(self, new: Options) -> None:
+        """Say in other files than before who and where we are, if the options want that."""
+        try:
+            if new.pid_file != self._options.pid_file:
+                write_pid(new.pid_file)
+        except OperatorError as error:
+            log.error("%s", error)
+        if new.ports_file_dir != self._options.ports_file_dir:
+            self._ports.remove()
+            self._ports = PortsFile(new.ports_file_dir, self._executable)
+            if self._is_ready:
+                self._ports.write(self._addresses())
+
+    async def _leave_clients(self, life: Life) -> None:
+        options, hub = self._options, self._server.hub
+        log.info("Entering lame duck mode, stop accepting new clients")
+        if options.jetstream.enabled:
+            log.info("Initiating JetStream Shutdown...")
+        await life.retire()
+        await self._jetstream.retire()
+        if options.jetstream.enabled:
+            log.info("JetStream Shutdown")
+        hub.ldm = True
+        for session in list(hub.sessions.values()):
+            session.tell_lame_duck()
+        hub.turn.arm()
+        if hub.sessions:
+            await asyncio.sleep(options.lame_duck_grace_period)
+            left = max(options.lame_duck_duration - options.lame_duck_grace_period, 0.0)
+            pause = min(left / max(len(hub.sessions), 1), 1.0)
+            for session in list(hub.sessions.values()):
+                session.close("Server Shutdown")
+                await asyncio.sleep(pause)
+        self._stop()
+
+    # -- stopping ----------------------------------------------------------------------------
+
+    async def step_down(self, *, for_good: bool) -> None:
+        """Close the other ports at the end; between two leaderships they stay open."""
+        if not for_good:
+            return
+        self._ports.remove()
+        await stop(self._lame_duck)
+        self._unserved.close()
+        if self._monitor is not None:
+            await self._monitor.stop()
+        await self._jetstream.retire()
+
+    async def close(self) -> None:
+        """Stop PostgreSQL."""
+        await self._jetstream.stop()
+
+
+def _port(options: Options) -> int:
+    """The port to listen on; 0 for any, which the options say as -1."""
+    return 0 if options.port == -1 else options.port

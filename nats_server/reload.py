@@ -1,0 +1,94 @@
+"""A reload: what changed between two sets of options, and whether a running server can follow."""
+
+from dataclasses import replace
+
+from core.errors import OperatorError
+from core.model.gotime import format_duration
+from nats_server.config.options import Options
+
+_FIXED = {
+    "host": "Host",
+    "port": "Port",
+    "server_name": "ServerName",
+    "http_host": "HTTPHost",
+    "http_port": "HTTPPort",
+    "no_header_support": "NoHeaderSupport",
+    "max_pending": "MaxPending",
+    "max_subscriptions": "MaxSubs",
+    "max_subscription_tokens": "MaxSubTokens",
+    "max_closed_clients": "MaxClosedClients",
+    "log_size_limit": "LogSizeLimit",
+    "lame_duck_duration": "LameDuckDuration",
+    "lame_duck_grace_period": "LameDuckGracePeriod",
+}
+# Their values are maps, and may hold passwords.
+_FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "Cluster"}
+_PLAIN = {
+    "debug": "debug",
+    "trace": "trace",
+    "logtime": "logtime",
+    "logtime_utc": "logtime_utc",
+    "log_file": "log_file",
+    "syslog": "syslog",
+    "remote_syslog": "remote_syslog",
+    "max_connections": "max_connections",
+    "pid_file": "pid_file",
+    "max_control_line": "max_control_line",
+    "max_payload": "max_payload",
+    "ping_max": "ping_max",
+    "ports_file_dir": "ports_file_dir",
+}
+_DURATIONS = ("ping_interval", "write_deadline")
+_LAME_DUCK = ("lame_duck_duration", "lame_duck_grace_period")
+_UNTOLD = {"tags": "tags", "metadata": "metadata"}
+
+
+def changes(old: Options, new: Options) -> list[str]:
+    """What a reload changes, a line each.
+
+    Raises:
+        OperatorError: something changed that a running server keeps.
+    """
+    for name, shown in _FIXED.items():
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            if name in _LAME_DUCK:
+                before, after = _duration(before), _duration(after)
+            raise OperatorError(
+                f"config reload not supported for {shown}: old={_text(before)}, new={_text(after)}"
+            )
+    was, wanted = old.jetstream, new.jetstream
+    blocks = [
+        shown for name, shown in _FIXED_BLOCKS.items() if getattr(old, name) != getattr(new, name)
+    ]
+    is_needed = was.enabled or wanted.enabled
+    if is_needed and replace(was, limits=wanted.limits) != wanted:
+        blocks.append("JetStream")
+    if blocks:
+        raise OperatorError(f"config reload not supported for {blocks[0]}: restart the server")
+    said = [
+        f"{shown} = {_text(getattr(new, name))}"
+        for name, shown in _PLAIN.items()
+        if getattr(old, name) != getattr(new, name) and (name != "pid_file" or new.pid_file)
+    ]
+    said += [shown for name, shown in _UNTOLD.items() if getattr(old, name) != getattr(new, name)]
+    said += [
+        f"{name} = {_duration(getattr(new, name))}"
+        for name in _DURATIONS
+        if getattr(old, name) != getattr(new, name)
+    ]
+    # The reference server says these two of every reload.
+    said += ["authorization users", "accounts"]
+    if was.limits != wanted.limits:
+        said.append("JetStream limits")
+    if old.remotes != new.remotes:
+        said.append("remotes")
+    return said
+
+
+def _duration(seconds: float) -> str:
+    return format_duration(round(seconds * 1e9))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

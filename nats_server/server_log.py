@@ -1,0 +1,139 @@
+"""The log of `jetgate-nats-server`: lines in nats-server's shape, on stderr, in a file or syslog.
+
+[pid] 2026/01/02 15:04:05.000000 [INF] text
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import time
+from datetime import UTC, datetime
+
+from core.errors import OperatorError
+from nats_server.config.options import Options
+
+FATAL = logging.CRITICAL
+_LABELS = {
+    logging.DEBUG: "DBG",
+    logging.INFO: "INF",
+    logging.WARNING: "WRN",
+    logging.ERROR: "ERR",
+    FATAL: "FTL",
+}
+_SYSLOG = "/dev/log"
+_QUIET = ("alembic", "asyncio", "asyncpg")
+
+
+class NoLog(OperatorError):
+    """There is no place for the log; the line that tells it has the time in front."""
+
+    def __str__(self) -> str:
+        return time.strftime("%Y/%m/%d %H:%M:%S ") + super().__str__()
+
+
+class _Lines(logging.Formatter):
+    """One record, one line."""
+
+    def __init__(self, *, with_time: bool, in_utc: bool) -> None:
+        super().__init__()
+        self._with_time, self._in_utc = with_time, in_utc
+        self._head = f"[{os.getpid()}] "
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        when = ""
+        if self._with_time:
+            moment = datetime.fromtimestamp(record.created, UTC if self._in_utc else None)
+            when = moment.strftime("%Y/%m/%d %H:%M:%S.%f ")
+        text = record.getMessage()
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return f"{self._head}{when}[{_LABELS.get(record.levelno, 'INF')}] {text}"
+
+
+class _File(logging.FileHandler):
+    """A log file that starts anew when it grows beyond a size, the old one set aside."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        super().__init__(path, "a")
+        self._limit = limit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        super().emit(record)
+        if self._limit > 0 and self.stream is not None and self.stream.tell() > self._limit:
+            self.close()
+            stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(record.created))
+            fraction = f"{int(record.msecs * 1_000_000):09d}"
+            with contextlib.suppress(OSError):
+                os.rename(self.baseFilename, f"{self.baseFilename}.{stamp}.{fraction}")
+            self.stream = self._open()
+
+    def reopen(self) -> None:
+        """Open the file anew: somebody has moved it."""
+        self.acquire()
+        try:
+            self.close()
+            self.stream = self._open()
+        finally:
+            self.release()
+
+
+def configure(options: Options) -> None:
+    """Send the log where the options say.
+
+    Raises:
+        NoLog: the file cannot be opened, or nobody takes the lines.
+    """
+    root = logging.getLogger()
+    handler = _handler(options)
+    handler.setFormatter(
+        _Lines(
+            with_time=options.logtime,
+            in_utc=options.logtime_utc,
+        )
+    )
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if options.debug else logging.INFO)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def reopen() -> bool:
+    """Open the log file anew; whether there is one."""
+    files = [handler for handler in logging.getLogger().handlers if isinstance(handler, _File)]
+    for handler in files:
+        handler.reopen()
+    return bool(files)
+
+
+def _handler(options: Options) -> logging.Handler:
+    if options.log_file:
+        try:
+            return _File(options.log_file, options.log_size_limit)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            path = options.log_file
+            raise NoLog(f"error opening file: open {path}: {reason}") from error
+    if options.syslog or options.remote_syslog:
+        return _syslog(options.remote_syslog)
+    return logging.StreamHandler(sys.stderr)
+
+
+def _syslog(remote: str) -> logging.Handler:
+    from logging.handlers import SysLogHandler  # rarely needed
+
+    if not remote:
+        # The handler itself would find out with the first line, and tell it line by line.
+        if not os.path.exists(_SYSLOG):
+            raise NoLog('error connecting to syslog: "Unix syslog delivery error"')
+        return SysLogHandler(_SYSLOG)
+    host, _, port = remote.partition("://")[2].partition(":")
+    try:
+        return SysLogHandler((host or "localhost", int(port or 514)))
+    except (OSError, ValueError) as error:
+        raise NoLog(f'error connecting to syslog: "{error}"') from error

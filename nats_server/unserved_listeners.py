@@ -1,0 +1,46 @@
+"""Listeners of protocols that are not served: bound, and everybody is told so and turned away."""
+
+import asyncio
+import logging
+from functools import partial
+from typing import cast
+
+from core.config.addresses import listen
+from nats_server.config.options import UnservedListener
+
+log = logging.getLogger("jetgate")
+
+
+class _TurnedAway(asyncio.Protocol):
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say why and close."""
+        out = cast(asyncio.WriteTransport, transport)
+        if self._kind != "mqtt":
+            out.write(f"-ERR '{self._kind} is not served'\r\n".encode())
+        out.close()
+
+
+class UnservedListeners:
+    """All such listeners. Life cycle: `open`, then `close`."""
+
+    def __init__(self) -> None:
+        self._servers: list[asyncio.Server] = []
+
+    async def open(self, listeners: list[UnservedListener]) -> None:
+        """Bind. Raises OperatorError."""
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            listening = listen(listener.host, max(listener.port, 0), listener.kind)
+            port = listening.getsockname()[1]
+            server = await loop.create_server(partial(_TurnedAway, listener.kind), sock=listening)
+            self._servers.append(server)
+            log.info("Listening for %s connections on %s:%d", listener.kind, listener.host, port)
+
+    def close(self) -> None:
+        """Bind no longer."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()

@@ -1,0 +1,19 @@
+"""What a start of `jetgate-nats-server` waits for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+STORAGE = ("asyncpg", "sqlalchemy", "alembic", "core.storage", "core.jetstream", "core.term")
+UNUSED = ("core.remote", "core.pubsub.mappings", "starlette", "typer")
+
+
+def test_without_jetstream_neither_storage_nor_the_facade_is_imported() -> None:
+    code = "import nats_server.command, nats_server.process, sys; print(*sys.modules)"
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+
+    assert "core.server" in printed.split()
+    assert [name for name in printed.split() if name.startswith((*STORAGE, *UNUSED))] == []
