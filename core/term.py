@@ -264,7 +264,7 @@ class Term:
 
     async def _expire_overdue(self) -> None:
         """Let leave, before anybody can ask for it, what expired while no node was there."""
-        if not self.registry.has_lifetimes():
+        if not self.registry.expires_single_messages():
             return
         work = spawn(self.registry.expire_overdue(), name="overdue messages")
         deposed = spawn(self.deposed.wait(), name="deposed while loading")

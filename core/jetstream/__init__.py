@@ -1,1 +1,1 @@
-"""The shell around the machines: what gathers, commits, emits and reads."""
+"""JetStream on the node that leads: streams, consumers and Direct Get around the pure machines."""

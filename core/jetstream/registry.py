@@ -77,7 +77,7 @@ class Registry:
         for runner in self.streams.values():
             runner.start()
 
-    def has_lifetimes(self) -> bool:
+    def expires_single_messages(self) -> bool:
         """Whether messages of any stream expire one by one."""
         return any(runner.machine.expiry is not None for runner in self.streams.values())
 

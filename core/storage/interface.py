@@ -123,7 +123,7 @@ class LogReader(Protocol):
         """Return the messages with these sequences (ascending); None if none of them exist."""
         ...
 
-    async def front(
+    async def sizes_from(
         self, stream: int, shelf: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes, time) at or after `seq`."""
@@ -144,7 +144,7 @@ class LogReader(Protocol):
         """
         ...
 
-    async def lifetimes(
+    async def expiry_rows(
         self, stream: int, shelf: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
         """Return what decides when the messages of [first, below) expire, ascending.

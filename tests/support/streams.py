@@ -90,7 +90,7 @@ class MemoryStore:
     async def points(self, stream: int, shelf: int, seqs: Sequence[int]) -> Segment | None:
         return _segment([(seq, self.rows[seq]) for seq in sorted(seqs) if seq in self.rows])
 
-    async def front(
+    async def sizes_from(
         self, stream: int, shelf: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
         return [
@@ -115,7 +115,7 @@ class MemoryStore:
             if subject is None or row.subject == subject.encode()
         ]
 
-    async def lifetimes(
+    async def expiry_rows(
         self, stream: int, shelf: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
         return [

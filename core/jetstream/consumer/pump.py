@@ -164,11 +164,11 @@ class Pump:
     def _check_requests(self, budget: int) -> None:
         """Forget requests nobody listens for any more; pass over those that cannot take more."""
         waiting = self._machine.waiting
-        front = len(waiting)
-        while front:
-            front = min(front, budget)
+        count = len(waiting)
+        while count:
+            count = min(count, budget)
             dropped = False
-            for request in list(islice(waiting.queue, front)):
+            for request in list(islice(waiting.queue, count)):
                 route = self._route(request)
                 if not route.interest:
                     waiting.drop(request)
@@ -177,7 +177,7 @@ class Pump:
                 request.parked = sole is not None and self._is_blocked(sole.session)
             if not dropped:
                 return
-            front = len(waiting)
+            count = len(waiting)
 
     def forget_gone(self) -> None:
         """Forget all requests nobody listens for any more."""

@@ -163,12 +163,13 @@ async def _pages(
             lengths = await log.rows.sizes(None, start, below)
             rows = [(seq, subject, size(subject, data, hdr)) for seq, subject, data, hdr in lengths]
         else:
-            lives = await log.rows.lifetimes(start, below)
+            expiring = await log.rows.expiry_rows(start, below)
             rows = [
-                (seq, subject, size(subject, data, hdr)) for seq, subject, data, hdr, _, _ in lives
+                (seq, subject, size(subject, data, hdr))
+                for seq, subject, data, hdr, _, _ in expiring
             ]
             if rows:
-                seqs, subjects, _, _, times, blocks = zip(*lives, strict=True)
+                seqs, subjects, _, _, times, blocks = zip(*expiring, strict=True)
                 expiry.load(seqs, times, subjects, [row[2] for row in rows], blocks)
         if rows:
             yield rows

@@ -40,9 +40,9 @@ class StoredRows:
 
     # -- parts of messages -------------------------------------------------------------------
 
-    def front(self, seq: int, limit: int) -> Awaitable[list[tuple[int, bytes, int, int, int]]]:
+    def sizes_from(self, seq: int, limit: int) -> Awaitable[list[tuple[int, bytes, int, int, int]]]:
         """Read (sequence, subject, payload and header sizes, time) from a sequence on."""
-        return self._reader.front(self._stream, self._shelf, seq, limit)
+        return self._reader.sizes_from(self._stream, self._shelf, seq, limit)
 
     def names(self, first: int, last: int) -> Awaitable[list[tuple[int, bytes]]]:
         """Read (sequence, subject) between two sequences."""
@@ -54,11 +54,11 @@ class StoredRows:
         """Read (sequence, subject, payload and header sizes), of one subject or of all."""
         return self._reader.sizes(self._stream, self._shelf, subject, first, below)
 
-    def lifetimes(
+    def expiry_rows(
         self, first: int, below: int
     ) -> Awaitable[list[tuple[int, bytes, int, int, int, bytes | None]]]:
         """Read the same with the time, and the header block where it says something of TTLs."""
-        return self._reader.lifetimes(self._stream, self._shelf, first, below)
+        return self._reader.expiry_rows(self._stream, self._shelf, first, below)
 
     def message_ids(
         self, since_ts: int, first: int, last: int

@@ -269,7 +269,7 @@ class StreamLog:
         machine = self.machine
         oldest = machine.oldest
         start = max(oldest.upto + 1, machine.first_seq)
-        rows = await self.rows.front(start, _OLDEST_PAGE)
+        rows = await self.rows.sizes_from(start, _OLDEST_PAGE)
         upto = rows[-1][0] if len(rows) == _OLDEST_PAGE else machine.last_seq
         size, hidden = machine.record_size.of_row, self.removed.hidden
         oldest.load(

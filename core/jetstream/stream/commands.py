@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from core.jetstream.log.loading import build_index
-from core.jetstream.stream import expiry as lifetimes
+from core.jetstream.stream.expiry import plan_due
 from core.jetstream.stream.markers import mark_deleted, plan_marked_purge
 from core.model.api_errors import api_error
 from core.stream.index import LogIndex
@@ -171,7 +171,7 @@ async def plan_expiry(
 
     Args:
         log: The log of the stream.
-        foreseen: What `lifetimes.foresee` found.
+        foreseen: What `foresee` found.
         now: Wall-clock time in nanoseconds.
         without_interest: Tells which markers are not stored.
     """
@@ -181,5 +181,5 @@ async def plan_expiry(
         await log.load_oldest()
     plan = decide(machine, empty, now)
     if machine.expiry is not None and not plan.removed:
-        await lifetimes.plan_due(log, plan, foreseen, now, without_interest)
+        await plan_due(log, plan, foreseen, now, without_interest)
     return plan

@@ -40,7 +40,7 @@ class Foresight:
     version: int
     forgotten: int
     expired: Expired | None
-    lasts: dict[bytes, int]
+    last_seqs: dict[bytes, int]
 
 
 async def foresee(log: StreamLog, now: int) -> Foresight:
@@ -52,11 +52,11 @@ async def foresee(log: StreamLog, now: int) -> Foresight:
     machine = log.machine
     version, forgotten = machine.version, log.removed.generation
     expired = find_expired(machine, now, _AT_ONCE)
-    lasts: dict[bytes, int] = {}
+    last_seqs: dict[bytes, int] = {}
     if expired is not None and expired.orphaned:
         gone = {row[0] for row in expired.rows}
-        lasts = await last_sequences(log, expired.orphaned, gone)
-    return Foresight(version, forgotten, expired, lasts)
+        last_seqs = await last_sequences(log, expired.orphaned, gone)
+    return Foresight(version, forgotten, expired, last_seqs)
 
 
 async def plan_due(
@@ -77,19 +77,19 @@ async def plan_due(
     if expired is None:
         return
     gone = {row[0] for row in expired.rows}
-    known = foreseen.lasts if foreseen.forgotten == log.removed.generation else {}
-    lasts = {
+    known = foreseen.last_seqs if foreseen.forgotten == log.removed.generation else {}
+    last_seqs = {
         subject: seq
         for subject in expired.orphaned
         if (seq := known.get(subject, 0)) and seq not in gone and log.is_live(seq)
     }
-    unknown = [subject for subject in expired.orphaned if subject not in lasts]
+    unknown = [subject for subject in expired.orphaned if subject not in last_seqs]
     if unknown:
-        lasts.update(await last_sequences(log, unknown, gone))
+        last_seqs.update(await last_sequences(log, unknown, gone))
     await make_way(log, expired.marked, MAX_AGE, now)
     advance(log, plan, gone)
     unwanted = without_interest(expired.marked)
-    plan_expired(machine, plan, expired, lasts, now, unwanted)
+    plan_expired(machine, plan, expired, last_seqs, now, unwanted)
 
 
 async def make_way(log: StreamLog, subjects: list[bytes], reason: bytes, now: int) -> None:

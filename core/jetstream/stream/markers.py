@@ -87,7 +87,7 @@ async def _rows(log: StreamLog, pattern: bytes | None, below: int) -> list[tuple
     size_of = machine.record_size.of_row
     found: list[tuple[Row, bytes]] = []
     for start in range(machine.first_seq, below, _PAGE):
-        page = await log.rows.lifetimes(start, min(start + _PAGE, below))
+        page = await log.rows.expiry_rows(start, min(start + _PAGE, below))
         for seq, subject, data, hdr, _, block in page:
             if log.is_live(seq) and (match is None or match(subject)):
                 found.append(((seq, subject, size_of(subject, data, hdr)), block or b""))

@@ -29,12 +29,14 @@ class Republisher:
         self._transform = Transform(config.republish.src, config.republish.dest, random.random)
         self._headers_only = config.republish.headers_only
 
-    def prepare(self, segment: Segment, lasts: dict[bytes, int]) -> list[tuple[bytes, int, int]]:
+    def prepare(
+        self, segment: Segment, last_seqs: dict[bytes, int]
+    ) -> list[tuple[bytes, int, int]]:
         """Return (destination, place, last sequence before) of the messages that somebody awaits.
 
         Args:
             segment: what a plan stores, that which it supersedes at once included.
-            lasts: the last sequence of each subject before the plan.
+            last_seqs: the last sequence of each subject before the plan.
         """
         heard: dict[bytes, bytes] = {}
         for subject in set(segment.subjects):
@@ -47,8 +49,8 @@ class Republisher:
         for place, subject in enumerate(segment.subjects):
             to = heard.get(subject)
             if to is not None:
-                found.append((to, place, lasts.get(subject, 0)))
-                lasts[subject] = segment.seqs[place]
+                found.append((to, place, last_seqs.get(subject, 0)))
+                last_seqs[subject] = segment.seqs[place]
         return found
 
     def send(self, segment: Segment, found: list[tuple[bytes, int, int]]) -> None:

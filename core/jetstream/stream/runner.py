@@ -422,9 +422,9 @@ class StreamRunner:
     def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
         """Apply a plan and send on what it stores; the last sequences are those before it."""
         index = self.machine.index
-        lasts = {subject: index.last(subject) for subject in set(accepted.subjects)}
+        last_seqs = {subject: index.last(subject) for subject in set(accepted.subjects)}
         self._effects.apply(plan)
-        republisher.send(accepted, republisher.prepare(accepted, lasts))
+        republisher.send(accepted, republisher.prepare(accepted, last_seqs))
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""
@@ -468,8 +468,8 @@ class StreamRunner:
 
         plan = await self.submit(plan_it)
         await or_not_available(follow_purge(self.log, self.consumers, wanted))
-        marks = 0 if plan.segment is None else len(plan.segment)
-        return before - plan.msgs + marks
+        markers = 0 if plan.segment is None else len(plan.segment)
+        return before - plan.msgs + markers
 
     async def delete_message(self, seq: int) -> None:
         """Delete one message; its row is gone when this returns.

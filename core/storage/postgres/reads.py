@@ -93,7 +93,7 @@ class PostgresReader:
             high = await self.points(stream, shelf, seqs[middle:])
             return joined(low, high) if low is not None and high is not None else low or high
 
-    async def front(
+    async def sizes_from(
         self, stream: int, shelf: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
         """Return (sequence, subject, payload bytes, header bytes, time) at or after `seq`."""
@@ -139,7 +139,7 @@ class PostgresReader:
         )
         return [(r[0], r[1].encode(), r[2], r[3]) for r in rows]
 
-    async def lifetimes(
+    async def expiry_rows(
         self, stream: int, shelf: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
         """Return what decides when the messages of [first, below) expire, ascending.

@@ -244,7 +244,7 @@ def test_what_was_foreseen_to_be_the_last_may_be_gone_by_then(make: Any) -> None
     runner.log.tail.clear(5)
     bench.clock.time += 2 * SECOND
     foreseen = bench.run(foresee(runner.log, bench.clock.now()))
-    assert foreseen.lasts == {b"a": 2}
+    assert foreseen.last_seqs == {b"a": 2}
 
     bench.serve(runner.delete_message(2))
     bench.run(bench.janitor.finish(runner.log))
