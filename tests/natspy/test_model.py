@@ -6,7 +6,6 @@ The numbers are those that the documentation shows, where it is right about the 
 
 import asyncio
 import json
-import shutil
 import subprocess
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +26,10 @@ from nats.js.api import (
 from nats.js.errors import APIError, NotFoundError
 
 from tests.natspy.place import TIMEOUT, Place, Server, on_both, stable, through, until
+from tests.support.programs import nats as nats_command
 from tests.wire.transcript import clean
+
+NATS = nats_command()
 
 YEAR = 365 * 24 * 3600.0
 
@@ -375,12 +377,12 @@ async def test_retention_by_interest(place: Place) -> Any:
 # -- the same with the command line of NATS -------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="needs the `nats` command")
+@pytest.mark.skipif(NATS is None, reason="needs the `nats` command")
 def test_the_walk_through_with_the_nats_command(server: Server) -> None:
     def run(*words: str) -> str:
         url = "nats://{}:{}".format(*server.address)
         done = subprocess.run(
-            ["nats", "--server", url, *words], capture_output=True, text=True, timeout=30
+            [str(NATS), "--server", url, *words], capture_output=True, text=True, timeout=30
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

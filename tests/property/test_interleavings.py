@@ -23,8 +23,8 @@ from tests.unit.stream.support import block, config
 ANCHOR = b"anchor"
 """A subject that has a message from the first to the last turn."""
 _READS = (
-    "range", "points", "sizes_from", "subjects", "sizes", "expiry_rows", "last_before", "newest", "totals",
-    "next_of", "names", "first_at", "delete_below", "delete_rows", "delete_purged",
+    "range", "points", "sizes_from", "subjects", "sizes", "expiry_rows", "last_before", "newest",
+    "totals", "next_of", "names", "first_at", "delete_below", "delete_rows", "delete_purged",
 )  # fmt: skip
 _OPERATIONS = 40
 

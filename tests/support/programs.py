@@ -23,6 +23,12 @@ def packaged(package: str, path: str) -> Path | None:
     return next((found for place in places if (found := Path(place) / path).exists()), None)
 
 
+def nats() -> str | None:
+    """The official `nats` command: on PATH, or in `shared/bin` beside the checkout."""
+    beside = Path(__file__).parents[3] / "shared/bin/nats"
+    return shutil.which("nats") or (str(beside) if beside.exists() else None)
+
+
 def node() -> str:
     """Node itself, not a script that runs it: whoever kills it means it."""
     found = packaged(_NODE, "bin/node") or shutil.which("node")
