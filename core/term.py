@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from core.api.call import Server as ApiServer
+from core.api.call import ApiServer
 from core.api.dispatcher import Dispatcher
 from core.api.domain import serve_domain
 from core.client.loopback import attach

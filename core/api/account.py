@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from core.api.call import Call, Nothing, Server
+from core.api.call import ApiServer, Call, Nothing
 from core.model.account import AccountInfoResponse, ApiStats
 from core.model.release import API_LEVEL
 
 
-async def info(server: Server, call: Call[Nothing]) -> AccountInfoResponse:
+async def info(server: ApiServer, call: Call[Nothing]) -> AccountInfoResponse:
     """Return what the account uses, and its limits."""
     counters = server.counters
     stats = replace(

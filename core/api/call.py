@@ -53,7 +53,7 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ApiServer:
     """The part of the server that handlers use."""
 
     registry: Registry

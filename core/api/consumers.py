@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from core.api.call import Call, Nothing, Server, page_offset
+from core.api.call import ApiServer, Call, Nothing, page_offset
 from core.consumer.config import named_request
 from core.consumer.rules import check_group_name
 from core.jetstream.consumer.runner import ConsumerRunner
@@ -31,7 +31,7 @@ from core.model.wire import ZERO_TIME
 from core.protocol import headers as header_block
 
 
-async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerCreateResponse:
+async def create(server: ApiServer, call: Call[CreateConsumerRequest]) -> ConsumerCreateResponse:
     """Create or update: `CONSUMER.CREATE.S`, `.S.C` and `.S.C.<filter>`."""
     stream, *rest = call.names
     name = rest[0] if rest else ""
@@ -39,7 +39,7 @@ async def create(server: Server, call: Call[CreateConsumerRequest]) -> ConsumerC
 
 
 async def create_durable(
-    server: Server, call: Call[CreateConsumerRequest]
+    server: ApiServer, call: Call[CreateConsumerRequest]
 ) -> ConsumerCreateResponse:
     """Create or update a durable consumer: the legacy form `CONSUMER.DURABLE.CREATE.S.C`."""
     stream, name = call.names
@@ -47,7 +47,7 @@ async def create_durable(
 
 
 async def _create(
-    server: Server,
+    server: ApiServer,
     call: Call[CreateConsumerRequest],
     stream: str,
     name: str,
@@ -75,7 +75,7 @@ def _check_identity(runner: StreamRunner, headers: bytes) -> None:
         raise api_error("JSConsumerStreamIdentityMismatch", msg=runner.identity)
 
 
-async def names(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerNamesResponse:
+async def names(server: ApiServer, call: Call[ConsumerPageRequest]) -> ConsumerNamesResponse:
     """Return the names of a stream's consumers."""
     consumers = server.registry.stream(call.names[0]).consumers
     found = sorted(name for name, runner in consumers.items() if not runner.hidden)
@@ -84,7 +84,9 @@ async def names(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerName
     return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_PAGE, consumers=page)
 
 
-async def list_consumers(server: Server, call: Call[ConsumerPageRequest]) -> ConsumerListResponse:
+async def list_consumers(
+    server: ApiServer, call: Call[ConsumerPageRequest]
+) -> ConsumerListResponse:
     """Return a stream's consumers with configuration and state."""
     consumers = server.registry.stream(call.names[0]).consumers
     found = [runner for _, runner in sorted(consumers.items()) if not runner.hidden]
@@ -93,19 +95,19 @@ async def list_consumers(server: Server, call: Call[ConsumerPageRequest]) -> Con
     return ConsumerListResponse(total=len(found), offset=offset, limit=LIST_PAGE, consumers=page)
 
 
-async def info(server: Server, call: Call[Nothing]) -> ConsumerInfoResponse:
+async def info(server: ApiServer, call: Call[Nothing]) -> ConsumerInfoResponse:
     """Return a consumer's configuration and state."""
     return ConsumerInfoResponse(info=_shown(_consumer(server, call.names).info()))
 
 
-async def delete(server: Server, call: Call[Nothing]) -> ConsumerDeleteResponse:
+async def delete(server: ApiServer, call: Call[Nothing]) -> ConsumerDeleteResponse:
     """Delete a consumer."""
     stream, name = call.names
     await server.registry.stream(stream).consumers.delete(name)
     return ConsumerDeleteResponse(success=True)
 
 
-async def pause(server: Server, call: Call[ConsumerPauseRequest]) -> ConsumerPauseResponse:
+async def pause(server: ApiServer, call: Call[ConsumerPauseRequest]) -> ConsumerPauseResponse:
     """Pause a consumer until a time; a time in the past, or none, resumes it."""
     stream, name = call.names
     asked = call.request.pause_until
@@ -117,7 +119,7 @@ async def pause(server: Server, call: Call[ConsumerPauseRequest]) -> ConsumerPau
     )
 
 
-async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
+async def unpin(server: ApiServer, call: Call[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
     """Unpin the pinned client of a priority group."""
     group = call.request.group
     if not group:
@@ -131,14 +133,14 @@ async def unpin(server: Server, call: Call[ConsumerUnpinRequest]) -> ConsumerUnp
     return ConsumerUnpinResponse()
 
 
-def exists(server: Server, names: tuple[str, ...]) -> bool:
+def exists(server: ApiServer, names: tuple[str, ...]) -> bool:
     """Say whether a consumer exists; the reference does not answer resets of others."""
     stream, name = names
     runner = server.registry.streams.get(stream)
     return runner is not None and name in runner.consumers
 
 
-async def reset(server: Server, call: Call[ConsumerResetRequest]) -> ConsumerResetResponse:
+async def reset(server: ApiServer, call: Call[ConsumerResetRequest]) -> ConsumerResetResponse:
     """Reset a consumer to a sequence."""
     stream, name = call.names
     runner = server.registry.stream(stream)
@@ -148,7 +150,7 @@ async def reset(server: Server, call: Call[ConsumerResetRequest]) -> ConsumerRes
     return ConsumerResetResponse(info=_shown(shown), reset_seq=seq, identity=identity)
 
 
-def _consumer(server: Server, names: tuple[str, ...]) -> ConsumerRunner:
+def _consumer(server: ApiServer, names: tuple[str, ...]) -> ConsumerRunner:
     stream, name = names
     consumer = server.registry.stream(stream).consumers.get(name)
     if consumer is None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from core.api.audit import Audit
-from core.api.call import LARGE_BODY, Body, Call, Server, in_thread_if
+from core.api.call import LARGE_BODY, ApiServer, Body, Call, in_thread_if
 from core.api.routes import ROUTES, Level, Route
 from core.errors import ApiError, StorageError
 from core.jetstream.advisories import Advisories
@@ -99,7 +99,9 @@ class Dispatcher:
         waiting: requests in all queues.
     """
 
-    def __init__(self, account: Account, server: Server, routes: Iterable[Route] = ROUTES) -> None:
+    def __init__(
+        self, account: Account, server: ApiServer, routes: Iterable[Route] = ROUTES
+    ) -> None:
         self._account = account
         self._server = server
         advisories = Advisories(account, server.clock, account.hub.server_name, server.domain)

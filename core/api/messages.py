@@ -1,12 +1,12 @@
 """The handlers of requests about single messages of a stream."""
 
-from core.api.call import Call, Server
+from core.api.call import ApiServer, Call
 from core.model.api_errors import api_error
 from core.model.message import MsgGetRequest, MsgGetResponse, StoredMsg
 from core.model.stream import MsgDeleteRequest, MsgDeleteResponse
 
 
-async def get(server: Server, call: Call[MsgGetRequest]) -> MsgGetResponse:
+async def get(server: ApiServer, call: Call[MsgGetRequest]) -> MsgGetResponse:
     """Read one message by sequence, time, or subject."""
     request = call.request
     if request.batch > 0 or request.max_bytes > 0 or _is_contradictory(request):
@@ -36,7 +36,7 @@ def _is_contradictory(request: MsgGetRequest) -> bool:
     return bool(request.last_by_subj and request.next_by_subj)
 
 
-async def delete(server: Server, call: Call[MsgDeleteRequest]) -> MsgDeleteResponse:
+async def delete(server: ApiServer, call: Call[MsgDeleteRequest]) -> MsgDeleteResponse:
     """Delete one message. Its row is always deleted, so `no_erase` makes no difference."""
     runner = server.registry.stream(call.names[0])
     if runner.config.sealed:

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from core.api import account, consumers, messages, streams
-from core.api.call import Body, Call, Nothing, Server
+from core.api.call import ApiServer, Body, Call, Nothing
 from core.model import consumer as c
 from core.model import stream as s
 from core.model.account import AccountInfoResponse
 from core.model.message import MsgGetRequest, MsgGetResponse
 from core.model.response import Response
 
-Handler = Callable[[Server, Call[Any]], Awaitable[Response | None]]
+Handler = Callable[[ApiServer, Call[Any]], Awaitable[Response | None]]
 
 
 class Level(Enum):
@@ -42,7 +42,7 @@ class Route:
     level: Level = Level.BEFORE_BODY
     is_counted: bool = True
     """Whether account info counts it even if it succeeds."""
-    exists: Callable[[Server, tuple[str, ...]], bool] | None = None
+    exists: Callable[[ApiServer, tuple[str, ...]], bool] | None = None
     """Says whether what the subject names exists; if not, the request is not answered."""
 
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from core.api.call import LARGE_LIST, Call, Nothing, Server, in_thread_if, page_offset
+from core.api.call import LARGE_LIST, ApiServer, Call, Nothing, in_thread_if, page_offset
 from core.jetstream.log.subjects import subjects_matching
 from core.jetstream.stream.runner import StreamRunner
 from core.model import unsupported
@@ -32,7 +32,7 @@ from core.model.versions import show_stream
 from core.stream.config import check_create, check_update
 
 
-async def create(server: Server, call: Call[StreamConfigRequest]) -> StreamCreateResponse:
+async def create(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamCreateResponse:
     """Create a stream; succeeds if it exists with the same configuration."""
     (name,) = call.names
     config, _ = await in_thread_if(
@@ -49,7 +49,7 @@ async def create(server: Server, call: Call[StreamConfigRequest]) -> StreamCreat
     return StreamCreateResponse(info=_shown(found), did_create=True)
 
 
-async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdateResponse:
+async def update(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamUpdateResponse:
     """Replace the configuration of a stream."""
     (name,) = call.names
     existing = server.registry.streams.get(name)
@@ -68,7 +68,7 @@ async def update(server: Server, call: Call[StreamConfigRequest]) -> StreamUpdat
     return StreamUpdateResponse(info=_shown(await runner.info()))
 
 
-async def info(server: Server, call: Call[StreamInfoRequest]) -> StreamInfoResponse:
+async def info(server: ApiServer, call: Call[StreamInfoRequest]) -> StreamInfoResponse:
     """Return configuration and state; subjects with their counts are paged."""
     runner = server.registry.stream(call.names[0])
     request, offset = call.request, max(call.request.offset, 0)
@@ -88,7 +88,7 @@ async def info(server: Server, call: Call[StreamInfoRequest]) -> StreamInfoRespo
     )
 
 
-async def names(server: Server, call: Call[StreamPageRequest]) -> StreamNamesResponse:
+async def names(server: ApiServer, call: Call[StreamPageRequest]) -> StreamNamesResponse:
     """Return the names of streams, on request only of those with a subject."""
     found = [runner.name for runner in _matching(server, call.request.subject)]
     offset = page_offset(call.request.offset, len(found))
@@ -98,7 +98,7 @@ async def names(server: Server, call: Call[StreamPageRequest]) -> StreamNamesRes
     )
 
 
-async def list_streams(server: Server, call: Call[StreamListRequest]) -> StreamListResponse:
+async def list_streams(server: ApiServer, call: Call[StreamListRequest]) -> StreamListResponse:
     """Return streams with configuration and state, on request only of those with a subject."""
     found = _matching(server, call.request.subject)
     offset = page_offset(call.request.offset, len(found))
@@ -106,13 +106,13 @@ async def list_streams(server: Server, call: Call[StreamListRequest]) -> StreamL
     return StreamListResponse(total=len(found), offset=offset, limit=LIST_PAGE, streams=tuple(page))
 
 
-async def delete(server: Server, call: Call[Nothing]) -> StreamDeleteResponse:
+async def delete(server: ApiServer, call: Call[Nothing]) -> StreamDeleteResponse:
     """Delete a stream, its messages and its consumers."""
     await server.registry.delete_stream(call.names[0])
     return StreamDeleteResponse(success=True)
 
 
-async def purge(server: Server, call: Call[StreamPurgeRequest]) -> StreamPurgeResponse:
+async def purge(server: ApiServer, call: Call[StreamPurgeRequest]) -> StreamPurgeResponse:
     """Purge messages: all, below a sequence, or all but the newest; of all or some subjects."""
     request = call.request
     if request.seq and request.keep:
@@ -126,18 +126,18 @@ async def purge(server: Server, call: Call[StreamPurgeRequest]) -> StreamPurgeRe
     return StreamPurgeResponse(success=True, purged=purged)
 
 
-async def clustered(server: Server, call: Call[Nothing]) -> None:
+async def clustered(server: ApiServer, call: Call[Nothing]) -> None:
     """Refuse a request that needs a cluster as the reference has it."""
     raise api_error("JSClusterRequired")
 
 
-async def snapshot(server: Server, call: Call[SnapshotRequest]) -> None:
+async def snapshot(server: ApiServer, call: Call[SnapshotRequest]) -> None:
     """Refuse: not served yet."""
     server.registry.stream(call.names[0])
     raise unsupported.refuse_request("snapshot")
 
 
-async def restore(server: Server, call: Call[RestoreRequest]) -> None:
+async def restore(server: ApiServer, call: Call[RestoreRequest]) -> None:
     """Refuse: not served yet."""
     (name,) = call.names
     if call.request.config.name not in ("", name):
@@ -149,7 +149,7 @@ def _shown(info: StreamInfo) -> StreamInfo:
     return replace(info, config=show_stream(info.config))
 
 
-def _matching(server: Server, subject: str) -> list[StreamRunner]:
+def _matching(server: ApiServer, subject: str) -> list[StreamRunner]:
     runners = [runner for _, runner in sorted(server.registry.streams.items())]
     if not subject:
         return runners

@@ -203,7 +203,7 @@ class Consumers(dict[str, ConsumerRunner]):
             except StateError as error:
                 # A damaged state never costs the consumer itself: it starts over.
                 log.error("consumer %s.%s starts over: %s", self._log.name, row.name, error)
-        await runner.recount()
+        await runner.pending_count.count()
         self._enter(runner)
         return runner
 
@@ -218,7 +218,7 @@ class Consumers(dict[str, ConsumerRunner]):
             text = codec.encode(config).decode()
             row = ConsumerRow(self._log.stream, 0, name, created, stream.epoch, text, state)
             runner.consumer = await or_not_available(self._catalog.add_consumer(row))
-        await runner.recount()
+        await runner.pending_count.count()
         self._enter(runner)
         stream.advisories.consumer_created(self._log.name, name)
         if runner.paused_until:
@@ -238,7 +238,7 @@ class Consumers(dict[str, ConsumerRunner]):
         filters = runner.config.filters
         runner.configure(config)
         if config.filters != filters:
-            await runner.recount()
+            await runner.pending_count.count()
             await self._stream.less_wanted()
         if runner.paused_until:
             self._tell_pause(runner)

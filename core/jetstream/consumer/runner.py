@@ -18,24 +18,21 @@ from core.consumer.machine import ConsumerMachine
 from core.consumer.pull import CONSUMER_DELETED, SERVER_SHUTDOWN
 from core.consumer.purging import start_after
 from core.consumer.state import ConsumerState, decode
-from core.errors import CoreError
 from core.jetstream.consumer.acks import AckIntake
 from core.jetstream.consumer.cursor import Cursor
 from core.jetstream.consumer.info import consumer_info, state_write
 from core.jetstream.consumer.listeners import Listeners
+from core.jetstream.consumer.pending_count import PendingCount
 from core.jetstream.consumer.pump import Pump
-from core.jetstream.log.counts import count_at_once, count_from
 from core.model.consumer import ConsumerConfig, ConsumerInfo
 from core.model.names import short_hash
 from core.model.stream import Retention
 from core.model.versions import is_level_supported
-from core.runtime.tasks import spawn
 from core.storage.interface import StateWrite
 from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
     from core.jetstream.consumer.stream import ConsumedStream
-    from core.jetstream.log.message import Match
     from core.pubsub.account import ServiceSubscription, Session
     from core.stream.segment import Segment
 
@@ -44,7 +41,6 @@ _FAILED_RETRY = 250_000_000
 # Added to the inactivity threshold, so that a client that comes back just in time is in time.
 # A push consumer that names its threshold has no such grace: the reference means it to the letter.
 _INACTIVE_GRACE = 100_000_000
-_COUNT_TRIES = 5
 _DURABLE_WITHIN = 10.0
 _REMOVED = "Unacknowledged message was deleted"
 
@@ -114,13 +110,7 @@ class ConsumerRunner:
         )
         self.listeners = Listeners(self, machine, stream.account, services.clock, services.states)
         self._queued = False
-        self._miscounted = False
-        self._counting = 0
-        """How many counts of what is left are under way."""
-        self._count_at = 0
-        """When to count again after storage was away, monotonic nanoseconds."""
-        self._owed = False
-        """Whether one message is delivered although the count of what is left is not known yet."""
+        self.pending_count = PendingCount(name, machine, log, services.clock, self.wake)
         self._subscriptions: list[ServiceSubscription] = []
         self.watch_retention()
         self._take_pause()
@@ -185,13 +175,12 @@ class ConsumerRunner:
             self.acks.apply()
         if self.acks.answers:
             self.acks.answer_later()
-        self._count_if_due()
+        self.pending_count.count_if_due()
         machine, pump = self.machine, self.pump
         if self.paused_until:
             machine.waiting.end_of_stream()
             pump.send_statuses()
-        elif self._counting and not self._owed:
-            # Messages tell how many are left; whoever purges in a loop cannot hold them for ever.
+        elif self.pending_count.holds_deliveries:
             pump.send_statuses()
         elif machine.waiting.queue or machine.outbox or machine.push is not None:
             before = pump.delivered
@@ -201,7 +190,7 @@ class ConsumerRunner:
             if pump.delivered != before:
                 self.last_delivered = self._clock.now()
                 self._states.mark(self)
-                self._owed = False
+                self.pending_count.delivered()
         if machine.settled:
             self._report_settled()
         if machine.events:
@@ -235,41 +224,16 @@ class ConsumerRunner:
                 case Unpinned():
                     tell.group_unpinned(*names, event.group, event.reason)
 
-    def _count_if_due(self) -> None:
-        if self._miscounted and not self._counting and self._clock.monotonic() >= self._count_at:
-            self._count_again()
-
-    def _count_again(self) -> None:
-        """Count what is left after a purge: at once where memory knows, or behind."""
-        machine, log = self.machine, self._log
-        count = None
-        if not machine.chosen and machine.upcoming() <= log.first_seq:
-            count = count_at_once(log, machine.match, machine.filters)
-        if count is None:
-            # Until it is known, rather too many than too few.
-            machine.num_pending = log.machine.msgs
-            self._counting += 1
-            spawn(self._count_behind(), name=f"count for consumer {self.name}")
-        else:
-            self._miscounted = False
-            machine.num_pending, machine.is_counted = count, True
-
-    async def _count_behind(self) -> None:
-        try:
-            await self.recount()
-        except CoreError:
-            self._owed = True  # It takes as long as storage is away.
-        finally:
-            self._counting -= 1
-            self.wake()
-
     def deadline(self) -> int | None:
         """When something is due next."""
-        times = [self.machine.deadline(), self._inactive_at(), self.paused_until or None]
+        times = [
+            self.machine.deadline(),
+            self._inactive_at(),
+            self.pending_count.deadline(),
+            self.paused_until or None,
+        ]
         if self.pump.replay is not None and self.pump.replay.due_at:
             times.append(self.pump.replay.due_at)
-        if self._miscounted and not self._counting:
-            times.append(self._count_at or None)
         failed_at = self.cursor.failed_at
         if failed_at and (self.machine.waiting.queue or self.has_subscriber()):
             times.append(failed_at + _FAILED_RETRY)
@@ -391,7 +355,7 @@ class ConsumerRunner:
             self.last_acked = self._clock.now()
         if self.machine.purged(first_seq):
             # What the stream adds in the same commit is reported after this call.
-            self._miscounted = True
+            self.pending_count.invalidate()
         self._states.mark(self)
         self.wake()
 
@@ -412,49 +376,13 @@ class ConsumerRunner:
         self.cursor.reset()
         self.machine.reset(seq)
         self._states.mark(self)
-        await self.recount()
+        await self.pending_count.count()
         info = self.info()
         durable = asyncio.Event()
         self._states.sync(self, durable.set)
         async with asyncio.timeout(_DURABLE_WITHIN):
             await durable.wait()
         return info
-
-    async def recount(self) -> None:
-        """Set how much there is to deliver; again when that changed while counting.
-
-        Raises Unavailable; it is counted when storage is back.
-        """
-        self._counting += 1
-        try:
-            await self._recount()
-        except CoreError:
-            self._miscounted, self._count_at = True, self._clock.monotonic() + _FAILED_RETRY
-            raise
-        finally:
-            self._counting -= 1
-            self.wake()
-
-    async def _recount(self) -> None:
-        self._miscounted = False
-        log, machine = self._log, self.machine
-        machine.is_counted = False
-        if machine.chosen:
-            machine.chosen = [seq for seq in machine.chosen if log.is_live(seq)]
-        for _ in range(_COUNT_TRIES):
-            counted = start, *_ = self._count_of()
-            count = await count_from(log, start, machine.match, machine.filters)
-            machine.num_pending = count + len(machine.chosen)
-            if self._count_of() == counted:
-                break
-        machine.is_counted = not self._miscounted
-        self._owed = self._miscounted
-
-    def _count_of(self) -> tuple[int, int, int, Match | None]:
-        """What a count is about: where it begins, how far the stream is, what is wanted."""
-        machine, log = self.machine, self._log.machine
-        start = machine.live_from if machine.chosen else machine.upcoming()
-        return start, log.last_seq, log.msgs, machine.match
 
     # -- configuration and state -------------------------------------------------------------
 
@@ -510,7 +438,7 @@ class ConsumerRunner:
     def info(self) -> ConsumerInfo:
         """The consumer as the API shows it."""
         self.acks.apply()
-        self._count_if_due()
+        self.pending_count.count_if_due()
         if self.machine.waiting.queue:
             self.pump.forget_gone()
         self.machine.bound(self._log.machine.last_seq, self._log.machine.msgs)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from core.api.call import Body, Call, Counters, Nothing, Server
+from core.api.call import ApiServer, Body, Call, Counters, Nothing
 from core.api.dispatcher import PREFIX, SUBJECTS, Dispatcher, is_empty, is_silent
 from core.api.routes import ROUTES, Level, Route
 from core.errors import Unavailable
@@ -51,7 +51,7 @@ class Bench:
             request = StreamPageRequest
         route = Route("TEST.*", body, request, StreamDeleteResponse, handler, level)
         clock = SimpleNamespace(now=lambda: 0)
-        self.server = Server(registry=None, clock=clock)  # type: ignore[arg-type]  # doubles
+        self.server = ApiServer(registry=None, clock=clock)  # type: ignore[arg-type]  # doubles
         self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]  # doubles
 
     def request(
@@ -67,7 +67,7 @@ class Bench:
         return [answer for _, answer in self.account.sent]
 
 
-async def _success(server: Server, call: Call[Any]) -> StreamDeleteResponse:
+async def _success(server: ApiServer, call: Call[Any]) -> StreamDeleteResponse:
     return StreamDeleteResponse(success=True)
 
 
@@ -79,7 +79,7 @@ def test_requests_of_one_stream_are_served_in_order_and_others_meanwhile() -> No
     async def steps() -> None:
         gate, served = asyncio.Event(), list[str]()
 
-        async def handler(server: Server, call: Call[Any]) -> StreamDeleteResponse:
+        async def handler(server: ApiServer, call: Call[Any]) -> StreamDeleteResponse:
             if call.names == ("slow",) and not served:
                 await gate.wait()
             served.append(call.names[0])
@@ -98,7 +98,7 @@ def test_requests_of_one_stream_are_served_in_order_and_others_meanwhile() -> No
 
 
 def test_an_error_becomes_json_of_the_routes_type() -> None:
-    async def refuse(server: Server, call: Call[Any]) -> None:
+    async def refuse(server: ApiServer, call: Call[Any]) -> None:
         raise api_error("JSStreamNotFound")
 
     async def steps() -> None:
@@ -123,7 +123,7 @@ def test_an_error_becomes_json_of_the_routes_type() -> None:
 def test_other_failures_are_answered_without_telling_what_went_wrong(
     raised: Exception, code: int
 ) -> None:
-    async def fail(server: Server, call: Call[Any]) -> None:
+    async def fail(server: ApiServer, call: Call[Any]) -> None:
         raise raised
 
     async def steps() -> None:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from core.consumer.acks import AckKind, nak_delay, parse
-from core.jetstream.consumer import runner as consumer_runner
+from core.jetstream.consumer import pending_count
 from core.jetstream.log import counts
 from core.model.consumer import AckPolicy
 from core.model.durations import parse_duration
@@ -497,7 +497,7 @@ async def test_who_purges_in_a_loop_does_not_hold_deliveries(
         return await count_from(*args)
 
     monkeypatch.setattr(counts, "_COUNT_AT_ONCE", 0)
-    monkeypatch.setattr(consumer_runner, "count_from", purge_again)
+    monkeypatch.setattr(pending_count, "count_from", purge_again)
     stream.purge(2)
     stream.pull(b"1")
     while not (found := frames.take()):

@@ -6,8 +6,7 @@ import pytest
 
 from core.consumer.state import ConsumerState, StateError, decode, encode
 from core.errors import ApiError, Unavailable
-from core.jetstream.consumer import consumers
-from core.jetstream.consumer import runner as consumer_runner
+from core.jetstream.consumer import consumers, pending_count
 from core.jetstream.log import counts
 from core.jetstream.log.stream_log import StreamLog
 from core.jetstream.log.subjects import subjects_matching
@@ -157,7 +156,7 @@ async def test_a_message_that_is_removed_while_it_is_counted(
         stream.remove(4)
         return found
 
-    monkeypatch.setattr(consumer_runner, "count_from", slowly)
+    monkeypatch.setattr(pending_count, "count_from", slowly)
     await stream.create(filter_subject="s.b")
     assert runner.info().num_pending == 1
     assert await everything(stream, frames) == b"2"
@@ -179,7 +178,7 @@ async def test_what_is_left_is_counted_when_storage_is_back(
 
     with monkeypatch.context() as patch:
         patch.setattr(counts, "_COUNT_AT_ONCE", 0)
-        patch.setattr(consumer_runner, "count_from", away)
+        patch.setattr(pending_count, "count_from", away)
         if how == "purge":
             stream.purge(2)
         else:

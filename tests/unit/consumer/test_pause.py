@@ -62,7 +62,7 @@ async def test_a_reset_forgets_what_is_pending() -> None:
     stream.ack(frames.take()[0][1])
     await stream.rest()
     consumer.machine.reset(2)
-    await consumer.recount()
+    await consumer.pending_count.count()
     info = consumer.info()
     assert (info.delivered.consumer_seq, info.delivered.stream_seq) == (0, 1)
     assert (info.num_ack_pending, info.num_pending) == (0, 3)
