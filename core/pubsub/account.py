@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from core.auth.grant import Guard
 from core.pubsub.hub_view import HubView
 from core.pubsub.route import (
     AckCall,
@@ -161,6 +162,12 @@ class Account:
 
     def changed(self, subscription: Subscription) -> None:
         """Make anew the routes of a subscription that got a limit, or whose session changed."""
+        self._touch(subscription.subject)
+
+    def guard(self, subscription: Subscription, guard: Guard | None) -> None:
+        """Check deliveries to a subscription by other permissions from now on (None: by none)."""
+        self._guarded += (guard is not None) - (subscription.guard is not None)
+        subscription.guard = guard
         self._touch(subscription.subject)
 
     # -- routes

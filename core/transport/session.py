@@ -295,11 +295,15 @@ class ClientSession(asyncio.Protocol):
             return
         if sid not in self.subscriptions:
             subscription = Subscription(self, subject, queue, sid)
-            if self.guard is not None and self.guard.checks_deliveries(subject, queue):
-                subscription.guard = self.guard
+            subscription.guard = self._delivery_guard(subject, queue)
             self.subscriptions[sid] = subscription
             self.account.add(subscription)
         self._say_ok()
+
+    def _delivery_guard(self, subject: bytes, queue: bytes) -> Guard | None:
+        """Return what deliveries to a subscription are checked by (None: they need no check)."""
+        guard = self.guard
+        return guard if guard is not None and guard.checks_deliveries(subject, queue) else None
 
     def _refusal(self, subject: bytes, queue: bytes, sid: bytes) -> str:
         """Return why a client may not subscribe; empty if it may."""
@@ -381,7 +385,8 @@ class ClientSession(asyncio.Protocol):
     def reauthorize(self) -> None:
         """Apply users and permissions that have changed.
 
-        Who could not connect now is closed; subscriptions that are no longer allowed end.
+        Who could not connect now is closed; subscriptions that are no longer allowed end, and
+        what the others are given is checked by the new permissions.
         """
         try:
             identity = self.hub.authenticate(self.connect, self.connection_type)
@@ -389,11 +394,11 @@ class ClientSession(asyncio.Protocol):
             self.close("Authentication Failure", AUTHORIZATION_VIOLATION)
             return
         self.authorize(identity)
-        if self.guard is None:
-            return
         for subscription in list(self.subscriptions.values()):
             subject, queue = subscription.subject, subscription.queue
-            if not self.guard.grant.may_subscribe(subject, queue):
+            if self.guard is None or self.guard.grant.may_subscribe(subject, queue):
+                self.account.guard(subscription, self._delivery_guard(subject, queue))
+            else:
                 self.account.remove(subscription)
                 self.forget(subscription)
                 refusal = subscription_violation(subject, queue)

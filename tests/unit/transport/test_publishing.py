@@ -126,6 +126,22 @@ def test_new_permissions_end_the_subscriptions_that_they_do_not_allow() -> None:
     )
 
 
+def test_new_permissions_hold_for_deliveries_to_subscriptions_that_stay() -> None:
+    hub = new_hub()
+    session, account = join(hub, PLAIN + b"SUB > 1\r\n"), hub.default_account()
+    session.out.clear()
+
+    hub.use_users(everybody_is(Permissions(subscribe=Rule(None, ("secret.>",)))), None)
+    account.publish(b"secret.a", b"", b"", b"1")
+    account.publish(b"open.a", b"", b"", b"2")
+    assert b"".join(session.out) == b"MSG open.a 1 1\r\n2\r\n"
+
+    session.out.clear()
+    hub.use_users(everybody_is(None), None)
+    account.publish(b"secret.a", b"", b"", b"3")
+    assert b"".join(session.out) == b"MSG secret.a 1 1\r\n3\r\n"
+
+
 def test_who_could_not_connect_under_new_users_is_closed() -> None:
     hub = new_hub()
     session = join(hub)
