@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from core.runtime.standard_streams import keep_standard_streams
 from jetgate.migrate import migrate_command
 from jetgate.remote import remotes
 from jetgate.serve import dev, serve
@@ -49,6 +50,7 @@ def _before_any_command(
 
 def main() -> None:
     """The console script."""
+    keep_standard_streams()
     cli(prog_name="jetgate")
 
 

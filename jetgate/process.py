@@ -20,6 +20,7 @@ from core.errors import OperatorError
 from core.life import Lead, Life
 from core.runtime.clock import SystemClock
 from core.runtime.stalls import StallWatch
+from core.runtime.standard_streams import tell
 from core.server import Server, ServerOptions
 from core.storage.postgres.connect import Connector, without_password
 from core.storage.postgres.migrate import migrate
@@ -195,7 +196,7 @@ class Process:
             psql=_psql(),
             dsn=f"'{without_password(self._connector.dsn)}'",
         )
-        print(text, end="", flush=True)
+        tell(text, sys.stdout)
 
 
 def _psql() -> str:

@@ -15,6 +15,7 @@ import typer
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.runtime.descriptors import use_all_descriptors
 from core.runtime.loop import loop_factory
+from core.runtime.standard_streams import say
 
 # What libraries say while PostgreSQL is away, the lane and the leadership say better. That somebody
 # sends other things than HTTP is told to him, not to the operator.
@@ -36,6 +37,7 @@ def run(verbose: bool, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         datefmt="%H:%M:%S",
         stream=sys.stderr,
     )
+    logging.raiseExceptions = False  # a log that cannot be written is no reason to print more
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
     use_all_descriptors()
@@ -50,5 +52,5 @@ def run(verbose: bool, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def fail(error: Exception) -> NoReturn:
     """Say what went wrong and end the process."""
-    print(f"jetgate: {error}", file=sys.stderr)
+    say(f"jetgate: {error}", sys.stderr)
     sys.exit(1)

@@ -11,19 +11,19 @@ import logging
 import os
 import signal
 import sys
-from pathlib import Path
 
 from core.config.grammar import GrammarError
 from core.errors import ConfigError, Contradiction, OperatorError
 from core.model.release import SERVER_VERSION
 from core.runtime.descriptors import use_all_descriptors
 from core.runtime.loop import loop_factory
+from core.runtime.standard_streams import keep_standard_streams, say
 from nats_server import server_log
 from nats_server.config.contradictions import refuse_contradictions
+from nats_server.config.files import included, text_of
 from nats_server.config.flags import USAGE, Flags, WrongFlag, apply, parse_flags
 from nats_server.config.options import Options
 from nats_server.config.reader import Mistakes, read
-from nats_server.ports_file import reason_of
 
 NAME = "jetgate-nats-server"
 _INTERRUPTED = 128 + signal.SIGINT
@@ -32,6 +32,7 @@ _COMMANDS = {"version": "version", "help": "help"}
 
 def main() -> None:
     """The console script."""
+    keep_standard_streams()
     try:
         sys.exit(_main(sys.argv[1:]))
     except KeyboardInterrupt:  # before there was anything to shut down
@@ -42,8 +43,8 @@ def _main(arguments: list[str]) -> int:
     try:
         flags = parse_flags(arguments)
     except WrongFlag as wrong:
-        print(wrong, file=sys.stderr)
-        print(USAGE)
+        say(str(wrong), sys.stderr)
+        say(USAGE, sys.stdout)
         return 0
     if flags.rest:
         command = flags.rest[0].lower()
@@ -51,10 +52,10 @@ def _main(arguments: list[str]) -> int:
             return _fail(f'unrecognized command: "{flags.rest[0]}"')
         flags.values[command] = True
     if flags.get("version"):
-        print(f"nats-server: v{SERVER_VERSION}")
+        say(f"nats-server: v{SERVER_VERSION}", sys.stdout)
         return 0
     if flags.get("help") or flags.get("help_tls"):
-        print(USAGE)
+        say(USAGE, sys.stdout)
         return 0
     if order := flags.get("signal"):
         return _signal(order)
@@ -62,7 +63,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def _fail(text: str) -> int:
-    print(f"nats-server: {text}", file=sys.stderr)
+    say(f"nats-server: {text}", sys.stderr)
     return 1
 
 
@@ -88,11 +89,11 @@ def _serve(flags: Flags) -> int:
             return check(flags)
         options = load(flags)
         for line in options.oddities:
-            print(line, file=sys.stderr)
+            say(line, sys.stderr)
         refuse_contradictions(options)
         server_log.configure(options)
     except server_log.NoLog as error:
-        print(error, file=sys.stderr)
+        say(str(error), sys.stderr)
         return 1
     except (Contradiction, GrammarError, Mistakes, OperatorError) as error:
         return _fail(str(error))
@@ -130,7 +131,7 @@ def check(flags: Flags) -> int:
         options.refusals.append(str(error))
     if options.refusals:
         return _fail(f"{path}: {options.refusals[0]}")
-    print(f"nats-server: configuration file {path} is valid ({options.digest})", file=sys.stderr)
+    say(f"nats-server: configuration file {path} is valid ({options.digest})", sys.stderr)
     return 0
 
 
@@ -143,30 +144,7 @@ def load(flags: Flags) -> Options:
     """
     options = Options()
     if path := flags.get("config"):
-        try:
-            text = _text(Path(path))
-        except OSError as error:
-            raise OperatorError(_cannot_open(path, error)) from error
-        read(text, path, options, _include, os.environ)
+        read(text_of(path), path, options, included, os.environ)
     apply(flags, options)
     options.complete()
     return options
-
-
-def _include(path: str, including: str) -> tuple[str, str]:
-    place = Path(including).parent / path
-    try:
-        return str(place), _text(place)
-    except OSError as error:
-        raise GrammarError(
-            f"error parsing include file '{path}', {_cannot_open(str(place), error)}"
-        ) from error
-
-
-def _text(path: Path) -> str:
-    """What a file says; bytes that are no UTF-8 keep nobody from reading the rest."""
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _cannot_open(path: str, error: OSError) -> str:
-    return f"open {path}: {reason_of(error)}"

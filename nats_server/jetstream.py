@@ -13,6 +13,7 @@ from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from core.term import Term, TermOptions, lead
 from nats_server.config.options import JetStreamOptions
+from nats_server.store_directory import use_directory
 
 log = logging.getLogger("jetgate.server")
 
@@ -46,6 +47,7 @@ class JetStream:
         log.info("Starting JetStream")
         log.info('  Store Directory: "%s"', self._directory)
         try:
+            use_directory(self._directory)
             connector = Connector(await self._postgres.start())
             await migrate(connector)
         except OperatorError as error:

@@ -8,10 +8,11 @@ import socket
 from pathlib import Path
 
 from core.errors import OperatorError
+from core.runtime.listening import WILDCARDS, resolved
 
 log = logging.getLogger("jetgate.server")
 
-_WILDCARDS = ("", "0.0.0.0", "::")
+_IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 
 
 class PortsFile:
@@ -50,8 +51,15 @@ _SCHEMES = {"nats": "nats", "monitoring": "http", "websocket": "ws"}
 
 def urls(name: str, host: str, port: int) -> list[str]:
     """The addresses of a listener; a wildcard host becomes those of this machine."""
-    hosts = _own_addresses() if host in _WILDCARDS else [host]
+    hosts = _own_addresses() if host in WILDCARDS else [_address(host)]
     return [f"{_SCHEMES[name]}://{join(each, port)}" for each in hosts]
+
+
+def _address(host: str) -> str:
+    try:
+        return str(resolved(host, 0)[1][0])
+    except OSError:
+        return host
 
 
 def join(host: str, port: int) -> str:
@@ -60,12 +68,22 @@ def join(host: str, port: int) -> str:
 
 
 def _own_addresses() -> list[str]:
-    found = ["127.0.0.1"]
+    """IPv4 and IPv6 loopback first."""
+    ipv6 = _ipv6_addresses()
+    found = ["127.0.0.1", *(each for each in ipv6 if each == "::1")]
     with contextlib.suppress(OSError):
         for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET):
-            if (address := str(entry[4][0])) not in found:
-                found.append(address)
-    return found
+            found.append(str(entry[4][0]))
+    return list(dict.fromkeys((*found, *ipv6)))
+
+
+def _ipv6_addresses() -> list[str]:
+    """Those of the interfaces; none where the system has no such file."""
+    try:
+        lines = _IPV6_ADDRESSES.read_text().splitlines()
+    except OSError:
+        return []
+    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line.split()[0])) for line in lines]
 
 
 def write_pid(path: str) -> None:

@@ -61,14 +61,23 @@ class _File(logging.FileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
-        super().emit(record)
-        if self._limit > 0 and self.stream is not None and self.stream.tell() > self._limit:
-            self.close()
-            stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(record.created))
-            fraction = f"{int(record.msecs * 1_000_000):09d}"
-            with contextlib.suppress(OSError):
-                os.rename(self.baseFilename, f"{self.baseFilename}.{stamp}.{fraction}")
-            self.stream = self._open()
+        with contextlib.suppress(OSError):  # as long as the disk is full
+            super().emit(record)
+            if self._limit > 0 and self.stream is not None and self.stream.tell() > self._limit:
+                self._set_aside(record)
+
+    def close(self) -> None:
+        """Close the file, whether or not all of it could be written."""
+        with contextlib.suppress(OSError):
+            super().close()
+
+    def _set_aside(self, record: logging.LogRecord) -> None:
+        self.close()
+        stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(record.created))
+        fraction = f"{int(record.msecs * 1_000_000):09d}"
+        with contextlib.suppress(OSError):
+            os.rename(self.baseFilename, f"{self.baseFilename}.{stamp}.{fraction}")
+        self.stream = self._open()
 
     def reopen(self) -> None:
         """Open the file anew: somebody has moved it."""
@@ -87,6 +96,7 @@ def configure(options: Options) -> None:
         NoLog: the file cannot be opened, or nobody takes the lines.
     """
     root = logging.getLogger()
+    logging.raiseExceptions = False  # a log that cannot be written is no reason to print more
     handler = _handler(options)
     handler.setFormatter(
         _Lines(

@@ -7,8 +7,11 @@ from typing import cast
 
 from core.config.addresses import listen
 from nats_server.config.options import UnservedListener
+from nats_server.ports_file import join
 
 log = logging.getLogger("jetgate")
+
+_SHOWN = {"cluster": "route", "leafnodes": "leafnode"}
 
 
 class _TurnedAway(asyncio.Protocol):
@@ -37,7 +40,8 @@ class UnservedListeners:
             port = listening.getsockname()[1]
             server = await loop.create_server(partial(_TurnedAway, listener.kind), sock=listening)
             self._servers.append(server)
-            log.info("Listening for %s connections on %s:%d", listener.kind, listener.host, port)
+            kind = _SHOWN.get(listener.kind, listener.kind)
+            log.info("Listening for %s connections on %s", kind, join(listener.host, port))
 
     def close(self) -> None:
         """Bind no longer."""

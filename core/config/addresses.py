@@ -4,37 +4,29 @@ import errno
 import socket
 
 from core.errors import OperatorError
+from core.runtime.listening import listening_socket
 
 _BACKLOG = 2048
+_PORT_MAX = 65535
 
 
 def listen(host: str, port: int, what: str) -> socket.socket:
     """A listening TCP socket; port 0 takes any free one.
 
     Args:
-        host: a name or an address.
+        host: a name or an address; `0.0.0.0` and `::` are all addresses of this machine.
         port: the port.
         what: what it is for, as the operator says it: "HTTP".
 
     Raises:
         OperatorError: the address cannot be had.
     """
+    if not 0 <= port <= _PORT_MAX:
+        raise OperatorError(f"cannot listen for {what} on {host}:{port}: invalid port")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        found = socket.socket(family, kind, protocol)
+        return listening_socket(host, port, _BACKLOG)
     except OSError as error:
         raise refusal(host, port, what, error) from error
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(_BACKLOG)
-    except OSError as error:
-        found.close()
-        raise refusal(host, port, what, error) from error
-    found.setblocking(False)
-    return found
 
 
 def refusal(host: str, port: int, what: str, error: OSError) -> OperatorError:

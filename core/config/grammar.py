@@ -10,13 +10,12 @@ What may follow what, the texts of errors and the positions in them are the refe
 """
 
 import posixpath
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from core.config.scanner import GrammarError, Scanner
+from core.config.numbers import NOTHING, take_number
+from core.config.scanner import SEPARATORS, SPACES, Ended, GrammarError, Scanner, shown
 
 __all__ = ["GrammarError", "Item", "Reader", "parse", "plain"]
 
@@ -24,13 +23,10 @@ Reader = Callable[[str, str], tuple[str, str]]
 """Called with the path in an `include` and the name of the file that has it; returns the name and
 the text of the included file. Raises GrammarError."""
 
-_INTEGER = re.compile(r"(-?\d+)(?:(k|m|g|t|p|e)(b|ib|i)?)?", re.IGNORECASE)
-_FLOAT = re.compile(r"-?\d+\.\d+")
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_POWERS = "kmgtpe"
 _BCRYPT = "$2a$"
-_INT_MAX = (1 << 63) - 1
+_DEPTH_MAX = 200  # whoever reads the values calls himself for each level, too
+_VALUE = "pk"  # what the reference server calls it, which counts in columns
 
 
 @dataclass(slots=True)
@@ -62,7 +58,7 @@ def parse(text: str, name: str, read: Reader, environment: Mapping[str, str]) ->
     Raises:
         GrammarError: it cannot be read.
     """
-    return _Parser(text, name, read, environment, []).parse()
+    return _Parser(text, name, read, environment).parse()
 
 
 def plain(value: Any) -> Any:
@@ -77,81 +73,153 @@ def plain(value: Any) -> Any:
 
 
 class _Parser:
+    """One text. Keys wait on a stack for their values, as in the reference server: a map that ends
+    where a value should be (`a { b: }`) is the value of the key before it, and so on outwards."""
+
     def __init__(
         self,
         text: str,
         name: str,
         read: Reader,
         environment: Mapping[str, str],
-        maps: list[dict[str, Item]],
     ) -> None:
         self._scan = Scanner(text)
         self._name = name
         self._read = read
         self._environment = environment
-        self._maps = maps
+        self._maps: list[dict[str, Item]] = []
+        self._keys: list[tuple[str, int, int]] = []
+        self._key_before: str | None = None
+        """The key that was the last thing read."""
+        self._depth = 0
         self._resolving: frozenset[str] = frozenset()
         self._including: frozenset[str] = frozenset((posixpath.normpath(name),))
 
     def parse(self) -> dict[str, Item]:
         top: dict[str, Item] = {}
         self._maps.append(top)
-        while not self._scan.at_end():
-            self._scan.skip_blank("{}")
-            if self._scan.at_end():
-                break
-            self._member(top, "Expected a top-level value to end with a new line, comment or EOF")
-        self._maps.pop()
+        try:
+            self._top(top)
+        except Ended:
+            if self._key_before not in (None, "}"):
+                line, column = self._scan.position()
+                place = f"{self._name}:{line}:{column}"
+                raise GrammarError(f"config is invalid ({place})") from None
         return top
+
+    def _top(self, top: dict[str, Item]) -> None:
+        """The members, and the braces around them, which JSON has and nobody else needs."""
+        scan, depth = self._scan, 0
+        while True:
+            scan.skip(SPACES)
+            if scan.at_comment():
+                self._comment()
+            elif scan.peek() == "{":
+                scan.advance()
+                depth += 1
+            elif depth and scan.peek() == "}":
+                scan.advance()
+                depth = self._outwards(depth)
+            elif scan.at_end():
+                return
+            elif scan.peek() in "/\0":
+                raise scan.error("Unexpected EOF.")
+            else:
+                self._member(top, in_map=False)
+                if self._end_value(in_braces=depth > 0):
+                    depth = self._outwards(depth)
+
+    def _end_value(self, *, in_braces: bool) -> bool:
+        """Take what stands after a value; whether it closes braces around it."""
+        scan = self._scan
+        while True:
+            if scan.at_comment():
+                self._comment()
+                if not in_braces:
+                    return False
+            letter = scan.advance()
+            if letter in ";,\r\n" or (letter in "}\0" and not in_braces):
+                return False
+            if letter == "}":
+                return True
+            if letter not in " \t/":
+                level = "block-level" if in_braces else "top-level"
+                raise scan.error(
+                    f"Expected a {level} value to end with a new line, comment or EOF, but got"
+                    f" '{shown(letter)}' instead."
+                )
+
+    def _outwards(self, depth: int) -> int:
+        """Take what stands behind a closing brace; how many are still open."""
+        scan = self._scan
+        depth -= 1
+        while depth:
+            if scan.at_comment():
+                self._comment()
+                return depth
+            letter = scan.advance()
+            if letter == "}":
+                depth -= 1
+            elif letter in ";,":
+                return depth
+            elif letter not in " \t\r\n/":
+                end = "Expected a block-level to end with a '}', but got"
+                raise scan.error(f"{end} '{shown(letter)}' instead.")
+        return 0
+
+    def _comment(self) -> None:
+        self._scan.skip_comment()
+        self._key_before = None
 
     # -- members
 
-    def _member(self, into: dict[str, Item], unended: str) -> None:
+    def _member(self, into: dict[str, Item], *, in_map: bool) -> bool:
+        """Read a key and its value; whether the map ended in place of the value."""
         scan = self._scan
-        line, column = scan.position()
-        if scan.peek() in "=:":
-            raise scan.error(f"Unexpected key separator '{scan.peek()}'")
+        if scan.peek() in SEPARATORS:
+            raise scan.error(f"Unexpected key separator '{scan.peek()}'" + "." * in_map)
         is_quoted = scan.peek() in "\"'"
-        key_line, key_column = line, column + is_quoted
-        key = scan.quoted() if is_quoted else scan.key()
-        if not is_quoted and key.lower() == "include" and scan.peek() in (" ", "\t"):
-            self._include(into)
-        else:
-            value = self._value_of(key, key_line, key_column)
-            into[key] = Item(value, self._name, key_line, key_column)
-        scan.skip_spaces()
-        if not scan.ends_value():
-            raise scan.error(f"{unended}, but got '{scan.shown()}' instead.")
-        if into is not self._maps[0] and scan.ends_text():
-            raise scan.error(f"{unended}, but got '\0' instead.")
-        scan.skip_terminator()
-
-    def _value_of(self, key: str, line: int, column: int) -> Any:
-        scan = self._scan
-        scan.skip_spaces()
-        separated = scan.peek() in ("=", ":")
-        if separated:
+        if in_map and scan.peek() == "/":
             scan.advance()
-            scan.skip_spaces()
-        if scan.at_end():
-            if separated:
-                return ""
-            raise GrammarError(f"config is invalid ({self._name}:{line}:{column + len(key)})")
-        if scan.peek() in "\r\n":
-            scan.skip_line_end()
-            raise scan.error("Expected value but found new line")
-        return self._value()
+        column = 0 if scan.peek() == "\n" else scan.position()[1]
+        key = scan.quoted_key(in_map=in_map) if is_quoted else scan.key(in_map=in_map)
+        if not is_quoted and key.lower() == "include" and scan.peek() in SPACES:
+            self._include(into)
+            return False
+        self._keys.append((key, scan.line, column + is_quoted))
+        self._key_before = key
+        scan.skip(SPACES)
+        if scan.peek() in SEPARATORS:
+            scan.advance()
+        elif scan.peek() == "\0" and not in_map:
+            raise Ended
+        if in_map:
+            scan.skip(SPACES)
+            if scan.peek() == ",":
+                raise scan.error('Unexpected map value terminator ",".')
+            if scan.peek() == "}":
+                scan.advance()
+                return True
+        self._set(into, self._value())
+        return False
+
+    def _set(self, into: dict[str, Item], value: Any) -> None:
+        self._key_before = None
+        if value is not NOTHING:
+            key, line, column = self._keys.pop()
+            into[key] = Item(value, self._name, line, column)
 
     def _include(self, into: dict[str, Item]) -> None:
         scan = self._scan
-        scan.skip_spaces()
-        path = scan.quoted(" in {} include") if scan.peek() in "\"'" else scan.bare()
+        scan.skip(" \t")
+        path = scan.path()
+        self._key_before = None
         name, text = self._read(path, self._name)
         place = posixpath.normpath(name)
         if place in self._including:
             raise GrammarError(f"error parsing include file '{path}', it includes itself")
         # Variables of the including file are not seen in the included one.
-        parser = _Parser(text, name, self._read, self._environment, [])
+        parser = _Parser(text, name, self._read, self._environment)
         parser._including = self._including | {place}
         try:
             into.update(parser.parse())
@@ -162,73 +230,111 @@ class _Parser:
 
     def _value(self) -> Any:
         scan = self._scan
+        scan.skip(" \t")
+        scan.begin_value()
         first = scan.peek()
-        if first == "{":
-            return self._map()
-        if first == "[":
-            return self._array()
+        if first in "{[":
+            return self._nested(self._map if first == "{" else self._array)
         if first == "(":
             return scan.block()
         if first in "\"'":
             return scan.quoted()
+        if first == "-" or first.isdecimal():
+            return take_number(scan)
         if first == ".":
             raise scan.error("Floats must start with a digit")
-        return self._scalar()
+        if first in "\r\n":
+            scan.advance()
+            raise scan.error("Expected value but found new line")
+        return self._word()
+
+    def _nested(self, take: Callable[[], Any]) -> Any:
+        if self._depth == _DEPTH_MAX:
+            raise GrammarError("config is invalid: nested too deeply")
+        self._depth += 1
+        found = take()
+        self._depth -= 1
+        return found
 
     def _map(self) -> dict[str, Item]:
         scan = self._scan
-        unended = 'Expected a map value terminator "," or a map terminator "}"'
         scan.advance()
+        self._key_before = None
         found: dict[str, Item] = {}
         self._maps.append(found)
         while True:
-            scan.skip_blank("")
-            if scan.at_end():
-                raise scan.error("Unexpected EOF processing map.")
+            scan.skip(SPACES)
+            if scan.at_comment():
+                self._comment()
+                continue
             if scan.peek() == "}":
                 scan.advance()
-                self._maps.pop()
-                return found
-            self._member(found, unended)
+                break
+            if scan.peek() == "]":
+                raise scan.error("Unexpected array end ']' processing map.")
+            if scan.peek() == "\0":
+                raise scan.error("Unexpected EOF processing map.")
+            if self._member(found, in_map=True):
+                break
+            if self._ends(";,/\r\n", "}", "a map"):
+                break
+        self._maps.pop()
+        return found
 
     def _array(self) -> list[Item]:
         scan = self._scan
-        unended = 'Expected an array value terminator "," or an array terminator "]", but got '
         scan.advance()
+        self._key_before = None
         found: list[Item] = []
         while True:
-            scan.skip_blank("")
-            if scan.at_end():
-                raise scan.error(f"{unended}'{scan.shown()}' instead.")
-            if scan.peek() == ",":
+            scan.skip(SPACES)
+            if scan.at_comment():
+                self._comment()
+                continue
+            if scan.peek() in ",/":
                 raise scan.error("Unexpected array value terminator ','.")
             if scan.peek() == "]":
                 scan.advance()
                 return found
-            line, column = scan.position()
-            column += scan.peek() in "\"'"
             value = self._value()
-            if isinstance(value, dict):  # is shown where it ends
+            self._key_before = None
+            line, column = scan.line, scan.column
+            if isinstance(value, dict | list):  # is shown where it ends
                 line, column = scan.position()
-            found.append(Item(value, self._name, line, column))
-            scan.skip_spaces()
-            if scan.at_end() or not (scan.peek() in ",]\r\n" or scan.at_comment()):
-                raise scan.error(f"{unended}'{scan.shown()}' instead.")
-            if scan.peek() == ",":
-                scan.advance()
+            if value is not NOTHING:
+                found.append(Item(value, self._name, line, column))
+            if self._ends(",/\r\n", "]", "an array"):
+                return found
 
-    def _scalar(self) -> Any:
-        line = self._scan.line
-        text, is_escaped = self._scan.bare_with_escapes()
-        if is_escaped:
+    def _ends(self, between: str, end: str, what: str) -> bool:
+        """Take what stands after a value; whether it ends the map or the array."""
+        scan = self._scan
+        while True:
+            scan.skip(" \t")
+            if scan.at_comment():
+                self._comment()
+                continue
+            letter = scan.advance()
+            if letter == end or letter in between:
+                return letter == end
+            raise scan.error(
+                f'Expected {what} value terminator "," or {what} terminator "{end}", but got'
+                f" '{shown(letter)}' instead."
+            )
+
+    def _word(self) -> Any:
+        text, is_plain = self._scan.bare(self._scan.mark())
+        if not is_plain:
             return text
         if text.lower() in _BOOLEANS:
             return _BOOLEANS[text.lower()]
-        if text.startswith("$") and not text.startswith(_BCRYPT):
-            return self._variable(text[1:], line)
-        return _number(text)
+        if text.startswith("$"):
+            self._scan.column += 1
+            return text if text.startswith(_BCRYPT) else self._variable(text[1:])
+        return text
 
-    def _variable(self, name: str, line: int) -> Any:
+    def _variable(self, name: str) -> Any:
+        line = self._scan.line
         for members in reversed(self._maps):
             if (item := members.get(name)) is not None:
                 item.is_variable = True
@@ -239,28 +345,13 @@ class _Parser:
         try:
             if name in self._resolving:
                 raise GrammarError(f"variable reference cycle for '{name}'")
-            inner = _Parser(f"{name}={text}", self._name, self._read, self._environment, [])
+            inner = _Parser(f"{_VALUE}={text}", "", self._read, self._environment)
             inner._resolving = self._resolving | {name}
-            return inner.parse()[name].value
+            found = inner.parse().get(_VALUE)
         except GrammarError as error:
             raise GrammarError(
                 f"variable reference for '{name}' on line {line} could not be parsed: {error}"
             ) from error
-
-
-def _number(text: str) -> Any:
-    """An integer with or without unit, a float, a date; anything else stays a string."""
-    if (found := _INTEGER.fullmatch(text)) is not None:
-        number, unit, binary = int(found[1]), (found[2] or "").lower(), found[3]
-        if abs(number) > _INT_MAX:
-            raise GrammarError(f"integer '{found[1]}' is out of the range")
-        base = 1024 if binary else 1000
-        return number * base ** (_POWERS.index(unit) + 1) if unit else number
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    if _DATE.fullmatch(text):
-        try:
-            return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-        except ValueError:
-            raise GrammarError(f"expected Zulu formatted DateTime, but got '{text}'") from None
-    return text
+        if found is None:
+            raise GrammarError(f"variable reference for '{name}' on line {line} can not be found")
+        return found.value

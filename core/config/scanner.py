@@ -1,55 +1,78 @@
-"""Characters of a configuration file: where we are, blanks and comments, strings."""
+"""Characters of a configuration file: where we are, blanks and comments, keys, strings.
+
+A NUL ends the text wherever it stands, as for the reference server.
+"""
 
 import re
 
-_SPACES = " \t"
-_ENDS_KEY = re.compile(r"[\s=:]|$")
+SEPARATORS = "=:"
+SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+_LINE_ENDS = "\r\n"
+_END = "\0"
 _HEX = re.compile(r"[0-9a-fA-F]{2}")
+_END_OF_BLOCK = re.compile(r"\n\)(?=[\n\0]|\Z)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
-_ENDS_BARE = " \t\r\n;,]}"
+_ENDS_BARE = " \t\r\n;,]}" + _END
+_ENDS_PATH = " \t\r\n;}" + _END
+_NO_PATH = {
+    "[": "start of an array",
+    "{": "start of a map",
+    "(": "start of a block",
+    "-": "start of a number",
+    "\\": "escape sequence",
+    "\r": "new line",
+    "\n": "new line",
+}
 
 
 class GrammarError(Exception):
     """A configuration that cannot be read; the text is what the operator is told."""
 
 
+class Ended(Exception):
+    """The text ends where a quote has just been opened, which the reference server lets pass."""
+
+
 class Scanner:
-    """A place in a text. Lines count from 1; columns as the reference server counts them."""
+    """A place in a text. Lines count from 1; columns are bytes, as the reference server counts.
+
+    `column` is that of the value taken last.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._line_start = 0
         self.line = 1
+        self.column = 0
 
     # -- looking
+
+    def peek(self) -> str:
+        """The next character; a NUL at the end."""
+        return self._text[self._at] if self._at < len(self._text) else _END
 
     def at_end(self) -> bool:
         """Whether nothing is left."""
         return self._at >= len(self._text)
 
-    def peek(self) -> str:
-        """The next character; a NUL at the end."""
-        return self._text[self._at] if self._at < len(self._text) else "\0"
-
-    def shown(self) -> str:
-        """The next character as an error shows it."""
-        return self.peek()
-
     def at_comment(self) -> bool:
         """Whether a comment begins here."""
         return self.peek() == "#" or self._text.startswith("//", self._at)
 
-    def ends_value(self) -> bool:
-        """Whether a value may end before the next character."""
-        return self.at_end() or self.peek() in "\r\n;,}" or self.at_comment()
+    def mark(self) -> int:
+        """Where we are, for `bare` and `since`."""
+        return self._at
 
-    def ends_text(self) -> bool:
-        """Whether the text ends here, but for a comment on the same line."""
-        return self.at_end() or (self.at_comment() and "\n" not in self._text[self._at :])
+    def since(self, start: int) -> str:
+        """What stands between a mark and here."""
+        return self._text[start : self._at]
 
     def position(self) -> tuple[int, int]:
-        """Line and column: characters since the last line end, that one included."""
-        return self.line, self._at - max(self._text.rfind("\n", 0, self._at), 0)
+        """Line and column: bytes since the last line end, that one included."""
+        return self.line, self._column_of(self._at, self._begin_of_line())
 
     def error(self, text: str) -> GrammarError:
         """What is wrong here."""
@@ -58,112 +81,170 @@ class Scanner:
     # -- moving
 
     def advance(self) -> str:
-        """Take one character."""
-        found = self._text[self._at]
-        self._at += 1
+        """Take one character; at the end, a NUL again and again."""
+        found = self.peek()
+        self._at += self._at < len(self._text)
         self.line += found == "\n"
         return found
 
-    def skip_spaces(self) -> None:
-        """Skip what separates on one line."""
-        while self.peek() in _SPACES:
+    def skip(self, letters: str) -> None:
+        """Skip these characters."""
+        while self.peek() in letters:
+            self.advance()
+
+    def skip_comment(self) -> None:
+        """Go to the end of the line."""
+        while self.peek() not in _LINE_ENDS + _END:
             self._at += 1
 
-    def skip_terminator(self) -> None:
-        """Skip what may end a value besides the end of its line; twice it begins a key."""
-        if self.peek() in ";,":
+    # -- keys
+
+    def key(self, *, in_map: bool) -> str:
+        """A key without quotes; its first character may be anything."""
+        start = self._at
+        self.advance()
+        while self.peek() not in SPACES + SEPARATORS + _END:
             self._at += 1
+        if in_map and self.peek() == _END:
+            raise self.error("Unexpected EOF processing map key.")
+        return self.since(start)
 
-    def skip_line_end(self) -> None:
-        """Go behind the next line end."""
-        while not self.at_end() and self.advance() != "\n":
-            pass
+    def quoted_key(self, *, in_map: bool) -> str:
+        """A key in quotes, which knows no escapes."""
+        quote = self.advance()
+        kind = "double quoted" if quote == '"' else "quoted"
+        return self._until(quote, f" processing {kind} map key." if in_map else "")
 
-    def skip_blank(self, terminators: str) -> None:
-        """Skip spaces, lines, comments, and the given terminators."""
-        while not self.at_end():
-            if self.at_comment():
-                self.skip_line_end()
-            elif self.peek() in " \t\r\n" or self.peek() in terminators:
-                self.advance()
-            else:
-                return
+    def path(self) -> str:
+        """The path of an include."""
+        first = self.peek()
+        if first in "\"'":
+            self.advance()
+            kind = "double quoted" if first == '"' else "quoted"
+            return self._until(first, f" in {kind} include")
+        if first in _NO_PATH or first.isdecimal():
+            self.advance()
+            found = _NO_PATH.get(first, "start of a number")
+            raise self.error(f"Expected include value but found {found}")
+        start = self._at
+        while self.peek() not in _ENDS_PATH + "'":
+            self._at += 1
+        found = self.since(start)
+        if self.peek() == "'":
+            self.advance()
+        return found
 
-    # -- taking
+    def _until(self, quote: str, why: str) -> str:
+        start = self._at
+        while (letter := self.peek()) != quote:
+            if letter == _END:
+                if not why and self._at == start:
+                    raise Ended
+                raise self.error(f"Unexpected EOF{why or '.'}")
+            self.advance()
+        found = self.since(start)
+        self.advance()
+        return found
 
-    def key(self) -> str:
-        """A bare key."""
-        found = _ENDS_KEY.search(self._text, self._at)
-        end = len(self._text) if found is None else found.start()
-        taken, self._at = self._text[self._at : end], end
-        return taken
+    # -- values
 
-    def bare(self) -> str:
-        """A bare string, as it stands."""
-        return self.bare_with_escapes()[0]
+    def begin_value(self) -> None:
+        """Columns of the values to come are counted from this line."""
+        self._line_start = self._begin_of_line()
 
-    def bare_with_escapes(self) -> tuple[str, bool]:
-        """A bare string, and whether it had escapes."""
-        start, parts, escaped = self._at, [], False
-        while not self.at_end() and self.peek() not in _ENDS_BARE:
-            if self.peek() == "\\":
-                parts.append(self._text[start : self._at])
-                parts.append(self._escape())
-                start, escaped = self._at, True
+    def bare(self, start: int) -> tuple[str, bool]:
+        """A text without quotes that began at a mark, and whether it may be more than a text.
+
+        An apostrophe ends it.
+        """
+        parts: list[str] = []
+        while (letter := self.peek()) not in _ENDS_BARE and letter != "'":
+            if letter == "\\":
+                parts += (self.since(start), self._escape())
+                start = self._at
             else:
                 self._at += 1
-        parts.append(self._text[start : self._at])
-        if self._at == start and not escaped:
-            raise self.error(f"Unexpected value '{self.shown()}'")
-        return "".join(parts), escaped
+        found = self._taken(parts, start)
+        if letter == "'":
+            self.advance()
+        return found, not parts and letter != "'"
 
-    def quoted(self, where: str = ".") -> str:
-        """A string in quotes; single quotes know no escapes. `where` ends the text of an error."""
+    def quoted(self) -> str:
+        """A string in quotes; single quotes know no escapes."""
         quote = self.advance()
-        parts = []
-        while True:
-            if self.at_end():
-                kind = "double quoted" if quote == '"' else "quoted"
-                raise self.error(f"Unexpected EOF{where.format(kind)}")
-            if self.peek() == "\\" and quote == '"':
-                parts.append(self._escape())
-            elif (taken := self.advance()) == quote:
-                return "".join(parts)
+        start, parts = self._at, list[str]()
+        while (letter := self.peek()) != quote:
+            if letter == _END:
+                if self._at == start and self.at_end():
+                    raise Ended
+                raise self.error("Unexpected EOF.")
+            if letter == "\\" and quote == '"':
+                parts += (self.since(start), self._escape())
+                start = self._at
             else:
-                parts.append(taken)
+                self.advance()
+        found = self._taken(parts, start)
+        self.advance()
+        return found
+
+    def number(self, start: int) -> str:
+        """What was taken of a number that began at a mark."""
+        return self._taken([], start)
 
     def block(self) -> str:
-        """A text in parentheses, the closing one alone at the start of its line."""
+        """A text in parentheses, the closing one alone at the start of its line.
+
+        Where the text ends with it, it belongs to the value.
+        """
         self.advance()
-        found = re.compile(r"\n\)(?=\n|$)").search(self._text, self._at)
-        if found is None:
-            self.line += self._text.count("\n", self._at)
+        end = self._text.find(_END, self._at)
+        end = len(self._text) if end < 0 else end
+        found = _END_OF_BLOCK.search(self._text, self._at)
+        if found is None or found.start() > end:
+            self.line += self._text.count("\n", self._at, end)
             raise self.error("Unexpected EOF processing block.")
-        taken = self._text[self._at : found.start() + 1]
-        self.line += taken.count("\n")
+        start = self._at
+        self._at = found.end() - (found.end() < len(self._text))
+        self.line += self.since(start).count("\n")
+        taken = self._taken([], start)
         self._at = found.end()
         return taken
 
+    def _taken(self, parts: list[str], start: int) -> str:
+        raw = "".join((*parts, self.since(start))).encode(errors="surrogateescape")
+        self.column = self._column_of(self._at, self._line_start) - len(raw)
+        return raw.decode(errors="replace")
+
+    def _begin_of_line(self) -> int:
+        return max(self._text.rfind("\n", 0, self._at), 0)
+
+    def _column_of(self, at: int, line_start: int) -> int:
+        return len(self._text[line_start:at].encode(errors="surrogateescape"))
+
     def _escape(self) -> str:
-        self._at += 1
-        if self.at_end():
-            raise self.error("Unexpected EOF.")
+        self.advance()
         letter = self.advance()
         if letter == "x":
-            found = _HEX.match(self._text, self._at)
-            if found is None:
-                found_instead = self._two()
-                raise self.error(f"Expected two hexadecimal digits after '\\x', {found_instead}")
-            self._at = found.end()
-            return chr(int(found[0], 16))
+            return self._byte()
         if letter not in _ESCAPES:
             raise self.error(
-                f"Invalid escape character '{letter}'. Only the following escape characters are"
-                ' allowed: \\xXX, \\t, \\n, \\r, \\", \\\\.'
+                f"Invalid escape character '{shown(letter)}'. Only the following escape characters"
+                ' are allowed: \\xXX, \\t, \\n, \\r, \\", \\\\.'
             )
         return _ESCAPES[letter]
 
-    def _two(self) -> str:
-        found = self._text[self._at : self._at + 2]
-        self.line += "\n" in found
-        return "but hit end of line" if "\n" in found else f"but got '{found}'"
+    def _byte(self) -> str:
+        wrong = "Expected two hexadecimal digits after '\\x', but "
+        for _ in range(2):
+            if self.advance() in _LINE_ENDS:
+                raise self.error(wrong + "hit end of line")
+        found = self._text[self._at - 2 : self._at]
+        if not _HEX.fullmatch(found):
+            raise self.error(wrong + f"got '{found}'")
+        # Bytes beyond ASCII are a character only together with others.
+        return bytes([int(found, 16)]).decode(errors="surrogateescape")
+
+
+def shown(letter: str) -> str:
+    """A character as an error shows it."""
+    return "\\n" if letter == "\n" else letter

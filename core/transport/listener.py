@@ -6,6 +6,7 @@ import contextlib
 from core.auth.users import Users
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.server import Hub
+from core.runtime.listening import listening_socket
 from core.transport.liveness import Liveness
 from core.transport.session import ClientSession
 from core.transport.websocket import WebSocketConnection
@@ -34,7 +35,7 @@ class Listener:
         """Accept from now on; return the address. Raises OSError when it cannot be had."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            self._new_session, host, port, backlog=_BACKLOG, reuse_address=True
+            self._new_session, sock=listening_socket(host, port, _BACKLOG), backlog=_BACKLOG
         )
         self.hub.host, self.hub.port = host, self._server.sockets[0].getsockname()[1]
         self._timer = loop.call_later(_TICK_SECONDS, self._tick)
@@ -58,7 +59,7 @@ class Listener:
             return connection
 
         self._websocket = await asyncio.get_running_loop().create_server(
-            connect, host, port, backlog=_BACKLOG, reuse_address=True
+            connect, sock=listening_socket(host, port, _BACKLOG), backlog=_BACKLOG
         )
         return host, self._websocket.sockets[0].getsockname()[1]
 

@@ -27,6 +27,7 @@ from core.protocol.connect import Connect, Info, decode_connect, encode_info, se
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
 from core.pubsub.server import Hub, Traffic
+from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
 from core.transport.authentication import Authentication
 from core.transport.info import info_of
@@ -114,7 +115,7 @@ class ClientSession(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            self.client_ip, self.client_port = str(peer[0]), int(peer[1])
+            self.client_ip, self.client_port = unmapped(str(peer[0])), int(peer[1])
         limits = self.hub.limits
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from core.protocol import websocket as ws
 from core.protocol.upgrade import HEAD_MAX, Accepted, Refusal, WebSocketOptions, upgrade
 from core.pubsub.server import Hub
+from core.runtime.listening import unmapped
 from core.transport.session import ClientSession
 
 _BROWSER_FRAME = 4096
@@ -60,7 +61,8 @@ class WebSocketConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the request, but not for ever."""
         self._transport = cast(asyncio.Transport, transport)
-        self.address = transport.get_extra_info("sockname")[:2]
+        host, port = transport.get_extra_info("sockname")[:2]
+        self.address = unmapped(host), port
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._options.handshake_timeout, self.abort)
 

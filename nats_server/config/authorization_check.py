@@ -9,7 +9,15 @@ from typing import Any
 from core.config.grammar import Item, plain
 from core.subjects.subject import is_valid_filter
 from nats_server.config.durations import duration
-from nats_server.config.value_types import GO_TYPES, Wrong, flag, integer, text
+from nats_server.config.value_types import (
+    GO_TYPES,
+    Wrong,
+    flag,
+    in_words,
+    integer,
+    text,
+    unknown,
+)
 
 _CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
@@ -17,11 +25,12 @@ _CONNECTION_TYPES = frozenset(
 _PERMISSIONS = ("permission", "permissions", "authorization")
 _KINDS = ("allowed_connection_types", "connection_types", "clients")
 _RESPONSES = ("allow_responses", "allow_response", "publish_allow_responses")
+_HIGH_TIMEOUT_S = 60
 _Mistakes = list[str]
 
 
-def check_authorization(block: Item, mistakes: _Mistakes) -> None:
-    """Add what is wrong to the mistakes, a line each."""
+def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -> None:
+    """Add what is wrong to the mistakes, what is only odd to the oddities, a line each."""
     members: dict[str, Item] = {key.lower(): item for key, item in block.value.items()}
     found = len(mistakes)
     for key, item in block.value.items():
@@ -30,6 +39,8 @@ def check_authorization(block: Item, mistakes: _Mistakes) -> None:
             _try(item, mistakes, text)
         elif name == "timeout":
             _try(item, mistakes, _timeout)
+            if reason := _is_high(item.value):
+                oddities.append(f"{item.place}: {reason}")
         elif name == "users":
             _users(item, mistakes)
         elif name in ("default_permission", "default_permissions", "permissions"):
@@ -61,13 +72,13 @@ def _clash(block: dict[str, Any]) -> str:
 
 def _users(item: Item, mistakes: _Mistakes) -> None:
     if not isinstance(item.value, list):
-        shown = plain(item)
+        shown = in_words(plain(item))
         mistakes.append(f"{item.place}: Expected users field to be an array, got {shown}")
         return
     for entry in item.value:
         if not isinstance(entry.value, dict):
-            shown = plain(entry)
-            mistakes.append(f"{item.place}: Expected user entry to be a map/struct, got {shown}")
+            shown = in_words(plain(entry))
+            mistakes.append(f"{entry.place}: Expected user entry to be a map/struct, got {shown}")
             continue
         _user(entry, mistakes)
 
@@ -95,7 +106,7 @@ def _user(entry: Item, mistakes: _Mistakes) -> None:
 
 def _permissions(item: Item, mistakes: _Mistakes) -> None:
     if not isinstance(item.value, dict):
-        shown = plain(item)
+        shown = in_words(plain(item))
         mistakes.append(f"{item.place}: Expected permissions to be a map/struct, got {shown}")
         return
     for key, member in item.value.items():
@@ -172,7 +183,7 @@ def _try(item: Item, mistakes: _Mistakes, convert: Callable[[Any], Any]) -> None
 
 def _unknown(key: str, item: Item, mistakes: _Mistakes) -> None:
     if not item.is_variable:
-        mistakes.append(f'{item.place}: unknown field "{key}"')
+        mistakes.append(f"{item.place}: {unknown(key)}")
 
 
 def _timeout(value: Any) -> None:
@@ -184,6 +195,21 @@ def _timeout(value: Any) -> None:
         duration(value)
     except ValueError as error:
         raise Wrong(f"error parsing authorization config, 'timeout' {error}") from None
+
+
+def _is_high(value: Any) -> str:
+    """What is odd in a timeout that may be meant as less; empty when nothing is."""
+    try:
+        seconds = duration(value) if isinstance(value, str) else value
+    except ValueError:
+        return ""
+    if type(seconds) not in (int, float) or seconds <= _HIGH_TIMEOUT_S:
+        return ""
+    return (
+        f'invalid use of field "timeout": timeout of {in_words(value)} ({seconds:.6f} seconds) is'
+        f" high, consider keeping it under {_HIGH_TIMEOUT_S} seconds. possibly caused by unquoted"
+        " duration; use '1m' instead of 1m, for example"
+    )
 
 
 def _expires(value: Any) -> None:

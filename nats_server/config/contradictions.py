@@ -17,6 +17,8 @@ def refuse_contradictions(options: Options) -> None:
     """Raise Contradiction for the first one."""
     for text in _contradictions(options):
         raise Contradiction(text)
+    if options.refusals:
+        return  # what is missing then may be missing because of them
     try:
         users_of(options.authorization, options.no_auth_user)
         websocket_users(options)

@@ -25,14 +25,25 @@ def duration(text: str) -> float:
         if found is None:
             break
         if not found[2]:
-            raise ValueError(f'time: missing unit in duration "{text}"')
+            raise ValueError(f"time: missing unit in duration {_quoted(text)}")
         if found[2] not in UNITS:
-            raise ValueError(f'time: unknown unit "{found[2]}" in duration "{text}"')
+            unit = _quoted(found[2])
+            raise ValueError(f"time: unknown unit {unit} in duration {_quoted(text)}")
         total += float(found[1]) * UNITS[found[2]]
         at = found.end()
     if at == 0 or at < len(rest):
-        raise ValueError(f'time: invalid duration "{text}"')
+        raise ValueError(f"time: invalid duration {_quoted(text)}")
     return sign * total / 1e9
+
+
+def _quoted(text: str) -> str:
+    """A text in double quotes as Go's package `time` shows it."""
+    shown = ""
+    for byte in text.encode():
+        letter = chr(byte)
+        plain = f"\\{letter}" if letter in '"\\' else letter
+        shown += plain if 32 <= byte < 128 else f"\\x{byte:02x}"
+    return f'"{shown}"'
 
 
 def size(text: str) -> int | None:

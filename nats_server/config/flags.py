@@ -187,9 +187,10 @@ def _refused(flag: str) -> Callable[[Options, Any], None]:
 
 
 def _cluster(options: Options, value: str) -> None:
-    from nats_server.config.unserved import SETTERS
+    from nats_server.config.cluster_flag import cluster_address
+    from nats_server.config.unserved import listen_in_place
 
-    SETTERS["cluster"](options, {"listen": value.removeprefix("nats://")})
+    listen_in_place(options, "cluster", cluster_address(value))
 
 
 _SPECIAL: dict[str, Callable[[Options, Any], None]] = {

@@ -4,10 +4,7 @@ All mistakes are gathered and told together, each as `file:line:column: text` wi
 server's texts.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from core.config.grammar import Item, Reader, parse, plain
@@ -15,9 +12,22 @@ from core.errors import ConfigError
 from core.model.release import FEATURE_FLAGS
 from nats_server.config import unserved
 from nats_server.config.authorization_check import check_authorization
+from nats_server.config.digest import digest
 from nats_server.config.durations import duration, size
 from nats_server.config.options import Options
-from nats_server.config.value_types import GO_TYPES, Wrong, WrongType, flag, integer, is_not, text
+from nats_server.config.value_types import (
+    GO_TYPES,
+    Odd,
+    Wrong,
+    WrongMember,
+    WrongType,
+    flag,
+    integer,
+    is_not,
+    place,
+    text,
+    unknown,
+)
 from nats_server.config.websocket_check import check_websocket
 
 _INT_32_MAX = (1 << 31) - 1
@@ -26,10 +36,6 @@ _LAME_DUCK_MIN_S = 30.0
 
 class Mistakes(Exception):
     """The configuration cannot be used; one line per mistake."""
-
-
-class Odd(Wrong):
-    """One value is not what it should be, and was taken all the same."""
 
 
 def read(
@@ -55,21 +61,6 @@ def read(
         raise Mistakes("\n".join([*into.oddities, *mistakes]) + "\n")
 
 
-def digest(top: dict[str, Item]) -> str:
-    """The digest of a configuration: of its values, not of its spelling."""
-    shown = json.dumps(
-        plain(top), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_shown
-    )
-    for letter in "<>&":
-        shown = shown.replace(letter, f"\\u{ord(letter):04x}")
-    return "sha256:" + hashlib.sha256(f"{shown}\n".encode()).hexdigest()
-
-
-def _shown(value: Any) -> str:
-    assert isinstance(value, datetime)
-    return value.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 Setter = Callable[[Options, Any], None]
 """Takes a plain value; raises Wrong."""
 
@@ -90,7 +81,7 @@ def _read_map(
 
                 into.mappings = mappings_of(item, mistakes)
             elif name == "authorization" and isinstance(item.value, dict):
-                check_authorization(item, mistakes)
+                check_authorization(item, mistakes, into.oddities)
                 setters[name](into, plain(item))
             elif name in ("websocket", "ws") and isinstance(item.value, dict):
                 check_websocket(item, mistakes, into.oddities)
@@ -102,7 +93,9 @@ def _read_map(
             elif (setter := setters.get(key.lower())) is not None:
                 setter(into, plain(item))
             elif not item.is_variable:
-                mistakes.append(f'{item.place}: unknown field "{key}"')
+                mistakes.append(f"{item.place}: {unknown(key)}")
+        except WrongMember as wrong:
+            mistakes.append(f"{item.value[wrong.key].place}: {wrong}")
         except WrongType as wrong:
             if prefix.startswith("jetstream"):
                 raise  # the reference server gives up on the whole block there
@@ -155,21 +148,6 @@ def _duration(name: str, inner: str = "") -> Setter:
     return apply
 
 
-def address(value: Any) -> tuple[str, int]:
-    """A host (may be empty) and a port from `host:port` or a port. Raises Wrong."""
-    if type(value) is int:
-        return "", value
-    if not isinstance(value, str):
-        raise Wrong(f"expected port or host:port, got {GO_TYPES.get(type(value), 'nil')}")
-    host, colon, port = value.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        raise Wrong(f'could not parse address string "{value}"')
-    try:
-        return host.strip("[]"), int(port)
-    except ValueError:
-        raise Wrong(f'could not parse port "{port}"') from None
-
-
 # -- setters
 
 
@@ -181,12 +159,12 @@ def _into(attribute: str, convert: Callable[[Any], Any], inner: str = "") -> Set
 
 
 def _listen(options: Options, value: Any) -> None:
-    host, options.port = address(value)
+    host, options.port = place(value)
     options.host = host or options.host
 
 
 def _http(options: Options, value: Any) -> None:
-    options.http_host, options.http_port = address(value)
+    options.http_host, options.http_port = place(value)
 
 
 def _server_name(options: Options, value: Any) -> None:
@@ -198,13 +176,19 @@ def _server_name(options: Options, value: Any) -> None:
 def _tags(options: Options, value: Any) -> None:
     if not isinstance(value, list | str):
         raise Wrong(f"error parsing tags: unsupported type {GO_TYPES[type(value)]}")
-    options.tags = [text(tag) for tag in value] if isinstance(value, list) else [value]
+    options.tags = value if isinstance(value, list) else [value]
+    if any(not isinstance(tag, str) for tag in options.tags):
+        raise Wrong("error parsing tags: unsupported type *conf.token where string is expected")
 
 
 def _metadata(options: Options, value: Any) -> None:
     if not isinstance(value, dict):
         raise Wrong(f"error parsing metadata: unsupported type {GO_TYPES[type(value)]}")
-    options.metadata = {name: text(member) for name, member in value.items()}
+    for name, member in value.items():
+        try:
+            options.metadata[name] = text(member)
+        except WrongType as wrong:
+            raise WrongMember(name, str(wrong)) from None
 
 
 def _lame_duck(options: Options, value: Any) -> None:
@@ -323,7 +307,8 @@ def _feature_flags(options: Options, value: Any) -> None:
     for name, wanted in value.items():
         if not isinstance(wanted, bool):
             found = GO_TYPES[type(wanted)]
-            raise Wrong(f'error parsing feature flag "{name}": expected bool, got {found}')
+            wrong = f'error parsing feature flag "{name}": expected bool, got {found}'
+            raise WrongMember(name, wrong)
     asked = {name: wanted for name, wanted in value.items() if name in FEATURE_FLAGS}
     for name, wanted in asked.items():
         if wanted != FEATURE_FLAGS[name]:

@@ -7,12 +7,19 @@ What would connect to others, or keep somebody out, is refused: security is neve
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from nats_server.config.value_types import GO_TYPES, Wrong, WrongMember, integer, place, text
+
 if TYPE_CHECKING:
     from nats_server.config.options import Options
 
 Setter = Callable[["Options", Any], None]
 
-_DEFAULT_PORTS = {"cluster": 6222, "gateway": 7222, "leafnodes": 7422, "mqtt": 1883}
+_NO_MAP = {
+    "cluster": "Expected map to define cluster, got {}",
+    "gateway": "Expected gateway to be a map, got {}",
+    "leafnodes": "Expected map to define a leafnode, got {}",
+    "mqtt": "Expected mqtt to be a map, got {}",
+}
 _OUTWARD = {"cluster": "routes", "gateway": "gateways", "leafnodes": "remotes", "mqtt": ""}
 _GUARDS = (
     "authorization",
@@ -24,14 +31,36 @@ _GUARDS = (
 )
 
 
+_PLACES: dict[str, Callable[[Any], Any]] = {
+    "listen": place,
+    "port": integer,
+    "host": text,
+    "net": text,
+}
+
+
+def listen_in_place(options: "Options", kind: str, address: tuple[str, int] | None) -> None:
+    """Bind this address for a protocol that is not served, and none that was named before."""
+    from nats_server.config.options import UnservedListener
+
+    options.unserved_listeners = [it for it in options.unserved_listeners if it.kind != kind]
+    said = f"{kind} is not served"
+    options.warnings = [it for it in options.warnings if not it.startswith(said)]
+    host, port = address or ("", 0)
+    if not port:
+        if address is not None:
+            options.warnings.append(said)
+        return
+    options.warnings.append(f"{said}: port {port} is bound and everybody is turned away")
+    options.unserved_listeners.append(UnservedListener(kind, host or options.host, port))
+
+
 def _listener(kind: str) -> Setter:
     def apply(options: "Options", value: Any) -> None:
-        from nats_server.config.options import UnservedListener
-
         if not isinstance(value, dict):
-            options.refusals.append(f"{kind} is not a map")
-            return
+            raise Wrong(_NO_MAP[kind].format(GO_TYPES.get(type(value), "nil")))
         block = {key.lower(): member for key, member in value.items()}
+        _check_address(value)
         outward = _OUTWARD[kind]
         if outward and block.get(outward):
             options.refusals.append(
@@ -42,17 +71,20 @@ def _listener(kind: str) -> Setter:
             if block.get(guard):
                 options.refusals.append(f"{kind} {guard} is not served")
                 return
-        host, port = _address(block, options.host)
-        if not port and (kind == "mqtt" or not ({"listen", "port"} & set(block))):
-            port = 0
-        options.warnings.append(
-            f"{kind} is not served"
-            + (f": port {port} is bound and everybody is turned away" if port else "")
-        )
-        if port:
-            options.unserved_listeners.append(UnservedListener(kind, host, port))
+        listen_in_place(options, kind, _address(block, options.host))
 
     return apply
+
+
+def _check_address(block: dict[str, Any]) -> None:
+    """Raise WrongMember for a place that is none."""
+    for key, value in block.items():
+        convert = _PLACES.get(key.lower())
+        try:
+            if convert is not None:
+                convert(value)
+        except Wrong as wrong:
+            raise WrongMember(key, str(wrong)) from None
 
 
 def _address(block: dict[str, Any], host: str) -> tuple[str, int]:

@@ -13,6 +13,10 @@ GO_TYPES = {
     datetime: "time.Time",
 }
 
+_ESCAPED = {
+    letter: f"\\{name}" for letter, name in zip('\a\b\f\n\r\t\v"\\', 'abfnrtv"\\', strict=True)
+}
+
 
 class Wrong(Exception):
     """A value cannot be used; the text says why."""
@@ -20,6 +24,18 @@ class Wrong(Exception):
 
 class WrongType(Wrong):
     """A value is of another type than it should be."""
+
+
+class Odd(Wrong):
+    """One value is not what it should be, and was taken all the same."""
+
+
+class WrongMember(Wrong):
+    """A member of a map cannot be used; the place is that of its key."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
 
 
 def is_not(value: Any, wanted: str) -> NoReturn:
@@ -46,3 +62,58 @@ def flag(value: Any) -> bool:
 def mapping(value: Any) -> dict[str, Any]:
     """A map. Raises Wrong."""
     return value if isinstance(value, dict) else is_not(value, GO_TYPES[dict])
+
+
+def place(value: Any) -> tuple[str, int]:
+    """A host (may be empty) and a port from `host:port` or a port. Raises Wrong."""
+    if type(value) is int:
+        return "", value
+    if not isinstance(value, str):
+        raise Wrong(f"expected port or host:port, got {GO_TYPES.get(type(value), 'nil')}")
+    host, colon, port = value.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        raise Wrong(f'could not parse address string "{value}"')
+    try:
+        return host.strip("[]"), int(port)
+    except ValueError:
+        raise Wrong(f'could not parse port "{port}"') from None
+
+
+def unknown(key: str) -> str:
+    """What is said of a key that nobody knows."""
+    return f'unknown field "{"".join(map(_escaped, key))}"'
+
+
+def _escaped(letter: str) -> str:
+    """A letter as Go quotes it (%q)."""
+    if letter in _ESCAPED or letter.isprintable():
+        return _ESCAPED.get(letter, letter)
+    number = ord(letter)
+    return f"\\x{number:02x}" if number < 128 else f"\\u{number:04x}"
+
+
+def in_words(value: Any) -> str:
+    """A value as Go prints it (%v)."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
+    if isinstance(value, list):
+        return f"[{' '.join(map(in_words, value))}]"
+    return str(value)
+
+
+def _number(value: float) -> str:
+    from decimal import Decimal  # rarely needed
+
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    power = len(digits) - 1 + exponent
+    if digits == (0,) or -5 < power < 6:
+        return f"{Decimal(repr(value)).normalize():f}"
+    shown = "-" * sign + str(digits[0])
+    if rest := "".join(map(str, digits[1:])):
+        shown += f".{rest}"
+    return f"{shown}e{power:+03d}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from core.config.grammar import Item, plain
 from nats_server.config.durations import duration
-from nats_server.config.value_types import GO_TYPES, Wrong, flag, integer, mapping, text
+from nats_server.config.value_types import GO_TYPES, Wrong, flag, integer, mapping, text, unknown
 
 _Mistakes = list[str]
 
@@ -24,7 +24,7 @@ def check_websocket(block: Item, mistakes: _Mistakes, oddities: list[str]) -> No
             elif name in ("authorization", "authentication"):
                 _authorization(item, mistakes)
             elif not item.is_variable:
-                mistakes.append(f'{item.place}: unknown field "{key}"')
+                mistakes.append(f"{item.place}: {unknown(key)}")
         except Wrong as wrong:
             mistakes.append(f"{item.place}: {wrong}")
         if name == "ping_interval" and type(value) is int:
@@ -49,7 +49,7 @@ def _authorization(item: Item, mistakes: _Mistakes) -> None:
             if key.lower() in ("user", "username", "pass", "password", "token"):
                 text(plain(member))
             elif key.lower() != "timeout" and not member.is_variable:
-                mistakes.append(f'{member.place}: unknown field "{key}"')
+                mistakes.append(f"{member.place}: {unknown(key)}")
         except Wrong as wrong:
             mistakes.append(f"{member.place}: {wrong}")
 

@@ -476,13 +476,21 @@ def test_what_would_guard_or_connect_out_is_refused(tmp_path: Path, line: str, s
     assert said in ended.stderr
 
 
+def test_what_is_not_served_is_said_before_what_follows_from_it(tmp_path: Path) -> None:
+    accounts = "accounts { A { users: [ {user: a, password: b} ] } }"
+    ended = run("jetgate-nats-server", "-c", config(tmp_path, accounts, "no_auth_user: a"))
+
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("[FTL] accounts are not served: A\n")
+
+
 def test_what_only_listens_is_bound_and_turns_everybody_away(tmp_path: Path) -> None:
     path = config(tmp_path, "leafnodes { port: -1 }", 'cluster { listen: "127.0.0.1:-1" }')
     with DropIn("jetgate-nats-server", "-c", path) as server:
         server.ports()
         warnings = [text for text in server.texts() if text.startswith("[WRN] ")]
         assert len(warnings) == 2
-        [line] = [text for text in server.texts() if "Listening for leafnodes" in text]
+        [line] = [text for text in server.texts() if "Listening for leafnode " in text]
         with socket.create_connection(("127.0.0.1", int(line.rpartition(":")[2])), 30) as peer:
             assert peer.recv(100) == b"-ERR 'leafnodes is not served'\r\n"
             assert peer.recv(100) == b""

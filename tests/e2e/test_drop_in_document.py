@@ -105,7 +105,8 @@ def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> Non
         for kind in LISTENS:
             [_warning] = [t for t in texts if t.startswith(f"[WRN] {kind} is not served")]
         bound = [text for text in texts if re.search(r"Listening for \w+ .*:\d+$", text)]
-        doors = [text for text in bound if any(f"for {kind} " in text for kind in LISTENS)]
+        kinds = ("leafnode", "gateway", "mqtt", "route")
+        doors = [text for text in bound if any(f"for {kind} " in text for kind in kinds)]
         assert len(doors) == len(LISTENS)
         for door in doors:
             with socket.create_connection(("127.0.0.1", int(door.rpartition(":")[2])), 30) as peer:

@@ -57,17 +57,22 @@ def run(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.Compl
 
 
 class DropIn:
-    """One server in the background; its log is on stderr."""
+    """One server in the background; its log is on stderr.
 
-    def __init__(self, name: str, *arguments: str) -> None:
+    `how` it is started: what `Popen` takes.
+    """
+
+    def __init__(self, name: str, *arguments: str, **how: Any) -> None:
         self.name = name
         self.dir = tempfile.TemporaryDirectory(prefix="dropin-", ignore_cleanup_errors=True)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
-        self.process = subprocess.Popen(
-            [*command(name), "--ports_file_dir", self.dir.name, *arguments],
-            stderr=self._log,
-            stdout=subprocess.DEVNULL,
-            env=environment(),
+        usual: dict[str, Any] = {
+            "stderr": self._log,
+            "stdout": subprocess.DEVNULL,
+            "env": environment(),
+        }
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(
+            [*command(name), "--ports_file_dir", self.dir.name, *arguments], **(usual | how)
         )
 
     @property

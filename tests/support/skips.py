@@ -6,10 +6,17 @@ machine; where everything is to run, it would hide that a suite no longer does.
 
 import pytest
 
+_NO_MOUNT = "only root may mount a file system"
+_NO_IPV6 = "not every machine has IPv6"
+
 ALLOWED = {
     "tests/natspy/test_model.py::test_the_walk_through_with_the_nats_command": (
         "the `nats` command is no package of PyPI or npm"
     ),
+    "tests/e2e/test_starts.py::test_a_read_only_file_system_is_told_alike": _NO_MOUNT,
+    "tests/e2e/test_starts.py::test_a_full_file_system_is_one_line": _NO_MOUNT,
+    "tests/e2e/test_addresses.py::test_an_address_is_no_other": _NO_IPV6,
+    "tests/e2e/test_addresses.py::test_serve_takes_all_addresses_for_all_ports": _NO_IPV6,
 }
 """Tests that may be skipped whatever else is asked for, and why; parameters left out mean any."""
 

@@ -30,6 +30,14 @@ def values(text: str, **environment: str) -> object:
         ("yes", True),
         ("OFF", False),
         ("127.0.0.1:4222", "127.0.0.1:4222"),
+        ("1.2.3-4:5", "1.2.3-4:5"),
+        ("-9223372036854775808", -(1 << 63)),
+        ("99e", 99 * 10**18 - (5 << 64)),
+        ("5s", "5s"),
+        ("1m5", "1m5"),
+        ("1'", "1'"),
+        ("x'", "x"),
+        ('"\\xc3\\xa9"', "é"),
         ("nats://a:b@c:1", "nats://a:b@c:1"),
         ("'a\\tb'", "a\\tb"),
         ('"a\\tb\\x41"', "a\tbA"),
@@ -79,3 +87,48 @@ def test_an_include_adds_the_keys_of_another_file_where_it_stands() -> None:
 
     assert plain(found) == {"a": {"b": 2, "c": 3}}
     assert found["a"].value["c"].place == "two:1:0"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a\n{\nb 1\n}", {"a": {"b": 1}}),
+        ("a\n\n=1", {"a": 1}),
+        ("a {b\n:\n1}", {"a": {"b": 1}}),
+        ("a 1\rb 2", {"a": 1, "b": 2}),
+        ("{a 1\nb 2};c 3", {"a": 1, "b": 2, ";c": 3}),
+        ("{{}};c 3", {";c": 3}),
+        ("a: 1 / \nb 2", {"a": 1, "b": 2}),
+        ("a {b 1 / c 2}", {"a": {"b": 1, "c": 2}}),
+        ("a {,b 1,,c 2}", {"a": {",b": 1, ",c": 2}}),
+        ("a: [1] ]", {"a": ["1]"]}),
+        ("a: [-1, 1k]", {"a": [-1, "1k"]}),
+        ("a: 1kbb", {}),
+        ("a {b:}\nc 1", {"b": {}, "c": 1}),
+        ("x {a {b:}}", {"a": {"b": {}}}),
+        ("a: [{b:}]", {"b": [{}]}),
+        ("a 1\n'", {"a": 1}),
+        ("a: [ '", {}),
+        ("a 1\n}", {"a": 1}),
+    ],
+)
+def test_odd_files_are_read_as_nats_server_reads_them(text: str, found: object) -> None:
+    assert values(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1..2", "line 1: 'Floats must have a digit after the '.', but got '.' instead.'"),
+        ("a: 1.5k", "line 1: 'Expected a top-level value to end .* but got 'k' instead.'"),
+        ("{a: 1", "line 1: 'Expected a block-level value to end"),
+        ("a:\n{}", "line 2: 'Expected value but found new line'"),
+        ("a {b}", "line 1: 'Unexpected EOF processing map key.'"),
+        ("a: [1]", "line 1: 'Expected an array value terminator"),
+        ("a", r"config is invalid \(f:1:1\)"),
+        ("a " + "[" * 3000, "nested too deeply"),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_the_words_of_nats_server(text: str, said: str) -> None:
+    with pytest.raises(GrammarError, match=said):
+        values(text)

@@ -274,3 +274,10 @@ def _is_usable(copy: Installation) -> bool:
         return _runs(copy) and copy.run("initdb", "--version").startswith("initdb")
     except OperatorError:
         return False
+
+
+def give_to(data: Path, account: Account) -> None:
+    """Make PostgreSQL's user the owner of a data directory that root has copied."""
+    for folder, _, names in os.walk(data):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            os.chown(path, account.uid, account.gid, follow_symlinks=False)

@@ -33,6 +33,7 @@ from core.storage.postgres.embedded.installation import (
     DEFAULT_MAJOR,
     Installation,
     find_installation,
+    give_to,
 )
 from core.storage.postgres.embedded.template import DATABASE, SUPERUSER, new_data_directory
 
@@ -128,11 +129,15 @@ class EmbeddedPostgres:
         Raises:
             OperatorError: it cannot be started; the text is one line.
         """
-        self._lock = claim(self.directory)
         try:
+            self._lock = claim(self.directory)
             self._prepare()
             await stop_leftovers(self.data, self._report)
             await self._launch()
+        except OSError as error:  # a full disk, above all
+            await self.stop()
+            reason = (error.strerror or str(error)).lower()
+            raise OperatorError(f"cannot use data directory {self.directory}: {reason}") from error
         except BaseException:
             await self.stop()
             raise
@@ -166,6 +171,8 @@ class EmbeddedPostgres:
         if not major:
             durable = self._settings["fsync"] != "off"
             new_data_directory(self._installation, self.data, durable=durable)
+        elif account.switch and owner != account.uid:  # root has copied them
+            give_to(self.data, account)
         self._path = path_for(self.data, account)
         self._sockets = socket_directory(self.directory, account)
         self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._sockets}"

@@ -1,0 +1,98 @@
+"""Configuration files by chance: both say the same of each, its digest or what is wrong.
+
+`python -m tests.oracle.test_grammar SEED COUNT` asks about more of them and shortens what differs.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.configurations import ENVIRONMENT, INCLUDED, configuration
+from tests.oracle.test_configuration import lines_of, said_by_us
+from tests.support.natsserver import binary
+
+SEEDS = 800
+_BLOCK = 100
+_ASKED = 12
+"""How often the reference server is asked before it is taken to differ: it reads maps in an order
+by chance, and the first mistake of some kinds is the only one it tells."""
+
+_ITS_OWN_FAULT = "runtime error: invalid memory address"
+
+
+def said_by_reference(server: str) -> str:
+    said = subprocess.run([server, "-t", "-c", "c.conf"], capture_output=True, check=False)
+    lines = said.stderr.decode(errors="replace").splitlines(keepends=True)
+    return "".join(line for line in lines if _ITS_OWN_FAULT not in line)
+
+
+def difference(text: str, server: str) -> tuple[str, str] | None:
+    """What both say of a file in the working directory; None when it is the same."""
+    Path("c.conf").write_bytes(text.encode())
+    ours = said_by_us(text)
+    for _ in range(_ASKED):
+        theirs = said_by_reference(server)
+        if lines_of(ours) == lines_of(theirs):
+            return None
+        if " error on " in theirs or " is valid " in theirs:
+            break
+    return ours, theirs
+
+
+def prepare(directory: Path) -> None:
+    os.chdir(directory)
+    for name, text in INCLUDED.items():
+        Path(name).write_text(text)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, _BLOCK))
+def test_both_say_the_same_of_files_by_chance(
+    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    prepare(tmp_path)
+    server = binary()
+
+    for seed in range(first, first + _BLOCK):
+        text = configuration(seed)
+        found = difference(text, server)
+        assert found is None, f"seed {seed}: {shortest(text, server)!r}\nof {text!r}: {found}"
+
+
+def shortest(text: str, server: str) -> str:
+    """Leave out letters as long as both differ."""
+    size = max(len(text) // 2, 1)
+    while size:
+        at = 0
+        while at < len(text):
+            fewer = text[:at] + text[at + size :]
+            if difference(fewer, server) is None:
+                at += size
+            else:
+                text = fewer
+        size //= 2
+    return text
+
+
+def main(first: int, count: int) -> None:
+    """Ask about files and print those that differ, shortened."""
+    server = binary()
+    os.environ.update(ENVIRONMENT)
+    with tempfile.TemporaryDirectory() as directory:
+        prepare(Path(directory))
+        for seed in range(first, first + count):
+            text = configuration(seed)
+            if difference(text, server) is not None:
+                text = shortest(text, server)
+                found = difference(text, server)
+                print(f"seed {seed}: {text!r}", *(found or ()), sep="\n  ", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

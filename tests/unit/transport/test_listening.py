@@ -1,0 +1,45 @@
+"""Sockets that listen on all addresses, with IPv6 and without."""
+
+import errno
+import socket
+from typing import Any
+
+import pytest
+
+from core.runtime.listening import listening_socket, unmapped
+
+
+@pytest.mark.parametrize("reason", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+def test_without_ipv6_all_addresses_are_those_of_ipv4(
+    reason: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.socket
+
+    def without(family: int = socket.AF_INET, *rest: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(reason, "no IPv6")
+        return real(family, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socket", without)
+        with listening_socket("0.0.0.0", 0, 1) as found:
+            assert found.family == socket.AF_INET
+            assert found.getsockname()[0] == "0.0.0.0"
+        with pytest.raises(OSError, match="no IPv6"):
+            listening_socket("::", 0, 1)
+
+
+def test_a_port_that_is_taken_is_not_taken_for_want_of_ipv6() -> None:
+    with (
+        listening_socket("0.0.0.0", 0, 1) as first,
+        pytest.raises(OSError, match="in use") as refused,
+    ):
+        listening_socket("0.0.0.0", first.getsockname()[1], 1)
+
+    assert refused.value.errno == errno.EADDRINUSE
+
+
+def test_a_peer_over_ipv4_is_told_by_its_own_address() -> None:
+    assert unmapped("::ffff:10.1.2.3") == "10.1.2.3"
+    assert unmapped("10.1.2.3") == "10.1.2.3"
+    assert unmapped("::ffff:a") == "::ffff:a"
