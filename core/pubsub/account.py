@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from core.pubsub.hub_view import HubView
 from core.pubsub.route import (
+    MESSAGE,
     AckCall,
     Member,
     Route,
@@ -250,7 +251,7 @@ class Account:
                     if self._deliver_one(target, source, subject, tail, headers, payload, reply):
                         delivered = True
             else:
-                self._fan_out(route, subject, tail, with_headers=bool(headers))
+                self._fan_out(route, subject, tail, len(payload), len(headers))
                 delivered = True
         for group in route.groups:
             if self._deliver_group(group, source, subject, reply, headers, payload):
@@ -265,30 +266,33 @@ class Account:
         """Deliver several payloads of one size, without reply and headers, to plain targets."""
         assert route.plain, "no target needs looking at one by one"
         size = b"%d\r\n" % len(payloads[0])
-        count = len(payloads)
+        sent = len(payloads) * (MESSAGE + len(payloads[0]))
         for target, session, out, head in route.heads or heads_of(route.targets, subject):
             if not out:
                 self.turn.dirty.append(session)
             line = head + size
-            target.delivered += count
+            target.sent += sent
             out += (line, (b"\r\n" + line).join(payloads), b"\r\n")
 
-    def _fan_out(self, route: Route, subject: bytes, tail: bytes, *, with_headers: bool) -> None:
+    def _fan_out(
+        self, route: Route, subject: bytes, tail: bytes, size: int, header_size: int
+    ) -> None:
         dirty = self.turn.dirty
-        verb = b"HMSG " if with_headers else b"MSG "
-        if route.heads is None or with_headers:
+        sent = MESSAGE + size + header_size
+        verb = b"HMSG " if header_size else b"MSG "
+        if route.heads is None or header_size:
             begin = verb + subject
             for target in route.targets:
                 out = target.session.out
                 if not out:
                     dirty.append(target.session)
-                target.delivered += 1
+                target.sent += sent
                 out += (begin, target.mid, tail)
             return
         for target, session, out, head in route.heads:
             if not out:
                 dirty.append(session)
-            target.delivered += 1
+            target.sent += sent
             out += (head, tail)
 
     def _deliver_one(
@@ -313,12 +317,14 @@ class Account:
         out = session.out
         if not out:
             self.turn.dirty.append(session)
-        target.delivered += 1
+        target.sent += MESSAGE + len(payload)
         if not headers:
             out += (b"MSG ", subject, target.mid, tail)
         elif session.headers:
+            target.sent += len(headers)
             out += (b"HMSG ", subject, target.mid, tail)
         else:
+            self.hub.stripped_bytes += len(headers)
             out += (b"MSG ", subject, target.mid, message_tail(reply, b"", payload))
         if target.limit and target.delivered >= target.limit:
             self.remove(target)

@@ -20,7 +20,8 @@ class HubView(Protocol):
 
     `overloaded` and `crowded` are about producers that are faster than what consumes them: while
     the server is `overloaded`, connections that bring much data stop reading and `wait`; one that
-    finds `crowded` set clears it and stops reading for a moment.
+    finds `crowded` set clears it and stops reading for a moment. `stripped_bytes` counts the
+    header blocks of messages that went without them to clients that cannot read them.
     """
 
     turn: Turn
@@ -33,6 +34,7 @@ class HubView(Protocol):
     jetstream: bool
     overloaded: bool
     crowded: bool
+    stripped_bytes: int
 
     def choose_publishers(self, account: str) -> None:
         """Let connected clients of an account publish by its mappings, which have changed."""

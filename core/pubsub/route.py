@@ -50,16 +50,32 @@ AckCall = Callable[[list[bytes], "Session | None", bytes, bytes, bytes], None]
 """Called with the subject in six parts (`rsplit(b".", 5)`), session, reply, headers, payload."""
 
 
+MESSAGE = 1 << 60
+"""What a message adds to `Subscription.sent`, beside its size."""
+_NBYTES = MESSAGE - 1
+
+
+def messages_of(sent: int) -> int:
+    """Return how many messages a sum of `Subscription.sent` stands for."""
+    return sent >> 60
+
+
+def bytes_of(sent: int) -> int:
+    """Return how many bytes of headers and payloads a sum of `Subscription.sent` stands for."""
+    return sent & _NBYTES
+
+
 class Subscription:
     """A client's subscription: the target of deliveries.
 
     `mid` is what stands between subject and size in a MSG line: a line is
-    `b"MSG " + subject + mid + size`. Who writes such lines itself adds their number to
-    `delivered`: an UNSUB with a limit counts from the beginning. `limit` 0 means none. `guard`
-    is there when permissions have a say in its deliveries.
+    `b"MSG " + subject + mid + size`. Who writes such lines itself adds to `sent`, for each message,
+    MESSAGE and the size of its headers and payload: one number for both counts, as one addition
+    is what a message had to pay anyway. An UNSUB with a limit counts from the beginning. `limit` 0
+    means none. `guard` is there when permissions have a say in its deliveries.
     """
 
-    __slots__ = ("delivered", "guard", "limit", "mid", "queue", "session", "sid", "subject")
+    __slots__ = ("guard", "limit", "mid", "queue", "sent", "session", "sid", "subject")
 
     def __init__(self, session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
         self.session = session
@@ -67,9 +83,14 @@ class Subscription:
         self.queue = queue
         self.sid = sid
         self.mid = b" " + sid + b" "
-        self.delivered = 0
+        self.sent = 0
         self.limit = 0
         self.guard: Guard | None = None
+
+    @property
+    def delivered(self) -> int:
+        """How many messages it has got."""
+        return messages_of(self.sent)
 
 
 Target = Subscription

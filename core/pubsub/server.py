@@ -41,7 +41,7 @@ TRUSTED = "TRUSTED"
 
 @dataclass(slots=True)
 class Traffic:
-    """Messages and bytes in both directions, as plain counters."""
+    """Messages in both directions, and the bytes of their headers and payloads."""
 
     in_msgs: int = 0
     in_bytes: int = 0
@@ -124,6 +124,7 @@ class Hub:
         self.on_leave: Callable[[Connection], None] | None = None
         self.connections_total = 0
         self.writes = 0
+        self.stripped_bytes = 0
         self.slow_consumers = 0
         self.stale_connections = 0
         self._last_client_id = 0
@@ -220,8 +221,12 @@ class Hub:
                 self.on_leave(session)
 
     def totals(self) -> Traffic:
-        """Return the traffic of all connections since the start."""
-        total = Traffic()
+        """Return the traffic of all connections since the start.
+
+        As in the reference server, what a client without headers got counts here with them, and
+        with the connection without.
+        """
+        total = Traffic(out_bytes=self.stripped_bytes)
         _add(total, self._departed)
         for session in self.sessions.values():
             _add(total, session.count())

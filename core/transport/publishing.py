@@ -24,7 +24,7 @@ from core.protocol.gather import Batch
 from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.batch import take_together
-from core.pubsub.route import Session
+from core.pubsub.route import MESSAGE, Session
 from core.subjects.subject import can_publish
 from core.transport.wording import permissions_violation, quoted
 
@@ -102,14 +102,16 @@ class PlainPublisher:
         out = sole.session.out
         if not out:
             self._dirty.append(sole.session)
-        sole.delivered += 1
         if headers:
+            sole.sent += MESSAGE + len(headers) + len(payload)
             out += (b"HMSG ", subject, sole.mid, message_tail(reply, headers, payload))
             return
+        size = len(payload)
+        sole.sent += MESSAGE + size
         if reply:
-            tail = b"%b %d\r\n%b\r\n" % (reply, len(payload), payload)
+            tail = b"%b %d\r\n%b\r\n" % (reply, size, payload)
         else:
-            tail = b"%d\r\n%b\r\n" % (len(payload), payload)
+            tail = b"%d\r\n%b\r\n" % (size, payload)
         if route.head:
             out += (route.head, tail)
         else:

@@ -26,6 +26,7 @@ from core.protocol import encoder
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
+from core.pubsub.route import bytes_of, messages_of
 from core.pubsub.server import Hub, Traffic
 from core.subjects.subject import can_subscribe
 from core.transport.authentication import Authentication
@@ -101,7 +102,8 @@ class ClientSession(asyncio.Protocol):
         self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
         self._small_bytes = 0
         self._changes = 0
-        self._delivered_before = 0
+        self._sent_before = 0
+        self._written = 0
         self._is_info_sent = False
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
@@ -197,7 +199,7 @@ class ClientSession(asyncio.Protocol):
             return
         data = b"".join(out)
         out.clear()
-        self.traffic.out_bytes += len(data)
+        self._written += len(data)
         self.hub.writes += 1
         self._transport.write(data)
         if self.blocked:
@@ -226,7 +228,7 @@ class ClientSession(asyncio.Protocol):
 
     def written(self) -> int:
         """Return how many bytes the kernel has taken so far."""
-        return self.traffic.out_bytes - self._transport.get_write_buffer_size()
+        return self._written - self._transport.get_write_buffer_size()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
@@ -280,8 +282,8 @@ class ClientSession(asyncio.Protocol):
         traffic = self.traffic
         traffic.in_msgs = self._parser.msgs
         traffic.in_bytes = self._parser.nbytes
-        delivered = sum(s.delivered for s in self.subscriptions.values())
-        traffic.out_msgs = self._delivered_before + delivered
+        sent = self._sent_before + sum(s.sent for s in self.subscriptions.values())
+        traffic.out_msgs, traffic.out_bytes = messages_of(sent), bytes_of(sent)
         return traffic
 
     # -- subscribing
@@ -334,11 +336,11 @@ class ClientSession(asyncio.Protocol):
     def forget(self, subscription: Subscription) -> None:
         """Remove a subscription that the account no longer has."""
         if self.subscriptions.pop(subscription.sid, None) is not None:
-            self._delivered_before += subscription.delivered
+            self._sent_before += subscription.sent
 
     def _drop_subscriptions(self) -> None:
         gone = list(self.subscriptions.values())
-        self._delivered_before += sum(s.delivered for s in gone)
+        self._sent_before += sum(s.sent for s in gone)
         self.subscriptions = {}
         self._remove_in_slices(self.account, gone)
 
