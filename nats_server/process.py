@@ -241,7 +241,7 @@ class Process:
         return OperatorError(f'Error listening on port: {place}, "{reason}"')
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
-        found = {"nats": (self._options.host, self._server.port)}
+        found = {"nats": (self._options.host, self._server.port), **self._unserved.addresses}
         if self._monitor is not None:
             found["monitoring"] = (self._monitor.host, self._monitor.port)
         websocket = websocket_of(self._options.websocket)

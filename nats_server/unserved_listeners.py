@@ -24,9 +24,14 @@ class _TurnedAway(asyncio.Protocol):
 
 
 class UnservedListeners:
-    """All such listeners. Life cycle: `open`, then `close`."""
+    """All such listeners. Life cycle: `open`, then `close`.
+
+    Attributes:
+        addresses: host and port of those that are bound, by kind.
+    """
 
     def __init__(self) -> None:
+        self.addresses: dict[str, tuple[str, int]] = {}
         self._servers: list[asyncio.Server] = []
 
     async def open(self, listeners: list[UnservedListener]) -> None:
@@ -37,6 +42,7 @@ class UnservedListeners:
             port = listening.getsockname()[1]
             server = await loop.create_server(partial(_TurnedAway, listener.kind), sock=listening)
             self._servers.append(server)
+            self.addresses[listener.kind] = (listener.host, port)
             log.info("Listening for %s connections on %s:%d", listener.kind, listener.host, port)
 
     def close(self) -> None:
@@ -44,3 +50,4 @@ class UnservedListeners:
         for server in self._servers:
             server.close()
         self._servers.clear()
+        self.addresses.clear()
