@@ -152,7 +152,7 @@ class Account:
                 self._guarded -= 1
             wild += has_wildcard(subject)
         if wild > 8 or len(gone) > ROUTES_MAX:
-            self._forget_routes()
+            self.forget_routes()
         else:
             for subscription in gone:
                 self._touch(subscription.subject)
@@ -248,7 +248,7 @@ class Account:
             tail = message_tail(reply, headers, payload)
             if shown or not route.plain or not (source is None or source.echo):
                 for target in route.targets:
-                    if self._deliver_one(target, source, subject, tail, headers, payload, reply):
+                    if self.deliver_one(target, source, subject, tail, headers, payload, reply):
                         delivered = True
             else:
                 self._fan_out(route, subject, tail, len(payload), len(headers))
@@ -295,7 +295,7 @@ class Account:
             target.sent += sent
             out += (head, tail)
 
-    def _deliver_one(
+    def deliver_one(
         self,
         target: Subscription,
         source: Session | None,
@@ -349,7 +349,7 @@ class Account:
             if isinstance(member, ServiceSubscription):
                 member.call(source, subject, reply, headers, payload)
                 return True
-            if self._deliver_one(member, source, subject, tail, headers, payload, reply):
+            if self.deliver_one(member, source, subject, tail, headers, payload, reply):
                 return True
         return False
 
@@ -364,7 +364,7 @@ class Account:
         # Many filters one after the other would look at every route again and again.
         self._searched += len(self.routes) + len(self.prefixes)
         if self._searched > _SEARCH_MAX:
-            self._forget_routes()
+            self.forget_routes()
             return
         prefix = fixed_prefix(subject)
         for key in [key for key in self.routes if key.startswith(prefix)]:
@@ -372,7 +372,8 @@ class Account:
         for key in [key for key in self.prefixes if (key + b".").startswith(prefix)]:
             _discard(self.prefixes, key)
 
-    def _forget_routes(self) -> None:
+    def forget_routes(self) -> None:
+        """Make all routes anew."""
         _drop(self.routes)
         _drop(self.prefixes)
         self._searched = 0

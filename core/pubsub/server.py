@@ -28,6 +28,7 @@ from core.pubsub.account import Account
 from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
 from core.pubsub.route import Session
+from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
@@ -73,6 +74,10 @@ class Connection(Waiter, Session, Protocol):
 
     def choose_publisher(self) -> None:
         """Publish by what CONNECT, permissions and mappings say now."""
+        ...
+
+    def use_trace_log(self) -> None:
+        """Log the operations of the client from now on, or no longer, as the hub wants it."""
         ...
 
     def tell_lame_duck(self) -> None:
@@ -121,6 +126,7 @@ class Hub:
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.crowded = False
         self.ldm = False
+        self.trace_log: TraceLog | None = None
         self.on_leave: Callable[[Connection], None] | None = None
         self.connections_total = 0
         self.writes = 0
@@ -200,6 +206,17 @@ class Hub:
         self.limits = limits
         for session in self.sessions.values():
             session.use_limits()
+
+    def use_trace_log(self, trace_log: TraceLog | None) -> None:
+        """Log the operations of clients there from now on, connected ones included; None: do not.
+
+        Routes hold the outputs of sessions, which are others while they are logged.
+        """
+        self.trace_log = trace_log
+        for session in self.sessions.values():
+            session.use_trace_log()
+        for account in self.accounts.values():
+            account.forget_routes()
 
     # -- sessions
 

@@ -17,7 +17,7 @@ texts are the reference server's, and so is the silence where it closes without 
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from core.auth.authenticator import Identity
 from core.auth.grant import Guard
@@ -33,6 +33,9 @@ from core.transport.authentication import Authentication
 from core.transport.info import info_of
 from core.transport.publishing import publisher_for
 from core.transport.wording import AUTHORIZATION_VIOLATION, reason_of, subscription_violation
+
+if TYPE_CHECKING:
+    from core.transport.traced import ConnectionTrace  # most servers trace nothing
 
 LARGE_READ = 32 * 1024
 """Bytes of a read after which others are read first."""
@@ -57,6 +60,7 @@ class ClientSession(asyncio.Protocol):
         user: the name of the user, for monitoring.
         publisher: what the messages of the client go through.
         authentication: the wait for credentials, while it lasts.
+        trace: what logs its operations, while that is wanted.
         is_heard: whether something was read since the liveness check looked last.
 
     `gone` is called at the end.
@@ -66,6 +70,7 @@ class ClientSession(asyncio.Protocol):
     address: tuple[str, int] | None = None
     forwarded_for = ""
     ping_interval = 0.0
+    trace: "ConnectionTrace | None" = None
     read_connect: Callable[[bytes, Connect | None], Connect] = staticmethod(decode_connect)
 
     def __init__(self, hub: Hub, gone: Callable[["ClientSession"], None] | None = None) -> None:
@@ -117,6 +122,8 @@ class ClientSession(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.client_ip, self.client_port = str(peer[0]), int(peer[1])
+        if self.hub.trace_log is not None:
+            self.use_trace_log()
         limits = self.hub.limits
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
@@ -337,11 +344,16 @@ class ClientSession(asyncio.Protocol):
         """Remove a subscription that the account no longer has."""
         if self.subscriptions.pop(subscription.sid, None) is not None:
             self._sent_before += subscription.sent
+            if self.trace is not None:
+                self.trace.unsubscribed(subscription.sid)
 
     def _drop_subscriptions(self) -> None:
         gone = list(self.subscriptions.values())
         self._sent_before += sum(s.sent for s in gone)
         self.subscriptions = {}
+        if self.trace is not None:
+            for subscription in gone:
+                self.trace.unsubscribed(subscription.sid)
         self._remove_in_slices(self.account, gone)
 
     def _remove_in_slices(self, account: Account, gone: list[Subscription]) -> None:
@@ -403,7 +415,20 @@ class ClientSession(asyncio.Protocol):
 
     def choose_publisher(self) -> None:
         """Publish by what CONNECT, permissions and mappings say now."""
-        self.publisher = publisher_for(self)
+        publisher = publisher_for(self)
+        self.publisher = publisher if self.trace is None else self.trace.publisher(publisher)
+
+    def use_trace_log(self) -> None:
+        """Log the operations of the client from now on, or no longer, as the hub wants it."""
+        from core.transport.traced import TracedOutput, TracedParser, trace_of, untraced
+
+        self.trace = trace = trace_of(self, self.hub.trace_log)
+        if trace is None:
+            self._parser, self.out = untraced(self._parser), list(self.out)
+        else:
+            self._parser = TracedParser(self._parser, trace.received)
+            self.out = TracedOutput(self.out, trace.sent)
+        self.choose_publisher()
 
     def on_ping(self) -> None:
         """Answer with PONG; the first one after a CONNECT is followed by an INFO of the account."""
