@@ -198,6 +198,18 @@ class Account:
         """Say whether a message on `subject` would reach anybody now."""
         return self.route(subject).interest
 
+    def denied(self, subject: bytes) -> list[Subscription]:
+        """Return the subscriptions that match a literal subject and are not permitted to get it."""
+        if not self._guarded:
+            return []
+        members, _ = self._sublist.match(subject)
+        return [m for m in members if isinstance(m, Subscription) and _is_denied(m, subject)]
+
+    def in_turn(self, group: tuple[Member, ...]) -> tuple[Member, ...]:
+        """Return the members of a queue group in the order in which they are offered a message."""
+        first = int(self._chance() * len(group))
+        return group[first:] + group[:first]
+
     def take_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:

@@ -7,7 +7,7 @@ know its subject unless `heads` is set.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from core.auth.grant import Guard
 from core.protocol.gather import Batch
@@ -45,6 +45,31 @@ ServiceCall = Callable[["Session | None", bytes, bytes, bytes, bytes], None]
 
 BatchCall = Callable[[Batch], None]
 """Takes messages in columns; they may come from any session."""
+
+
+class Trace(Protocol):
+    """The way of one message, noted as it goes: `core.pubsub.message_trace`.
+
+    `only` says that the message reaches nobody and is stored nowhere.
+    """
+
+    only: bool
+
+    def streamed(self, stream: str) -> dict[str, Any]:
+        """Note a stream; what becomes of the message there is added to the returned event."""
+        ...
+
+    def hold(self) -> None:
+        """Wait for one more `release` before the notes are sent."""
+        ...
+
+    def release(self) -> None:
+        """Send the notes, if nothing else is waited for."""
+        ...
+
+
+TracedCall = Callable[[Trace, bytes, bytes, bytes, bytes], None]
+"""Called with a trace that asks what becomes of a message, subject, reply, headers, payload."""
 
 AckCall = Callable[[list[bytes], "Session | None", bytes, bytes, bytes], None]
 """Called with the subject in six parts (`rsplit(b".", 5)`), session, reply, headers, payload."""
@@ -100,13 +125,15 @@ class ServiceSubscription:
     """A subscription inside the process.
 
     With `intercept` it sees the messages but does not count as interest. `batch` takes several
-    messages as `call` takes each; None: it has to be called for each.
+    messages as `call` takes each; None: it has to be called for each. `traced` takes a message
+    whose way is traced; None: there is nothing to tell.
     """
 
-    __slots__ = ("batch", "call", "intercept", "queue", "subject")
+    __slots__ = ("batch", "call", "intercept", "queue", "subject", "traced")
 
     def __init__(self, subject: bytes, call: ServiceCall, queue: bytes, intercept: bool) -> None:
         self.batch: BatchCall | None = None
+        self.traced: TracedCall | None = None
         self.subject = subject
         self.call = call
         self.queue = queue

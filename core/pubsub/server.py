@@ -131,6 +131,7 @@ class Hub:
         self.connections_total = 0
         self.writes = 0
         self.stripped_bytes = 0
+        self.reports = 0
         self.slow_consumers = 0
         self.stale_connections = 0
         self._last_client_id = 0

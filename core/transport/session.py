@@ -293,6 +293,14 @@ class ClientSession(asyncio.Protocol):
         traffic.out_msgs, traffic.out_bytes = messages_of(sent), bytes_of(sent)
         return traffic
 
+    # -- publishing
+
+    def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish a message that may ask for a trace of its way."""
+        from core.transport.traced_publishing import publish_traced  # hardly anybody traces
+
+        publish_traced(self, subject, reply, headers, payload)
+
     # -- subscribing
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
