@@ -49,6 +49,9 @@ class Sink:
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Take a message."""
 
+    def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Take a message that asks for a trace."""
+
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Take a run of messages."""
 

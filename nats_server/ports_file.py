@@ -23,13 +23,13 @@ class PortsFile:
         self._is_written = False
 
     def write(self, addresses: dict[str, tuple[str, int]]) -> None:
-        """Write host and port by scheme-and-name, as `nats`, `monitoring`, `websocket`.
+        """Write host and port by the names that `LISTENERS` has.
 
         A directory that cannot be written is told, and no reason not to serve.
         """
         if self._path is None:
             return
-        content = {name: urls(name, *address) for name, address in addresses.items()}
+        content = {name: urls(name, *addresses[name]) for name in LISTENERS if name in addresses}
         unfinished = self._path.with_name(f"{self._path.name}.new")
         try:
             unfinished.write_text(json.dumps(content, separators=(",", ":")))
@@ -46,13 +46,20 @@ class PortsFile:
                 self._path.unlink()
 
 
-_SCHEMES = {"nats": "nats", "monitoring": "http", "websocket": "ws"}
+LISTENERS = {
+    "nats": "nats",
+    "monitoring": "http",
+    "cluster": "nats",
+    "websocket": "ws",
+    "leafnodes": "nats",
+}
+"""The listeners that the file tells of, in its order, with the schemes of their addresses."""
 
 
 def urls(name: str, host: str, port: int) -> list[str]:
     """The addresses of a listener; a wildcard host becomes those of this machine."""
     hosts = _own_addresses() if host in WILDCARDS else [_address(host)]
-    return [f"{_SCHEMES[name]}://{join(each, port)}" for each in hosts]
+    return [f"{LISTENERS[name]}://{join(each, port)}" for each in hosts]
 
 
 def _address(host: str) -> str:

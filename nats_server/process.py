@@ -164,6 +164,7 @@ class Process:
             )
         server = Server(chosen, self._clock)
         server.hub.advertised = advertised(options.client_advertise)
+        server.hub.use_trace_log(server_log.trace_log(options))
         return server
 
     def _new_jetstream(self) -> JetStream | CoreNats:
@@ -241,7 +242,7 @@ class Process:
         return OperatorError(f'Error listening on port: {place}, "{reason}"')
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
-        found = {"nats": (self._options.host, self._server.port)}
+        found = {"nats": (self._options.host, self._server.port), **self._unserved.addresses}
         if self._monitor is not None:
             found["monitoring"] = (self._monitor.host, self._monitor.port)
         websocket = websocket_of(self._options.websocket)
@@ -286,6 +287,8 @@ class Process:
         """Let what serves have new limits, mappings and places."""
         hub = self._server.hub
         hub.use_limits(new.limits())
+        if _traced(new) != _traced(self._options):
+            hub.use_trace_log(server_log.trace_log(new))
         if new.mappings is None:
             new.mappings = self._options.mappings
         elif new.mappings != self._options.mappings:
@@ -349,6 +352,10 @@ class Process:
     async def close(self) -> None:
         """Stop PostgreSQL."""
         await self._jetstream.stop()
+
+
+def _traced(options: Options) -> tuple[bool, bool, int]:
+    return options.trace, options.trace_headers, options.max_traced_msg_len
 
 
 def _port(options: Options) -> int:

@@ -26,6 +26,8 @@ _FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "Cluster"}
 _PLAIN = {
     "debug": "debug",
     "trace": "trace",
+    "trace_headers": "trace_headers",
+    "max_traced_msg_len": "max_traced_msg_len",
     "logtime": "logtime",
     "logtime_utc": "logtime_utc",
     "log_file": "log_file",

@@ -9,13 +9,20 @@ import os
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 
 from core.errors import OperatorError
+from core.pubsub.trace_log import TraceLog
 from nats_server.config.options import Options
 
+log = logging.getLogger("jetgate.server")
+
 FATAL = logging.CRITICAL
+TRACE = logging.INFO - 5
+"""The level of protocol traces: above debug, which is switched apart from them."""
 _LABELS = {
     logging.DEBUG: "DBG",
+    TRACE: "TRC",
     logging.INFO: "INF",
     logging.WARNING: "WRN",
     logging.ERROR: "ERR",
@@ -108,9 +115,20 @@ def configure(options: Options) -> None:
         root.removeHandler(old)
         old.close()
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG if options.debug else logging.INFO)
+    root.setLevel(logging.DEBUG if options.debug else TRACE if options.trace else logging.INFO)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def trace_log(options: Options) -> TraceLog | None:
+    """Return where the operations of clients go; None: nobody wants to see them."""
+    if not options.trace:
+        return None
+    return TraceLog(
+        write=partial(log.log, TRACE, "%s"),
+        max_payload=options.max_traced_msg_len,
+        headers_only=options.trace_headers,
+    )
 
 
 def reopen() -> bool:

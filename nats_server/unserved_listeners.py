@@ -27,9 +27,14 @@ class _TurnedAway(asyncio.Protocol):
 
 
 class UnservedListeners:
-    """All such listeners. Life cycle: `open`, then `close`."""
+    """All such listeners. Life cycle: `open`, then `close`.
+
+    Attributes:
+        addresses: host and port of those that are bound, by kind.
+    """
 
     def __init__(self) -> None:
+        self.addresses: dict[str, tuple[str, int]] = {}
         self._servers: list[asyncio.Server] = []
 
     async def open(self, listeners: list[UnservedListener]) -> None:
@@ -40,6 +45,7 @@ class UnservedListeners:
             port = listening.getsockname()[1]
             server = await loop.create_server(partial(_TurnedAway, listener.kind), sock=listening)
             self._servers.append(server)
+            self.addresses[listener.kind] = (listener.host, port)
             kind = _SHOWN.get(listener.kind, listener.kind)
             log.info("Listening for %s connections on %s", kind, join(listener.host, port))
 
@@ -48,3 +54,4 @@ class UnservedListeners:
         for server in self._servers:
             server.close()
         self._servers.clear()
+        self.addresses.clear()

@@ -8,7 +8,7 @@ The ack subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consum
 ns>.<num pending>` (ADR-15, first form).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -68,8 +68,8 @@ def header_frame(mid: bytes, ack_head: bytes) -> bytes:
 
 def lines(
     batch: Batch, mid: bytes, ack_head: bytes, cseq: int, pending: int, plain: bytes
-) -> Iterable[bytes]:
-    """Format a whole batch for one receiver.
+) -> tuple[Iterable[bytes], int]:
+    """Format a whole batch for one receiver; returns the lines, and the bytes of its messages.
 
     Args:
         batch: The messages.
@@ -83,18 +83,21 @@ def lines(
     left = range(pending, pending - len(batch), -1)
     payloads = batch.payloads
     if batch.headers is None:
+        sizes = list(map(len, payloads))
         columns = zip(
-            batch.subjects, batch.seqs, cseqs, batch.times, left, map(len, payloads), payloads,
+            batch.subjects, batch.seqs, cseqs, batch.times, left, sizes, payloads,
             strict=True,
         )  # fmt: skip
-        return map(plain.__mod__, columns)
+        return map(plain.__mod__, columns), sum(sizes)
     return _header_lines(batch, header_frame(mid, ack_head), plain, cseqs, left)
 
 
 def _header_lines(
     batch: Batch, headed: bytes, plain: bytes, cseqs: range, left: range
-) -> Iterator[bytes]:
+) -> tuple[list[bytes], int]:
     assert batch.headers is not None, "the batch has a header column"
+    written: list[bytes] = []
+    write, nbytes = written.append, 0
     for subject, seq, cseq, ts, pending, header, payload in zip(
         batch.subjects, batch.seqs, cseqs, batch.times, left, batch.headers, batch.payloads,
         strict=True,
@@ -102,11 +105,12 @@ def _header_lines(
         size = len(payload)
         if header:
             size_h = len(header)
-            yield headed % (
-                subject, seq, cseq, ts, pending, size_h, size_h + size, header, payload,
-            )  # fmt: skip
+            size += size_h
+            write(headed % (subject, seq, cseq, ts, pending, size_h, size, header, payload))
         else:
-            yield plain % (subject, seq, cseq, ts, pending, size, payload)
+            write(plain % (subject, seq, cseq, ts, pending, size, payload))
+        nbytes += size
+    return written, nbytes
 
 
 def ack_subject(head: bytes, count: int, seq: int, cseq: int, ts: int, pending: int) -> bytes:

@@ -37,6 +37,8 @@ _SPACED = (b"PUB", b"HPUB", b"SUB", b"UNSUB", b"INFO", b"-ERR")
 _BEGINNINGS = tuple((name, (name + b" ", name + b"\t")) for name in _SPACED)
 _VERBS = (*_BARE, *_SPACED, b"CONNECT")
 
+TRACE_HEADER = b"\r\nNats-Trace-Dest:"
+"""What a header block holds that asks for a trace of its message (ADR-41)."""
 UNKNOWN_OPERATION = "Unknown Protocol Operation"
 
 Publication = tuple[bytes, bytes, int, int]
@@ -68,6 +70,10 @@ class ServerSink(Protocol):
     def on_connect(self, body: bytes) -> None: ...
     def on_ping(self) -> None: ...
     def on_pong(self) -> None: ...
+
+    def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Take a message whose headers may ask for a trace of its way, past the publisher."""
+        ...
 
     @property
     def publisher(self) -> Publisher:
@@ -148,12 +154,16 @@ class Parser:
         if batch.payloads:
             self.msgs += len(batch.payloads)
             self.nbytes += batch.nbytes
-            self.gathers = sink.publisher.on_batch(batch)
+            if batch.has_headers and b"".join(batch.headers).find(TRACE_HEADER) >= 0:
+                for message in batch.messages():
+                    _publish(sink, *message)
+                self.gathers = False
+            else:
+                self.gathers = sink.publisher.on_batch(batch)
         return pos
 
     def _read(self, data: bytes, pos: int, sink: ServerSink) -> None:
-        end = len(data)
-        find = data.find
+        end, find = len(data), data.find
         on_pub = sink.publisher.on_pub
         limit, line_limit = self.max_payload, self.max_control_line
         msgs = nbytes = 0
@@ -209,8 +219,9 @@ class Parser:
             msgs += 1
             nbytes += total
             if header_size > 0:
-                body = start + header_size
-                on_pub(subject, reply, data[start:body], data[body:stop])
+                headers = data[start : start + header_size]
+                take = on_pub if headers.find(TRACE_HEADER) < 0 else sink.on_traced
+                take(subject, reply, headers, data[start + header_size : stop])
             else:
                 on_pub(subject, reply, b"", data[start:stop])
                 if not reply and data.startswith(line, stop + 2):
@@ -338,8 +349,15 @@ class Parser:
         self.msgs += 1
         self.nbytes += total
         body = max(header_size, 0)
-        sink.publisher.on_pub(subject, reply, whole[:body], whole[body:-2])
+        _publish(sink, subject, reply, whole[:body], whole[body:-2])
         return data[missing:]
+
+
+def _publish(
+    sink: ServerSink, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+) -> None:
+    take = sink.publisher.on_pub if headers.find(TRACE_HEADER) < 0 else sink.on_traced
+    take(subject, reply, headers, payload)
 
 
 def _fast_header_publication(args: list[bytes], count: int, sink: ServerSink) -> Publication | None:

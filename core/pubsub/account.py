@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from core.auth.grant import Guard
 from core.pubsub.hub_view import HubView
 from core.pubsub.route import (
+    MESSAGE,
     AckCall,
     Member,
     Route,
@@ -152,7 +153,7 @@ class Account:
                 self._guarded -= 1
             wild += has_wildcard(subject)
         if wild > 8 or len(gone) > ROUTES_MAX:
-            self._forget_routes()
+            self.forget_routes()
         else:
             for subscription in gone:
                 self._touch(subscription.subject)
@@ -204,6 +205,18 @@ class Account:
         """Say whether a message on `subject` would reach anybody now."""
         return self.route(subject).interest
 
+    def denied(self, subject: bytes) -> list[Subscription]:
+        """Return the subscriptions that match a literal subject and are not permitted to get it."""
+        if not self._guarded:
+            return []
+        members, _ = self._sublist.match(subject)
+        return [m for m in members if isinstance(m, Subscription) and _is_denied(m, subject)]
+
+    def in_turn(self, group: tuple[Member, ...]) -> tuple[Member, ...]:
+        """Return the members of a queue group in the order in which they are offered a message."""
+        first = int(self._chance() * len(group))
+        return group[first:] + group[:first]
+
     def take_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
@@ -254,10 +267,10 @@ class Account:
             tail = message_tail(reply, headers, payload)
             if shown or not route.plain or not (source is None or source.echo):
                 for target in route.targets:
-                    if self._deliver_one(target, source, subject, tail, headers, payload, reply):
+                    if self.deliver_one(target, source, subject, tail, headers, payload, reply):
                         delivered = True
             else:
-                self._fan_out(route, subject, tail, with_headers=bool(headers))
+                self._fan_out(route, subject, tail, len(payload), len(headers))
                 delivered = True
         for group in route.groups:
             if self._deliver_group(group, source, subject, reply, headers, payload):
@@ -272,33 +285,36 @@ class Account:
         """Deliver several payloads of one size, without reply and headers, to plain targets."""
         assert route.plain, "no target needs looking at one by one"
         size = b"%d\r\n" % len(payloads[0])
-        count = len(payloads)
+        sent = len(payloads) * (MESSAGE + len(payloads[0]))
         for target, session, out, head in route.heads or heads_of(route.targets, subject):
             if not out:
                 self.turn.dirty.append(session)
             line = head + size
-            target.delivered += count
+            target.sent += sent
             out += (line, (b"\r\n" + line).join(payloads), b"\r\n")
 
-    def _fan_out(self, route: Route, subject: bytes, tail: bytes, *, with_headers: bool) -> None:
+    def _fan_out(
+        self, route: Route, subject: bytes, tail: bytes, size: int, header_size: int
+    ) -> None:
         dirty = self.turn.dirty
-        verb = b"HMSG " if with_headers else b"MSG "
-        if route.heads is None or with_headers:
+        sent = MESSAGE + size + header_size
+        verb = b"HMSG " if header_size else b"MSG "
+        if route.heads is None or header_size:
             begin = verb + subject
             for target in route.targets:
                 out = target.session.out
                 if not out:
                     dirty.append(target.session)
-                target.delivered += 1
+                target.sent += sent
                 out += (begin, target.mid, tail)
             return
         for target, session, out, head in route.heads:
             if not out:
                 dirty.append(session)
-            target.delivered += 1
+            target.sent += sent
             out += (head, tail)
 
-    def _deliver_one(
+    def deliver_one(
         self,
         target: Subscription,
         source: Session | None,
@@ -320,12 +336,14 @@ class Account:
         out = session.out
         if not out:
             self.turn.dirty.append(session)
-        target.delivered += 1
+        target.sent += MESSAGE + len(payload)
         if not headers:
             out += (b"MSG ", subject, target.mid, tail)
         elif session.headers:
+            target.sent += len(headers)
             out += (b"HMSG ", subject, target.mid, tail)
         else:
+            self.hub.stripped_bytes += len(headers)
             out += (b"MSG ", subject, target.mid, message_tail(reply, b"", payload))
         if target.limit and target.delivered >= target.limit:
             self.remove(target)
@@ -350,7 +368,7 @@ class Account:
             if isinstance(member, ServiceSubscription):
                 member.call(source, subject, reply, headers, payload)
                 return True
-            if self._deliver_one(member, source, subject, tail, headers, payload, reply):
+            if self.deliver_one(member, source, subject, tail, headers, payload, reply):
                 return True
         return False
 
@@ -365,7 +383,7 @@ class Account:
         # Many filters one after the other would look at every route again and again.
         self._searched += len(self.routes) + len(self.prefixes)
         if self._searched > _SEARCH_MAX:
-            self._forget_routes()
+            self.forget_routes()
             return
         prefix = fixed_prefix(subject)
         for key in [key for key in self.routes if key.startswith(prefix)]:
@@ -373,7 +391,8 @@ class Account:
         for key in [key for key in self.prefixes if (key + b".").startswith(prefix)]:
             _discard(self.prefixes, key)
 
-    def _forget_routes(self) -> None:
+    def forget_routes(self) -> None:
+        """Make all routes anew."""
         _drop(self.routes)
         _drop(self.prefixes)
         self._searched = 0

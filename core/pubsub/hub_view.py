@@ -20,7 +20,9 @@ class HubView(Protocol):
 
     `overloaded` and `crowded` are about producers that are faster than what consumes them: while
     the server is `overloaded`, connections that bring much data stop reading and `wait`; one that
-    finds `crowded` set clears it and stops reading for a moment.
+    finds `crowded` set clears it and stops reading for a moment. `stripped_bytes` counts the
+    header blocks of messages that went without them to clients that cannot read them, `reports`
+    the traces of messages that were sent.
     """
 
     turn: Turn
@@ -33,6 +35,8 @@ class HubView(Protocol):
     jetstream: bool
     overloaded: bool
     crowded: bool
+    stripped_bytes: int
+    reports: int
 
     def choose_publishers(self, account: str) -> None:
         """Let connected clients of an account publish by its mappings, which have changed."""

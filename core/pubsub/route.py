@@ -7,7 +7,7 @@ know its subject unless `heads` is set.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from core.auth.grant import Guard
 from core.protocol.gather import Batch
@@ -46,20 +46,61 @@ ServiceCall = Callable[["Session | None", bytes, bytes, bytes, bytes], None]
 BatchCall = Callable[[Batch], None]
 """Takes messages in columns; they may come from any session."""
 
+
+class Trace(Protocol):
+    """The way of one message, noted as it goes: `core.pubsub.message_trace`.
+
+    `only` says that the message reaches nobody and is stored nowhere.
+    """
+
+    only: bool
+
+    def streamed(self, stream: str) -> dict[str, Any]:
+        """Note a stream; what becomes of the message there is added to the returned event."""
+        ...
+
+    def hold(self) -> None:
+        """Wait for one more `release` before the notes are sent."""
+        ...
+
+    def release(self) -> None:
+        """Send the notes, if nothing else is waited for."""
+        ...
+
+
+TracedCall = Callable[[Trace, bytes, bytes, bytes, bytes], None]
+"""Called with a trace that asks what becomes of a message, subject, reply, headers, payload."""
+
 AckCall = Callable[[list[bytes], "Session | None", bytes, bytes, bytes], None]
 """Called with the subject in six parts (`rsplit(b".", 5)`), session, reply, headers, payload."""
+
+
+MESSAGE = 1 << 60
+"""What a message adds to `Subscription.sent`, beside its size."""
+_NBYTES = MESSAGE - 1
+
+
+def messages_of(sent: int) -> int:
+    """Return how many messages a sum of `Subscription.sent` stands for."""
+    return sent >> 60
+
+
+def bytes_of(sent: int) -> int:
+    """Return how many bytes of headers and payloads a sum of `Subscription.sent` stands for."""
+    return sent & _NBYTES
 
 
 class Subscription:
     """A client's subscription: the target of deliveries.
 
     `mid` is what stands between subject and size in a MSG line: a line is
-    `b"MSG " + subject + mid + size`. Who writes such lines itself adds their number to
-    `delivered`: an UNSUB with a limit counts from the beginning. `limit` 0 means none. `guard`
-    is there when permissions have a say in its deliveries.
+    `b"MSG " + subject + mid + size`. Who writes such lines itself adds to `sent`, for each message,
+    MESSAGE and the size of its headers and payload: one number for both counts, as one addition
+    is what a message had to pay anyway. An UNSUB with a limit counts from the beginning. `limit` 0
+    means none. `guard` is there when permissions have a say in its deliveries.
     """
 
-    __slots__ = ("delivered", "guard", "limit", "mid", "queue", "session", "sid", "subject")
+    __slots__ = ("guard", "limit", "mid", "queue", "sent", "session", "sid", "subject")
 
     def __init__(self, session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
         self.session = session
@@ -67,9 +108,14 @@ class Subscription:
         self.queue = queue
         self.sid = sid
         self.mid = b" " + sid + b" "
-        self.delivered = 0
+        self.sent = 0
         self.limit = 0
         self.guard: Guard | None = None
+
+    @property
+    def delivered(self) -> int:
+        """How many messages it has got."""
+        return messages_of(self.sent)
 
 
 Target = Subscription
@@ -79,13 +125,15 @@ class ServiceSubscription:
     """A subscription inside the process.
 
     With `intercept` it sees the messages but does not count as interest. `batch` takes several
-    messages as `call` takes each; None: it has to be called for each.
+    messages as `call` takes each; None: it has to be called for each. `traced` takes a message
+    whose way is traced; None: there is nothing to tell.
     """
 
-    __slots__ = ("batch", "call", "intercept", "queue", "subject")
+    __slots__ = ("batch", "call", "intercept", "queue", "subject", "traced")
 
     def __init__(self, subject: bytes, call: ServiceCall, queue: bytes, intercept: bool) -> None:
         self.batch: BatchCall | None = None
+        self.traced: TracedCall | None = None
         self.subject = subject
         self.call = call
         self.queue = queue

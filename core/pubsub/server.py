@@ -28,6 +28,7 @@ from core.pubsub.account import Account
 from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
 from core.pubsub.route import Session
+from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
@@ -41,7 +42,7 @@ TRUSTED = "TRUSTED"
 
 @dataclass(slots=True)
 class Traffic:
-    """Messages and bytes in both directions, as plain counters."""
+    """Messages in both directions, and the bytes of their headers and payloads."""
 
     in_msgs: int = 0
     in_bytes: int = 0
@@ -73,6 +74,10 @@ class Connection(Waiter, Session, Protocol):
 
     def choose_publisher(self) -> None:
         """Publish by what CONNECT, permissions and mappings say now."""
+        ...
+
+    def use_trace_log(self) -> None:
+        """Log the operations of the client from now on, or no longer, as the hub wants it."""
         ...
 
     def tell_lame_duck(self) -> None:
@@ -121,9 +126,12 @@ class Hub:
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.crowded = False
         self.ldm = False
+        self.trace_log: TraceLog | None = None
         self.on_leave: Callable[[Connection], None] | None = None
         self.connections_total = 0
         self.writes = 0
+        self.stripped_bytes = 0
+        self.reports = 0
         self.slow_consumers = 0
         self.stale_connections = 0
         self._last_client_id = 0
@@ -200,6 +208,17 @@ class Hub:
         for session in self.sessions.values():
             session.use_limits()
 
+    def use_trace_log(self, trace_log: TraceLog | None) -> None:
+        """Log the operations of clients there from now on, connected ones included; None: do not.
+
+        Routes hold the outputs of sessions, which are others while they are logged.
+        """
+        self.trace_log = trace_log
+        for session in self.sessions.values():
+            session.use_trace_log()
+        for account in self.accounts.values():
+            account.forget_routes()
+
     # -- sessions
 
     def next_client_id(self) -> int:
@@ -220,8 +239,12 @@ class Hub:
                 self.on_leave(session)
 
     def totals(self) -> Traffic:
-        """Return the traffic of all connections since the start."""
-        total = Traffic()
+        """Return the traffic of all connections since the start.
+
+        As in the reference server, what a client without headers got counts here with them, and
+        with the connection without.
+        """
+        total = Traffic(out_bytes=self.stripped_bytes)
         _add(total, self._departed)
         for session in self.sessions.values():
             _add(total, session.count())

@@ -8,6 +8,7 @@ from core.auth.users import Permissions, Rule
 from core.model.gotime import format_time
 from core.model.release import FEATURE_FLAGS, SERVER_VERSION
 from core.pubsub.account import Account
+from core.pubsub.hub_view import HubView
 from core.pubsub.route import Session
 
 SUBJECT = b"$SYS.REQ.USER.INFO"
@@ -25,19 +26,7 @@ def answer_user_info(account: Account) -> None:
         if not reply:
             return
         asked += 1
-        hub = account.hub
-        server = {
-            "name": hub.server_name,
-            "host": hub.host,
-            "id": hub.server_id,
-            **({"domain": hub.domain} if hub.domain else {}),
-            "ver": SERVER_VERSION,
-            "feature_flags": FEATURE_FLAGS,
-            "jetstream": hub.jetstream,
-            "flags": _JETSTREAM_FLAGS if hub.jetstream else 0,
-            "seq": asked,
-            "time": format_time(hub.clock.now()),
-        }
+        server = server_json(account.hub, asked)
         user: dict[str, Any] = {
             "user": session.user if session else "",
             "account": account.name,
@@ -48,6 +37,22 @@ def answer_user_info(account: Account) -> None:
         account.publish(reply, b"", b"", msgspec.json.encode({"server": server, "data": user}))
 
     account.subscribe(SUBJECT, answer)
+
+
+def server_json(hub: HubView, number: int) -> dict[str, Any]:
+    """Return how the server shows itself in what it sends; `number` counts that."""
+    return {
+        "name": hub.server_name,
+        "host": hub.host,
+        "id": hub.server_id,
+        **({"domain": hub.domain} if hub.domain else {}),
+        "ver": SERVER_VERSION,
+        "feature_flags": FEATURE_FLAGS,
+        "jetstream": hub.jetstream,
+        "flags": _JETSTREAM_FLAGS if hub.jetstream else 0,
+        "seq": number,
+        "time": format_time(hub.clock.now()),
+    }
 
 
 def permissions_json(permissions: Permissions) -> dict[str, Any]:

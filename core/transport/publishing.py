@@ -24,7 +24,7 @@ from core.protocol.gather import Batch
 from core.protocol.parser import Publisher
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.batch import take_together
-from core.pubsub.route import Session
+from core.pubsub.route import MESSAGE, Session
 from core.subjects.subject import can_publish
 from core.transport.wording import permissions_violation, quoted
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # The first four bytes of the replies below: one look into a set tells ordinary replies apart.
 _RESERVED = frozenset((b"_R_.", b"$GR.", b"_GR_", b"$JS."))
-_RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
+RESERVED_REPLIES = (b"_R_.", b"$GR.", b"_GR_.", b"$JS.ACK.")
 # The first five bytes of subjects that are acknowledgements, or refused.
 _SPECIAL = frozenset((b"$JS.A", b"$NRG."))
 
@@ -75,7 +75,7 @@ class PlainPublisher:
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Publish a message."""
-        if reply and reply[:4] in _RESERVED and reply.startswith(_RESERVED_REPLIES):
+        if reply and reply[:4] in _RESERVED and reply.startswith(RESERVED_REPLIES):
             _refuse_reply(self._client, reply)
             return
         route = self._routes.get(subject)
@@ -97,19 +97,21 @@ class PlainPublisher:
             client = self._client
             delivered = self._account.deliver(route, client, subject, reply, headers, payload)
             if reply and not delivered and client.no_responders:
-                _answer_no_responders(client, subject, reply)
+                answer_no_responders(client, subject, reply)
             return
         out = sole.session.out
         if not out:
             self._dirty.append(sole.session)
-        sole.delivered += 1
         if headers:
+            sole.sent += MESSAGE + len(headers) + len(payload)
             out += (b"HMSG ", subject, sole.mid, message_tail(reply, headers, payload))
             return
+        size = len(payload)
+        sole.sent += MESSAGE + size
         if reply:
-            tail = b"%b %d\r\n%b\r\n" % (reply, len(payload), payload)
+            tail = b"%b %d\r\n%b\r\n" % (reply, size, payload)
         else:
-            tail = b"%d\r\n%b\r\n" % (len(payload), payload)
+            tail = b"%d\r\n%b\r\n" % (size, payload)
         if route.head:
             out += (route.head, tail)
         else:
@@ -145,8 +147,8 @@ class CheckedPublisher:
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Publish a message, with an answer to it where the client wants one."""
         client = self._client
-        _check_subject(client, subject)
-        if reply.startswith(_RESERVED_REPLIES):
+        check_subject(client, subject)
+        if reply.startswith(RESERVED_REPLIES):
             _refuse_reply(client, reply)
             return
         if subject.startswith(b"$NRG."):
@@ -161,7 +163,7 @@ class CheckedPublisher:
         if account.deliver(route, client, subject, reply, headers, payload):
             return
         if reply and client.no_responders:
-            _answer_no_responders(client, subject, reply)
+            answer_no_responders(client, subject, reply)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Publish several messages of one subject and size, without reply and headers."""
@@ -205,7 +207,7 @@ class GuardedPublisher:
     def _may_publish(self, subject: bytes) -> bool:
         if self._guard.may_publish(subject):
             return True
-        _check_subject(self._client, subject)
+        check_subject(self._client, subject)
         _refuse_subject(self._client, subject)
         return False
 
@@ -230,7 +232,7 @@ class MappedPublisher:
         if client.connect.verbose:
             client.say(encoder.OK)
         if reply and client.no_responders:
-            _answer_no_responders(client, mapped, reply)
+            answer_no_responders(client, mapped, reply)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
         """Publish several messages, which chance may map to different subjects."""
@@ -265,7 +267,7 @@ def _take_special(
     return False
 
 
-def _check_subject(client: Client, subject: bytes) -> None:
+def check_subject(client: Client, subject: bytes) -> None:
     """Tell a pedantic client that a subject is invalid; it is published all the same."""
     if client.connect.pedantic and not can_publish(subject):
         client.say(encoder.error("Invalid Publish Subject"))
@@ -279,12 +281,16 @@ def _refuse_subject(client: Client, subject: bytes) -> None:
     client.say(permissions_violation(f"Publish to {quoted(subject)}"))
 
 
-def _answer_no_responders(client: Client, subject: bytes, reply: bytes) -> None:
+def answer_no_responders(client: Client, subject: bytes, reply: bytes) -> None:
     """Tell the requester that nobody listens, on the subscription it listens with."""
     account = client.account
-    if account.is_silent is not None and account.is_silent(subject):
-        return
-    for target in account.route(reply).targets:
+    if account.is_silent is None or not account.is_silent(subject):
+        say_no_responders(client, subject, reply)
+
+
+def say_no_responders(client: Client, subject: bytes, reply: bytes) -> None:
+    """Send a 503 to the subscription for a reply, also where nobody listening is usual."""
+    for target in client.account.route(reply).targets:
         if target.session is client:
             block = header_blocks.build(((b"Nats-Subject", subject),), 503)
             client.say(encoder.message(reply, target.sid, b"", block, b""))

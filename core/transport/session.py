@@ -17,7 +17,7 @@ texts are the reference server's, and so is the silence where it closes without 
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from core.auth.authenticator import Identity
 from core.auth.grant import Guard
@@ -26,6 +26,7 @@ from core.protocol import encoder
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
+from core.pubsub.route import bytes_of, messages_of
 from core.pubsub.server import Hub, Traffic
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
@@ -33,6 +34,9 @@ from core.transport.authentication import Authentication
 from core.transport.info import info_of
 from core.transport.publishing import publisher_for
 from core.transport.wording import AUTHORIZATION_VIOLATION, reason_of, subscription_violation
+
+if TYPE_CHECKING:
+    from core.transport.traced import ConnectionTrace  # most servers trace nothing
 
 LARGE_READ = 32 * 1024
 """Bytes of a read after which others are read first."""
@@ -57,6 +61,7 @@ class ClientSession(asyncio.Protocol):
         user: the name of the user, for monitoring.
         publisher: what the messages of the client go through.
         authentication: the wait for credentials, while it lasts.
+        trace: what logs its operations, while that is wanted.
         is_heard: whether something was read since the liveness check looked last.
 
     `gone` is called at the end.
@@ -66,6 +71,7 @@ class ClientSession(asyncio.Protocol):
     address: tuple[str, int] | None = None
     forwarded_for = ""
     ping_interval = 0.0
+    trace: "ConnectionTrace | None" = None
     read_connect: Callable[[bytes, Connect | None], Connect] = staticmethod(decode_connect)
 
     def __init__(self, hub: Hub, gone: Callable[["ClientSession"], None] | None = None) -> None:
@@ -102,7 +108,8 @@ class ClientSession(asyncio.Protocol):
         self._ping_sent = hub.clock.monotonic()  # the first PING answers our INFO
         self._small_bytes = 0
         self._changes = 0
-        self._delivered_before = 0
+        self._sent_before = 0
+        self._written = 0
         self._is_info_sent = False
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
@@ -116,6 +123,8 @@ class ClientSession(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.client_ip, self.client_port = unmapped(str(peer[0])), int(peer[1])
+        if self.hub.trace_log is not None:
+            self.use_trace_log()
         limits = self.hub.limits
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
@@ -198,7 +207,7 @@ class ClientSession(asyncio.Protocol):
             return
         data = b"".join(out)
         out.clear()
-        self.traffic.out_bytes += len(data)
+        self._written += len(data)
         self.hub.writes += 1
         self._transport.write(data)
         if self.blocked:
@@ -227,7 +236,7 @@ class ClientSession(asyncio.Protocol):
 
     def written(self) -> int:
         """Return how many bytes the kernel has taken so far."""
-        return self.traffic.out_bytes - self._transport.get_write_buffer_size()
+        return self._written - self._transport.get_write_buffer_size()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
@@ -281,9 +290,17 @@ class ClientSession(asyncio.Protocol):
         traffic = self.traffic
         traffic.in_msgs = self._parser.msgs
         traffic.in_bytes = self._parser.nbytes
-        delivered = sum(s.delivered for s in self.subscriptions.values())
-        traffic.out_msgs = self._delivered_before + delivered
+        sent = self._sent_before + sum(s.sent for s in self.subscriptions.values())
+        traffic.out_msgs, traffic.out_bytes = messages_of(sent), bytes_of(sent)
         return traffic
+
+    # -- publishing
+
+    def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish a message that may ask for a trace of its way."""
+        from core.transport.traced_publishing import publish_traced  # hardly anybody traces
+
+        publish_traced(self, subject, reply, headers, payload)
 
     # -- subscribing
 
@@ -339,12 +356,17 @@ class ClientSession(asyncio.Protocol):
     def forget(self, subscription: Subscription) -> None:
         """Remove a subscription that the account no longer has."""
         if self.subscriptions.pop(subscription.sid, None) is not None:
-            self._delivered_before += subscription.delivered
+            self._sent_before += subscription.sent
+            if self.trace is not None:
+                self.trace.unsubscribed(subscription.sid)
 
     def _drop_subscriptions(self) -> None:
         gone = list(self.subscriptions.values())
-        self._delivered_before += sum(s.delivered for s in gone)
+        self._sent_before += sum(s.sent for s in gone)
         self.subscriptions = {}
+        if self.trace is not None:
+            for subscription in gone:
+                self.trace.unsubscribed(subscription.sid)
         self._remove_in_slices(self.account, gone)
 
     def _remove_in_slices(self, account: Account, gone: list[Subscription]) -> None:
@@ -407,7 +429,20 @@ class ClientSession(asyncio.Protocol):
 
     def choose_publisher(self) -> None:
         """Publish by what CONNECT, permissions and mappings say now."""
-        self.publisher = publisher_for(self)
+        publisher = publisher_for(self)
+        self.publisher = publisher if self.trace is None else self.trace.publisher(publisher)
+
+    def use_trace_log(self) -> None:
+        """Log the operations of the client from now on, or no longer, as the hub wants it."""
+        from core.transport.traced import TracedOutput, TracedParser, trace_of, untraced
+
+        self.trace = trace = trace_of(self, self.hub.trace_log)
+        if trace is None:
+            self._parser, self.out = untraced(self._parser), list(self.out)
+        else:
+            self._parser = TracedParser(self._parser, trace.received)
+            self.out = TracedOutput(self.out, trace.sent)
+        self.choose_publisher()
 
     def on_ping(self) -> None:
         """Answer with PONG; the first one after a CONNECT is followed by an INFO of the account."""

@@ -149,6 +149,7 @@ _PLAIN = frozenset(
         "debug",
         "trace",
         "log_size_limit",
+        "max_traced_msg_len",
         "prof_port",
     ]
 )

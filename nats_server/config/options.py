@@ -72,6 +72,8 @@ class Options:
     http_base_path: str = ""
     debug: bool = False
     trace: bool = False
+    trace_headers: bool = False
+    max_traced_msg_len: int = 0
     logtime: bool = True
     logtime_utc: bool = False
     log_file: str = ""
@@ -123,8 +125,6 @@ class Options:
     def complete(self) -> None:
         """Fill in what follows from the rest; call it when everything is set."""
         self.jetstream.store_dir = self.jetstream.store_dir or self.store_dir
-        if self.trace:
-            self.warnings.append("protocol traces are not written")
         if self.prof_port:
             self.warnings.append("profiles are not served")
         self.host = self.host or DEFAULT_HOST

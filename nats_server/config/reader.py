@@ -301,6 +301,10 @@ def _unheeded(convert: Callable[[Any], Any]) -> Setter:
     return lambda options, value: convert(value) and None
 
 
+def _trace_headers(options: Options, value: Any) -> None:
+    options.trace_headers = options.trace = flag(value)
+
+
 def _feature_flags(options: Options, value: Any) -> None:
     if not isinstance(value, dict):
         raise Wrong(f"error parsing feature flags: unsupported type {GO_TYPES[type(value)]}")
@@ -337,7 +341,7 @@ _TOP: dict[str, Setter] = {
     "debug": _into("debug", flag),
     "trace": _into("trace", flag),
     "trace_verbose": _into("trace", flag),
-    "trace_headers": _unheeded(flag),
+    "trace_headers": _trace_headers,
     "logtime": _into("logtime", flag),
     "logtime_utc": _into("logtime_utc", flag),
     "logfile": _into("log_file", text),
@@ -348,7 +352,7 @@ _TOP: dict[str, Setter] = {
     "log_max_num": _into("log_max_num", integer),
     "syslog": _into("syslog", flag),
     "remote_syslog": _into("remote_syslog", text),
-    "max_traced_msg_len": _unheeded(integer),
+    "max_traced_msg_len": _into("max_traced_msg_len", integer),
     "pidfile": _into("pid_file", text),
     "pid_file": _into("pid_file", text),
     "ports_file_dir": _into("ports_file_dir", text),

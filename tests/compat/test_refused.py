@@ -65,13 +65,3 @@ def test_configurations(tmp_path: Path, record_property: Tell, what: str) -> Non
     assert "[FTL] " in line
     assert "not served" in line
     record_property("refusal", "`" + line.partition("[FTL] ")[2] + "`")
-
-
-def test_a_trace_is_not_told(wire: Wire) -> None:
-    wire.send(b"SUB here 1\r\nSUB told 2\r\n")
-    block = b"NATS/1.0\r\nNats-Trace-Dest: told\r\n\r\n"
-
-    wire.publish("here", b"x", headers=block)
-
-    frames = wire.flush()
-    assert [(frame.subject, frame.headers) for frame in frames] == [(b"here", block)]

@@ -496,6 +496,22 @@ def test_what_only_listens_is_bound_and_turns_everybody_away(tmp_path: Path) -> 
             assert peer.recv(100) == b""
 
 
+def test_the_ports_file_tells_of_every_port_that_tools_look_for(name: str, tmp_path: Path) -> None:
+    blocks = [f"{kind} {{ host: 127.0.0.1, port: -1 }}" for kind in ("cluster", "leafnodes")]
+    websocket = "websocket { host: 127.0.0.1, port: -1, no_tls: true }"
+    path = config(tmp_path, websocket, *blocks)
+    with DropIn(name, "-c", path, "-m", "-1") as server:
+        ports = server.ports()
+
+        theirs = ["nats", "monitoring", "cluster", "websocket"]
+        ours_too = ["leafnodes"] if name == "jetgate-nats-server" else []
+        assert list(ports) == theirs + ours_too
+        for urls in ports.values():
+            host, _, port = urls[0].partition("://")[2].rpartition(":")
+            socket.create_connection((host, int(port)), timeout=30).close()
+        assert ports["cluster"][0].startswith("nats://127.0.0.1:")
+
+
 def test_a_signal_reaches_the_process_of_a_pid_file(name: str, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with DropIn(name, *PLAIN, "-P", str(pid)) as server:

@@ -26,6 +26,7 @@ from core.consumer.pace import Replay
 from core.consumer.pull import PullRequest, idle_heartbeat
 from core.consumer.push import FLOW_CONTROL_REQUEST, Push
 from core.model.consumer import ReplayPolicy
+from core.pubsub.route import MESSAGE
 from core.stream.segment import Segment
 
 if TYPE_CHECKING:
@@ -359,8 +360,9 @@ class Pump:
         if not out:
             self._turn.dirty.append(session)
         plain = self._frame(request, target)
-        target.delivered += len(batch)
-        out += lines(batch, target.mid, self._head, cseq, left, plain)
+        written, size = lines(batch, target.mid, self._head, cseq, left, plain)
+        target.sent += len(batch) * MESSAGE + size
+        out += written
         self._turn.arm()
 
     def _emit_in_turn(self, owners: list[PullRequest], batch: Batch, cseq: int, left: int) -> None:
@@ -375,7 +377,7 @@ class Pump:
             if not out:
                 dirty.append(target.session)
             payload = batch.payloads[index]
-            target.delivered += 1
+            target.sent += MESSAGE + len(payload)
             out.append(
                 self._frame(request, target)
                 % (
@@ -413,7 +415,7 @@ class Pump:
             out = target.session.out
             if not out:
                 self._turn.dirty.append(target.session)
-            target.delivered += 1
+            target.sent += MESSAGE + len(header or b"") + len(payload)
             out.append(message(subject, target.mid, reply, header, payload))
         elif (
             not self._account.send(request.reply, subject, reply, header or b"", payload)

@@ -16,6 +16,7 @@ from core.jetstream.log.message import Message, message_at
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.gotime import parse_time
 from core.model.versions import is_level_supported
+from core.pubsub.route import MESSAGE
 from core.runtime.tasks import spawn
 from core.stream.headers import publish_headers
 
@@ -60,8 +61,9 @@ class DirectGet:
         self._missed: list[tuple[int, bytes, bool, bytes]] = []
         self._reading = False
         self._batches = DirectBatches(log, account, self._answers)
-        # last answers by subject: (version seen, sequence, what follows the subscription id)
-        self._cache: dict[bytes, tuple[int, int, bytes]] = {}
+        # last answers by subject: version seen, sequence, what follows the subscription id, and
+        # what to add to `Subscription.sent`
+        self._cache: dict[bytes, tuple[int, int, bytes, int]] = {}
         self._cached_bytes = 0
 
     def configure(self, allowed: bool) -> None:
@@ -105,15 +107,15 @@ class DirectGet:
         out = target.session.out
         if not out:
             self._dirty.append(target.session)
-        target.delivered += 1
+        target.sent += known[3]
         out += (b"HMSG ", reply, target.mid, known[2])
 
     def _is_fresh(self, subject: bytes) -> bool:
         """Whether the kept answer of a subject is still that of its last message."""
-        _, seq, tail = self._cache[subject]
+        _, seq, tail, sent = self._cache[subject]
         if self._machine.index.last(subject) != seq:
             return False
-        self._cache[subject] = (self._machine.version, seq, tail)
+        self._cache[subject] = (self._machine.version, seq, tail, sent)
         return True
 
     def _last_of(self, wanted: bytes, reply: bytes, no_hdr: bool = False) -> None:
@@ -249,15 +251,16 @@ class DirectGet:
         block = self._answers.header_block(found, b"")
         body = block + payload
         if cache_as and len(body) < _CACHED_MAX:
-            self._remember(cache_as, found[0], b"%d %d\r\n%b\r\n" % (len(block), len(body), body))
+            tail = b"%d %d\r\n%b\r\n" % (len(block), len(body), body)
+            self._remember(cache_as, found[0], tail, MESSAGE + len(body))
         self._send(reply, len(block), body)
 
-    def _remember(self, subject: bytes, seq: int, tail: bytes) -> None:
+    def _remember(self, subject: bytes, seq: int, tail: bytes, sent: int) -> None:
         """Keep what follows the subscription id of an answer, while its message is the last."""
         if self._cached_bytes > _CACHE_BYTES:
             self._cache.clear()
             self._cached_bytes = 0
-        self._cache[subject] = (self._machine.version, seq, tail)
+        self._cache[subject] = (self._machine.version, seq, tail, sent)
         self._cached_bytes += len(subject) + len(tail) + _ENTRY_COST
 
     def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
@@ -269,6 +272,7 @@ class DirectGet:
         out = target.session.out
         if not out:
             self._turn.dirty.append(target.session)
-        target.delivered += 1
-        line = b"%b%d %d\r\n" % (target.mid, header_size, len(body))
+        size = len(body)
+        target.sent += MESSAGE + size
+        line = b"%b%d %d\r\n" % (target.mid, header_size, size)
         out += (b"HMSG ", reply, line, body, b"\r\n")

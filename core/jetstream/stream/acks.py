@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from core.pubsub.account import Account, Subscription
+from core.pubsub.route import MESSAGE
 from core.runtime.turn import Turn
 
 # Acks made with one format, and the least for which that pays.
@@ -54,14 +55,17 @@ class AckEmitter:
         out = target.session.out
         if not out:
             self._turn.dirty.append(target.session)
-        target.delivered += count
+        target.sent += count * (MESSAGE + self._size(digits))
         pairs = zip(replies, range(first, last + 1), strict=True)
         out.append(line * count % tuple(chain.from_iterable(pairs)))
         return True
 
     def _middle(self, target: Subscription, digits: int) -> bytes:
         """Return what stands between the reply subject and a sequence of so many digits."""
-        return b"%b%d\r\n%b" % (target.mid, len(self._body) + digits + 1, self._body)
+        return b"%b%d\r\n%b" % (target.mid, self._size(digits), self._body)
+
+    def _size(self, digits: int) -> int:
+        return len(self._body) + digits + 1
 
     def _emit_each(self, replies: Sequence[bytes], first: int) -> None:
         route_of = self._account.route
@@ -70,7 +74,7 @@ class AckEmitter:
         body = self._body
         target = None
         middle = b""
-        width_end = 0
+        width_end = sent = 0
         for seq, reply in enumerate(replies, first):
             if not reply:
                 continue
@@ -83,8 +87,9 @@ class AckEmitter:
                 digits = len(str(seq))
                 width_end = 10**digits
                 middle = self._middle(target, digits)
+                sent = MESSAGE + self._size(digits)
             out = target.session.out
             if not out:
                 dirty.append(target.session)
-            target.delivered += 1
+            target.sent += sent
             out += (b"MSG ", reply, middle, b"%d}\r\n" % seq)

@@ -40,6 +40,7 @@ from core.model.stream import ClusterInfo, Retention, StreamConfig, StreamInfo
 from core.model.transform import Transform
 from core.protocol.gather import Batch
 from core.pubsub.account import Account, ServiceSubscription, Session
+from core.pubsub.route import Trace
 from core.runtime.tasks import spawn
 from core.storage.interface import Head, StreamRow
 from core.stream.expiry import Expiry
@@ -283,6 +284,7 @@ class StreamRunner:
         take = self.ingest_batch  # one object, by which its routes are known to be of one stream
         for subscription in self._subscriptions:
             subscription.batch = take
+            subscription.traced = self._take_traced
 
     def unlisten(self) -> None:
         """Take no more publishes."""
@@ -327,6 +329,13 @@ class StreamRunner:
         columns.headered = columns.headered or batch.has_headers
         if columns.nbytes > PRESSURE_BYTES:
             self.services.press()
+
+    def _take_traced(
+        self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        from core.jetstream.stream.traced import TracedPublishes  # hardly anybody traces
+
+        TracedPublishes(self).take(trace, subject, reply, headers, payload)
 
     def has_work(self) -> bool:
         """Whether there is something for the next round.
@@ -387,6 +396,14 @@ class StreamRunner:
             raise
         self._erase_superseded(plan)
         return plan
+
+    async def foresee(self, columns: Columns, now: int) -> StreamPlan:
+        """Return the plan that publishes would get now, not to be committed. Raises Unavailable."""
+        return decide(self.machine, columns, now, await self._facts.read(columns, now))
+
+    def lacks_interest(self, subject: bytes) -> bool:
+        """Say whether a message on `subject` is not stored because no consumer wants it."""
+        return subject in self._without_interest((subject,))
 
     def _erase_superseded(self, plan: StreamPlan) -> None:
         """Let superseded rows that still wait for removal go with an explicit removal.

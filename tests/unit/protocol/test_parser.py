@@ -41,6 +41,9 @@ class Recorder:
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.events.append(("pub", subject, reply, headers, payload))
 
+    def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.events.append(("traced", subject, reply, headers, payload))
+
     def on_batch(self, batch: Batch) -> bool:
         self.events += [("pub", *message) for message in batch.messages()]
         assert batch.has_headers == any(batch.headers)

@@ -1,0 +1,186 @@
+"""Publishes into a stream whose way is traced (ADR-41).
+
+What becomes of such a message is known from its acknowledgement, so it gets a reply subject of its
+own, and the answer is passed on. A message that is only traced is decided on and never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from core.errors import ApiError
+from core.model.gojson import quote
+from core.pubsub.message_trace import DESTINATION, DISABLED
+from core.pubsub.route import Trace
+from core.runtime.nuid import nuid
+from core.runtime.tasks import spawn
+from core.stream import headers as h
+from core.stream.plan import Columns, StreamPlan
+from core.stream.texts import refusal
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from core.jetstream.changes import Change
+    from core.jetstream.log.stream_log import StreamLog
+    from core.model.stream import StreamConfig
+    from core.pubsub.account import Account, Session
+    from core.stream.machine import StreamMachine
+
+_WRONG_SIZE, _WRONG_STREAM, _WRONG_MSG_ID, _WRONG_SEQUENCE = 10054, 10060, 10070, 10071
+_STORE_FAILED, _NO_ROLLUP, _WRONG_TTL, _NO_TTL = 10077, 10111, 10165, 10166
+_WHEN_STORED = frozenset((_STORE_FAILED, _WRONG_TTL))
+"""Errors that the reference server finds when it stores: not in a message that is only traced."""
+_PLAIN = frozenset((_WRONG_STREAM, _STORE_FAILED, _NO_ROLLUP))
+_OTHER_WORDS = {_WRONG_SIZE: "maximum payload exceeded", _NO_TTL: "message TTL disabled"}
+_FAST_REPLY = b".$FI"
+
+
+class Stream(Protocol):
+    """What this needs of the leader of a stream: `core.jetstream.stream.runner`."""
+
+    name: str
+    config: StreamConfig
+    account: Account
+    machine: StreamMachine
+    log: StreamLog
+
+    def map_subjects(self, subjects: list[bytes]) -> list[bytes]: ...
+    def lacks_interest(self, subject: bytes) -> bool: ...
+    def submit(self, change: Change) -> asyncio.Future[StreamPlan]: ...
+    async def foresee(self, columns: Columns, now: int) -> StreamPlan: ...
+    def ingest(
+        self,
+        session: Session | None,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> None: ...
+
+
+class TracedPublishes:
+    """Takes the traced publishes of one stream."""
+
+    def __init__(self, runner: Stream) -> None:
+        self._runner = runner
+
+    def take(
+        self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Take one publish, and let the trace know what became of it."""
+        runner, event = self._runner, trace.streamed(self._runner.name)
+        found = h.publish_headers(headers)
+        block = h.with_header(headers, DESTINATION, DISABLED)
+        [stored_as] = runner.map_subjects([subject])
+        outcome = _Outcome(event, found, stored_as.decode("utf-8", "replace"))
+        outcome.has_interest = not runner.lacks_interest(stored_as)
+        if trace.only and not found.get(h.BATCH_ID):
+            trace.hold()
+            message = (subject, block, payload)
+            spawn(self._try(trace, outcome, reply, message), name=f"trace {runner.name}")
+        elif runner.config.no_ack or reply.endswith(_FAST_REPLY):  # whose replies tell what to do
+            outcome.accepted()
+            runner.ingest(None, subject, reply, block, payload)
+        else:
+            trace.hold()
+            inbox = b"_TRACE.%b" % nuid().encode()
+            told = partial(self._answered, trace, outcome, reply)
+            subscription = runner.account.subscribe(inbox, lambda *said: told(said[4]))
+            outcome.forget = partial(runner.account.unsubscribe, subscription)
+            runner.ingest(None, subject, inbox, block, payload)
+
+    def _answered(self, trace: Trace, outcome: _Outcome, reply: bytes, body: bytes) -> None:
+        outcome.forget()
+        if reply:
+            self._runner.account.publish(reply, b"", b"", body)
+        if body:  # else it waits in a batch, of which only the end is reported
+            outcome.answered(body)
+            trace.release()
+
+    async def _try(
+        self,
+        trace: Trace,
+        outcome: _Outcome,
+        reply: bytes,
+        message: tuple[bytes, bytes, bytes],
+    ) -> None:
+        """Decide on a message when its turn comes, and store nothing."""
+        runner = self._runner
+        tried: list[StreamPlan] = []
+
+        async def decide(now: int) -> StreamPlan:
+            columns = Columns()
+            columns.subjects, columns.replies = runner.map_subjects([message[0]]), [b"-"]
+            columns.headers, columns.payloads = [message[1]], [message[2]]
+            columns.headered, columns.nbytes = True, len(message[2])
+            tried.append(await runner.foresee(columns, now))
+            return runner.machine.unchanged(runner.log.first_seq)
+
+        try:
+            await runner.submit(decide)
+            answers = [body for plan in tried for _, body in plan.answers]
+        except ApiError as error:
+            answers = [refusal(error, runner.machine.json_name)]
+        body = answers[0] if answers else b""
+        if body and outcome.is_refused(body):
+            outcome.answered(body)
+            if reply:
+                runner.account.publish(reply, b"", b"", body)
+        else:
+            outcome.accepted()
+        trace.release()
+
+
+class _Outcome:
+    """What became of one message, as its event tells it."""
+
+    def __init__(self, event: dict[str, Any], found: dict[bytes, bytes], subject: str) -> None:
+        self.has_interest = True
+        self.forget: Callable[[], None] = lambda: None
+        self._event = event
+        self._found = found
+        self._subject = subject
+
+    def accepted(self) -> None:
+        """It was stored, or would have been."""
+        self._event["subject"] = self._subject
+        if not self.has_interest:
+            self._event["nointerest"] = True
+
+    def is_refused(self, body: bytes) -> bool:
+        """Whether an answer refuses a message before it comes to storing it."""
+        answer = msgspec.json.decode(body)
+        code = answer.get("error", {}).get("err_code", 0)
+        return bool(answer.get("duplicate") or (code and code not in _WHEN_STORED))
+
+    def answered(self, body: bytes) -> None:
+        """Note what the acknowledgement tells."""
+        answer = msgspec.json.decode(body)
+        error = answer.get("error")
+        if answer.get("duplicate"):
+            self._event["error"] = "msgid is duplicate"
+        elif error is None or error["err_code"] in _WHEN_STORED:
+            self.accepted()
+        if error is not None:
+            self._event["error"] = self._text_of(error["err_code"], error["description"])
+
+    def _text_of(self, code: int, description: str) -> str:
+        """Return the text that the reference server has inside for an error."""
+        actual = description.rpartition(": ")[2]
+        if code in _OTHER_WORDS:
+            return _OTHER_WORDS[code]
+        if code == _WRONG_SEQUENCE:
+            of_subject = self._found.get(h.EXPECTED_LAST_SUBJECT_SEQ)
+            expected = of_subject or self._found.get(h.EXPECTED_LAST_SEQ, b"")
+            what = "last sequence by subject" if of_subject else "last sequence"
+            return f"{what} mismatch: {expected.decode('utf-8', 'replace')} vs {actual}"
+        if code == _WRONG_MSG_ID:
+            expected = self._found.get(h.EXPECTED_LAST_MSG_ID, b"")
+            wanted = quote(expected.decode("utf-8", "replace"))
+            return f"last msgid mismatch: {wanted} vs {quote(actual)}"
+        return description if code in _PLAIN else f"{description} ({code})"

@@ -1,0 +1,126 @@
+"""Message tracing (ADR-41): a message asks by a header for a report of what becomes of it.
+
+    Nats-Trace-Dest: <subject>    where the report is published
+    Nats-Trace-Only: true         go the same way, but reach no client and be stored in no stream
+
+The report is one JSON document with an event for each step: how the message came in (`in`), to
+which subject it was mapped (`sm`), which service of the system took it (`si`), which stream (`js`),
+and each client that got it or did not (`eg`).
+"""
+
+import gzip
+from typing import Any
+
+import msgspec
+
+from core.model.gotime import format_time
+from core.protocol import headers as header_blocks
+from core.pubsub.account import Account
+from core.pubsub.route import Subscription
+from core.pubsub.user_info import server_json
+
+DESTINATION = b"Nats-Trace-Dest"
+DISABLED = b"trace disabled"
+"""The destination that a stored message has instead of its own: it was traced, and is no more."""
+_ONLY = b"Nats-Trace-Only"
+_YES = frozenset((b"1", b"true", b"on"))
+_ENCODING = b"Accept-Encoding"
+_HTML = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
+
+
+class MessageTrace:
+    """The way of one message, noted as it goes; sent once nothing is waited for any more."""
+
+    def __init__(self, account: Account, destination: bytes, headers: bytes, size: int) -> None:
+        pairs = header_blocks.parse(headers)
+        self.only = _first(pairs, _ONLY).lower() in _YES
+        self._account = account
+        self._destination = destination
+        self._request = {"header": _grouped(pairs), "msgsize": size + len(headers)}
+        self._is_compressed = b"gzip" in _first(pairs, _ENCODING).lower()
+        self._events: list[dict[str, Any]] = []
+        self._waiting = 0
+
+    # -- events
+
+    def came_in(self, client_id: int, name: str, subject: bytes) -> None:
+        """Note the client that published it."""
+        shown = {"name": name} if name else {}
+        account = self._account.name
+        self._note("in", kind=0, cid=client_id, **shown, acc=account, subj=_text(subject))
+
+    def refused(self, why: str) -> None:
+        """Note in the first event that it came no further."""
+        self._events[0]["error"] = why
+
+    def mapped(self, subject: bytes) -> None:
+        """Note the subject that it goes to instead."""
+        self._note("sm", to=_text(subject))
+
+    def imported(self, subject: bytes, to: bytes) -> None:
+        """Note a service of the system account."""
+        self._note("si", acc="$SYS", **{"from": _text(subject), "to": _text(to)})
+
+    def reached(self, target: Subscription, name: str, error: str) -> None:
+        """Note a client; `error` says why it did not get the message."""
+        event: dict[str, Any] = {"kind": 0, "cid": target.session.client_id}
+        if name:
+            event["name"] = name
+        event["sub"] = _text(target.subject)
+        if target.queue:
+            event["queue"] = _text(target.queue)
+        if error:
+            event["error"] = error
+        self._note("eg", **event)
+
+    def streamed(self, stream: str) -> dict[str, Any]:
+        """Note a stream; what becomes of the message there is added to the returned event."""
+        return self._note("js", stream=stream)
+
+    def _note(self, what: str, /, **more: Any) -> dict[str, Any]:
+        event = {"type": what, "ts": format_time(self._account.hub.clock.now()), **more}
+        self._events.append(event)
+        return event
+
+    # -- sending
+
+    def hold(self) -> None:
+        """Wait for one more `release` before the report is sent."""
+        self._waiting += 1
+
+    def release(self) -> None:
+        """Send the report, if nothing else is waited for."""
+        self._waiting -= 1
+        if self._waiting:
+            return
+        hub = self._account.hub
+        hub.reports += 1
+        report = {
+            "server": server_json(hub, hub.reports),
+            "request": self._request,
+            "events": self._events,
+        }
+        body = msgspec.json.encode(report)
+        for char, escape in _HTML:
+            body = body.replace(char, escape)
+        headers = b""
+        if self._is_compressed:
+            headers, body = b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(body)
+        self._account.publish(self._destination, b"", headers, body)
+
+
+def _first(pairs: list[tuple[bytes, bytes]], name: bytes) -> bytes:
+    return next((value for each, value in pairs if each == name), b"")
+
+
+def _grouped(pairs: list[tuple[bytes, bytes]]) -> dict[str, list[str]]:
+    """Return the headers by name; one without a value does not count."""
+    found: dict[str, list[str]] = {}
+    for name, value in sorted(pairs, key=lambda pair: pair[0]):
+        if value:
+            found.setdefault(_text(name), []).append(_text(value))
+    return found
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

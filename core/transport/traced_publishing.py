@@ -1,0 +1,183 @@
+"""A publish whose way is traced (ADR-41): the same steps as any other, each of them noted.
+
+Such messages are rare, and take this way alone: the publishers of `core.transport.publishing` and
+the fan-out of an account know nothing of traces.
+"""
+
+from typing import Protocol
+
+from core.protocol import encoder
+from core.protocol import headers as header_blocks
+from core.protocol.parser import Publisher
+from core.pubsub.account import ACK_PREFIX, Account, message_tail
+from core.pubsub.message_trace import DESTINATION, DISABLED, MessageTrace
+from core.pubsub.route import Member, Route, ServiceSubscription, Session, Subscription
+from core.transport import publishing
+from core.transport.traced import ConnectionTrace
+from core.transport.wording import quoted
+
+_CLOSED = "Not delivered because client is closed"
+_NO_ECHO = "Not delivered because of no echo"
+_DENIED = "Not delivered because subscription denies this subject"
+_EXCEEDED = "Not delivered because auto-unsubscribe exceeded"
+
+_USER_INFO = b"$SYS.REQ.USER.INFO"
+_API = b"$JS.API."
+_OF_THE_ACCOUNT = (b"$JS.API.DIRECT.GET.", b"$JS.API.CONSUMER.MSG.NEXT.")
+"""Requests that the account answers itself; all others go to the system account."""
+
+
+class Client(publishing.Client, Protocol):
+    """The client whose message is traced."""
+
+    trace: ConnectionTrace | None
+
+    @property
+    def publisher(self) -> Publisher: ...
+
+
+def publish_traced(
+    client: Client, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+) -> None:
+    """Publish a message that may ask for a trace."""
+    destination = header_blocks.find(headers, DESTINATION)
+    if not destination or destination == DISABLED:
+        client.publisher.on_pub(subject, reply, headers, payload)
+        return
+    if client.trace is not None:
+        client.trace.received_message(headers, payload)
+    destination = destination.strip()
+    guard = client.guard
+    if guard is not None and guard.grant.limits_publish and not guard.may_publish(destination):
+        client.say(encoder.error(_violation(f"to {quoted(destination)}")))
+        return
+    trace = MessageTrace(client.account, destination, headers, len(payload))
+    trace.came_in(client.client_id, client.connect.name, subject)
+    trace.hold()
+    _Publishing(client, trace, reply, headers, payload).publish(subject)
+    trace.release()
+
+
+def _violation(what: str) -> str:
+    return f"Permissions Violation for Publish {what}"
+
+
+class _Publishing:
+    """One traced publish."""
+
+    def __init__(
+        self, client: Client, trace: MessageTrace, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self._client = client
+        self._account: Account = client.account
+        self._trace = trace
+        self._message = (reply, headers, payload)
+        self._is_declined = False
+
+    def publish(self, subject: bytes) -> None:
+        """Take the steps of the publishers, in their order."""
+        client, account = self._client, self._account
+        reply, headers, payload = self._message
+        if account.mappings is not None:
+            mapped = account.mappings.of(subject)
+            if mapped != subject:
+                self._trace.mapped(mapped)
+            subject = mapped
+        if subject and self._is_refused(subject, reply):
+            return
+        if client.connect.verbose:
+            client.say(encoder.OK)
+        if subject.startswith(ACK_PREFIX) and account.take_ack(
+            client, subject, reply, headers, payload
+        ):
+            return
+        if subject and self._deliver(account.route(subject), subject):
+            return
+        if reply and client.no_responders:
+            is_declined = self._is_declined
+            say = publishing.say_no_responders if is_declined else publishing.answer_no_responders
+            say(client, subject, reply)
+
+    def _is_refused(self, subject: bytes, reply: bytes) -> bool:
+        client, guard = self._client, self._client.guard
+        is_allowed = guard is None or not guard.grant.limits_publish or guard.may_publish(subject)
+        publishing.check_subject(client, subject)
+        if not is_allowed or subject.startswith(b"$NRG."):
+            return self._refuse(f"to {quoted(subject)}")
+        if reply.startswith(publishing.RESERVED_REPLIES):
+            return self._refuse(f"with Reply of {quoted(reply)}")
+        return False
+
+    def _refuse(self, what: str) -> bool:
+        why = _violation(what)
+        self._client.say(encoder.error(why))
+        self._trace.refused(why)
+        return True
+
+    # -- receivers
+
+    def _deliver(self, route: Route, subject: bytes) -> bool:
+        """Offer it to all its receivers; False when there was none."""
+        delivered = False
+        for target in route.targets:
+            delivered = self._to_client(target, subject) or delivered
+        for target in self._account.denied(subject):
+            self._note(target, _DENIED)
+        for group in route.groups:
+            delivered = self._to_one(self._account.in_turn(group), subject) or delivered
+        for service in route.services:
+            is_taken = self._to_service(service, subject)
+            delivered = delivered or (is_taken and not service.intercept)
+        return delivered
+
+    def _to_one(self, members: tuple[Member, ...], subject: bytes) -> bool:
+        for member in members:
+            if isinstance(member, ServiceSubscription):
+                return self._to_service(member, subject)
+            if self._to_client(member, subject):
+                return True
+        return False
+
+    def _to_client(self, target: Subscription, subject: bytes) -> bool:
+        error = self._hindrance(target, subject)
+        if not error and not self._trace.only:
+            reply, headers, payload = self._message
+            tail = message_tail(reply, headers, payload)
+            self._account.deliver_one(target, self._client, subject, tail, headers, payload, reply)
+        self._note(target, error)
+        return not error
+
+    def _hindrance(self, target: Subscription, subject: bytes) -> str:
+        session: Session = target.session
+        if session.closed:
+            return _CLOSED
+        if session is self._client and not session.echo:
+            return _NO_ECHO
+        if target.limit and target.delivered >= target.limit:
+            return _EXCEEDED
+        if target.guard is not None and target.guard.denies(subject, target.queue):
+            return _DENIED
+        return ""
+
+    def _note(self, target: Subscription, error: str) -> None:
+        connect = getattr(target.session, "connect", None)  # what is inside the process has none
+        self._trace.reached(target, connect.name if connect is not None else "", error)
+
+    def _to_service(self, service: ServiceSubscription, subject: bytes) -> bool:
+        """Hand it over, but to the system account only what is not just traced."""
+        reply, headers, payload = self._message
+        if service.traced is not None:
+            service.traced(self._trace, subject, reply, headers, payload)
+            return True
+        to = b""
+        if subject == _USER_INFO:
+            to = b"$SYS.REQ.USER.%b.INFO" % self._account.name.encode()
+        elif subject.startswith(_API) and not subject.startswith(_OF_THE_ACCOUNT):
+            to = subject
+        if to:
+            self._trace.imported(subject, to)
+            if self._trace.only:
+                self._is_declined = True
+                return False
+        service.call(self._client, subject, reply, headers, payload)
+        return True
