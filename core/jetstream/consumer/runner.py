@@ -188,7 +188,8 @@ class ConsumerRunner:
         self._count_if_due()
         machine, pump = self.machine, self.pump
         if self.paused_until:
-            machine.waiting.end_of_stream()
+            if machine.ack_pending_left():
+                machine.waiting.end_of_stream()
             pump.send_statuses()
         elif self._counting and not self._owed:
             # Messages tell how many are left; whoever purges in a loop cannot hold them for ever.
