@@ -17,6 +17,7 @@ Chance = Callable[[], float]
 
 CACHE_MAX = 8192
 _FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
+_WILD = frozenset((b"*", b">"))
 _WILDCARD = re.compile(r"\$[+-]?[0-9]+")
 
 
@@ -50,6 +51,15 @@ class Transform:
         self._cache: dict[bytes, bytes] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
+        """Return the new subject of a message, None when it has none.
+
+        That is when the source does not match, or the subject itself has a wildcard as a token.
+        """
+        if not self._is_identity and not _WILD.isdisjoint(subject.split(b".")):
+            return None
+        return self.mapped(subject)
+
+    def mapped(self, subject: bytes) -> bytes | None:
         """Return the new subject, None when the source does not match."""
         if self._is_identity:
             return subject if matches(subject, self.src) else None

@@ -38,6 +38,14 @@ def test_a_subject_that_does_not_match_stays() -> None:
     assert transform.apply_all([b"a.x", b"c.x", b"a.x"]) == [b"b.x", b"c.x", b"b.x"]
 
 
+@pytest.mark.parametrize("subject", [b"a.*", b"a.>", b"a.x.>.y"])
+def test_a_subject_that_holds_wildcards_stays(subject: bytes) -> None:
+    transform = Transform("a.>", "b.>", _never)
+    assert transform.apply(subject) is None
+    assert transform.apply_all([subject, b"a.a*"]) == [subject, b"b.a*"]
+    assert Transform(">", ">", _never).apply(subject) == subject
+
+
 def test_the_cache_of_a_transform_is_bounded() -> None:
     transform = Transform("a.*", "b.$1", _never)
     for start in range(0, 5 * CACHE_MAX, CACHE_MAX // 2):
