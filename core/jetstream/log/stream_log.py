@@ -290,3 +290,14 @@ class StreamLog:
         rows = await self.rows.sizes(subject.decode(), machine.first_seq, machine.last_seq + 1)
         size = machine.record_size.of_row
         return [(seq, size(subject, data, hdr)) for seq, _, data, hdr in rows if self.is_live(seq)]
+
+    async def rows_of_all(self, subjects: frozenset[bytes]) -> dict[bytes, list[tuple[int, int]]]:
+        """Return the same of many subjects. Raises Unavailable."""
+        machine = self.machine
+        found: dict[bytes, list[tuple[int, int]]] = {subject: [] for subject in subjects}
+        rows = await self.rows.sizes(None, machine.first_seq, machine.last_seq + 1)
+        size = machine.record_size.of_row
+        for seq, subject, data, hdr in rows:
+            if subject in found and self.is_live(seq):
+                found[subject].append((seq, size(subject, data, hdr)))
+        return found
