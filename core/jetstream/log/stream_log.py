@@ -240,10 +240,13 @@ class StreamLog:
             return machine.last_seq + 1
         since = max(ns, 0)  # The zero time of clients, of the year 1, has more than 64 bits.
         seq = await self.rows.first_at(since, machine.first_seq, machine.last_seq)
-        while seq <= machine.last_seq and not self.is_live(seq):
+        while seq <= machine.last_seq:
             last = machine.last_seq
+            # The search may end at a sequence that has no message (any more).
             page = await self.read(seq, 1)
-            seq = page.first if page is not None else last + 1  # what comes meanwhile is later
+            if page is not None:
+                return page.first
+            seq = last + 1  # what comes meanwhile is later
         return seq
 
     async def get_at_time(self, ns: int) -> Message | None:
