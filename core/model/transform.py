@@ -111,7 +111,9 @@ def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool
     if name == "wildcard":
         return _pick(place(arguments[0])), False
     if name == "partition":
-        return _partition(int(arguments[0]), [place(index) for index in arguments[1:]]), False
+        # Of a source without wildcards the whole subject counts, whatever is asked for.
+        hashed = [place(index) for index in arguments[1:]] if places else []
+        return _partition(int(arguments[0]), hashed), False
     if name == "random":
         count = int(arguments[0])
         return lambda _: b"%d" % int(chance() * max(count, 1)), True
