@@ -102,6 +102,10 @@ class PullRequest:
         """Say whether only its batch limits it: no `max_bytes`, not parked, not expired."""
         return not (self.max_bytes or self.parked or 0 < self.expires <= now)
 
+    def takes_no_more(self) -> bool:
+        """Say whether it ends where there is no message for it now."""
+        return self.no_wait and (self.delivered > 0 or not self.expires)
+
     def wakes(self) -> int:
         """Return when its next heartbeat or its end is due (0: neither)."""
         if self.beat and (not self.expires or self.beat < self.expires):
@@ -345,18 +349,26 @@ class Waiting:
         if not any(request.no_wait for request in self.queue):
             return
         for request in list(self.queue):
-            if request.no_wait and (request.delivered or not request.expires):
+            if request.takes_no_more():
                 self.queue.remove(request)
                 self.outbox.append((request.reply, status(NO_MESSAGES)))
 
     def expire(self, now: int, cseq: int, sseq: int) -> None:
-        """End requests that have expired and send the heartbeats that are due."""
+        """End requests that have expired and send the heartbeats that are due.
+
+        With the first of these, no-wait requests end that the limit of pending acks holds up: until
+        then they wait for acks.
+        """
         if not self._earliest or now < self._earliest:
             return
         earliest, kept = 0, deque[PullRequest]()
+        has_woken = any(0 < request.wakes() <= now for request in self.queue)
         for request in self.queue:
             if request.expires and request.expires <= now:
                 self.outbox.append((request.reply, status_left(REQUEST_TIMEOUT, request)))
+                continue
+            if has_woken and request.takes_no_more():
+                self.outbox.append((request.reply, status(NO_MESSAGES)))
                 continue
             if request.beat and request.beat <= now:
                 self.outbox.append((request.reply, idle_heartbeat(cseq, sseq)))

@@ -17,6 +17,7 @@ Chance = Callable[[], float]
 
 CACHE_MAX = 8192
 _FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
+_WILD = frozenset((b"*", b">"))
 _WILDCARD = re.compile(r"\$[+-]?[0-9]+")
 
 
@@ -50,6 +51,15 @@ class Transform:
         self._cache: dict[bytes, bytes] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
+        """Return the new subject of a message, None when it has none.
+
+        That is when the source does not match, or the subject itself has a wildcard as a token.
+        """
+        if not self._is_identity and not _WILD.isdisjoint(subject.split(b".")):
+            return None
+        return self.mapped(subject)
+
+    def mapped(self, subject: bytes) -> bytes | None:
         """Return the new subject, None when the source does not match."""
         if self._is_identity:
             return subject if matches(subject, self.src) else None
@@ -101,7 +111,9 @@ def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool
     if name == "wildcard":
         return _pick(place(arguments[0])), False
     if name == "partition":
-        return _partition(int(arguments[0]), [place(index) for index in arguments[1:]]), False
+        # Of a source without wildcards the whole subject counts, whatever is asked for.
+        hashed = [place(index) for index in arguments[1:]] if places else []
+        return _partition(int(arguments[0]), hashed), False
     if name == "random":
         count = int(arguments[0])
         return lambda _: b"%d" % int(chance() * max(count, 1)), True

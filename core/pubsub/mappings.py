@@ -90,5 +90,5 @@ class _Entry:
         at = int(chance * _WHOLE)
         for below, transform in self._parts:
             if at < below:
-                return transform.apply(subject) or b""
+                return transform.mapped(subject) or b""
         return b""

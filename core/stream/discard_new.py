@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from core.stream.purged import PurgedFilters, covered
+from core.subjects.subject import has_wildcard
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,6 +37,7 @@ class Capacity:
         self._replaced = replaced
         self._sizes: dict[bytes, deque[int]] = {}
         self._wiped = False
+        self._purged = PurgedFilters()
 
     def refusal(self, subject: bytes, size: int, rollup: bytes) -> str:
         """Return why there is no room for a message ("" when there is)."""
@@ -58,6 +62,8 @@ class Capacity:
             self._sizes.clear()
             self._wiped = True
             self.msgs = self.bytes = 0
+        elif rollup and has_wildcard(subject):
+            self._give_up(subject)
         sizes = self._sizes_of(subject)
         sizes.append(size)
         self.msgs += 1
@@ -67,11 +73,23 @@ class Capacity:
             self.msgs -= 1
             self.bytes -= sizes.popleft()
 
+    def _give_up(self, pattern: bytes) -> None:
+        """Count what a roll-up on a subject that holds wildcards removes."""
+        gone = covered(self._sizes, pattern)
+        if not self._wiped and not self._purged.have(pattern):
+            gone += self.machine.index.covered(pattern)
+        for subject in dict.fromkeys(gone):
+            sizes = self._sizes_of(subject)
+            self.msgs -= len(sizes)
+            self.bytes -= sum(sizes)
+            del self._sizes[subject]
+        self._purged.add(pattern)
+
     def _sizes_of(self, subject: bytes) -> deque[int]:
         sizes = self._sizes.get(subject)
         if sizes is None:
             stored: Sequence[tuple[int, int]] | None = None
-            if not self._wiped:
+            if not self._wiped and not self._purged.have(subject):
                 stored = self.machine.index.of_subject(subject)
                 if stored is None:
                     stored = self._replaced.get(subject)

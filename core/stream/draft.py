@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.stream.headers import MSG_ID
+from core.stream.purged import PurgedFilters, covered
 from core.stream.schedule_headers import ended_by
-from core.subjects.subject import compile_filters
+from core.subjects.subject import compile_filters, has_wildcard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from core.stream.counting import Counting
     from core.stream.facts import Facts
@@ -87,9 +88,13 @@ class Draft:
         # Last sequence by subject within the batch, as far as `_scanned` messages.
         self._last_seqs: dict[bytes, int] = {}
         self._scanned = 0
-        # Where the newest roll-up of each subject, and of everything, stands among the accepted.
-        self._rolled: dict[bytes, int] = {}
+        # Where the newest roll-up of each subject or filter stands among the accepted, and that
+        # of everything.
+        self._rollups: dict[bytes, int] = {}
         self._wiped = -1
+        # How many of the accepted are replaced, by subject, and by which filters what is stored.
+        self._rolled: dict[bytes, int] = {}
+        self._purged = PurgedFilters()
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -104,25 +109,30 @@ class Draft:
     def last_of(self, pattern: bytes, place: int) -> int:
         """Return the last sequence of a subject or filter as of the message at `place`."""
         self._scan(place)
-        return self._last(pattern, self._last_seqs, wiped=self._wiped >= 0)
+        return self._last(pattern, self._last_seqs, self._is_gone)
 
     def committed_last_of(self, pattern: bytes) -> int:
         """Return the last sequence of a subject or filter, whatever the batch changes."""
-        return self._last(pattern, {}, wiped=False)
+        return self._last(pattern, {}, _nothing)
 
-    def _last(self, pattern: bytes, known: dict[bytes, int], *, wiped: bool) -> int:
+    def _is_gone(self, subject: bytes) -> bool:
+        """Whether the batch has removed what was stored on a subject before it."""
+        return self._wiped >= 0 or self._purged.have(subject)
+
+    def _last(
+        self, pattern: bytes, known: dict[bytes, int], is_gone: Callable[[bytes], bool]
+    ) -> int:
         index = self.machine.index
         if b"*" not in pattern and b">" not in pattern:
             last = known.get(pattern)
             if last is None:
-                return 0 if wiped else index.last(pattern)
+                return 0 if is_gone(pattern) else index.last(pattern)
             return last
         match = compile_filters([pattern]) or _everything
-        found: dict[bytes, int] = {}
-        if not wiped:
-            for _ in index.prepare((pattern,)):
-                pass
-            found = {s: index.last(s) for part in index.search((pattern,)) for s in part}
+        for _ in index.prepare((pattern,)):
+            pass
+        matching = (s for part in index.search((pattern,)) for s in part)
+        found = {s: index.last(s) for s in matching if not is_gone(s)}
         found.update((s, last) for s, last in known.items() if match(s))
         return max(found.values(), default=0)
 
@@ -145,9 +155,19 @@ class Draft:
         self.next_seq += 1
         self.blocks.append(message.block or None)
 
-    def roll_up_subject(self, subject: bytes) -> None:
-        """Have the message that is about to be accepted replace all of its subject."""
-        self._rolled[subject] = len(self.blocks)
+    def roll_up_subject(self, subject: bytes, place: int) -> None:
+        """Have the message at `place`, about to be accepted, replace all of its subject.
+
+        A subject that holds wildcards says, as in a purge, which subjects are meant.
+        """
+        count = self._rollups[subject] = self._rolled[subject] = len(self.blocks)
+        if not has_wildcard(subject):
+            return
+        self._scan(place)
+        for written in covered(self._last_seqs, subject):
+            del self._last_seqs[written]
+            self._rolled[written] = count
+        self._purged.add(subject)
 
     def roll_up_all(self, place: int) -> None:
         """Have the message at `place`, about to be accepted, replace all messages before it."""
@@ -167,7 +187,7 @@ class Draft:
         if subject:
             self._scan(message.place)
             self._last_seqs[subject] = 0
-            self._rolled[subject] = len(self.blocks) + 1
+            self._rollups[subject] = self._rolled[subject] = len(self.blocks) + 1
             self._ended.add(subject)
 
     # -- the plan ----------------------------------------------------------------------------
@@ -179,29 +199,39 @@ class Draft:
         are replaced themselves (None: there are no roll-ups).
         """
         wiped, rolled, machine = self._wiped, self._rolled, self.machine
-        if not rolled and wiped < 0:
+        if not self._rollups and wiped < 0:
             return None
         if wiped >= 0:
             plan.purged_below = machine.last_seq + 1
             plan.msgs = plan.nbytes = 0
         else:
-            for subject, place in rolled.items():
-                self._remove_subject(plan, subject, place)
+            first = machine.last_seq + 1
+            plan.purges += [(named, first + place) for named, place in self._rollups.items()]
+            covered_too = (s for pattern in self._purged for s in machine.index.covered(pattern))
+            for subject in dict.fromkeys((*rolled, *covered_too)):
+                self._remove_subject(plan, subject)
         place_of = rolled.get
         return {i for i, s in enumerate(subjects) if i < wiped or i < place_of(s, 0)}
 
-    def _remove_subject(self, plan: StreamPlan, subject: bytes, place: int) -> None:
+    def _remove_subject(self, plan: StreamPlan, subject: bytes) -> None:
         machine = self.machine
-        plan.purges.append((subject, machine.last_seq + 1 + place))
+        # With one message per subject the next leader derives from the rows what a newer one of
+        # the same subject replaced.
+        own = self._rollups.get(subject, -1)
+        is_replaced = own == self._rolled.get(subject)
+        is_derived = machine.limit == 1 and is_replaced and subject not in self._ended
         stored: Sequence[tuple[int, int]] | None = machine.index.of_subject(subject)
         if stored is None:
             stored = self.facts.replaced.get(subject, ())
         for seq, size in stored:
             machine.remove(plan, seq, subject, size)
-            # With one message per subject the next leader derives it from the rows.
-            if machine.limit != 1 or subject in self._ended:
+            if not is_derived:
                 plan.erased.append(seq)
 
 
 def _everything(_subject: bytes) -> bool:
     return True
+
+
+def _nothing(_subject: bytes) -> bool:
+    return False

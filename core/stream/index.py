@@ -71,6 +71,10 @@ class SubjectIndex(Protocol):
         """Yield the subjects that a filter matches, in slices."""
         ...
 
+    def covered(self, pattern: bytes) -> list[bytes]:
+        """Return the subjects that go when a filter is purged."""
+        ...
+
 
 class LogIndex(Searchable):
     """Count and last sequence per subject: what a log without per-subject limit needs."""

@@ -275,7 +275,7 @@ class Planner:
     def replace(self, message: Message) -> None:
         """Note what a message replaces, and the schedule it ends."""
         if message.rollup == b"sub":
-            self.draft.roll_up_subject(message.subject)
+            self.draft.roll_up_subject(message.subject, message.place)
         elif message.rollup:
             self.draft.roll_up_all(message.place)
         if self.machine.ends_schedules:

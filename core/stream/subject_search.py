@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence, S
 from itertools import chain
 from typing import Protocol
 
+from core.stream.purged import covered
 from core.subjects.subject import compile_filters, fixed_prefix, has_wildcard, matches
 
 RUN = 16_384
@@ -168,6 +169,15 @@ class Searchable(ABC):
             here = [s for s in dict.fromkeys(some) if s not in found and s in known]
             found.update(here)
             yield here
+
+    def covered(self, pattern: bytes) -> list[bytes]:
+        """Return the subjects that go when a filter is purged, in one go."""
+        for _ in self.prepare((pattern,)):
+            pass
+        found: list[bytes] = []
+        for part in self.search((pattern,)):
+            found += covered(part, pattern)
+        return found
 
 
 def _longest_piece(pattern: bytes) -> bytes:

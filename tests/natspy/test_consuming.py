@@ -127,6 +127,17 @@ async def test_fetching_one_several_and_none(place: Place) -> Any:
 
 
 @on_both
+async def test_a_fetch_that_open_acks_hold_ends_with_its_first_heartbeat(place: Place) -> Any:
+    js = await _filled(place, 5)
+    config = ConsumerConfig(max_ack_pending=2)
+    sub = await js.pull_subscribe("c.>", durable="d", config=config)
+    got = await sub.fetch(4, timeout=TIMEOUT, heartbeat=0.2)
+    info = await sub.consumer_info()
+    assert info.num_waiting == 0
+    return [_place_of(msg) for msg in got]
+
+
+@on_both
 async def test_heartbeats_tell_that_the_server_lives(place: Place) -> Any:
     js = await _filled(place, 0)
     sub = await js.pull_subscribe("c.>", durable="d")

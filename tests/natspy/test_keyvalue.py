@@ -134,6 +134,21 @@ async def test_deleted_and_purged_keys(place: Place) -> Any:
 
 
 @on_both
+async def test_many_keys_are_purged_at_once(place: Place) -> Any:
+    kv = await _bucket(place, history=5)
+    for key in ("x.1", "x.2", "y.1", "x.1", "x.1.a"):
+        await kv.put(key, b"")
+    assert await kv.purge("x.*")
+    for gone in ("x.1", "x.2"):
+        with pytest.raises(KeyNotFoundError):
+            await kv.get(gone)
+    again = await kv.create("x.1", b"again")
+    assert await kv.purge(">")
+    status = await kv.status()
+    return again, status.values, [_entry(entry) for entry in await kv.history(">")]
+
+
+@on_both
 async def test_keys_and_filters(place: Place) -> Any:
     kv = await _bucket(place)
     with pytest.raises(NoKeysError):

@@ -6,7 +6,8 @@ something whatever a server answers, and any step can be left out.
 
 Left out is what both servers are known to tell apart. Removals by purge and roll-up together with
 NAKs: the reference server forgets that the message is due at once. Roll-ups in streams whose limits
-evict: it evicts first. Last per subject with purges: it gives up what it had chosen. By interest,
+evict: it evicts first. Last per subject with purges: it gives up what it had chosen; with resets:
+it goes on with what it had chosen and not delivered, and delivers nothing again. By interest,
 roll-ups, last per subject and consumers that go: it keeps what nobody gets. Changes of retention.
 Consumers that are full say nothing, so none is. Batches that are republished while limits evict:
 it evicts after every message, which changes the sequence that was last before. A purge that
@@ -261,7 +262,7 @@ def _is_common(step: Step, config: Fields, *, naks: bool) -> bool:
                 return False
             singles = (("publish", *message) for message in messages)
             return all(_is_common(single, config, naks=naks) for single in singles)
-        case ("purge", _):
+        case ("purge", _) | ("reset", _, _):
             return not naks
         case ("ack", _, kind) if kind in NAKS:
             return naks

@@ -2,9 +2,11 @@
 
 import json
 import re
-from typing import Any
+import time
+from typing import Any, Self
 
 from tests.oracle.histories import CONSUMERS, FAR_AHEAD, LONG_AGO, Fields, Step
+from tests.oracle.volleys import GAP, PIN
 from tests.support.wire import Frame, Silence, Wire
 
 Seen = Any
@@ -13,7 +15,10 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _ZERO = "0001-01-01T00:00:00Z"
 _ACK_TIME = re.compile(r"(\$JS\.ACK(?:\.[^.]+){5})\.\d+\.")
 _STAMP = re.compile(r"Nats-Time-Stamp: [^\r]*")
-_UNTOLD = ("cluster", "pause_remaining")
+_PIN = re.compile(r"(Nats-Pin-Id: )(\w+)")
+_LAST = re.compile(r"(Nats-Last-Stream: )\d+")
+_UNTOLD = ("cluster", "pause_remaining", "pinned_client_id")
+_BEAT, _ENDS = "NATS/1.0 100 ", ("NATS/1.0 4", "NATS/1.0 503")
 _PATIENCE = 20.0
 _HELD = 10.0  # seconds after which an acknowledgement counts as unanswered
 
@@ -34,12 +39,19 @@ class Player:
         self.consumers: dict[int, Fields] = {}
         self.delivered: list[bytes] = []
         self._fetches = self._batches = 0
+        self._pins: dict[int, str] = {}
         self._ear = Wire(address, timeout=_PATIENCE)
         self._ear.hello()
         self._ear.send(b"SUB rp.> rp\r\nSUB pd.> pd\r\n")
         self._ear.flush()
         self._heard: list[tuple[str, str, str, str]] = []
         self._pushed: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self.wire.api(f"STREAM.DELETE.{self.name}")
@@ -52,7 +64,10 @@ class Player:
         """Do one step and return what is seen of it, without times and made-up names."""
         verb, *given = step
         method = getattr(self, "_" + verb.replace(" ", "_"))
-        return method(*given)
+        try:
+            return method(*given)
+        except Silence:
+            return "silence"
 
     def look(self) -> Seen:
         """The stream and its consumers as they are, and all that came by itself."""
@@ -139,6 +154,38 @@ class Player:
         self.wire.send(b"UNSUB f%d\r\n" % self._fetches)
         return seen
 
+    def _volley(self, actions: list[Step]) -> Seen:
+        """Do some actions, `GAP` seconds apart, and note what comes until all requests ended."""
+        self._fetches += 1
+        volley = Volley(self.wire, b"_INBOX.volley.%d" % self._fetches)
+        for place, (verb, *given) in enumerate(actions):
+            if verb == "pull":
+                self._send_pull(volley, place, *given)
+            elif verb == "ack":
+                delivered = self.delivered + sorted(self._pushed, key=_untimed)
+                if delivered:
+                    subject = delivered[given[0] % len(delivered)].decode()
+                    volley.send(place, subject, given[1])
+            else:
+                subject, headers, payload = given
+                volley.send(place, subject, payload, self._block(headers))
+            self.delivered += sorted(volley.gather(GAP), key=_untimed)
+        self.delivered += sorted(volley.gather(volley.left()), key=_untimed)
+        volley.close()
+        for place, pin in volley.pins.items():
+            self._pins[actions[place][1]] = pin
+        return volley.seen
+
+    def _send_pull(self, volley: "Volley", place: int, number: int, asked: Fields) -> None:
+        if number not in self.consumers:
+            return
+        if asked.get("id") == PIN:
+            asked = {**asked, "id": self._pins.get(number, "none")}
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.C{number}"
+        volley.send(place, subject, json.dumps(asked))
+        if "expires" in asked:
+            volley.expect(place, asked["batch"], asked["expires"] / 1e9 + GAP)
+
     def _ack(self, which: int, kind: str) -> Seen:
         delivered = self.delivered + sorted(self._pushed, key=_untimed)
         if not delivered:
@@ -173,6 +220,14 @@ class Player:
         self.wire.send(b"UNSUB f%d\r\n" % self._fetches)
         return seen
 
+    def _direct_last(self, subject: str) -> Seen:
+        if not self.config.get("allow_direct"):
+            return None
+        return _message(self.wire.request(f"$JS.API.DIRECT.GET.{self.name}.{subject}"))
+
+    def _ask(self, verb: str, body: Fields) -> Seen:
+        return self._api(verb, body)
+
     def _delete_consumer(self, number: int) -> Seen:
         self.consumers.pop(number, None)
         return self._api("CONSUMER.DELETE", None, number)
@@ -187,6 +242,77 @@ class Player:
 
     def _unpin(self, number: int) -> Seen:
         return self._api("CONSUMER.UNPIN", {"group": "g"}, number)
+
+
+class Volley:
+    """What some actions sent at almost the same time are answered, by their place.
+
+    Idle heartbeats without anything between count as one: how many there are is a matter of luck.
+
+    Attributes:
+        seen: What was said to each action.
+        pins: The pin that each request was told.
+    """
+
+    def __init__(self, wire: Wire, inbox: bytes) -> None:
+        self._wire, self._inbox = wire, inbox
+        self.seen: dict[int, list[Any]] = {}
+        self.pins: dict[int, str] = {}
+        self._places: dict[bytes, int] = {}
+        # When each open request will have ended, and how many messages it still asks for.
+        self._ends: dict[int, float] = {}
+        self._asked: dict[int, int] = {}
+
+    def send(self, place: int, subject: str, payload: str, headers: bytes = b"") -> None:
+        """Publish with a reply subject of its own, by whose subscription answers are known."""
+        reply = b"%b.%d" % (self._inbox, place)
+        self._places[reply] = place
+        self._wire.send(b"SUB %b %b\r\n" % (reply, reply))
+        self._wire.publish(subject, payload.encode(), reply=reply, headers=headers)
+
+    def expect(self, place: int, batch: int, seconds: float) -> None:
+        """Wait for the end of a request."""
+        self._ends[place], self._asked[place] = time.monotonic() + seconds, max(batch, 1)
+
+    def left(self) -> float:
+        """Seconds until all requests have ended."""
+        return max(self._ends.values(), default=0.0) - time.monotonic()
+
+    def close(self) -> None:
+        """Take no more answers."""
+        self._wire.send(b"".join(b"UNSUB %b\r\n" % reply for reply in self._places))
+        self._wire.flush()
+
+    def gather(self, seconds: float) -> list[bytes]:
+        """Note what comes within some time; return how what was delivered is acknowledged."""
+        end, delivered = time.monotonic() + seconds, list[bytes]()
+        while (left := end - time.monotonic()) > 0:
+            try:
+                frame = self._wire.frame(left)
+            except Silence:
+                break
+            if frame.reply.startswith(b"$JS.ACK"):
+                delivered.append(frame.reply)
+            self._note(frame)
+        return delivered
+
+    def _note(self, frame: Frame) -> None:
+        place = self._places.get(frame.line.split(b" ")[2])
+        if place is None:
+            return  # of an earlier volley
+        told, seen = _message(frame), self.seen.setdefault(place, [])
+        if told[2].startswith(_BEAT):
+            told = (*told[:2], _LAST.sub(r"\1<any>", told[2]), told[3])
+        pin = _PIN.search(told[2])
+        if pin is not None:
+            told = (*told[:2], _PIN.sub(r"\1<id>", told[2]), told[3])
+            self.pins[place] = pin[2]
+        if frame.reply:
+            self._asked[place] = self._asked.get(place, 1) - 1
+        if told[2].startswith(_ENDS) or self._asked.get(place) == 0:
+            self._ends.pop(place, None)
+        if not (told[2].startswith(_BEAT) and seen and seen[-1] == told):
+            seen.append(told)
 
 
 def _filters(config: Fields) -> Any:

@@ -29,7 +29,7 @@ FUNCTIONS = (
     "{{left(%(i)d, %(n)d)}}",
     "{{Right(%(i)d,%(n)d)}}",
 )
-TOKENS = ("a", "abc", "a-b", "-", "--a--b", "abab", "x-ab-y", "0123456789", "ab-")
+TOKENS = ("a", "abc", "a-b", "-", "--a--b", "abab", "x-ab-y", "0123456789", "ab-", "*", ">")
 
 
 def _transform(chance: random.Random) -> tuple[str, str]:

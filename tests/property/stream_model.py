@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from core.model.stream import Discard, Storage, StreamConfig
 from core.stream.ttl import NEVER, SECOND, parse_ttl
-from core.subjects.subject import matches
+from core.subjects.subject import is_subset, matches
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,10 @@ class StreamModel:
         rollup = headers.get(b"Nats-Rollup", b"")
         if not self._has_room(p.subject, size, rollup):
             return "error", 10077
-        if rollup:
-            self.drop([m for m in self.messages if rollup == b"all" or m in self.of(p.subject)])
+        if rollup == b"all":
+            self.messages = []
+        elif rollup:
+            self.drop([m for m in self.messages if is_subset(m.publish.subject, p.subject)])
         self._store(p, now, msg_id)
         return "ok", self.last_seq
 

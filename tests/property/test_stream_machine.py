@@ -33,7 +33,7 @@ from tests.property.stream_model import Publish, StreamModel
 from tests.support.streams import StreamBench, saved
 
 MS = 1_000_000
-SUBJECTS = [b"a.1", b"a.2", b"b.1", b"b.2.x"]
+SUBJECTS = [b"a.1", b"a.1", b"a.2", b"a.2", b"b.1", b"b.2.x", b"a.*", b"b.>"]
 FILTERS = [b"a.1", b"a.*", b"b.>", b">", b"c.1", b"*.1"]
 
 subjects = st.sampled_from(SUBJECTS)

@@ -178,7 +178,8 @@ class ConsumerRunner:
         self.pending_count.count_if_due()
         machine, pump = self.machine, self.pump
         if self.paused_until:
-            machine.waiting.end_of_stream()
+            if machine.ack_pending_left():
+                machine.waiting.end_of_stream()
             pump.send_statuses()
         elif self.pending_count.holds_deliveries:
             pump.send_statuses()

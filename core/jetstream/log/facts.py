@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.jetstream.log.message import messages_of
+from core.jetstream.log.search import search
 from core.stream.facts import NO_FACTS, Facts
 from core.stream.headers import ROLLUP, publish_headers
+from core.stream.purged import PurgedFilters, covered
 from core.stream.schedule_headers import replaced_by
+from core.subjects.subject import has_wildcard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from core.jetstream.resources import Resources
     from core.stream.facts import LastMessages, StoredRows
     from core.stream.plan import Columns
+
+_FEW = 64
+"""So many subjects are looked up one by one; for more, all messages are looked through."""
 
 
 class FactReader:
@@ -56,9 +62,8 @@ class FactReader:
             while machine.lacks_oldest(columns, now, facts):
                 await log.load_oldest()
             replaced: StoredRows = {}
-            if columns.headered:
-                find = _replaced_or_ended if machine.ends_schedules else _replaced
-                replaced = await find(log, columns)
+            if columns.headered and machine.config.allow_rollup_hdrs:
+                replaced = await _replaced(log, columns)
             if replaced:
                 facts = replace(facts, replaced=replaced)
         if self._resources is not None:
@@ -89,23 +94,40 @@ async def last_messages_of(log: StreamLog, subjects: Iterable[bytes]) -> LastMes
     return newest
 
 
-async def _replaced_or_ended(log: StreamLog, columns: Columns) -> StoredRows:
-    """Return the same where messages are schedules and end those of other subjects, too."""
+async def _replaced(log: StreamLog, columns: Columns) -> StoredRows:
+    """Return the messages of each subject that the batch rolls up or ends, if storage knows."""
     index = log.machine.index
     rows: dict[bytes, list[tuple[int, int]]] = {}
+    purged = PurgedFilters()
+    named = replaced_by if log.machine.ends_schedules else _rolled_up
     for subject, block in zip(columns.subjects, columns.headers, strict=True):
-        for name in replaced_by(subject, block) if block else ():
-            if index.of_subject(name) is None and name not in rows:
+        for name in named(subject, block) if block else ():
+            if has_wildcard(name):
+                if purged.add(name):
+                    await _add_covered(log, name, rows)
+            elif index.of_subject(name) is None and name not in rows:
                 rows[name] = await log.rows_of(name)
     return rows
 
 
-async def _replaced(log: StreamLog, columns: Columns) -> StoredRows:
-    """Return the messages of each subject that a roll-up of the batch names, if storage knows."""
-    rows: dict[bytes, list[tuple[int, int]]] = {}
-    for subject, block in zip(columns.subjects, columns.headers, strict=True):
-        if block.find(ROLLUP) < 0 or log.machine.index.of_subject(subject) is not None:
-            continue
-        if publish_headers(block).get(ROLLUP, b"").lower() == b"sub":
-            rows[subject] = await log.rows_of(subject)
-    return rows
+def _rolled_up(subject: bytes, block: bytes) -> tuple[bytes, ...]:
+    """Return the subject of a publish if it is rolled up."""
+    if block.find(ROLLUP) < 0 or publish_headers(block).get(ROLLUP, b"").lower() != b"sub":
+        return ()
+    return (subject,)
+
+
+async def _add_covered(
+    log: StreamLog, pattern: bytes, rows: dict[bytes, list[tuple[int, int]]]
+) -> None:
+    """Add the messages of each subject that a filter covers, if storage knows."""
+    index = log.machine.index
+    wanted: list[bytes] = []
+    async for part in search(index, (pattern,)):
+        unknown = (one for one in covered(part, pattern) if index.of_subject(one) is None)
+        wanted += [one for one in unknown if one not in rows]
+    if len(wanted) > _FEW:
+        rows.update(await log.rows_of_all(frozenset(wanted)))
+        return
+    for subject in wanted:
+        rows[subject] = await log.rows_of(subject)

@@ -240,10 +240,13 @@ class StreamLog:
             return machine.last_seq + 1
         since = max(ns, 0)  # The zero time of clients, of the year 1, has more than 64 bits.
         seq = await self.rows.first_at(since, machine.first_seq, machine.last_seq)
-        while seq <= machine.last_seq and not self.is_live(seq):
+        while seq <= machine.last_seq:
             last = machine.last_seq
+            # The search may end at a sequence that has no message (any more).
             page = await self.read(seq, 1)
-            seq = page.first if page is not None else last + 1  # what comes meanwhile is later
+            if page is not None:
+                return page.first
+            seq = last + 1  # what comes meanwhile is later
         return seq
 
     async def get_at_time(self, ns: int) -> Message | None:
@@ -290,3 +293,14 @@ class StreamLog:
         rows = await self.rows.sizes(subject.decode(), machine.first_seq, machine.last_seq + 1)
         size = machine.record_size.of_row
         return [(seq, size(subject, data, hdr)) for seq, _, data, hdr in rows if self.is_live(seq)]
+
+    async def rows_of_all(self, subjects: frozenset[bytes]) -> dict[bytes, list[tuple[int, int]]]:
+        """Return the same of many subjects. Raises Unavailable."""
+        machine = self.machine
+        found: dict[bytes, list[tuple[int, int]]] = {subject: [] for subject in subjects}
+        rows = await self.rows.sizes(None, machine.first_seq, machine.last_seq + 1)
+        size = machine.record_size.of_row
+        for seq, subject, data, hdr in rows:
+            if subject in found and self.is_live(seq):
+                found[subject].append((seq, size(subject, data, hdr)))
+        return found

@@ -131,6 +131,44 @@ async def test_no_wait_with_expiry_times_out() -> None:
     assert shown(frames) == [b"NATS/1.0 408 Request Timeout"]
 
 
+@pytest.mark.parametrize("more", [b"", b',"max_bytes":1000'])
+@running
+async def test_no_wait_that_open_acks_hold_ends_with_its_first_heartbeat(more: bytes) -> None:
+    stream, frames = await started(3, max_ack_pending=2)
+    body = b'{"batch":5,"no_wait":true,"idle_heartbeat":400000000,%s%s}' % (EXPIRES, more)
+    assert await pulled(stream, frames, body) == [b"m0", b"m1"]
+    await stream.advance(0.3)
+    assert shown(frames) == []
+    await stream.advance(0.2)
+    assert shown(frames) == [b"NATS/1.0 404 No Messages"]
+    await stream.advance(1)
+    assert shown(frames) == []
+
+
+@running
+async def test_no_wait_that_got_nothing_yet_has_heartbeats() -> None:
+    stream, frames = await started(1, max_ack_pending=1)
+    body = b'{"batch":5,"no_wait":true,"idle_heartbeat":400000000,%s}' % EXPIRES
+    assert await pulled(stream, frames, b"1") == [b"m0"]
+    assert await pulled(stream, frames, body) == []
+    await stream.advance(0.5)
+    assert shown(frames) == [b"NATS/1.0 100 Idle Heartbeat"]
+
+
+@pytest.mark.parametrize("expires", [b"", b',"expires":60000000000'])
+@running
+async def test_no_wait_that_open_acks_hold_ends_when_another_request_expires(
+    expires: bytes,
+) -> None:
+    stream, frames = await started(2, max_ack_pending=2)
+    assert await pulled(stream, frames, b'{"batch":5,"no_wait":true%s}' % expires) == [b"m0", b"m1"]
+    assert await pulled(stream, frames, b'{"batch":1,%s}' % EXPIRES) == []
+    await stream.advance(0.9)
+    assert shown(frames) == []
+    await stream.advance(0.2)
+    assert shown(frames) == [b"NATS/1.0 404 No Messages", b"NATS/1.0 408 Request Timeout"]
+
+
 @running
 async def test_no_wait_behind_others_that_wait_for_more() -> None:
     stream, frames = await started(2, max_ack_pending=1)

@@ -54,6 +54,25 @@ def test_rolled_up_messages_do_not_come_back_after_a_crash(make: Any, limit: int
     assert bench.machine.msgs == 2
 
 
+@pytest.mark.parametrize("limit", [-1, 1, 3])
+@pytest.mark.parametrize("count", [3, 100])
+def test_what_wildcards_rolled_up_does_not_come_back_after_a_crash(
+    make: Any, limit: int, count: int
+) -> None:
+    """Few subjects are looked up one by one, for many all messages are looked through."""
+    bench = make(max_msgs_per_subject=limit)
+    publish(bench, *(f"k.{n}" for n in range(count)), "k.1", "z", "k.*", "k.1.a")
+    publish(bench, "k.*", Nats_Rollup="sub")
+    left = [count + 2, count + 4, count + 5]
+    assert seqs(bench) == left
+
+    bench.reload()
+
+    assert seqs(bench) == left
+    assert bench.machine.msgs == 3
+    assert sorted(s for s, _, _ in bench.machine.index.items()) == [b"k.*", b"k.1.a", b"z"]
+
+
 def test_a_deleted_message_does_not_come_back_after_a_crash(make: Any) -> None:
     bench = make()
     publish(bench, "a", "a", "a")

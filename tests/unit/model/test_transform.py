@@ -18,6 +18,7 @@ def _never() -> float:
         ("", "b.>", "x.y", "b.x.y"),
         ("a", "b", "a", "b"),
         ("*", "{{partition(10,1)}}.$1", "foo", "3.foo"),
+        ("t.a", "d.{{partition(100000,1)}}", "t.a", "d.31362"),
         ("*", "{{split(1,-)}}", "-a-b--c-", "a.b.c"),
         ("*", "{{splitfromleft(1,3)}}", "12345", "123.45"),
         ("*", "{{splitfromleft(1,5)}}", "12345", "12345"),
@@ -36,6 +37,14 @@ def test_a_subject_that_does_not_match_stays() -> None:
     transform = Transform("a.*", "b.$1", _never)
     assert transform.apply(b"c.x") is None
     assert transform.apply_all([b"a.x", b"c.x", b"a.x"]) == [b"b.x", b"c.x", b"b.x"]
+
+
+@pytest.mark.parametrize("subject", [b"a.*", b"a.>", b"a.x.>.y"])
+def test_a_subject_that_holds_wildcards_stays(subject: bytes) -> None:
+    transform = Transform("a.>", "b.>", _never)
+    assert transform.apply(subject) is None
+    assert transform.apply_all([subject, b"a.a*"]) == [subject, b"b.a*"]
+    assert Transform(">", ">", _never).apply(subject) == subject
 
 
 def test_the_cache_of_a_transform_is_bounded() -> None:

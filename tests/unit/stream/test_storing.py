@@ -6,6 +6,7 @@ from core.model.stream import Discard, Storage
 from core.stream.facts import Facts
 from core.stream.index import HistoryIndex
 from core.stream.planner import decide
+from core.stream.subject_search import Searchable
 from tests.unit.stream.support import NOW, SECOND, Stream, block, columns, config, message
 
 
@@ -258,6 +259,74 @@ def test_a_roll_up_of_a_log_takes_what_storage_knows() -> None:
     assert plan.erased == [1, 2]
     assert stream.machine.msgs == 1
     assert stream.machine.index.count(b"a") == 1
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_roll_up_on_wildcards_takes_all_that_they_match(limit: int) -> None:
+    stream = Stream(max_msgs_per_subject=limit)
+    stream.publish(*[message(s) for s in ("k.a", "k.b", "k.a.b", "k", "k.*", "k.>")])
+
+    said = stream.publish(
+        message("k.a"),
+        message("k.c"),
+        message("k.*", Nats_Rollup="sub"),
+        message("k.c", Nats_Expected_Last_Subject_Sequence="0"),
+        message("k.a", Nats_Expected_Last_Subject_Sequence="0"),
+        message("z", Nats_Expected_Last_Subject_Sequence_Subject="k.*",
+                Nats_Expected_Last_Subject_Sequence="11"),
+    )  # fmt: skip
+
+    assert said == [7, 8, 9, 10, 11, 12]
+    assert stream.removed == [1, 2, 5]
+    assert set(stream.plan.erased) >= {1, 2}
+    assert stream.written[-4:] == [9, 10, 11, 12]
+    assert stream.plan.purges == [(b"k.*", 9)]
+    assert stream.machine.msgs == 7
+
+
+def test_what_no_newer_message_replaces_is_erased() -> None:
+    stream = Stream(max_msgs_per_subject=1)
+    stream.publish(message("k.a"), message("k.b"), message("k.*"))
+
+    stream.publish(message("k.a", Nats_Rollup="sub"), message("k.*", Nats_Rollup="sub"))
+    assert (stream.removed, sorted(stream.plan.erased)) == ([1, 2, 3], [1, 2])
+
+    stream.publish(message("k.*", Nats_Rollup="sub"), message("k.a", Nats_Rollup="sub"))
+    assert (stream.removed, stream.plan.erased) == ([5], [])
+    assert list(stream.machine.index.items()) == [(b"k.*", 1, 6), (b"k.a", 1, 7)]
+
+
+def test_a_roll_up_on_wildcards_makes_room() -> None:
+    stream = Stream(max_msgs=4, discard=Discard.NEW)
+    stream.publish(message("k.a"), message("k.b"), message("z"))
+    facts = Facts(replaced={b"k.a": [(1, 33)], b"k.b": [(2, 33)]})
+    batch = columns(message("k.*", Nats_Rollup="sub"), message("k.a"), message("k.b"), message("k"))
+
+    plan = decide(stream.machine, batch, NOW, facts)
+    stream.machine.apply(plan)
+
+    assert [b"error" in body for _, body in plan.answers] == [False, False, False, True]
+    assert stream.machine.msgs == 4
+
+
+def test_many_roll_ups_on_wildcards_look_through_the_subjects_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(max_msgs_per_subject=1)
+    stream.publish(*[message(f"k.{n}") for n in range(2000)])
+    searched: list[bytes] = []
+    search = Searchable.covered
+
+    def counted(index: Searchable, pattern: bytes) -> list[bytes]:
+        searched.append(pattern)
+        return search(index, pattern)
+
+    monkeypatch.setattr(Searchable, "covered", counted)
+    rolled = [message(subject, Nats_Rollup="sub") for subject in ("k.>", "k.*", "k.>") * 500]
+    stream.publish(*rolled)
+
+    assert searched == [b"k.>"]
+    assert list(stream.machine.index.items()) == [(b"k.>", 1, 3500)]
 
 
 def test_many_roll_ups_cost_one_pass() -> None:

@@ -1,0 +1,55 @@
+"""Looks for differences between the servers: plays random histories until the time is over.
+
+Histories with an even seed are those of `histories`, with an odd one those of `volleys`, in real
+time. What differs twice in a row is shortened and printed; the exit code is 1 if anything did.
+"""
+
+import argparse
+import itertools
+import sys
+import time
+
+from tests.oracle.comparing import Address, difference, reference, shortest
+from tests.oracle.histories import Step, history
+from tests.oracle.volleys import timed_history
+from tests.support.jetgate import JetgateServer
+
+LENGTH = 30
+
+
+def steps_of(seed: int) -> list[Step]:
+    """The history of a seed."""
+    return (timed_history if seed % 2 else history)(seed // 2, LENGTH)
+
+
+def differs(seed: int, ours: Address, theirs: Address) -> bool:
+    """Play one history; print what differs, and say whether anything did."""
+    steps = steps_of(seed)
+    if difference(steps, ours, theirs) is None or difference(steps, ours, theirs) is None:
+        return False
+    steps = shortest(steps, ours, theirs)
+    found = difference(steps, ours, theirs)
+    told = found[1] if found is not None else "it does not differ each time"
+    print(f"seed {seed}:", *steps, told, sep="\n  ", flush=True)
+    return True
+
+
+def main() -> int:
+    """Play histories from the first seed on."""
+    parser = argparse.ArgumentParser(prog="python -m tests.oracle.hunt", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="the first seed (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=10, help="how long (%(default)s)")
+    options = parser.parse_args()
+    end, found, played = time.monotonic() + 60 * options.minutes, 0, 0
+    with JetgateServer() as ours, reference() as theirs:
+        for seed in itertools.count(options.seeds):
+            if time.monotonic() > end:
+                break
+            found += differs(seed, ours.address, theirs.address)
+            played += 1
+    print(f"{played} histories, {found} differ")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Histories in real time: volleys of pull requests, acknowledgements and publishes.
+
+The histories of `histories`, in which consumers may be full, subjects of publishes may hold
+wildcards, and every fetch is a volley: some actions, `GAP` seconds from one to the next, of which
+every answer is noted until the last request has ended. Times are such that nothing is due within
+30 ms of something else.
+
+Left out is, beside what `histories` leaves out, what the reference server tells in more than one
+way: subjects that end in `>` where filters have `*` (its storage by file counts them with these
+filters, its purge leaves them, and a roll-up removes itself instead). Counters of subjects that
+hold wildcards: there they go on from whatever these match last, here each counts for itself. A
+purge while the limit of pending acks holds a no-wait request: there the request waits until
+something is due, here it ends at once. Consumers that start at a sequence which is still to come:
+there they count what is stored before it until somebody asks for their state. The last sequence of
+the stream in idle heartbeats, where filters pass over messages: there it lags behind.
+
+Found, neither mended nor understood: with seed 3037 of the hunt a consumer whose filter matches
+nothing stands one sequence further there, once limits have evicted what it passed over.
+"""
+
+from random import Random
+from typing import Any
+
+from tests.oracle.histories import (
+    ACKS,
+    CONSUMERS,
+    FAR_AHEAD,
+    FILTERS,
+    LONG_AGO,
+    NAKS,
+    SUBJECTS,
+    Fields,
+    Step,
+    headers,
+    history,
+)
+
+MS = 1_000_000
+GAP = 0.1
+EXPIRES, HEARTBEAT, DELAY = 580 * MS, 250 * MS, 120 * MS
+WILD = ("s.*", "s.*", "s.a.*", "s.*.y", "*.a")
+PIN = "@pin"
+"""Stands for the pin that the consumer named last."""
+
+_NO_WILDCARDS = ("allow_msg_counter", "allow_msg_schedules")
+_LATER = f'-NAK {{"delay":{DELAY}}}'
+_PULLED: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
+    ("max_ack_pending", 0.4, (1, 2, 3)),
+    ("max_expires", 0.1, (300 * MS, 1000 * MS)),
+)
+
+
+def timed_history(seed: int, length: int) -> list[Step]:
+    """The history of a seed, made wider."""
+    chance = Random(f"timed {seed}")
+    steps = history(seed, length)
+    stream: Fields = steps[0][1]
+    naks = bool(seed % 2)
+    wider: list[Step] = []
+    for step in steps:
+        wider.append(_widened(chance, step, stream, naks=naks))
+        if chance.random() < 0.2:
+            wider.append(_question(chance))
+    return wider
+
+
+def _widened(chance: Random, step: Step, stream: Fields, *, naks: bool) -> Step:
+    match step:
+        case ("publish", subject, given, payload):
+            return "publish", _subject(chance, subject, stream), given, payload
+        case ("batch", messages, commit):
+            wider = [(_subject(chance, s, stream), given, p) for s, given, p in messages]
+            return "batch", wider, commit
+        case ("consumer", number, config, action, is_durable):
+            return "consumer", number, _consumer(chance, config), action, is_durable
+        case ("fetch", number, _):
+            return _volley(chance, number, stream, naks=naks)
+    return step
+
+
+def _question(chance: Random) -> Step:
+    """A request that changes nothing, with members that other histories leave alone."""
+    wanted, seq, offset = (
+        chance.choice((*FILTERS, *WILD)),
+        chance.randrange(15),
+        chance.randrange(3),
+    )
+    when = chance.choice((LONG_AGO, FAR_AHEAD))
+    questions: tuple[Step, ...] = (
+        ("ask", "STREAM.INFO", {"subjects_filter": wanted, "offset": offset}),
+        ("ask", "CONSUMER.NAMES", {"offset": offset}),
+        ("ask", "CONSUMER.LIST", {"offset": offset}),
+        ("get", {"start_time": when}),
+        ("get", {"start_time": when, "next_by_subj": wanted}),
+        ("get", {"last_by_subj": wanted, "seq": seq}),
+        ("get", {"seq": seq, "start_time": when}),
+        ("get", {}),
+        ("direct last", wanted),
+        ("direct", {"start_time": when}),
+        ("direct", {"start_time": when, "batch": 2}),
+        ("direct", {"start_time": when, "next_by_subj": wanted, "batch": 2}),
+        ("direct", {"multi_last": [wanted], "up_to_time": when}),
+        ("direct", {"multi_last": [wanted], "up_to_time": when, "up_to_seq": seq}),
+        ("direct", {"next_by_subj": wanted}),
+        ("direct", {"seq": seq, "start_time": when}),
+        ("direct", {}),
+    )
+    return chance.choice(questions)
+
+
+def _subject(chance: Random, subject: str, stream: Fields) -> str:
+    """The subject, or one that holds wildcards."""
+    if chance.random() > 0.15 or any(name in stream for name in _NO_WILDCARDS):
+        return subject
+    return chance.choice(WILD)
+
+
+def _consumer(chance: Random, config: Fields) -> Fields:
+    if config.get("deliver_policy") == "by_start_sequence":
+        config = {**config, "opt_start_seq": min(config["opt_start_seq"], 2)}
+    if "deliver_subject" in config:
+        return config
+    more = {name: chance.choice(values) for name, p, values in _PULLED if chance.random() < p}
+    if chance.random() < 0.08 and "priority_policy" not in config:
+        more |= {"priority_policy": "pinned_client", "priority_groups": ["g"]}
+        more["priority_timeout"] = 600_000 * MS
+    return config | more
+
+
+def _volley(chance: Random, number: int, stream: Fields, *, naks: bool) -> Step:
+    actions: list[Step] = [_pull(chance, number)]
+    for _ in range(chance.randrange(4)):
+        kind = chance.random()
+        if kind < 0.4:
+            other = number if chance.random() < 0.8 else chance.randrange(CONSUMERS)
+            actions.append(_pull(chance, other))
+        elif kind < 0.75:
+            kinds = (*ACKS, *NAKS, _LATER) if naks else ACKS
+            actions.append(("ack", chance.randrange(1000), chance.choice(kinds)))
+        else:
+            subject = _subject(chance, chance.choice(SUBJECTS), stream)
+            actions.append(("publish", subject, _allowed(chance, stream), ""))
+    return "volley", actions
+
+
+def _allowed(chance: Random, stream: Fields) -> list[tuple[str, str]]:
+    """Headers of a publish, but for roll-ups, which not every history may have."""
+    return [one for one in headers(chance, stream) if one[0] != "Nats-Rollup"]
+
+
+def _pull(chance: Random, number: int) -> Step:
+    asked: Fields = {"batch": chance.choice((0, 1, 1, 2, 2, 3, 4, 5, 20))}
+    kind = chance.random()
+    if kind < 0.7:
+        asked["no_wait"] = True
+    if kind > 0.35:
+        asked["expires"] = EXPIRES
+        if chance.random() < 0.5:
+            asked["idle_heartbeat"] = chance.choice((HEARTBEAT, HEARTBEAT, HEARTBEAT, EXPIRES))
+    drawn: tuple[tuple[float, str, Any], ...] = (
+        (0.15, "max_bytes", chance.randrange(1, 400)),
+        (0.15, "group", chance.choice(("g", "g", "g", "h"))),
+        (0.05, "min_pending", chance.randrange(6)),
+        (0.05, "min_ack_pending", chance.randrange(3)),
+        (0.05, "priority", chance.randrange(11)),
+        (0.05, "id", chance.choice((PIN, PIN, "x"))),
+    )
+    asked |= {name: value for p, name, value in drawn if chance.random() < p}
+    return "pull", number, asked
