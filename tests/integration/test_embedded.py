@@ -19,8 +19,13 @@ import pytest
 
 from core.errors import OperatorError
 from core.storage.postgres.embedded import EmbeddedPostgres, directory, installation, template
-from core.storage.postgres.embedded.directory import postmaster_status, processes_in
+from core.storage.postgres.embedded.directory import (
+    SOCKET_NAME,
+    postmaster_status,
+    processes_in,
+)
 from core.storage.postgres.embedded.installation import find_installation
+from core.storage.postgres.embedded.running import running_dsn
 from tests.support.eventually import eventually, observed
 from tests.support.pg import TEST_SETTINGS
 from tests.support.scratch import scratch
@@ -86,18 +91,25 @@ def test_what_makes_a_commit_safe_is_on_by_default(place: Path) -> None:
     running(EmbeddedPostgres(place / "data"), look)
 
 
-def test_socket_directory_is_private_and_gone_afterwards(place: Path) -> None:
-    seen: list[Path] = []
+@pytest.mark.parametrize("depth", [0, 3], ids=["short", "long"])
+def test_the_socket_is_where_nobody_else_can_enter_and_gone_afterwards(
+    place: Path, depth: int
+) -> None:
+    """However long the path is: the address of a socket has 108 bytes."""
+    inner = place.joinpath(*["a directory with a long name %"] * depth)
+    inner.mkdir(parents=True, exist_ok=True)
 
     async def look(postgres: EmbeddedPostgres) -> None:
-        path = Path(postgres.dsn.partition("host=")[2])
-        seen.append(path)
-        assert os.stat(path).st_mode & 0o777 == 0o700
-        assert len(str(path / ".s.PGSQL.5432")) < 100
+        assert (postgres.data / SOCKET_NAME).is_socket()
+        assert os.stat(postgres.data).st_mode & 0o777 == 0o700
+        assert await ask(postgres, "select 7") == 7
+        connection = await asyncpg.connect(running_dsn(postgres.directory))
+        assert await connection.fetchval("select 8") == 8
+        await connection.close()
 
-    running(server(place), look)
+    running(server(inner), look)
 
-    assert not seen[0].exists()
+    assert not (inner / "data" / "pg" / SOCKET_NAME).exists()
 
 
 def test_a_killed_postmaster_is_started_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

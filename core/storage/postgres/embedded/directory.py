@@ -1,20 +1,19 @@
 """A data directory: its lock, its paths, and the processes that a killed jetgate left in it.
 
 DIR/lock          locked (flock) by the jetgate that uses DIR
-DIR/pg            PostgreSQL's data
+DIR/pg            PostgreSQL's data, and its socket while it runs
 DIR/postgres.log  what PostgreSQL prints
 DIR/ports.json    the addresses, while they are served
 """
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
-import hashlib
 import os
 import signal
-import stat
 import subprocess
-import tempfile
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,8 @@ _SOCKET_PATH_MAX = 100  # sockaddr_un has 104 bytes on macOS, 108 on Linux
 _QUIT_TIMEOUT_S, _KILL_TIMEOUT_S = 5.0, 10.0
 _POLL_S = 0.01
 _OWN_DIRECTORY = "/proc/self/cwd"
+_SHARED_MEMORY_LINE = 6  # of postmaster.pid
+_IPC_RMID = 0
 
 
 def claim(directory: Path) -> int:
@@ -86,33 +87,55 @@ def _enters(directory: Path, account: Account) -> bool:
     return done.returncode == 0
 
 
-def socket_directory(directory: Path, account: Account) -> Path:
-    """Create a private directory with a short path for the Unix socket, the same at every start.
+def open_path(data: Path) -> int:
+    """Open the data directory as a place, not to read it; -1 where `/proc` does not help."""
+    if not Path(_OWN_DIRECTORY).exists():
+        return -1
+    return os.open(data, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def socket_place(data: Path, handle: int) -> str:
+    """Return the directory of PostgreSQL's socket, as clients name it: the data directory.
+
+    So nothing is left elsewhere when everything is killed, and nobody else can enter. The address
+    of a socket is short; where the path is not, it goes through an open file of this process.
 
     Raises:
-        OperatorError: there is no place for it.
+        OperatorError: the path is too long, and there is no other.
     """
-    name = hashlib.sha256(str(directory).encode()).hexdigest()[:10]
-    for base in (Path("/tmp"), Path(tempfile.gettempdir()), directory):
-        path = base / f"jetgate-{name}"
-        if len(str(path / SOCKET_NAME).encode()) >= _SOCKET_PATH_MAX:
-            continue
-        try:
-            path.mkdir(mode=0o700, exist_ok=True)
-            if path.lstat().st_uid == os.geteuid() and account.switch:
-                os.chown(path, account.uid, account.gid)
-            found = path.lstat()
-            # If another user has created it first, it is not private: use a new one.
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == account.uid:
-                path.chmod(0o700)
-                return path
-            path = Path(tempfile.mkdtemp(prefix=f"jetgate-{name[:4]}", dir=base))
-            if account.switch:
-                os.chown(path, account.uid, account.gid)
-            return path
-        except OSError:
-            continue
-    raise OperatorError("no directory for PostgreSQL's socket: neither /tmp nor TMPDIR can be used")
+    if len(os.fsencode(data / SOCKET_NAME)) < _SOCKET_PATH_MAX:
+        return str(data)
+    if handle >= 0:
+        return f"/proc/{os.getpid()}/fd/{handle}"
+    raise OperatorError(f"the path of {data} is too long for PostgreSQL's socket")
+
+
+def let_go_of_shared_memory(data: Path, postmaster: int) -> bool:
+    """Have the kernel free PostgreSQL's System V segment with the last process that has it.
+
+    PostgreSQL keeps one of a few bytes, by which it notices processes of an earlier server; a
+    kill -9 of all of them would leave it until the next start on the same data. Marked as removed
+    it still does its work while anybody has it. False: there is none yet.
+    """
+    try:
+        fields = (data / "postmaster.pid").read_text().splitlines()[_SHARED_MEMORY_LINE].split()
+        key, segment = int(fields[0]), int(fields[1])
+    except (OSError, ValueError, IndexError):
+        return False
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
+            found = line.split()
+            if [int(found[0]), int(found[1]), int(found[4])] == [key, segment, postmaster]:
+                _remove_segment(segment, int(found[7]))
+    return True
+
+
+def _remove_segment(segment: int, owner: int) -> None:
+    if ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None) == 0 or owner == os.geteuid():
+        return
+    # root without the right to do so: its owner has it
+    code = f"import ctypes; ctypes.CDLL(None).shmctl({segment}, {_IPC_RMID}, None)"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], user=owner, check=False)
 
 
 def postmaster_status(data: Path) -> tuple[int, str]:

@@ -5,7 +5,10 @@ minutes. A watcher restarts it, with growing pauses, whenever it ends by itself;
 meanwhile and their owners reconnect. `stop` is a fast shutdown, and an immediate one when that
 takes too long: what was committed is on disk either way.
 
-*Failure.* If this process is killed, the kernel makes PostgreSQL shut down (`launcher`).
+*Failure.* If this process is killed, the kernel kills PostgreSQL with it (`launcher`), so that the
+directory may be removed at once: a shutdown, however quick, would still write and remove files.
+What it had elsewhere goes with its last process: there is no socket and no shared memory outside.
+The next start recovers, as after a loss of power.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from core.errors import OperatorError
 from core.runtime.tasks import spawn, stop
@@ -24,9 +28,11 @@ from core.storage.postgres.embedded import launcher
 from core.storage.postgres.embedded.directory import (
     SOCKET_NAME,
     claim,
+    let_go_of_shared_memory,
+    open_path,
     path_for,
     postmaster_status,
-    socket_directory,
+    socket_place,
     stop_leftovers,
 )
 from core.storage.postgres.embedded.installation import (
@@ -49,6 +55,8 @@ _LOG_BYTES_MAX = 16 << 20
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
+    # Its other forms outlive a kill -9 of all processes; these files go with the data.
+    "dynamic_shared_memory_type": "mmap",
     "cluster_name": "jetgate",
     "fsync": "on",
     "full_page_writes": "on",
@@ -71,6 +79,8 @@ SETTINGS = {
     "log_min_messages": "warning",
     "log_line_prefix": "%m [%p] ",
     "log_timezone": "UTC",
+    # Its watcher starts it again, and knows of its shared memory.
+    "restart_after_crash": "off",
 }
 
 
@@ -112,7 +122,7 @@ class EmbeddedPostgres:
         self._report = report
         self._lock = -1
         self._path = ""
-        self._sockets: Path | None = None
+        self._place = -1
         self._installation: Installation | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -145,10 +155,9 @@ class EmbeddedPostgres:
         self._watcher = None
         await self._end(self._process)
         self._process = self.pid = None
-        if self._sockets is not None:
-            with contextlib.suppress(OSError):
-                self._sockets.rmdir()
-            self._sockets = None
+        if self._place >= 0:
+            os.close(self._place)
+            self._place = -1
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -167,19 +176,19 @@ class EmbeddedPostgres:
             durable = self._settings["fsync"] != "off"
             new_data_directory(self._installation, self.data, durable=durable)
         self._path = path_for(self.data, account)
-        self._sockets = socket_directory(self.directory, account)
-        self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._sockets}"
+        self._place = open_path(self.data)
+        sockets = quote(socket_place(self.data, self._place))
+        self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={sockets}"
 
     async def _launch(self) -> None:
         """Run PostgreSQL and wait until it accepts connections."""
         assert self._installation is not None, "prepared first"
-        assert self._sockets is not None, "prepared first"
         account = self._installation.account
         # As with postmaster.pid: the process it names has ended, or is a zombie, but PostgreSQL
         # would refuse to start. Only the holder of the directory's lock deletes it.
-        (self._sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+        (self.data / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
         command = [str(self._installation.binary("postgres")), "-D", self._path]
-        command += ["-k", str(self._sockets)]
+        command += ["-k", "."]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         uid = account.uid if account.switch else -1
@@ -208,12 +217,14 @@ class EmbeddedPostgres:
         loop = asyncio.get_running_loop()
         began = loop.time()
         next_report = began + _PROGRESS_S
+        has_let_go = False
         while postmaster_status(self.data) != (process.pid, "ready"):
             if process.returncode is not None:
                 raise OperatorError(
                     f"PostgreSQL did not start: {_reason(log_path, start_of_log)}"
                     f" (more in {log_path})"
                 )
+            has_let_go = has_let_go or let_go_of_shared_memory(self.data, process.pid)
             now = loop.time()
             if now - began > _RECOVERY_TIMEOUT_S:
                 raise OperatorError(
@@ -223,6 +234,8 @@ class EmbeddedPostgres:
                 self._report(f"waiting for PostgreSQL to recover ({now - began:.0f} s)")
                 next_report = now + _PROGRESS_S
             await asyncio.sleep(_POLL_S)
+        if not has_let_go:
+            let_go_of_shared_memory(self.data, process.pid)
 
     async def _watch(self) -> None:
         """Restart PostgreSQL whenever it ends."""
