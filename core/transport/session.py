@@ -3,7 +3,8 @@
 Reading: after a large read the session does not read until the next turn of the loop, because an
 event loop may read one busy socket for a long time before it looks at the others. So does one that
 subscribes a thousand times in a read; the rest of that read waits with it. While the hub is
-overloaded, a session that brings much does not read at all.
+overloaded, a session that brings much does not read at all. While the hub holds publishes, because
+what is to store them is still being loaded, a session stops reading at its first one.
 
 Publishing: messages go to the session's `publisher`, see `core.transport.publishing`.
 
@@ -24,9 +25,10 @@ from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
 from core.protocol import encoder
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
+from core.protocol.holding import HoldingParser
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
-from core.pubsub.server import Hub, Traffic
+from core.pubsub.server import TRUSTED, Hub, Traffic
 from core.subjects.subject import can_subscribe
 from core.transport.authentication import Authentication
 from core.transport.info import info_of
@@ -42,6 +44,8 @@ _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _REMOVED_AT_ONCE = 4096
 _CHANGES_PER_TURN = 1000
+HOLD_SECONDS = 30.0
+"""How long a publish waits at most for what is to store it."""
 
 
 class ClientSession(asyncio.Protocol):
@@ -103,6 +107,7 @@ class ClientSession(asyncio.Protocol):
         self._changes = 0
         self._delivered_before = 0
         self._is_info_sent = False
+        self._holding: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
 
@@ -116,6 +121,8 @@ class ClientSession(asyncio.Protocol):
         if isinstance(peer, tuple):
             self.client_ip, self.client_port = str(peer[0]), int(peer[1])
         limits = self.hub.limits
+        if self.hub.is_holding and self.connection_type != TRUSTED:
+            self._parser = HoldingParser(limits.max_payload, limits.max_control_line)
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         self._transport.write(encoder.info(encode_info(info_of(self.hub, self))))
@@ -149,7 +156,10 @@ class ClientSession(asyncio.Protocol):
         if self._parser.unread:
             self._turn.arm()
             self._transport.pause_reading()
-            self._loop.call_soon(self._read_on)
+            if isinstance(self._parser, HoldingParser) and self._parser.is_holding:
+                self._holding = self._loop.call_later(HOLD_SECONDS, self._hold_no_longer)
+            else:
+                self._loop.call_soon(self._read_on)
         elif size >= LARGE_READ:
             self._turn.run()
             if self.closed:
@@ -174,6 +184,19 @@ class ClientSession(asyncio.Protocol):
         self.data_received(data)
         if not self._parser.unread and len(data) < LARGE_READ:
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
+
+    def publish_on(self) -> None:
+        """Take publishes from now on, those first that were held."""
+        if not isinstance(self._parser, HoldingParser):
+            return
+        is_holding, self._parser = self._parser.is_holding, self._parser.released()
+        if self._holding is not None:
+            self._holding.cancel()
+        if is_holding:
+            self._loop.call_soon(self._read_on)
+
+    def _hold_no_longer(self) -> None:
+        self.close("JetStream Not Available", "JetStream system temporarily unavailable")
 
     def pause(self) -> None:
         """Read nothing until `resume`."""
@@ -269,6 +292,8 @@ class ClientSession(asyncio.Protocol):
         self.out.clear()
         if self.authentication is not None:
             self.authentication.cancel()
+        if self._holding is not None:
+            self._holding.cancel()
         self.hub.leave(self)  # before the subscriptions go: monitoring shows how many there were
         self._drop_subscriptions()
         waiting, self.on_writable = self.on_writable, []

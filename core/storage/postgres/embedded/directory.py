@@ -1,6 +1,6 @@
-"""A data directory: its lock, its paths, and the processes that a killed jetgate left in it.
+"""A data directory: its paths, and the processes that a killed jetgate left in it.
 
-DIR/lock          locked (flock) by the jetgate that uses DIR
+DIR/lock          locked (flock) by the jetgate that uses DIR (`core.storage.claims`)
 DIR/pg            PostgreSQL's data, and its socket while it runs
 DIR/postgres.log  what PostgreSQL prints
 DIR/ports.json    the addresses, while they are served
@@ -9,12 +9,12 @@ DIR/ports.json    the addresses, while they are served
 import asyncio
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import OperatorError
@@ -26,34 +26,8 @@ _QUIT_TIMEOUT_S, _KILL_TIMEOUT_S = 5.0, 10.0
 _POLL_S = 0.01
 _OWN_DIRECTORY = "/proc/self/cwd"
 _SHARED_MEMORY_LINE = 6  # of postmaster.pid
+_SEGMENT_BYTES = 56
 _IPC_RMID = 0
-
-
-def claim(directory: Path) -> int:
-    """Create a data directory if need be and lock it; return the lock's file descriptor.
-
-    Raises:
-        OperatorError: it cannot be used, or another jetgate uses it.
-    """
-    try:
-        # Under root, PostgreSQL runs as another user, who must be able to enter.
-        directory.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise OperatorError(f"cannot use data directory {directory}: {reason}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
-        os.close(lock)
-        raise OperatorError(
-            f"data directory {directory} is in use by another jetgate"
-            + (f" (process {holder})" if holder else "")
-        ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
 
 
 def path_for(data: Path, account: Account) -> str:
@@ -122,20 +96,63 @@ def let_go_of_shared_memory(data: Path, postmaster: int) -> bool:
         key, segment = int(fields[0]), int(fields[1])
     except (OSError, ValueError, IndexError):
         return False
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
-            found = line.split()
-            if [int(found[0]), int(found[1]), int(found[4])] == [key, segment, postmaster]:
-                _remove_segment(segment, int(found[7]))
+    for found in _segments():
+        if (found.key, found.id, found.creator) == (key, segment, postmaster):
+            _remove_segment(found)
     return True
 
 
-def _remove_segment(segment: int, owner: int) -> None:
-    if ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None) == 0 or owner == os.geteuid():
+def remove_lost_memory(account: Account) -> None:
+    """Free System V segments of servers that were killed before these could let go of them.
+
+    Those that nobody has, of PostgreSQL's size and user, whose creator is dead: on its data the
+    next server makes another.
+    """
+    for found in _segments():
+        is_ours = (found.owner, found.size, found.mode & 0o777) == (
+            account.uid,
+            _SEGMENT_BYTES,
+            0o600,
+        )
+        if is_ours and not found.users and found.creator and _is_gone(found.creator):
+            _remove_segment(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Shared memory of System V, as Linux lists it. `users`: how many processes have it."""
+
+    key: int
+    id: int
+    mode: int
+    size: int
+    creator: int
+    users: int
+    owner: int
+
+
+def _segments() -> list[_Segment]:
+    try:
+        lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    except OSError:
+        return []
+    rows = (line.split() for line in lines)
+    return [
+        _Segment(int(r[0]), int(r[1]), int(r[2], 8), int(r[3]), int(r[4]), int(r[6]), int(r[7]))
+        for r in rows
+    ]
+
+
+def _remove_segment(segment: _Segment) -> None:
+    if ctypes.CDLL(None).shmctl(segment.id, _IPC_RMID, None) == 0:
         return
-    # root without the right to do so: its owner has it
-    code = f"import ctypes; ctypes.CDLL(None).shmctl({segment}, {_IPC_RMID}, None)"
-    subprocess.run([sys.executable, "-I", "-S", "-c", code], user=owner, check=False)
+    if os.geteuid() == 0 != segment.owner:  # root without the right to do so: its owner has it
+        # who may not be able to reach Python: it is loaded before the switch
+        code = (
+            "import ctypes, os; c = ctypes.CDLL(None);"
+            f" os.setuid({segment.owner}); c.shmctl({segment.id}, {_IPC_RMID}, None)"
+        )
+        subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False)
 
 
 def postmaster_status(data: Path) -> tuple[int, str]:

@@ -15,29 +15,34 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from core.errors import OperatorError
-from core.runtime.tasks import spawn, stop
+from core.runtime.tasks import outcome, spawn, stop
+from core.runtime.threads import in_thread
+from core.storage.claims import claim
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import launcher
 from core.storage.postgres.embedded.directory import (
     SOCKET_NAME,
-    claim,
     let_go_of_shared_memory,
     open_path,
     path_for,
     postmaster_status,
+    remove_lost_memory,
     socket_place,
     stop_leftovers,
 )
 from core.storage.postgres.embedded.installation import (
     DEFAULT_MAJOR,
     Installation,
+    Programs,
     find_installation,
 )
 from core.storage.postgres.embedded.template import DATABASE, SUPERUSER, new_data_directory
@@ -101,6 +106,7 @@ class EmbeddedPostgres:
         major: int | None = None,
         installation: Installation | None = None,
         report: Callable[[str], None] = log.info,
+        lock: int = -1,
     ) -> None:
         """Describe a server; `start` starts it.
 
@@ -110,6 +116,7 @@ class EmbeddedPostgres:
             major: the version for new data; existing data determine theirs.
             installation: what to run instead of the wheel's binaries.
             report: called with texts for the operator.
+            lock: that of a directory that was claimed already; it is released by `stop`.
         """
         self.directory = Path(os.path.abspath(directory))
         self.data = self.directory / "pg"
@@ -120,7 +127,7 @@ class EmbeddedPostgres:
         self._major = installation.major if installation is not None else major
         self._given = installation
         self._report = report
-        self._lock = -1
+        self._lock = lock
         self._path = ""
         self._place = -1
         self._installation: Installation | None = None
@@ -138,9 +145,10 @@ class EmbeddedPostgres:
         Raises:
             OperatorError: it cannot be started; the text is one line.
         """
-        self._lock = claim(self.directory)
+        if self._lock < 0:
+            self._lock = claim(self.directory)
         try:
-            self._prepare()
+            await self._prepared()
             await stop_leftovers(self.data, self._report)
             await self._launch()
         except BaseException:
@@ -162,7 +170,24 @@ class EmbeddedPostgres:
             os.close(self._lock)
             self._lock = -1
 
-    def _prepare(self) -> None:
+    async def _prepared(self) -> None:
+        """Make the data directory if there is none; cancelled, nothing of it is left."""
+        programs = Programs()
+        preparing = in_thread(partial(self._prepare, programs), name="data directory")
+        work = spawn(outcome(preparing), name="data directory")
+        try:
+            error = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            programs.end()
+            await asyncio.wait([work])
+            raise
+        if error is not None:
+            raise error
+        self._place = open_path(self.data)
+        sockets = quote(socket_place(self.data, self._place))
+        self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={sockets}"
+
+    def _prepare(self, programs: Programs) -> None:
         owner, major = _existing(self.data)
         if major and self._major and major != self._major:
             raise OperatorError(
@@ -173,12 +198,12 @@ class EmbeddedPostgres:
         )
         account = self._installation.account
         if not major:
+            for unfinished in self.directory.glob(f"{self.data.name}.new-*"):  # of a killed start
+                shutil.rmtree(unfinished, ignore_errors=True)
             durable = self._settings["fsync"] != "off"
-            new_data_directory(self._installation, self.data, durable=durable)
+            new_data_directory(self._installation, self.data, durable=durable, programs=programs)
         self._path = path_for(self.data, account)
-        self._place = open_path(self.data)
-        sockets = quote(socket_place(self.data, self._place))
-        self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={sockets}"
+        remove_lost_memory(account)
 
     async def _launch(self) -> None:
         """Run PostgreSQL and wait until it accepts connections."""
