@@ -2,7 +2,7 @@
 
 The port is open as long as the process lives; what answers on it changes: a standby answers 503,
 a leader serves the façade. While it is not known yet which of them this is, requests wait for it,
-except those that ask just that.
+except the one that asks just that.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gateway.problems import Problem, respond
 
 _DRAIN_S = 0.5
 _START_S = 30.0
-_ABOUT_THE_START = ("/healthz", "/readyz")
+_ABOUT_THE_START = "/readyz"
 
 
 class _Server(uvicorn.Server):
@@ -85,7 +85,7 @@ class HttpServer:
         self._task = None
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._app is starting and scope.get("path") not in _ABOUT_THE_START:
+        if self._app is starting and scope.get("path") != _ABOUT_THE_START:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_START_S):
                     await self._is_chosen.wait()
