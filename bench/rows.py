@@ -20,6 +20,7 @@ from bench.pull import pull_all
 from bench.push import Push
 from bench.queue import Queue
 from bench.rest import post_each, post_lines
+from bench.starting import Starting
 from bench.wire import GET_LINES, Connection, Lane, one_by_one, percentile, publishes, pump
 
 
@@ -290,5 +291,17 @@ ROWS = (
         ("jetgate",),
         "rate",
         {"rate": 30_000},
+    ),
+    Row(
+        "start with JetStream, first ack, exit",
+        Starting,
+        unit="accept",
+        floors={"accept": 400_000, "ack": 1_200_000, "exit": 300_000},
+    ),
+    Row(
+        "start with JetStream, both cores busy",
+        lambda peer: Starting(peer, busy=True),
+        unit="accept",
+        floors={"accept": 1_000_000},
     ),
 )

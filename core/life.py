@@ -1,10 +1,12 @@
 """The one life of a process that serves NATS, whatever command started it.
 
-    prepare -> campaign -> load -> listen -> serve -> step down -> ... -> close
-                  ^------ storage or leadership was lost ----|
+    open -> prepare -> campaign -> load -> listen -> serve -> step down -> ... -> close
+                          ^------ storage or leadership was lost ----|
 
 A process without JetStream has nothing to lead: it listens at once and serves until it is stopped.
-While this process does not lead, its ports are closed. A command says what differs (`Command`).
+One that brings its own database leads for certain: it listens before that is there, and holds what
+clients publish until it is. While any other process does not lead, its ports are closed. A command
+says what differs (`Command`).
 """
 
 from __future__ import annotations
@@ -32,6 +34,17 @@ Lead = Callable[[], Coroutine[Any, Any, "Term"]]
 class Command(Protocol):
     """What a command adds to the life of its process."""
 
+    async def open(self) -> bool:
+        """Begin with what no storage is needed for; whether clients are accepted at once.
+
+        Raises OperatorError.
+        """
+        ...
+
+    def listening(self) -> None:
+        """Clients are accepted: called as soon as the ports are known, and each time anew."""
+        ...
+
     async def prepare(self) -> Lead | None:
         """Make ready whatever lives as long as the process; None: without JetStream.
 
@@ -40,15 +53,15 @@ class Command(Protocol):
         ...
 
     async def serve(self, term: Term | None) -> None:
-        """Clients are accepted from now on. Raises Unavailable to step down and try again."""
+        """Everything is served from now on. Raises Unavailable to step down and try again."""
         ...
 
     async def step_down(self, *, for_good: bool) -> None:
-        """End what `serve` began, if it did; connections are closed next."""
+        """End what `listening` and `serve` began; connections are closed next."""
         ...
 
     async def close(self) -> None:
-        """End what `prepare` began."""
+        """End what `open` and `prepare` began."""
         ...
 
     def cannot_listen(self, error: OSError) -> Exception:
@@ -105,6 +118,9 @@ class Life:
             await self.term.retire()
 
     async def _prepare(self) -> None:
+        if await self._command.open():
+            self._server.hub.hold_publishes()
+            await self._listen()
         self._lead = await self._command.prepare()
 
     async def _serve_once(self) -> None:
@@ -129,18 +145,22 @@ class Life:
             except OSError as error:
                 raise Unavailable(str(error)) from error
         await self._listen()
+        self._server.hub.take_publishes()
         if self.term is not None:
             self.term.remotes.start()
         await self._command.serve(self.term)
         self._has_served = True
 
     async def _listen(self) -> None:
+        if self._server.is_listening:
+            return
         try:
             await self._server.listen()
         except OSError as error:
             if self._has_served:  # it was ours, and whoever has it now may leave
                 raise Unavailable(str(error)) from error
             raise self._command.cannot_listen(error) from error
+        self._command.listening()
 
     async def _until_over(self) -> None:
         """Return when this process is to stop, or no longer leads."""

@@ -90,6 +90,11 @@ class Server:
         """Where clients connect, `nats://host:port`."""
         return f"nats://{self.hub.host}:{self.hub.port}"
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether clients are accepted, or were until the ports were closed."""
+        return self._listener is not None
+
     async def listen(self) -> None:
         """Accept clients. Raises OSError when an address cannot be had."""
         options = self._options

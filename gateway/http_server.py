@@ -1,7 +1,8 @@
 """The HTTP port: uvicorn in the event loop of the process, started and stopped by it.
 
 The port is open as long as the process lives; what answers on it changes: a standby answers 503,
-a leader serves the façade.
+a leader serves the façade. While it is not known yet which of them this is, requests wait for it,
+except the one that asks just that.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from gateway.http_protocol import HttpProtocol
 from gateway.problems import Problem, respond
 
 _DRAIN_S = 0.5
+_START_S = 30.0
+_ABOUT_THE_START = "/readyz"
 
 
 class _Server(uvicorn.Server):
@@ -34,7 +37,8 @@ class HttpServer:
     def __init__(self, listening: socket.socket) -> None:
         self.port = int(listening.getsockname()[1])
         self._listening = listening
-        self._app: ASGIApp = standby
+        self._app: ASGIApp = starting
+        self._is_chosen = asyncio.Event()
         self._server = _Server(
             uvicorn.Config(
                 self._dispatch,
@@ -52,12 +56,13 @@ class HttpServer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Serve from now on, as a standby."""
+        """Serve from now on."""
         self._task = spawn(self._server.serve(sockets=[self._listening]), name="http")
 
     def use(self, app: ASGIApp) -> None:
         """Let another application answer from now on."""
         self._app = app
+        self._is_chosen.set()
 
     async def stop(self) -> None:
         """Accept nothing new, give requests half a second, close.
@@ -80,7 +85,17 @@ class HttpServer:
         self._task = None
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is starting and scope.get("path") != _ABOUT_THE_START:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_START_S):
+                    await self._is_chosen.wait()
         await self._app(scope, receive, send)
+
+
+async def starting(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with 503: what is to answer is not there yet."""
+    problem = Problem(503, "starting", "this node is starting", headers={"Retry-After": "1"})
+    await respond(problem, scope.get("path", ""))(scope, receive, send)
 
 
 async def standby(scope: Scope, receive: Receive, send: Send) -> None:

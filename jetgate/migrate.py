@@ -4,10 +4,6 @@ from typing import Annotated
 
 import typer
 
-import migrations
-from core.storage.postgres.connect import Connector
-from core.storage.postgres.migrate import migrate
-from core.storage.postgres.preflight import preflight
 from jetgate.config import checked_dsn
 from jetgate.run import Verbose, run
 
@@ -24,6 +20,11 @@ def migrate_command(dsn: Dsn, verbose: Verbose = False) -> None:
 
       jetgate migrate --dsn postgresql://jetgate@db.example/jetgate
     """
+
+    import migrations  # what serves takes the flag from here, and does not wait for these
+    from core.storage.postgres.connect import Connector
+    from core.storage.postgres.migrate import migrate
+    from core.storage.postgres.preflight import preflight
 
     async def work() -> None:
         connector = Connector(checked_dsn(dsn))

@@ -22,6 +22,7 @@ class PortsFile:
 
     def __init__(self, directory: Path | None) -> None:
         self._path = None if directory is None else directory / "ports.json"
+        self._is_written = False
 
     def write(self, addresses: Mapping[str, str]) -> None:
         """Say where we are: an address for each name.
@@ -39,9 +40,11 @@ class PortsFile:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise OperatorError(f"cannot write {self._path}: {reason}") from error
+        self._is_written = True
 
     def remove(self) -> None:
-        """Say that we are not there any more."""
-        if self._path is not None:
+        """Say that we are not there any more; what another process wrote stays."""
+        if self._path is not None and self._is_written:
+            self._is_written = False
             with contextlib.suppress(OSError):
                 self._path.unlink()

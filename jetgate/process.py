@@ -2,44 +2,52 @@
 
 `dev` brings its PostgreSQL, `serve` is given one. What the process does when, `core.life` says;
 here is what it does then. HTTP is there all the time: without a leadership it answers as a standby.
+What storage and the façade take to import is imported beside the start of PostgreSQL.
 """
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
 import logging
+import os
 import shutil
 import signal
+import socket
 import sys
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core.client import Client, Options, attach, connect
 from core.config.addresses import listen, refusal
 from core.errors import OperatorError
 from core.life import Lead, Life
 from core.runtime.clock import SystemClock
 from core.runtime.stalls import StallWatch
 from core.runtime.standard_streams import tell
+from core.runtime.tasks import spawn, stop
+from core.runtime.threads import imported
 from core.server import Server, ServerOptions
-from core.storage.postgres.connect import Connector, without_password
-from core.storage.postgres.migrate import migrate
-from core.storage.postgres.preflight import preflight
-from core.storage.postgres.secrets import secret
-from core.term import Term, TermOptions, lead
-from core.transport.loopback import connect_loopback
-from gateway.app import create_app
-from gateway.http_server import HttpServer, standby
-from gateway.identities import Identities
-from gateway.observations import Observation, RequestFailed
-from gateway.settings import Settings
 from jetgate.banner import ready
 from jetgate.config import Config
-from jetgate.login import login_to
 from jetgate.ports_file import PortsFile, url
-from jetgate.server_numbers import snapshot
+
+if TYPE_CHECKING:
+    from core.storage.postgres.connect import Connector
+    from core.storage.postgres.embedded import EmbeddedPostgres
+    from core.term import Term
+    from jetgate.facade import Facade
 
 log = logging.getLogger("jetgate")
+
+# What is imported while PostgreSQL starts.
+_REST = (
+    "jetgate.facade",
+    "core.term",
+    "core.storage.postgres.migrate",
+    "core.storage.postgres.preflight",
+)
 
 
 class Process:
@@ -61,11 +69,12 @@ class Process:
         self._life = Life(self._server, self)
         self._stalls = StallWatch(self._clock)
         self._ports = PortsFile(config.data)
-        self._connector = Connector(config.dsn)
-        self._postgres: Any = None
-        self._http: HttpServer | None = None
-        self._client: Client | None = None
-        self._identities: Identities | None = None
+        self._connector: Connector
+        self._postgres: EmbeddedPostgres | None = None
+        self._listening: socket.socket | None = None
+        self._http_port = 0
+        self._lock = -1
+        self._facade: Facade | None = None
         self._was_ready = False
 
     async def run(self) -> None:
@@ -87,47 +96,92 @@ class Process:
 
     # -- the whole life ----------------------------------------------------------------------
 
-    async def prepare(self) -> Lead:
-        """Open the HTTP port and the database, and bring the schema up to date."""
-        self._http = self._open_http()
-        if self._config.dsn:
-            await preflight(self._connector)
-        else:
-            self._connector = await self._open_embedded()
-        if await migrate(self._connector):
-            log.info("created the schema in %s", self._connector.address)
-        self._http.start()
-        options = TermOptions(remotes=self._config.remotes)
-        return partial(lead, self._server, self._connector, options)
-
-    def _open_http(self) -> HttpServer:
+    async def open(self) -> bool:
+        """Open the HTTP port. Who has PostgreSQL for himself accepts clients at once."""
         config = self._config
         if not config.dsn:
+            self._lock = self._claim()
             # A standby may share the port of the node that leads; `dev` has nobody to share with.
             listen(config.host, config.nats_port, "NATS").close()
             if config.ws_port:
                 listen(config.host, config.ws_port, "WS").close()
-        http = HttpServer(listen(config.host, config.http_port, "HTTP"))
+        self._listening = listen(config.host, config.http_port, "HTTP")
+        self._http_port = int(self._listening.getsockname()[1])
         if config.is_exposed and config.users is None:
             log.warning("listening on %s: whoever reaches it may read and write", config.host)
-        return http
+        return not config.dsn
 
-    async def _open_embedded(self) -> Connector:
+    def _claim(self) -> int:
+        """Lock the data directory."""
         if sys.platform == "win32":
             raise OperatorError("embedded PostgreSQL does not run on Windows: use serve --dsn")
-        from core.storage.postgres.embedded import EmbeddedPostgres  # not on every platform
+        from core.storage.claims import claim  # not on every platform
 
         assert self._config.data is not None
-        self._postgres = EmbeddedPostgres(self._config.data)
-        return Connector(await self._postgres.start())
+        return claim(Path(os.path.abspath(self._config.data)))
+
+    def listening(self) -> None:
+        """Write where everything is, as soon as whoever reads it is served or made to wait."""
+        if not self._config.dsn and not self._was_ready:
+            self._ports.write(self._addresses())
+
+    async def prepare(self) -> Lead:
+        """Open the database, bring the schema up to date, and answer over HTTP."""
+        if self._config.dsn:
+            await self._import_rest()
+            await self._open_given()
+        else:
+            await self._open_embedded()
+        from core.storage.postgres.migrate import migrate  # imported by now
+        from core.term import TermOptions, lead
+
+        if await migrate(self._connector):
+            log.info("created the schema in %s", self._connector.address)
+        options = TermOptions(remotes=self._config.remotes)
+        return partial(lead, self._server, self._connector, options)
+
+    async def _import_rest(self) -> None:
+        """Import what it takes to serve, and answer over HTTP as soon as that is possible."""
+        await imported(_REST[0])
+        from jetgate.facade import Facade  # imported by now
+
+        assert self._listening is not None, "opened first"
+        self._facade = Facade(self._listening, self._server, self._clock)
+        self._facade.start()
+        await imported(*_REST)
+
+    async def _open_given(self) -> None:
+        from core.storage.postgres.connect import Connector  # imported by now
+        from core.storage.postgres.preflight import preflight
+
+        assert self._facade is not None, "imported first"
+        self._facade.stand_by()
+        self._connector = Connector(self._config.dsn)
+        await preflight(self._connector)
+
+    async def _open_embedded(self) -> None:
+        embedded = await imported("core.storage.postgres.embedded")
+        self._postgres = postgres = embedded.EmbeddedPostgres(self._config.data, lock=self._lock)
+        rest = spawn(self._import_rest(), name="imports")
+        try:
+            await postgres.start()
+            await rest
+        finally:
+            await stop(rest)
+        self._connector = postgres.connector
 
     async def close(self) -> None:
         """Close the HTTP port and stop an embedded PostgreSQL."""
-        if self._http is not None:
-            await self._http.stop()
+        await self._close_http()
         if self._postgres is not None:
             await self._postgres.stop()
         self._stalls.stop()
+
+    async def _close_http(self) -> None:
+        if self._facade is not None:
+            await self._facade.stop()
+        elif self._listening is not None:
+            self._listening.close()
 
     def cannot_listen(self, error: OSError) -> OperatorError:
         """Return the error for a NATS port that cannot be had."""
@@ -136,62 +190,50 @@ class Process:
     # -- one leadership ----------------------------------------------------------------------
 
     async def serve(self, term: Term | None) -> None:
-        """Serve the façade, and tell where everything is."""
+        """Serve the façade, and tell that all is there."""
         assert term is not None
-        assert self._http is not None
-        hub = self._server.hub
-        link = attach(partial(connect_loopback, hub))
-        # Where users are configured every request has a connection of its own identity.
-        self._client = Client(link, Options()) if hub.authenticator else await connect(link)
-        settings = Settings(ack_key=await secret(self._connector, "ack-tokens"))
-        app = create_app(
-            settings,
-            self._client,
-            login=login_to(hub) if hub.authenticator else None,
-            observe=_observe,
-            snapshot=partial(snapshot, hub, term, self._stalls),
-            clock=self._clock,
-        )
-        self._identities = app.state.identities
-        self._http.use(app)
-        host = self._config.host
-        nats, http = url("nats", host, self._server.port), url("http", host, self._http.port)
-        self._say_ready(nats, http)
+        assert self._facade is not None
+        await self._facade.serve(term, self._connector, self._stalls)
+        addresses = self._addresses()
+        self._ports.write(addresses)
         row = term.leadership.row
-        row.nats, row.http = nats, http
+        row.nats, row.http = addresses["nats"], addresses["http"]
+        self._say_ready(addresses)
 
     async def step_down(self, *, for_good: bool) -> None:
         """End the façade; HTTP answers as a standby again."""
         self._ports.remove()
-        if self._http is not None:
-            if for_good:
-                await self._http.stop()
-            else:
-                self._http.use(standby)
-        if self._identities is not None:
-            await self._identities.close()
-            self._identities = None
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        if for_good:
+            await self._close_http()
+        elif self._facade is not None:
+            self._facade.stand_by()
+        if self._facade is not None:
+            await self._facade.step_down()
 
-    def _say_ready(self, nats: str, http: str) -> None:
-        ws_port = self._server.ws_port
-        ws = url("ws", self._config.host, ws_port) if ws_port is not None else ""
-        self._ports.write({"nats": nats, "http": http} | ({"ws": ws} if ws else {}))
+    def _addresses(self) -> dict[str, str]:
+        host, ws_port = self._config.host, self._server.ws_port
+        found = {
+            "nats": url("nats", host, self._server.port),
+            "http": url("http", host, self._http_port),
+        }
+        return found | ({"ws": url("ws", host, ws_port)} if ws_port is not None else {})
+
+    def _say_ready(self, addresses: dict[str, str]) -> None:
+        from core.storage.postgres.connect import without_password  # imported by now
+
         # What start-up made lives as long as the process: the collector need not look at it.
         gc.collect()
         gc.freeze()
         if self._was_ready:
-            log.info("leading again: %s %s", nats, http)
+            log.info("leading again: %s %s", addresses["nats"], addresses["http"])
             return
         self._was_ready = True
         self._stalls.start()
         embedded = self._postgres is not None
         text = ready(
-            nats,
-            http,
-            ws=ws,
+            addresses["nats"],
+            addresses["http"],
+            ws=addresses.get("ws", ""),
             where=f"data in {self._config.data}" if embedded else self._connector.address,
             psql=_psql(),
             dsn=f"'{without_password(self._connector.dsn)}'",
@@ -207,8 +249,3 @@ def _psql() -> str:
 
             return str(find_installation().binary("psql"))
     return "psql"
-
-
-def _observe(observation: Observation) -> None:
-    if isinstance(observation, RequestFailed):
-        log.error("request %s failed", observation.operation, exc_info=observation.error)

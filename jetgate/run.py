@@ -14,6 +14,7 @@ import typer
 
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.runtime.descriptors import use_all_descriptors
+from core.runtime.interrupts import raise_again
 from core.runtime.loop import loop_factory
 from core.runtime.standard_streams import say
 
@@ -41,6 +42,7 @@ def run(verbose: bool, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
     use_all_descriptors()
+    raise_again()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(work())

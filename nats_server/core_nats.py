@@ -24,6 +24,10 @@ class CoreNats:
         self._is_serving = False
         self._remotes: Remotes | None = None
 
+    def open(self) -> bool:
+        """Return that clients wait for nothing else, so that nothing has to be held for them."""
+        return False
+
     async def start(self) -> "Lead | None":
         """Return that there is nothing to lead."""
         return None

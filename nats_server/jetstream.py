@@ -1,28 +1,42 @@
-"""JetStream in `jetgate-nats-server`, over an embedded PostgreSQL in the store directory."""
+"""JetStream in `jetgate-nats-server`, over an embedded PostgreSQL in the store directory.
+
+Clients are accepted before it is there. What serves JetStream is imported beside that, while
+PostgreSQL starts.
+"""
+
+from __future__ import annotations
 
 import logging
-from dataclasses import replace
+import os
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from core.errors import OperatorError
 from core.life import Lead
 from core.remote.settings import Remote
+from core.runtime.tasks import spawn, stop
+from core.runtime.threads import imported
 from core.server import Server
-from core.storage.postgres.connect import Connector
-from core.storage.postgres.embedded import EmbeddedPostgres
-from core.storage.postgres.migrate import migrate
-from core.term import Term, TermOptions, lead
+from core.storage.claims import claim
 from nats_server.config.options import JetStreamOptions
 from nats_server.store_directory import use_directory
 
+if TYPE_CHECKING:
+    from core.storage.postgres.connect import Connector
+    from core.storage.postgres.embedded import EmbeddedPostgres
+    from core.term import Term, TermOptions
+
 log = logging.getLogger("jetgate.server")
 
+# What is imported while PostgreSQL starts.
+_REST = ("core.term", "core.storage.postgres.migrate")
 # Many such servers share one machine; each has a small share of its memory.
 _SETTINGS = {"shared_buffers": "64MB", "wal_buffers": "16MB", "min_wal_size": "80MB"}
 
 
 class JetStream:
-    """Life cycle: `start`, `serve` in each term, `stop`."""
+    """Life cycle: `open`, `start`, `serve` in each term, `stop`."""
 
     def __init__(
         self, server: Server, options: JetStreamOptions, remotes: tuple[Remote, ...]
@@ -30,35 +44,67 @@ class JetStream:
         self._server = server
         self._clock = server.clock
         self._directory = options.directory()
-        self._postgres = EmbeddedPostgres(self._directory, settings=_SETTINGS)
+        self._lock = -1
+        self._postgres: EmbeddedPostgres | None = None
         self._term: Term | None = None
-        self._options = TermOptions(
-            strict=options.strict,
-            max_memory=max(options.max_memory, 0),
-            max_file=max(options.max_file, 0),
-            limits=options.limits,
-            remotes=remotes,
-        )
+        self._told: dict[str, Any] = {
+            "strict": options.strict,
+            "max_memory": max(options.max_memory, 0),
+            "max_file": max(options.max_file, 0),
+            "limits": options.limits,
+            "remotes": remotes,
+        }
         self._began = 0
 
-    async def start(self) -> Lead:
-        """Start PostgreSQL. Raises OperatorError."""
+    def open(self) -> bool:
+        """Claim the store directory; clients may be accepted then. Raises OperatorError."""
         self._began = self._clock.monotonic()
         log.info("Starting JetStream")
         log.info('  Store Directory: "%s"', self._directory)
         try:
             use_directory(self._directory)
-            connector = Connector(await self._postgres.start())
-            await migrate(connector)
+            self._lock = claim(Path(os.path.abspath(self._directory)))
+        except OperatorError as error:
+            raise OperatorError(f"Can't start JetStream: {error}") from error
+        return True
+
+    async def start(self) -> Lead:
+        """Start PostgreSQL. Raises OperatorError."""
+        try:
+            connector = await self._start()
         except OperatorError as error:
             raise OperatorError(f"Can't start JetStream: {error}") from error
         return partial(self._lead, connector)
 
+    async def _start(self) -> Connector:
+        embedded = await imported("core.storage.postgres.embedded")
+        self._postgres = postgres = embedded.EmbeddedPostgres(
+            self._directory, settings=_SETTINGS, lock=self._lock
+        )
+        rest = spawn(imported(*_REST), name="import of JetStream")
+        try:
+            await postgres.start()
+            await rest
+        finally:
+            await stop(rest)
+        from core.storage.postgres.migrate import migrate  # imported by now
+
+        connector: Connector = postgres.connector
+        await migrate(connector)
+        return connector
+
+    def _options(self) -> TermOptions:
+        from core.term import TermOptions  # imported by `start`
+
+        return TermOptions(**self._told)
+
     async def _lead(self, connector: Connector) -> Term:
-        return await lead(self._server, connector, self._options)
+        from core.term import lead  # imported by `start`
+
+        return await lead(self._server, connector, self._options())
 
     def serve(self, term: Term | None) -> None:
-        """Clients are accepted from now on."""
+        """JetStream is served from now on."""
         if self._term is None:
             taken = (self._clock.monotonic() - self._began) // 1_000_000
             log.info("Took %d ms to start JetStream", taken)
@@ -66,13 +112,14 @@ class JetStream:
 
     def reconfigure(self, limits: dict[str, int], remotes: tuple[Remote, ...]) -> None:
         """Hold configurations to these limits, and use these remotes, from now on."""
-        self._options = replace(self._options, limits=limits, remotes=remotes)
+        self._told |= {"limits": limits, "remotes": remotes}
         if self._term is not None:
-            self._term.reconfigure(self._options)
+            self._term.reconfigure(self._options())
 
     async def retire(self) -> None:
         """Nothing here ends before PostgreSQL does."""
 
     async def stop(self) -> None:
         """Stop PostgreSQL."""
-        await self._postgres.stop()
+        if self._postgres is not None:
+            await self._postgres.stop()

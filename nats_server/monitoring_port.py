@@ -5,6 +5,7 @@ kept. It is a server of its own so that nothing else has to be imported to start
 """
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from email.utils import formatdate
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.server")
 
 _IDLE_S = 60.0
+_START_S = 30.0
 _HEAD_MAX = 16 * 1024
 _REASONS = {
     200: "OK",
@@ -45,6 +47,7 @@ class Monitor:
         self._clock = clock
         self._started = clock.now()
         self._source: Source | None = None
+        self._shown = asyncio.Event()
         self._nats: Server
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -52,7 +55,7 @@ class Monitor:
         self.port = 0
 
     async def start(self) -> None:
-        """Listen; until `show`, every page is 503. Raises OperatorError."""
+        """Listen; until `show`, requests wait, and health is 503. Raises OperatorError."""
         port = 0 if self._options.http_port == -1 else self._options.http_port
         try:
             if not 0 <= port <= 65535:
@@ -78,6 +81,7 @@ class Monitor:
             self._source.watch(server.hub)
         if term is not None:
             self._source.jetstream = JetStream(registry=term.registry, api=term.api)
+        self._shown.set()
 
     def reloaded(self, options: Options) -> None:
         """The configuration is another one."""
@@ -132,6 +136,8 @@ class Monitor:
     async def _page(self, target: str) -> Page:
         parts = urlsplit(target)
         query = Query(dict(parse_qsl(parts.query, keep_blank_values=True)))
+        if not parts.path.endswith("/healthz"):
+            await self._until_shown()
         source = self._source
         if source is None:
             return Page(b'{"status":"unavailable","error":"server is starting"}', 503)
@@ -140,6 +146,12 @@ class Monitor:
         if base and path.startswith(base):
             path = path[len(base) :] or "/"
         return await serve(source, path, query)
+
+    async def _until_shown(self) -> None:
+        """Wait for what there is to show, as a publish waits, but not for ever."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_S):
+                await self._shown.wait()
 
 
 def _is_place(target: str) -> bool:

@@ -75,6 +75,7 @@ class Process:
         self._jetstream: JetStream | CoreNats
         self._life: Life | None = None
         self._lame_duck: asyncio.Task[None] | None = None
+        self._has_listened = False
         self._is_ready = False
 
     async def run(self) -> None:
@@ -175,12 +176,12 @@ class Process:
             raise OperatorError(
                 "Can't start JetStream: embedded PostgreSQL does not run on Windows"
             )
-        from nats_server.jetstream import JetStream  # a start without does not wait for it
+        from nats_server.jetstream import JetStream  # needed by no start without
 
         return JetStream(self._server, options.jetstream, options.remotes)
 
-    async def prepare(self) -> Lead | None:
-        """Write the PID file, open the other ports, start PostgreSQL."""
+    async def open(self) -> bool:
+        """Write the PID file and open the other ports."""
         options = self._options
         write_pid(options.pid_file)
         self._probe(_port(options))
@@ -190,16 +191,17 @@ class Process:
             self._monitor = Monitor(options, self._clock)
             await self._monitor.start()
         await self._unserved.open(options.unserved_listeners)
+        return self._jetstream.open()
+
+    async def prepare(self) -> Lead | None:
+        """Start PostgreSQL."""
         return await self._jetstream.start()
 
-    async def serve(self, term: Term | None) -> None:
+    def listening(self) -> None:
         """Tell where everything is, the first time."""
-        self._jetstream.serve(term)
-        if self._monitor is not None:
-            self._monitor.show(self._server, term)
-        if self._is_ready:
+        if self._has_listened:
             return
-        self._is_ready = True
+        self._has_listened = True
         options = self._options
         if self._server.ws_port is not None:
             websocket = websocket_of(options.websocket)
@@ -208,10 +210,19 @@ class Process:
             log.info("Listening for websocket clients on ws://%s", place)
             log.warning("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
         log.info("Listening for client connections on %s", join(options.host, self._server.port))
+        self._ports.write(self._addresses())
+
+    async def serve(self, term: Term | None) -> None:
+        """Say that all is there, the first time."""
+        self._jetstream.serve(term)
+        if self._monitor is not None:
+            self._monitor.show(self._server, term)
+        if self._is_ready:
+            return
+        self._is_ready = True
         gc.collect()
         gc.freeze()
         log.info("Server is ready")
-        self._ports.write(self._addresses())
 
     def _probe(self, port: int) -> None:
         """Fail on a port that is taken before anything else is begun."""
@@ -311,7 +322,7 @@ class Process:
         if new.ports_file_dir != self._options.ports_file_dir:
             self._ports.remove()
             self._ports = PortsFile(new.ports_file_dir, self._executable)
-            if self._is_ready:
+            if self._has_listened:
                 self._ports.write(self._addresses())
 
     async def _leave_clients(self, life: Life) -> None:

@@ -9,6 +9,9 @@ by a flush that leaves a session near `max_pending`; the producer whose read was
 reading for a moment. `blocked` lists the sessions whose sockets take no more: how many bytes they
 had taken, and when that was found.
 
+Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
+is not read further.
+
 `ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called with every connection
 that was closed; its counters stay in the `totals`.
 """
@@ -80,6 +83,10 @@ class Connection(Waiter, Session, Protocol):
         """Log the operations of the client from now on, or no longer, as the hub wants it."""
         ...
 
+    def publish_on(self) -> None:
+        """Take publishes from now on, those first that were held."""
+        ...
+
     def tell_lame_duck(self) -> None:
         """Send the INFO of lame duck mode, to clients that read more than the first INFO."""
         ...
@@ -123,6 +130,7 @@ class Hub:
         self.port = 0
         self.advertised: tuple[str, int] | None = None
         self.overloaded = False
+        self.is_holding = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.crowded = False
         self.ldm = False
@@ -249,6 +257,20 @@ class Hub:
         for session in self.sessions.values():
             _add(total, session.count())
         return total
+
+    # -- while something is still being loaded
+
+    def hold_publishes(self) -> None:
+        """Let clients that connect publish only after `take_publishes`: they are not read on."""
+        self.is_holding = True
+
+    def take_publishes(self) -> None:
+        """Take what clients publish, first what was held."""
+        if not self.is_holding:
+            return
+        self.is_holding = False
+        for session in list(self.sessions.values()):
+            session.publish_on()
 
     # -- back-pressure
 

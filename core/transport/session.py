@@ -3,7 +3,8 @@
 Reading: after a large read the session does not read until the next turn of the loop, because an
 event loop may read one busy socket for a long time before it looks at the others. So does one that
 subscribes a thousand times in a read; the rest of that read waits with it. While the hub is
-overloaded, a session that brings much does not read at all.
+overloaded, a session that brings much does not read at all. While the hub holds publishes, because
+what is to store them is still being loaded, a session stops reading at its first one.
 
 Publishing: messages go to the session's `publisher`, see `core.transport.publishing`.
 
@@ -24,10 +25,11 @@ from core.auth.grant import Guard
 from core.errors import AuthError, ProtocolError
 from core.protocol import encoder
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
+from core.protocol.holding import PublishHold
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
 from core.pubsub.route import bytes_of, messages_of
-from core.pubsub.server import Hub, Traffic
+from core.pubsub.server import TRUSTED, Hub, Traffic
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
 from core.transport.authentication import Authentication
@@ -47,6 +49,8 @@ _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _REMOVED_AT_ONCE = 4096
 _CHANGES_PER_TURN = 1000
+HOLD_SECONDS = 30.0
+"""How long a publish waits at most for what is to store it."""
 
 
 class ClientSession(asyncio.Protocol):
@@ -111,6 +115,8 @@ class ClientSession(asyncio.Protocol):
         self._sent_before = 0
         self._written = 0
         self._is_info_sent = False
+        self._hold: PublishHold | None = None
+        self._hold_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
 
@@ -126,6 +132,8 @@ class ClientSession(asyncio.Protocol):
         if self.hub.trace_log is not None:
             self.use_trace_log()
         limits = self.hub.limits
+        if self.hub.is_holding and self.connection_type != TRUSTED:
+            self._hold = PublishHold()
         high = min(_HIGH_WATER, max(limits.max_pending // 2, 1))
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         self._transport.write(encoder.info(encode_info(info_of(self.hub, self))))
@@ -141,9 +149,22 @@ class ClientSession(asyncio.Protocol):
         if self.closed:
             return
         self.is_heard = True
+        if self._hold is not None and not (data := self._before_publish(self._hold, data)):
+            return
         if self._parser.unread:
             self._parser.unread += data
             return
+        self._serve(data)
+
+    def _before_publish(self, hold: PublishHold, data: bytes) -> bytes:
+        """Return what stands before the first publish; there, read no more until `publish_on`."""
+        data = hold.take(data)
+        if hold.is_holding and self._hold_timer is None:
+            self._transport.pause_reading()
+            self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._hold_no_longer)
+        return data
+
+    def _serve(self, data: bytes) -> None:
         self._changes = 0
         try:
             if self.authentication is not None:
@@ -180,10 +201,27 @@ class ClientSession(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Serve the rest of a read that was ended early, then read from the socket again."""
+        if self.closed:
+            return
         data, self._parser.unread = self._parser.unread, b""
-        self.data_received(data)
+        self._serve(data)
         if not self._parser.unread and len(data) < LARGE_READ:
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
+
+    def publish_on(self) -> None:
+        """Take publishes from now on, those first that were held."""
+        hold, self._hold = self._hold, None
+        if hold is None or self.closed:
+            return
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+        if hold.kept:
+            self._transport.pause_reading()
+            self._parser.unread += hold.kept
+            self._loop.call_soon(self._read_on)
+
+    def _hold_no_longer(self) -> None:
+        self.close("JetStream Not Available", "JetStream system temporarily unavailable")
 
     def pause(self) -> None:
         """Read nothing until `resume`."""
@@ -191,7 +229,7 @@ class ClientSession(asyncio.Protocol):
 
     def resume(self) -> None:
         """Read again, unless the hub is overloaded: then when it no longer is."""
-        if self.closed:
+        if self.closed or (self._hold is not None and self._hold.is_holding):
             return
         if self.hub.overloaded:
             self.hub.wait(self)
@@ -279,6 +317,8 @@ class ClientSession(asyncio.Protocol):
         self.out.clear()
         if self.authentication is not None:
             self.authentication.cancel()
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
         self.hub.leave(self)  # before the subscriptions go: monitoring shows how many there were
         self._drop_subscriptions()
         waiting, self.on_writable = self.on_writable, []

@@ -19,8 +19,13 @@ import pytest
 
 from core.errors import OperatorError
 from core.storage.postgres.embedded import EmbeddedPostgres, directory, installation, template
-from core.storage.postgres.embedded.directory import postmaster_status, processes_in
+from core.storage.postgres.embedded.directory import (
+    SOCKET_NAME,
+    postmaster_status,
+    processes_in,
+)
 from core.storage.postgres.embedded.installation import find_installation
+from core.storage.postgres.embedded.running import running_dsn
 from tests.support.eventually import eventually, observed
 from tests.support.pg import TEST_SETTINGS
 from tests.support.scratch import scratch
@@ -86,18 +91,25 @@ def test_what_makes_a_commit_safe_is_on_by_default(place: Path) -> None:
     running(EmbeddedPostgres(place / "data"), look)
 
 
-def test_socket_directory_is_private_and_gone_afterwards(place: Path) -> None:
-    seen: list[Path] = []
+@pytest.mark.parametrize("depth", [0, 3], ids=["short", "long"])
+def test_the_socket_is_where_nobody_else_can_enter_and_gone_afterwards(
+    place: Path, depth: int
+) -> None:
+    """However long the path is: the address of a socket has 108 bytes."""
+    inner = place.joinpath(*["a directory with a long name %"] * depth)
+    inner.mkdir(parents=True, exist_ok=True)
 
     async def look(postgres: EmbeddedPostgres) -> None:
-        path = Path(postgres.dsn.partition("host=")[2])
-        seen.append(path)
-        assert os.stat(path).st_mode & 0o777 == 0o700
-        assert len(str(path / ".s.PGSQL.5432")) < 100
+        assert (postgres.data / SOCKET_NAME).is_socket()
+        assert os.stat(postgres.data).st_mode & 0o777 == 0o700
+        assert await ask(postgres, "select 7") == 7
+        connection = await asyncpg.connect(running_dsn(postgres.directory))
+        assert await connection.fetchval("select 8") == 8
+        await connection.close()
 
-    running(server(place), look)
+    running(server(inner), look)
 
-    assert not seen[0].exists()
+    assert not (inner / "data" / "pg" / SOCKET_NAME).exists()
 
 
 def test_a_killed_postmaster_is_started_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,6 +211,26 @@ def test_an_orphan_is_stopped_by_the_next_start(place: Path) -> None:
         host.kill()
 
     assert f"process {orphan}" in reports[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/sysvipc")
+def test_shared_memory_that_a_kill_left_is_freed_by_the_next_start(place: Path) -> None:
+    """Made by a process that is dead, as PostgreSQL makes it, and used by nobody."""
+    account = find_installation().account
+    switch = f"os.setuid({account.uid})" if account.switch else ""
+    code = f"import ctypes, os; c = ctypes.CDLL(None)\n{switch}\nprint(c.shmget(0, 56, 0o1600))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    lost = int(done.stdout)
+    assert lost in segments()
+
+    running(server(place), _nothing)
+
+    assert lost not in segments()
+
+
+def segments() -> list[int]:
+    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    return [int(line.split()[1]) for line in lines]
 
 
 def test_a_number_in_postmaster_pid_that_is_somebody_elses_is_left_alone(place: Path) -> None:
@@ -320,8 +352,8 @@ def filled(place: Path, cache: Path) -> Path:
         patch.setattr(template, "cache_directory", lambda: real)
         make(place / "before")
     build = find_installation().build
-    [made] = real.glob(f"template-*-{build}")
-    return Path(shutil.copytree(made, cache / made.name))
+    [made] = real.glob(f"template-{template._FORMAT}-{build}")
+    return Path(shutil.copyfile(made, cache / made.name))
 
 
 def test_concurrent_creators_share_one_template(place: Path, cache: Path) -> None:
@@ -330,24 +362,50 @@ def test_concurrent_creators_share_one_template(place: Path, cache: Path) -> Non
 
     for n in range(4):
         assert (place / str(n) / "PG_VERSION").read_text() == "18\n"
-    assert len([path for path in cache.iterdir() if path.is_dir()]) == 1
+    assert len([path for path in cache.iterdir() if path.suffix != ".lock"]) == 1
 
 
-@pytest.mark.parametrize("damage", ["flipped", "half"])
+@pytest.mark.parametrize("damage", ["flipped", "index", "half", "nothing"])
 def test_a_damaged_template_is_made_again(place: Path, filled: Path, damage: str) -> None:
-    victim = filled / "global" / "pg_control"
-    manifest = filled / "jetgate-manifest.json"
+    whole = filled.read_bytes()
+    content = bytearray(whole)
     if damage == "flipped":
-        content = bytearray(victim.read_bytes())
+        content[-5] ^= 1
+    elif damage == "index":
         content[50] ^= 1
-        victim.write_bytes(content)
-    else:
-        manifest.unlink()
+    size = {"half": len(content) // 2, "nothing": 0}.get(damage, len(content))
+    filled.write_bytes(content[:size])
 
     make(place / "after")
 
     before, after = place / "before", place / "after"
     assert (after / "PG_VERSION").read_text() == "18\n"
-    assert {p.relative_to(before) for p in before.rglob("*")} == {
-        p.relative_to(after) for p in after.rglob("*")
+    assert len(filled.read_bytes()) > len(whole) // 2
+    names = {path.relative_to(after) for path in after.rglob("*") if path.parts[-2] != "pg_wal"}
+    assert names == {
+        path.relative_to(before) for path in before.rglob("*") if path.parts[-2] != "pg_wal"
     }
+
+
+def test_a_new_data_directory_has_few_files(place: Path, cache: Path) -> None:
+    """A start waits for each of them: a database is three hundred."""
+    make(place / "new")
+
+    assert len([path for path in (place / "new").rglob("*") if path.is_file()]) < 700
+
+
+def test_a_start_that_is_cancelled_leaves_nothing(place: Path, cache: Path) -> None:
+    """While the template of a data directory is made, which takes longest."""
+
+    async def scenario() -> None:
+        postgres = server(place)
+        start = asyncio.ensure_future(postgres.start())
+        await observed(lambda: list((place / "data").glob("pg.new-*")))
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+
+    asyncio.run(scenario())
+
+    assert [path.name for path in (place / "data").iterdir()] == ["lock"]
+    running(server(place), _nothing)

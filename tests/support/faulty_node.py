@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from core.jetstream import lane
-from jetgate.__main__ import main
+from jetgate.commands import main
 
 LATER = 0.05  # seconds between the false promise and the attempt to keep it
 

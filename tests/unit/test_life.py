@@ -11,19 +11,30 @@ from core.life import Lead, Life
 from core.server import Server
 from core.term import Term
 
-TERM = ["campaign", "listen", "connect remotes", "serve"]
+LISTEN = ["listen", "say where"]
+TERM = ["campaign", *LISTEN, "take publishes", "connect remotes", "serve"]
+BEGIN = ["open", "prepare"]
 END = ["close ports", "retire", "disconnect", "stop"]
 
 
 class Happenings:
     """A server, its terms and a command that only note what they are told to do."""
 
-    def __init__(self, *, leads: bool = True, faults: dict[str, Exception] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        leads: bool = True,
+        listens_first: bool = False,
+        faults: dict[str, Exception] | None = None,
+    ) -> None:
+        self.listens_first = listens_first
         self.log: list[str] = []
         self.faults = dict(faults or {})
         self.leads = leads
         self.terms: list[Any] = []
         self.served = asyncio.Event()
+        self.hub = self
+        self.is_listening = False
         self.life = Life(cast(Server, self), self)
 
     def note(self, what: str) -> None:
@@ -35,14 +46,29 @@ class Happenings:
 
     async def listen(self) -> None:
         self.note("listen")
+        self.is_listening = True
 
     def close_ports(self) -> None:
         self.note("close ports")
 
     async def disconnect(self) -> None:
         self.note("disconnect")
+        self.is_listening = False
+
+    def hold_publishes(self) -> None:
+        self.note("hold publishes")
+
+    def take_publishes(self) -> None:
+        self.note("take publishes")
 
     # the command
+
+    async def open(self) -> bool:
+        self.note("open")
+        return self.listens_first
+
+    def listening(self) -> None:
+        self.note("say where")
 
     async def prepare(self) -> Lead | None:
         self.note("prepare")
@@ -112,7 +138,7 @@ def test_a_server_that_leads() -> None:
     async def scenario() -> None:
         log = await stopped(Happenings())
 
-        assert log == ["prepare", *TERM, "step down for good", *END, "close"]
+        assert log == [*BEGIN, *TERM, "step down for good", *END, "close"]
 
     asyncio.run(scenario())
 
@@ -122,7 +148,30 @@ def test_a_server_without_jetstream() -> None:
         log = await stopped(Happenings(leads=False))
 
         end = ["step down for good", "close ports", "disconnect", "close"]
-        assert log == ["prepare", "listen", "serve", *end]
+        assert log == [*BEGIN, *LISTEN, "take publishes", "serve", *end]
+
+    asyncio.run(scenario())
+
+
+def test_who_leads_for_certain_listens_first_and_holds_publishes_until_it_leads() -> None:
+    async def scenario() -> None:
+        log = await stopped(Happenings(listens_first=True))
+
+        begin = ["open", "hold publishes", *LISTEN, "prepare", "campaign"]
+        then = ["take publishes", "connect remotes", "serve"]
+        assert log == [*begin, *then, "step down for good", *END, "close"]
+
+    asyncio.run(scenario())
+
+
+def test_a_storage_that_cannot_be_prepared_ends_the_connections_that_were_accepted() -> None:
+    async def scenario() -> None:
+        happenings = Happenings(listens_first=True, faults={"prepare": OperatorError("no disk")})
+        with pytest.raises(OperatorError, match="no disk"):
+            await happenings.life.run()
+
+        end = ["step down for good", "close ports", "disconnect", "close"]
+        assert happenings.log == ["open", "hold publishes", *LISTEN, "prepare", *end]
 
     asyncio.run(scenario())
 
@@ -136,7 +185,7 @@ def test_a_lost_leadership_ends_its_connections_and_another_begins(event: str) -
         getattr(happenings.terms[0], event).set()
         await happenings.serving()
 
-        assert happenings.log == ["prepare", *TERM, "step down", *END, *TERM]
+        assert happenings.log == [*BEGIN, *TERM, "step down", *END, *TERM]
         happenings.life.stop()
         await run
 
@@ -149,7 +198,7 @@ def test_storage_that_is_away_is_waited_for(error: Exception) -> None:
         log = await stopped(Happenings(faults={"campaign": error}))
 
         failed = ["campaign", "step down", "close ports", "disconnect"]
-        assert log[: 1 + len(failed) + len(TERM)] == ["prepare", *failed, *TERM]
+        assert log[: 2 + len(failed) + len(TERM)] == [*BEGIN, *failed, *TERM]
 
     asyncio.run(scenario())
 
@@ -190,11 +239,14 @@ def test_who_retires_keeps_its_connections_until_the_end_whoever_leads() -> None
         await happenings.life.retire()
         happenings.terms[0].deposed.set()
         await asyncio.sleep(0.01)
-        assert happenings.log == ["prepare", *TERM, "close ports", "retire"]
+        assert happenings.log == [*BEGIN, *TERM, "close ports", "retire"]
 
         happenings.life.stop()
         await run
-        assert happenings.log[len(TERM) + 3 :][: 1 + len(END)] == ["step down for good", *END]
+        assert happenings.log[len(BEGIN) + len(TERM) + 2 :][: 1 + len(END)] == [
+            "step down for good",
+            *END,
+        ]
 
     asyncio.run(scenario())
 

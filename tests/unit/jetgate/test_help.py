@@ -6,9 +6,10 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from jetgate.__main__ import cli
+from jetgate.commands import command_line
 from jetgate.remote import remotes
 
+cli = command_line()
 _MARKUP = re.compile(r"\[/?bold\]")
 TEXTS = {
     "jetgate": cli.info.help or "",

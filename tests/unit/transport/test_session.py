@@ -10,9 +10,10 @@ import pytest
 
 from core.protocol import parser as parser_module
 from core.pubsub.limits import Limits
-from core.pubsub.server import Hub
+from core.pubsub.server import TRUSTED, Hub
 from core.runtime.tasks import counters
 from core.runtime.turn import Turn
+from core.transport import session as session_module
 from core.transport.liveness import Liveness
 from core.transport.session import ClientSession
 from tests.support.sessions import ManualClock
@@ -441,3 +442,66 @@ def test_ten_thousand_publishes_make_no_task_and_few_writes() -> None:
         assert subscriber_socket.writes <= len(reads)
         assert counters["tasks"] == tasks
         assert subscriber.account.route(b"a.1").sole is not None
+
+
+def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> None:
+    with world() as w:
+        w.hub.hold_publishes()
+        session, socket = w.join()
+        session.data_received(b"SUB a 1\r\nPING\r\nPUB a 1\r\nx\r\nPING\r\n")
+        w.one_turn()
+        assert socket.take() == b"PONG\r\n"
+        assert not socket.reading
+        session.data_received(b"PUB a 1\r\ny\r\n")  # was on its way
+
+        w.hub.take_publishes()
+        w.one_turn()
+        w.one_turn()
+
+        assert socket.take() == b"MSG a 1 1\r\nx\r\nPONG\r\nMSG a 1 1\r\ny\r\n"
+        assert socket.reading
+        session.data_received(b"PUB a 1\r\nz\r\n")
+        w.hub.turn.run()
+        assert socket.take() == b"MSG a 1 1\r\nz\r\n"
+        assert session.count().in_msgs == 3
+
+
+def test_who_publishes_nothing_is_not_held() -> None:
+    with world() as w:
+        w.hub.hold_publishes()
+        session, socket = w.join()
+        session.data_received(b"SUB a 1\r\nPI")
+        w.hub.take_publishes()
+        session.data_received(b"NG\r\nPUB a 1\r\nx\r\n")
+        w.hub.turn.run()
+
+        assert socket.take() == b"PONG\r\nMSG a 1 1\r\nx\r\n"
+        assert socket.reading
+
+
+def test_a_publish_is_held_for_half_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert session_module.HOLD_SECONDS == 30
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0)
+    with world() as w:
+        w.hub.hold_publishes()
+        session, socket = w.join()
+        session.data_received(b"PUB a 1\r\nx\r\n")
+        w.one_turn()
+        w.one_turn()
+
+        assert socket.take() == b"-ERR 'JetStream system temporarily unavailable'\r\n"
+        assert socket.is_closed
+        w.hub.take_publishes()  # after the end there is nothing to take
+
+
+def test_a_part_of_this_server_publishes_while_clients_are_held() -> None:
+    with world() as w:
+        w.hub.hold_publishes()
+        session, socket = ClientSession(w.hub), Socket()
+        session.connection_type = TRUSTED
+        session.connection_made(socket)
+        socket.take()
+        session.data_received(CONNECT + b"SUB a 1\r\nPUB a 1\r\nx\r\n")
+        w.hub.turn.run()
+
+        assert socket.take() == b"MSG a 1 1\r\nx\r\n"

@@ -2,7 +2,8 @@
 
     installation   which binaries, and as which user: PostgreSQL refuses to run as root
     template       a new data directory in a tenth of a second, copied from a prepared one
-    directory      locking a data directory; removing what a killed process left in it
+    unpack         the program that copies it
+    directory      paths of a data directory; removing what a killed process left in it
     launcher       the program that becomes `postgres`: drops privileges, dies with its parent
     server         start, watch, restart, stop
 

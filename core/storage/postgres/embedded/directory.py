@@ -1,21 +1,20 @@
-"""A data directory: its lock, its paths, and the processes that a killed jetgate left in it.
+"""A data directory: its paths, and the processes that a killed jetgate left in it.
 
-DIR/lock          locked (flock) by the jetgate that uses DIR
-DIR/pg            PostgreSQL's data
+DIR/lock          locked (flock) by the jetgate that uses DIR (`core.storage.claims`)
+DIR/pg            PostgreSQL's data, and its socket while it runs
 DIR/postgres.log  what PostgreSQL prints
 DIR/ports.json    the addresses, while they are served
 """
 
 import asyncio
 import contextlib
-import fcntl
-import hashlib
+import ctypes
 import os
 import signal
-import stat
 import subprocess
-import tempfile
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import OperatorError
@@ -26,33 +25,9 @@ _SOCKET_PATH_MAX = 100  # sockaddr_un has 104 bytes on macOS, 108 on Linux
 _QUIT_TIMEOUT_S, _KILL_TIMEOUT_S = 5.0, 10.0
 _POLL_S = 0.01
 _OWN_DIRECTORY = "/proc/self/cwd"
-
-
-def claim(directory: Path) -> int:
-    """Create a data directory if need be and lock it; return the lock's file descriptor.
-
-    Raises:
-        OperatorError: it cannot be used, or another jetgate uses it.
-    """
-    try:
-        # Under root, PostgreSQL runs as another user, who must be able to enter.
-        directory.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise OperatorError(f"cannot use data directory {directory}: {reason}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
-        os.close(lock)
-        raise OperatorError(
-            f"data directory {directory} is in use by another jetgate"
-            + (f" (process {holder})" if holder else "")
-        ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
+_SHARED_MEMORY_LINE = 6  # of postmaster.pid
+_SEGMENT_BYTES = 56
+_IPC_RMID = 0
 
 
 def path_for(data: Path, account: Account) -> str:
@@ -86,33 +61,98 @@ def _enters(directory: Path, account: Account) -> bool:
     return done.returncode == 0
 
 
-def socket_directory(directory: Path, account: Account) -> Path:
-    """Create a private directory with a short path for the Unix socket, the same at every start.
+def open_path(data: Path) -> int:
+    """Open the data directory as a place, not to read it; -1 where `/proc` does not help."""
+    if not Path(_OWN_DIRECTORY).exists():
+        return -1
+    return os.open(data, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def socket_place(data: Path, handle: int) -> str:
+    """Return the directory of PostgreSQL's socket, as clients name it: the data directory.
+
+    So nothing is left elsewhere when everything is killed, and nobody else can enter. The address
+    of a socket is short; where the path is not, it goes through an open file of this process.
 
     Raises:
-        OperatorError: there is no place for it.
+        OperatorError: the path is too long, and there is no other.
     """
-    name = hashlib.sha256(str(directory).encode()).hexdigest()[:10]
-    for base in (Path("/tmp"), Path(tempfile.gettempdir()), directory):
-        path = base / f"jetgate-{name}"
-        if len(str(path / SOCKET_NAME).encode()) >= _SOCKET_PATH_MAX:
-            continue
-        try:
-            path.mkdir(mode=0o700, exist_ok=True)
-            if path.lstat().st_uid == os.geteuid() and account.switch:
-                os.chown(path, account.uid, account.gid)
-            found = path.lstat()
-            # If another user has created it first, it is not private: use a new one.
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == account.uid:
-                path.chmod(0o700)
-                return path
-            path = Path(tempfile.mkdtemp(prefix=f"jetgate-{name[:4]}", dir=base))
-            if account.switch:
-                os.chown(path, account.uid, account.gid)
-            return path
-        except OSError:
-            continue
-    raise OperatorError("no directory for PostgreSQL's socket: neither /tmp nor TMPDIR can be used")
+    if len(os.fsencode(data / SOCKET_NAME)) < _SOCKET_PATH_MAX:
+        return str(data)
+    if handle >= 0:
+        return f"/proc/{os.getpid()}/fd/{handle}"
+    raise OperatorError(f"the path of {data} is too long for PostgreSQL's socket")
+
+
+def let_go_of_shared_memory(data: Path, postmaster: int) -> bool:
+    """Have the kernel free PostgreSQL's System V segment with the last process that has it.
+
+    PostgreSQL keeps one of a few bytes, by which it notices processes of an earlier server; a
+    kill -9 of all of them would leave it until the next start on the same data. Marked as removed
+    it still does its work while anybody has it. False: there is none yet.
+    """
+    try:
+        fields = (data / "postmaster.pid").read_text().splitlines()[_SHARED_MEMORY_LINE].split()
+        key, segment = int(fields[0]), int(fields[1])
+    except (OSError, ValueError, IndexError):
+        return False
+    for found in _segments():
+        if (found.key, found.id, found.creator) == (key, segment, postmaster):
+            _remove_segment(found)
+    return True
+
+
+def remove_lost_memory(account: Account) -> None:
+    """Free System V segments of servers that were killed before these could let go of them.
+
+    Those that nobody has, of PostgreSQL's size and user, whose creator is dead: on its data the
+    next server makes another.
+    """
+    for found in _segments():
+        is_ours = (found.owner, found.size, found.mode & 0o777) == (
+            account.uid,
+            _SEGMENT_BYTES,
+            0o600,
+        )
+        if is_ours and not found.users and found.creator and _is_gone(found.creator):
+            _remove_segment(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Shared memory of System V, as Linux lists it. `users`: how many processes have it."""
+
+    key: int
+    id: int
+    mode: int
+    size: int
+    creator: int
+    users: int
+    owner: int
+
+
+def _segments() -> list[_Segment]:
+    try:
+        lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    except OSError:
+        return []
+    rows = (line.split() for line in lines)
+    return [
+        _Segment(int(r[0]), int(r[1]), int(r[2], 8), int(r[3]), int(r[4]), int(r[6]), int(r[7]))
+        for r in rows
+    ]
+
+
+def _remove_segment(segment: _Segment) -> None:
+    if ctypes.CDLL(None).shmctl(segment.id, _IPC_RMID, None) == 0:
+        return
+    if os.geteuid() == 0 != segment.owner:  # root without the right to do so: its owner has it
+        # who may not be able to reach Python: it is loaded before the switch
+        code = (
+            "import ctypes, os; c = ctypes.CDLL(None);"
+            f" os.setuid({segment.owner}); c.shmctl({segment.id}, {_IPC_RMID}, None)"
+        )
+        subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False)
 
 
 def postmaster_status(data: Path) -> tuple[int, str]:

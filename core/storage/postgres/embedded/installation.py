@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -54,14 +55,17 @@ class Installation:
         """Return the path of a program."""
         return self.root / "bin" / name
 
-    def run(self, name: str, *arguments: str, stdin: str = "") -> str:
+    def run(
+        self, name: str, *arguments: str, stdin: str = "", programs: "Programs | None" = None
+    ) -> str:
         """Run a program to its end as the account; return what it printed.
 
         Raises:
             OperatorError: it failed; the text is the last line it wrote.
         """
         try:
-            done = run_as(self.account, [str(self.binary(name)), *arguments], stdin)
+            command = [str(self.binary(name)), *arguments]
+            done = run_as(self.account, command, stdin, programs)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise OperatorError(f"embedded PostgreSQL: cannot run {name}: {error}") from error
         if done.returncode != 0:
@@ -71,26 +75,68 @@ class Installation:
         return done.stdout
 
 
-def run_as(account: Account, command: list[str], stdin: str = "") -> CompletedProcess[str]:
+class Programs:
+    """Runs programs to their end, one after the other, until told to `end` from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: subprocess.Popen[str] | None = None
+        self._is_ended = False
+
+    def run(
+        self, command: list[str], stdin: str = "", account: Account | None = None
+    ) -> CompletedProcess[str]:
+        """Run a command, as an account if one is given.
+
+        Raises:
+            OSError: it cannot be started.
+            TimeoutExpired: it does not end.
+        """
+        switch = account is not None and account.switch
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env={"LC_ALL": "C", "PATH": os.defpath, "TZ": "UTC"},
+            user=account.uid if account is not None and switch else None,
+            group=account.gid if account is not None and switch else None,
+            extra_groups=[] if switch else None,
+        ) as process:
+            with self._lock:
+                self._running = process
+                if self._is_ended:
+                    process.kill()
+            try:
+                output, errors = process.communicate(stdin, timeout=_RUN_TIMEOUT_S)
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                with self._lock:
+                    self._running = None
+        return CompletedProcess(command, process.returncode, output, errors)
+
+    def end(self) -> None:
+        """Kill what runs; what is run from now on is killed at once."""
+        with self._lock:
+            self._is_ended = True
+            if self._running is not None:
+                self._running.kill()
+
+
+def run_as(
+    account: Account, command: list[str], stdin: str = "", programs: Programs | None = None
+) -> CompletedProcess[str]:
     """Run a command to its end as an account.
 
     Raises:
         OSError: it cannot be started.
         TimeoutExpired: it does not end.
     """
-    return subprocess.run(
-        command,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_RUN_TIMEOUT_S,
-        cwd="/",
-        env={"LC_ALL": "C", "PATH": os.defpath, "TZ": "UTC"},
-        user=account.uid if account.switch else None,
-        group=account.gid if account.switch else None,
-        extra_groups=[] if account.switch else None,
-    )
+    return (programs or Programs()).run(command, stdin, account)
 
 
 def find_installation(major: int = DEFAULT_MAJOR, *, owner: int | None = None) -> Installation:

@@ -1,7 +1,8 @@
 """The program that starts `postgres`: `launcher.py UID GID PARENT DATA postgres ...`.
 
-It switches to the unprivileged user (UID -1: no switch), asks the kernel (prctl) to send SIGQUIT,
-an immediate shutdown, when the parent process dies, and executes `postgres`. The prctl comes after
+It switches to the unprivileged user (UID -1: no switch), asks the kernel (prctl) to send SIGKILL
+when the parent process dies, and executes `postgres`. That is sent before anybody can have waited
+for the parent, and leaves PostgreSQL no time to remove files. The prctl comes after
 the switch, which would reset it. It imports nothing of jetgate, to be fast, and nothing after the
 switch: the other user may not be able to read Python's library. Where there is no such prctl
 (macOS), an orphaned server is stopped at the next start.
@@ -26,7 +27,7 @@ def main() -> None:
         os.setgid(gid)
         os.setuid(uid)
     if sys.platform == "linux":
-        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGQUIT), 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:  # it died before the prctl
             sys.exit(1)
     os.umask(0o077)

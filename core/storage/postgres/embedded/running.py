@@ -1,11 +1,15 @@
 """Finds the embedded PostgreSQL that another jetgate runs in a data directory."""
 
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 from core.errors import OperatorError
+from core.storage.postgres.embedded.directory import open_path, socket_place
 from core.storage.postgres.embedded.template import DATABASE, SUPERUSER
 
 _SOCKET_LINE = 4  # of postmaster.pid
+_DATA_DIRECTORY = "."
 
 
 def running_dsn(directory: Path) -> str:
@@ -17,10 +21,14 @@ def running_dsn(directory: Path) -> str:
     try:
         lines = (directory / "pg" / "postmaster.pid").read_text().splitlines()
         sockets = lines[_SOCKET_LINE].strip()
+        if sockets == _DATA_DIRECTORY:
+            data = Path(os.path.abspath(directory)) / "pg"
+            # open as long as this process: the connection string may go through it
+            sockets = socket_place(data, open_path(data))
     except (OSError, IndexError):
         sockets = ""
     if not sockets:
         raise OperatorError(
             f"no jetgate dev runs in {directory}: start it, name its --data, or give --dsn"
         )
-    return f"postgresql://{SUPERUSER}@/{DATABASE}?host={sockets}"
+    return f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(sockets)}"

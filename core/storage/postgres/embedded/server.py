@@ -5,33 +5,44 @@ minutes. A watcher restarts it, with growing pauses, whenever it ends by itself;
 meanwhile and their owners reconnect. `stop` is a fast shutdown, and an immediate one when that
 takes too long: what was committed is on disk either way.
 
-*Failure.* If this process is killed, the kernel makes PostgreSQL shut down (`launcher`).
+*Failure.* If this process is killed, the kernel kills PostgreSQL with it (`launcher`), so that the
+directory may be removed at once: a shutdown, however quick, would still write and remove files.
+What it had elsewhere goes with its last process: there is no socket and no shared memory outside.
+The next start recovers, as after a loss of power.
 """
 
 import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from core.errors import OperatorError
-from core.runtime.tasks import spawn, stop
+from core.runtime.tasks import outcome, spawn, stop
+from core.runtime.threads import in_thread
+from core.storage.claims import claim
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import launcher
 from core.storage.postgres.embedded.directory import (
     SOCKET_NAME,
-    claim,
+    let_go_of_shared_memory,
+    open_path,
     path_for,
     postmaster_status,
-    socket_directory,
+    remove_lost_memory,
+    socket_place,
     stop_leftovers,
 )
 from core.storage.postgres.embedded.installation import (
     DEFAULT_MAJOR,
     Installation,
+    Programs,
     find_installation,
     give_to,
 )
@@ -50,6 +61,8 @@ _LOG_BYTES_MAX = 16 << 20
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
+    # Its other forms outlive a kill -9 of all processes; these files go with the data.
+    "dynamic_shared_memory_type": "mmap",
     "cluster_name": "jetgate",
     "fsync": "on",
     "full_page_writes": "on",
@@ -72,6 +85,8 @@ SETTINGS = {
     "log_min_messages": "warning",
     "log_line_prefix": "%m [%p] ",
     "log_timezone": "UTC",
+    # Its watcher starts it again, and knows of its shared memory.
+    "restart_after_crash": "off",
 }
 
 
@@ -92,6 +107,7 @@ class EmbeddedPostgres:
         major: int | None = None,
         installation: Installation | None = None,
         report: Callable[[str], None] = log.info,
+        lock: int = -1,
     ) -> None:
         """Describe a server; `start` starts it.
 
@@ -101,6 +117,7 @@ class EmbeddedPostgres:
             major: the version for new data; existing data determine theirs.
             installation: what to run instead of the wheel's binaries.
             report: called with texts for the operator.
+            lock: that of a directory that was claimed already; it is released by `stop`.
         """
         self.directory = Path(os.path.abspath(directory))
         self.data = self.directory / "pg"
@@ -111,9 +128,9 @@ class EmbeddedPostgres:
         self._major = installation.major if installation is not None else major
         self._given = installation
         self._report = report
-        self._lock = -1
+        self._lock = lock
         self._path = ""
-        self._sockets: Path | None = None
+        self._place = -1
         self._installation: Installation | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -130,8 +147,9 @@ class EmbeddedPostgres:
             OperatorError: it cannot be started; the text is one line.
         """
         try:
-            self._lock = claim(self.directory)
-            self._prepare()
+            if self._lock < 0:
+                self._lock = claim(self.directory)
+            await self._prepared()
             await stop_leftovers(self.data, self._report)
             await self._launch()
         except OSError as error:  # a full disk, above all
@@ -150,15 +168,31 @@ class EmbeddedPostgres:
         self._watcher = None
         await self._end(self._process)
         self._process = self.pid = None
-        if self._sockets is not None:
-            with contextlib.suppress(OSError):
-                self._sockets.rmdir()
-            self._sockets = None
+        if self._place >= 0:
+            os.close(self._place)
+            self._place = -1
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
-    def _prepare(self) -> None:
+    async def _prepared(self) -> None:
+        """Make the data directory if there is none; cancelled, nothing of it is left."""
+        programs = Programs()
+        preparing = in_thread(partial(self._prepare, programs), name="data directory")
+        work = spawn(outcome(preparing), name="data directory")
+        try:
+            error = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            programs.end()
+            await asyncio.wait([work])
+            raise
+        if error is not None:
+            raise error
+        self._place = open_path(self.data)
+        sockets = quote(socket_place(self.data, self._place))
+        self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={sockets}"
+
+    def _prepare(self, programs: Programs) -> None:
         owner, major = _existing(self.data)
         if major and self._major and major != self._major:
             raise OperatorError(
@@ -169,24 +203,24 @@ class EmbeddedPostgres:
         )
         account = self._installation.account
         if not major:
+            for unfinished in self.directory.glob(f"{self.data.name}.new-*"):  # of a killed start
+                shutil.rmtree(unfinished, ignore_errors=True)
             durable = self._settings["fsync"] != "off"
-            new_data_directory(self._installation, self.data, durable=durable)
+            new_data_directory(self._installation, self.data, durable=durable, programs=programs)
         elif account.switch and owner != account.uid:  # root has copied them
             give_to(self.data, account)
         self._path = path_for(self.data, account)
-        self._sockets = socket_directory(self.directory, account)
-        self.dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._sockets}"
+        remove_lost_memory(account)
 
     async def _launch(self) -> None:
         """Run PostgreSQL and wait until it accepts connections."""
         assert self._installation is not None, "prepared first"
-        assert self._sockets is not None, "prepared first"
         account = self._installation.account
         # As with postmaster.pid: the process it names has ended, or is a zombie, but PostgreSQL
         # would refuse to start. Only the holder of the directory's lock deletes it.
-        (self._sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+        (self.data / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
         command = [str(self._installation.binary("postgres")), "-D", self._path]
-        command += ["-k", str(self._sockets)]
+        command += ["-k", "."]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         uid = account.uid if account.switch else -1
@@ -215,12 +249,14 @@ class EmbeddedPostgres:
         loop = asyncio.get_running_loop()
         began = loop.time()
         next_report = began + _PROGRESS_S
+        has_let_go = False
         while postmaster_status(self.data) != (process.pid, "ready"):
             if process.returncode is not None:
                 raise OperatorError(
                     f"PostgreSQL did not start: {_reason(log_path, start_of_log)}"
                     f" (more in {log_path})"
                 )
+            has_let_go = has_let_go or let_go_of_shared_memory(self.data, process.pid)
             now = loop.time()
             if now - began > _RECOVERY_TIMEOUT_S:
                 raise OperatorError(
@@ -230,6 +266,8 @@ class EmbeddedPostgres:
                 self._report(f"waiting for PostgreSQL to recover ({now - began:.0f} s)")
                 next_report = now + _PROGRESS_S
             await asyncio.sleep(_POLL_S)
+        if not has_let_go:
+            let_go_of_shared_memory(self.data, process.pid)
 
     async def _watch(self) -> None:
         """Restart PostgreSQL whenever it ends."""

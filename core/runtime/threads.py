@@ -1,0 +1,86 @@
+"""Work beside the event loop: imports and programs that a start waits for.
+
+The threads are daemons: a process that is told to end does not wait for them. What must not be left
+half done has to be undone by whoever started it.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import NoReturn, TypeVar
+
+T = TypeVar("T")
+
+_TURN_S = sys.getswitchinterval()
+# An import computes all the time: so long it keeps the interpreter from whoever wants a little.
+_SHORT_TURN_S = 0.0005
+_importing = 0
+
+
+async def in_thread(work: Callable[[], T], *, name: str) -> T:
+    """Call `work` in a thread of its own and return what it returns.
+
+    Cancelled, this ends at once and the thread goes on.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            found = work()
+        except BaseException as error:  # whoever waits is told, whatever it is
+            tell(_fail, error)
+        else:
+            tell(_succeed, found)
+
+    def tell(how: Callable[..., None], what: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(how, future, what)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return await future
+
+
+async def imported(*names: str) -> ModuleType:
+    """Import modules without keeping the event loop from what it serves; return the last."""
+    global _importing
+
+    def work() -> ModuleType:
+        return [import_module(name) for name in names][-1]
+
+    _importing += 1
+    sys.setswitchinterval(_SHORT_TURN_S)
+    try:
+        return await in_thread(work, name=f"import of {names[-1]}")
+    finally:
+        _importing -= 1
+        if not _importing:
+            sys.setswitchinterval(_TURN_S)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with an exit code, whatever its threads are at.
+
+    An interpreter that ends in order takes itself down under a thread that still imports.
+    """
+    if threading.active_count() > 1:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _succeed(future: "asyncio.Future[T]", value: T) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)

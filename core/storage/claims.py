@@ -1,0 +1,37 @@
+"""A directory that one process uses alone.
+
+It is claimed before anything else is begun, with few imports: who may not use it writes nothing.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from core.errors import OperatorError
+
+
+def claim(directory: Path) -> int:
+    """Create a data directory if need be and lock it; return the lock's file descriptor.
+
+    Raises:
+        OperatorError: it cannot be used, or another jetgate uses it.
+    """
+    try:
+        # Under root, PostgreSQL runs as another user, who must be able to enter.
+        directory.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OperatorError(f"cannot use data directory {directory}: {reason}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+        os.close(lock)
+        raise OperatorError(
+            f"data directory {directory} is in use by another jetgate"
+            + (f" (process {holder})" if holder else "")
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock

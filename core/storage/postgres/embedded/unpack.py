@@ -1,0 +1,89 @@
+"""The program that fills a new data directory: `unpack.py UID GID PARENT ARCHIVE TARGET`.
+
+It runs beside the imports of the server that waits for it, and for the same reason imports nothing
+of jetgate. It switches to the unprivileged user (UID -1: no switch), who then owns what it makes,
+and is killed with its parent. Exit code 3: the archive is damaged.
+
+An archive is a line `CHECKSUM SIZE`, so many bytes of index, and the contents of the files. A line
+of the index is `d NAME`, or `f SIZE STORED CHECKSUM NAME`: after the STORED bytes there are zeros.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import zlib
+from typing import NoReturn
+
+DAMAGED = 3
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Make the directories and files of an archive in an existing directory."""
+    uid, gid, parent = (int(argument) for argument in sys.argv[1:4])
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(sys.argv[4], "rb", buffering=0) as file:
+        archive = file.read()
+    os.chdir(sys.argv[5])  # before the switch: the other user may not be able to enter its parents
+    if uid >= 0:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    if sys.platform == "linux":
+        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it died before the prctl
+            sys.exit(1)
+    os.umask(0o077)
+    try:
+        _unpack(archive)
+    except OSError as error:
+        sys.exit(str(error))
+
+
+def _unpack(archive: bytes) -> None:
+    start, index = _index(archive)
+    for line in index.decode().splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind == "d":
+            os.mkdir(rest, 0o700)
+            continue
+        size, stored, checksum, name = rest.split(" ", 3)
+        content = archive[start : start + int(stored)]
+        start += len(content)
+        if zlib.crc32(content) != int(checksum):
+            _damaged()
+        _write(name, content, int(size))
+
+
+def _index(archive: bytes) -> tuple[int, bytes]:
+    """Where the contents begin, and the index before them."""
+    head, _, _ = archive[:64].partition(b"\n")
+    fields = head.split()
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        _damaged()
+    start = len(head) + 1
+    index = archive[start : start + int(fields[1])]
+    if zlib.crc32(index) != int(fields[0]):
+        _damaged()
+    return start + len(index), index
+
+
+def _write(name: str, content: bytes, size: int) -> None:
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        if content and os.write(handle, content) != len(content):
+            raise OSError(f"{name}: not written as a whole")
+        if size > len(content):
+            # the space is taken now, not when PostgreSQL can no longer do without
+            os.posix_fallocate(handle, 0, size)
+    finally:
+        os.close(handle)
+
+
+def _damaged() -> NoReturn:
+    sys.exit(DAMAGED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""How a start is from outside: connections at once, publishes once they can be kept, signals."""
+
+import json
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from core.storage.postgres.embedded.directory import processes_in
+from tests.e2e.test_commands import Process, request
+from tests.support.best import best, kept_waiting
+from tests.support.dropin import DropIn
+from tests.support.eventually import eventually
+from tests.support.scratch import scratch
+
+NAME = "jetgate-nats-server"
+PLAIN = ("-a", "127.0.0.1", "-p", "-1")
+_POINTS = 20
+_MASKS = ("SigCgt", "SigIgn")
+_STREAM = json.dumps({"name": "S", "subjects": ["s.>"]}).encode()
+
+
+@pytest.fixture
+def store() -> Iterator[Path]:
+    """A store directory that is not there yet, in memory where there is room."""
+    place = scratch("jetgate-start-")
+    yield place / "store"
+    shutil.rmtree(place)
+
+
+def published(subject: bytes, payload: bytes) -> bytes:
+    return b"PUB %b answers %d\r\n%b\r\n" % (subject, len(payload), payload)
+
+
+@contextmanager
+def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
+    with socket.create_connection(address, timeout=60) as client:
+        said = client.recv(1 << 16)
+        assert json.loads(said.removeprefix(b"INFO "))["jetstream"] is True
+        yield client
+
+
+def until(client: socket.socket, text: bytes) -> bytes:
+    said = b""
+    while text not in said:
+        more = client.recv(1 << 16)
+        assert more, said
+        said += more
+    return said
+
+
+def create_stream(client: socket.socket) -> None:
+    client.sendall(b'CONNECT {"verbose":false}\r\nSUB answers 1\r\n')
+    client.sendall(published(b"$JS.API.STREAM.CREATE.S", _STREAM))
+    until(client, b'"did_create":true')
+
+
+def greeted(*arguments: str) -> float:
+    """Seconds from its start until a client is greeted, on a processor of its own."""
+    began = time.monotonic()
+    with DropIn(NAME, *PLAIN, *arguments) as server, connected(server.address):
+        return time.monotonic() - began - kept_waiting(server.process.pid)
+
+
+def stored(store: str) -> float:
+    """Seconds from its start until a publish is acknowledged."""
+    began = time.monotonic()
+    with DropIn(NAME, *PLAIN, "-js", "-sd", store) as server, connected(server.address) as client:
+        create_stream(client)
+        client.sendall(published(b"s.a", b"x"))
+        until(client, b'"seq":1')
+        return time.monotonic() - began - kept_waiting(server.process.pid)
+
+
+def test_clients_are_accepted_before_there_is_storage(store: Path) -> None:
+    numbers = iter(range(10))
+    assert best(6, 0.4, lambda: greeted("-js", "-sd", str(store / str(next(numbers))))) < 0.4
+
+
+def test_the_first_publish_is_stored_soon(tmp_path_factory: pytest.TempPathFactory) -> None:
+    place, numbers = tmp_path_factory.mktemp("stores"), iter(range(10))
+    assert best(6, 1.2, lambda: stored(str(place / str(next(numbers))))) < 1.2
+
+
+def test_what_comes_before_jetstream_is_loaded_is_kept_in_order(store: Path) -> None:
+    """The stream is there from an earlier life; this one is asked as soon as it accepts."""
+    arguments = (*PLAIN, "-js", "-sd", str(store))
+    with DropIn(NAME, *arguments) as server, connected(server.address) as client:
+        create_stream(client)
+    with DropIn(NAME, *arguments) as server, connected(server.address) as client:
+        client.sendall(b'CONNECT {"verbose":false}\r\nSUB answers 1\r\nSUB s.> 2\r\nPING\r\n')
+        until(client, b"PONG\r\n")
+        for number in range(1, 1001):
+            client.sendall(published(b"s.a", b"%d" % number))
+        client.sendall(b"PING\r\n")
+        said = until(client, b'"seq":1000')
+    lines = said.split(b"\r\n")
+    numbers = [b"%d" % number for number in range(1, 1001)]
+    assert [line for line in lines if line.isdigit()] == numbers
+    acks = [line for line in lines if b'"seq":' in line]
+    assert [json.loads(ack)["seq"] for ack in acks if ack.endswith(b"}")][:999] == [*range(1, 1000)]
+    assert lines.index(b"PONG") > lines.index(b"1000")
+
+
+def test_a_start_answers_over_http_that_it_is_one(store: Path) -> None:
+    with Process("dev", "--nats-port", "0", "--http-port", "0", data=store) as server:
+        status, body = request(server.ports, "GET", "/readyz")
+        assert (status, json.loads(body).get("type")) == (503, "urn:jetgate:problem:starting")
+        assert request(server.ports, "GET", "/v1/streams")[0] == 200  # waits for it
+        assert request(server.ports, "GET", "/readyz")[0] == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_start_at_once(store: Path, number: signal.Signals) -> None:
+    """Whenever it comes; with the words of the reference server, and nothing is left."""
+    took = stored(str(store / "measured"))
+    for point in range(_POINTS):
+        place = store / str(point)
+        with DropIn(NAME, *PLAIN, "-js", "-sd", str(place)) as server:
+            eventually(partial(runs_our_code, server.process.pid), every=0.001)
+            threading.Event().wait(point / _POINTS * took)
+            server.send(number)
+            code, texts = server.end(10), server.texts()
+            assert "Traceback" not in server.log()
+            assert not server.ports_file.exists()
+        if code == -number:  # there was nothing to shut down yet
+            assert not any("Trapped" in text for text in texts), texts
+        else:
+            word = "interrupt" if number == signal.SIGINT else "terminated"
+            assert code == 0
+            assert [text for text in texts if text.startswith("[INF] Trapped")] == [
+                f'[INF] Trapped "{word}" signal'
+            ]
+            assert texts[-1] == "[INF] Server Exiting.."
+        assert processes_in(place / "jetstream" / "pg") == []
+        assert list(place.glob("jetstream/pg.new-*")) == []
+
+
+def runs_our_code(pid: int) -> bool:
+    """Whether Python runs the command: it ignores broken pipes, but catches no interrupts."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    caught, ignored = (int(status.partition(f"{name}:")[2].split()[0], 16) for name in _MASKS)
+    return bool(ignored & _bit(signal.SIGPIPE)) and not caught & _bit(signal.SIGINT)
+
+
+def _bit(number: signal.Signals) -> int:
+    return 1 << (number - 1)
+
+
+def test_twenty_starts_and_kills_at_once(store: Path) -> None:
+    def start_and_kill(number: int) -> None:
+        place = store / str(number)
+        arguments = (*PLAIN, "-js", "-sd", str(place))
+        with DropIn(NAME, *arguments) as server, connected(server.address) as client:
+            create_stream(client)
+            client.sendall(published(b"s.a", b"x"))
+            until(client, b'"seq":1')
+            server.send(signal.SIGKILL)
+            server.end()
+            shutil.rmtree(place)
+
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(start_and_kill, range(20)))
