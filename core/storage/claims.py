@@ -21,8 +21,7 @@ def claim(directory: Path) -> int:
         directory.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise OperatorError(f"cannot use data directory {directory}: {reason}") from error
+        raise _unusable(directory, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -32,6 +31,15 @@ def claim(directory: Path) -> int:
             f"data directory {directory} is in use by another jetgate"
             + (f" (process {holder})" if holder else "")
         ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:  # a full disk
+        os.close(lock)
+        raise _unusable(directory, error) from error
     return lock
+
+
+def _unusable(directory: Path, error: OSError) -> OperatorError:
+    reason = (error.strerror or str(error)).lower()
+    return OperatorError(f"cannot use data directory {directory}: {reason}")
