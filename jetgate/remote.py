@@ -21,6 +21,7 @@ from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
 from core.remote.settings import Remote
 from core.runtime.clock import Clock, SystemClock
+from core.storage.claims import is_claimed
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.remotes import PostgresRemotes, Told
 from core.storage.remotes import RemoteRow
@@ -29,6 +30,8 @@ from jetgate.run import fail
 
 _STALE_S = 60
 _WAIT_S = 5.0
+# How long, in seconds, a server that has just been started is waited for.
+_START_S, _POLL_S = 10.0, 0.05
 
 remotes = typer.Typer(
     no_args_is_help=True,
@@ -176,11 +179,25 @@ def check_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> Non
 
 
 async def _open(dsn: str, data: Path) -> PostgresRemotes:
-    """The list. Raises OperatorError when the database cannot be reached or is not ours."""
-    if not dsn:
-        from core.storage.postgres.embedded.running import running_dsn
+    """Return the list, once the server whose data these are has started.
 
-        dsn = running_dsn(data)
+    Raises OperatorError when the database cannot be reached or is not ours.
+    """
+    if dsn:
+        return await _open_list(dsn)
+    from core.storage.postgres.embedded.running import running_dsn
+
+    for _ in range(round(_START_S / _POLL_S)):
+        try:
+            return await _open_list(running_dsn(data))
+        except (OperatorError, Unavailable):
+            if not is_claimed(data):
+                raise
+        await asyncio.sleep(_POLL_S)
+    return await _open_list(running_dsn(data))
+
+
+async def _open_list(dsn: str) -> PostgresRemotes:
     connector = Connector(checked_dsn(dsn))
     probe = await connector.open_plain()
     found = await probe.fetchval("select to_regclass('jetgate_store.remote') is not null")

@@ -40,6 +40,21 @@ def claim(directory: Path) -> int:
     return lock
 
 
+def is_claimed(directory: Path) -> bool:
+    """Whether a process uses a data directory now."""
+    try:
+        lock = os.open(directory / "lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
 def _unusable(directory: Path, error: OSError) -> OperatorError:
     reason = (error.strerror or str(error)).lower()
     return OperatorError(f"cannot use data directory {directory}: {reason}")
