@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.support.dropin import NAMES, DropIn
+from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.websocket import WebSocket, frame
 from tests.support.wire import Wire
@@ -19,7 +20,8 @@ def test_the_websocket_port_is_told_and_serves_jetstream() -> None:
             web.send(frame(b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB r 1\r\n'))
             web.send(frame(b"PUB $JS.API.INFO r 0\r\n\r\n"))
             assert b"account_info_response" in web.data(b"}\r\n")
-        assert f"  WS    {ports['ws']}\n" in server.log()
+        # The ports are told before JetStream is loaded, the banner after that.
+        eventually(lambda: f"  WS    {ports['ws']}\n" in server.log())
 
 
 def test_without_the_flag_there_is_none(jetgate_server: JetgateServer) -> None:
