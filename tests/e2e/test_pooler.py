@@ -84,6 +84,7 @@ def test_a_pooler_is_refused_in_one_line(
     durable: PostgresServer, command: str, mode: str, ignored: str
 ) -> None:
     database = durable.fresh_database(migrated=False)
+    durable.dir.chmod(0o755)  # the socket is in the data directory, which PgBouncer has to reach
     with pgbouncer(database, mode, ignored) as dsn:
         ports = ["--nats-port", "0", "--http-port", "0"] if command == "serve" else []
         ended = subprocess.run(
