@@ -4,7 +4,7 @@ import errno
 import socket
 
 from core.errors import OperatorError
-from core.runtime.listening import listening_socket
+from core.runtime.listening import bound_socket, listening_socket
 
 _BACKLOG = 2048
 _PORT_MAX = 65535
@@ -21,12 +21,30 @@ def listen(host: str, port: int, what: str) -> socket.socket:
     Raises:
         OperatorError: the address cannot be had.
     """
-    if not 0 <= port <= _PORT_MAX:
-        raise OperatorError(f"cannot listen for {what} on {host}:{port}: invalid port")
     try:
-        return listening_socket(host, port, _BACKLOG)
+        return listening_socket(host, _checked(host, port, what), _BACKLOG)
     except OSError as error:
         raise refusal(host, port, what, error) from error
+
+
+def probe(host: str, port: int, what: str) -> None:
+    """Find out whether `listen` would get an address, without accepting anybody there.
+
+    Whoever connected to a port that listens for a moment would be reset.
+
+    Raises:
+        OperatorError: the address cannot be had.
+    """
+    try:
+        bound_socket(host, _checked(host, port, what)).close()
+    except OSError as error:
+        raise refusal(host, port, what, error) from error
+
+
+def _checked(host: str, port: int, what: str) -> int:
+    if not 0 <= port <= _PORT_MAX:
+        raise OperatorError(f"cannot listen for {what} on {host}:{port}: invalid port")
+    return port
 
 
 def refusal(host: str, port: int, what: str, error: OSError) -> OperatorError:

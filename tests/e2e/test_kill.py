@@ -1,45 +1,27 @@
 """`kill -9` of a server with JetStream, as scripts do it: its directory goes at once."""
 
-import json
+import asyncio
 import os
 import re
 import shutil
 import signal
-import socket
 import sys
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from core.storage.postgres.embedded.directory import processes_in
+from core.storage.postgres.embedded.template import DATABASE, SUPERUSER
+from tests.e2e.kills import MOMENTS, is_there, kill_once, publish_much
 from tests.support.dropin import DropIn
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, observed
 from tests.support.scratch import scratch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 _ROUNDS = 50
-_CONFIG = json.dumps({"name": "S", "subjects": ["s.>"]}).encode()
-
-
-def publish_much(server: DropIn) -> socket.socket:
-    """Have a stream, one stored message, and much that is being stored."""
-    client = socket.create_connection(server.address)
-    client.sendall(b'CONNECT {"verbose":false}\r\nSUB answers 1\r\n')
-    for subject, payload, answer in (
-        (b"$JS.API.STREAM.CREATE.S", _CONFIG, b'"did_create":true'),
-        (b"s.a", b"x", b'"seq":1'),
-    ):
-        client.sendall(request(subject, payload))
-        said = b""
-        while answer not in said:
-            said += client.recv(4096)
-    client.sendall(request(b"s.a", bytes(10_000)) * 200)
-    return client
-
-
-def request(subject: bytes, payload: bytes) -> bytes:
-    return b"PUB %b answers %d\r\n%b\r\n" % (subject, len(payload), payload)
+_BUSY_TICKS = 5
 
 
 def outside(pids: list[int], directory: Path) -> set[str]:
@@ -68,13 +50,6 @@ def segments_of(pids: list[int]) -> list[str]:
     return [line for line in lines if int(line.split()[4]) in pids]
 
 
-def is_there(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def test_the_directory_can_be_removed_right_after_a_kill() -> None:
     """Time after time, and while messages are stored: nobody writes in it any more."""
     for _ in range(_ROUNDS):
@@ -91,6 +66,42 @@ def test_the_directory_can_be_removed_right_after_a_kill() -> None:
             client.close()
         eventually(lambda pids=pids: not any(map(is_there, pids)))  # type: ignore[misc]
         assert segments_of(pids) == []
+
+
+def test_a_kill_ends_what_postgresql_is_busy_with() -> None:
+    """A query, or vacuum, would go on without its postmaster until it next waits."""
+    store = scratch("jetgate-kill-")
+    with DropIn("jetgate-nats-server", "-js", "-sd", str(store), "-p", "-1") as server:
+        publish_much(server).close()
+        asyncio.run(kill_while_busy(server, store / "jetstream" / "pg"))
+    shutil.rmtree(store)
+
+
+async def kill_while_busy(server: DropIn, data: Path) -> None:
+    """Kill a server while one of PostgreSQL's sessions counts, and see that session end."""
+    session = await asyncpg.connect(host=str(data), user=SUPERUSER, database=DATABASE)
+    backend = session.get_server_pid()
+    counting = asyncio.create_task(session.execute("select count(*) from generate_series(1, 1e9)"))
+    await observed(lambda: ticks_of(backend) > _BUSY_TICKS)
+    server.send(signal.SIGKILL)
+    server.end()
+
+    await observed(lambda: not is_there(backend))
+    with pytest.raises((OSError, asyncpg.PostgresConnectionError)):
+        await counting
+
+
+def ticks_of(pid: int) -> int:
+    """Time on the processor, in ticks of 10 ms."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_kill_leaves_nothing(moment: str) -> None:
+    """`python -m tests.e2e.kills` does this a thousand times."""
+    kill = kill_once(moment, watched=False)
+
+    assert (kill.failure, kill.processes, kill.temporary) == ("", [], [])
 
 
 def test_postgresql_has_nothing_outside_of_its_directory() -> None:

@@ -3,17 +3,21 @@
 It switches to the unprivileged user (UID -1: no switch), asks the kernel (prctl) to send SIGKILL
 when the parent process dies, and executes `postgres`. That is sent before anybody can have waited
 for the parent, and leaves PostgreSQL no time to remove files. The prctl comes after
-the switch, which would reset it. It imports nothing of jetgate, to be fast, and nothing after the
-switch: the other user may not be able to read Python's library. Where there is no such prctl
-(macOS), an orphaned server is stopped at the next start.
+the switch, which would reset it. PostgreSQL's own children would go on until they next wait for
+something, so a small process, the guard, waits for either of the two and kills those. It imports
+nothing of jetgate, to be fast, and nothing after the switch: the other user may not be able to read
+Python's library. Where there is no such prctl (macOS), an orphaned server is stopped at the next
+start.
 """
 
 import ctypes
 import os
+import select
 import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_PAUSE_MS = 1
 
 
 def main() -> None:
@@ -30,8 +34,44 @@ def main() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:  # it died before the prctl
             sys.exit(1)
+        _start_guard(parent)
     os.umask(0o077)
     os.execv(command[0], command)
+
+
+def _start_guard(parent: int) -> None:
+    """Have a process kill what still works in this directory when the parent or we have ended.
+
+    It works in the directory itself, so that a later start, which waits for those, waits for it.
+    """
+    try:
+        ends = select.poll()
+        for process in (parent, os.getpid()):
+            ends.register(os.pidfd_open(process), select.POLLIN)
+        if os.fork():
+            return
+    except OSError:  # no pidfd in this kernel, or no process to be had
+        return
+    place = os.stat(".")
+    ends.poll()
+    while _kill_others_in(place):
+        select.poll().poll(_PAUSE_MS)
+    os._exit(0)
+
+
+def _kill_others_in(place: os.stat_result) -> bool:
+    """Kill processes whose working directory this is; whether there was one."""
+    found = False
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:  # nobody's who is dead, nor of another user, whom we may not look at
+            if os.path.samestat(os.stat(f"/proc/{name}/cwd"), place):
+                os.kill(int(name), signal.SIGKILL)
+                found = True
+        except OSError:
+            continue
+    return found
 
 
 if __name__ == "__main__":
