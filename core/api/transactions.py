@@ -1,0 +1,155 @@
+"""The handlers of requests about transactions (`$JG.API.TXN.>`)."""
+
+from core.api.call import ApiServer, Call, Nothing
+from core.jetstream.stream.runner import StreamRunner
+from core.jetstream.transactions.staging import STAGE, stage_of
+from core.jetstream.transactions.transactions import Standing
+from core.model.response import ErrorBody
+from core.model.transaction_errors import transaction_error
+from core.model.transactions import (
+    BatchState,
+    CommitRequest,
+    CommitResponse,
+    ForgetRequest,
+    ForgetResponse,
+    Ledger,
+    LedgersResponse,
+    OpenRequest,
+    OpenResponse,
+    RefusedRow,
+    Stage,
+    StagedAttempt,
+)
+from core.stream.config import check_create
+from core.stream.ledger import Attempt, Entry
+
+
+async def open_run(server: ApiServer, call: Call[OpenRequest]) -> OpenResponse:
+    """Give a run of an app its token, and create the stream that it stages in."""
+    runner = server.registry.stream(call.names[0])
+    _check_target(runner)
+    await _create_stage(server, runner.name)
+    request = call.request
+    entry = await server.transactions.open(runner, request.app, request.run, request.keep)
+    standing = server.transactions.standing(runner, entry)
+    return OpenResponse(
+        incarnation=runner.created,
+        token=entry.token,
+        batch=None if entry.batch is None else entry.batch.number,
+        # What is done leaves nothing to do.
+        state="idle" if standing.state == "done" else standing.state,
+        stage=_stage(runner),
+        max_payload=runner.services.max_payload(),
+    )
+
+
+def _check_target(runner: StreamRunner) -> None:
+    name, config = runner.name, runner.config
+    if config.mirror is not None:
+        raise transaction_error("Target", why=f'stream "{name}" is a mirror: it takes no messages')
+    if name.startswith(STAGE):
+        raise transaction_error("Target", why=f'stream "{name}" holds staged transactions')
+
+
+async def _create_stage(server: ApiServer, target: str) -> None:
+    """Create the stream that blocks are staged in, unless it is there."""
+    config = stage_of(target)
+    existing = server.registry.streams.get(config.name)
+    if existing is None:
+        checked, _ = check_create(
+            config, server.registry.configs(), name=config.name, limits=server.config_limits
+        )
+        await server.registry.create_stream(checked)
+    elif config.subjects[0] not in existing.config.subjects:
+        why = f'stream "{config.name}" has no subject "{config.subjects[0]}"'
+        raise transaction_error("Target", why=why)
+
+
+def _stage(runner: StreamRunner) -> Stage:
+    config = stage_of(runner.name)
+    return Stage(stream=config.name, subject=config.subjects[0].removesuffix(".*"))
+
+
+async def commit(server: ApiServer, call: Call[CommitRequest]) -> CommitResponse:
+    """Have a batch stored; tell how it stands when it is, or when the request expires."""
+    runner = server.registry.stream(call.names[0])
+    _check_target(runner)
+    request = call.request
+    standing = await server.transactions.commit(
+        runner,
+        request.app,
+        request.token,
+        request.batch,
+        tuple(map(_attempt, request.attempts)),
+        request.expires,
+    )
+    return CommitResponse(error=_error(standing), info=_state(standing))
+
+
+def _attempt(staged: StagedAttempt) -> Attempt:
+    if any(len(pair) != 2 for pair in staged.seqs):
+        raise transaction_error("Manifest", why=f'a range of attempt "{staged.id}" is no pair')
+    seqs = tuple((pair[0], pair[1]) for pair in staged.seqs)
+    return Attempt(staged.id, seqs, staged.rows, staged.crc)
+
+
+async def info(server: ApiServer, call: Call[Nothing]) -> LedgersResponse:
+    """Return the ledger of a stream."""
+    runner = server.registry.stream(call.names[0])
+    transactions = server.transactions
+
+    def of(entry: Entry) -> Ledger:
+        standing = transactions.standing(runner, entry)
+        return Ledger(
+            app=entry.app,
+            run=entry.run,
+            token=entry.token,
+            keep=entry.keep,
+            changed=entry.changed,
+            error=_error(standing),
+            info=_state(standing),
+        )
+
+    return LedgersResponse(
+        incarnation=runner.created,
+        stage=_stage(runner),
+        apps=tuple(map(of, transactions.entries(runner))),
+    )
+
+
+async def forget(server: ApiServer, call: Call[ForgetRequest]) -> ForgetResponse:
+    """Delete the ledger of an app."""
+    runner = server.registry.stream(call.names[0])
+    await server.transactions.forget(runner, call.request.app)
+    return ForgetResponse(success=True)
+
+
+def _error(standing: Standing) -> ErrorBody | None:
+    if standing.error is not None:
+        return ErrorBody.of(standing.error)
+    stop = standing.batch.stop if standing.batch is not None else None
+    if stop is None or standing.state != "stopped":
+        return None
+    return ErrorBody(code=stop.code, err_code=stop.err_code, description=stop.description)
+
+
+def _state(standing: Standing) -> BatchState | None:
+    batch, refused = standing.batch, None
+    if batch is None:
+        return None
+    stop = batch.stop if standing.state == "stopped" else None
+    if stop is not None:
+        error = ErrorBody(code=stop.code, err_code=stop.err_code, description=stop.description)
+        refused = RefusedRow(
+            attempt=stop.attempt, seq=stop.seq, row=stop.row, subject=stop.subject, error=error
+        )
+    return BatchState(
+        batch=batch.number,
+        state=standing.state,
+        promoted=batch.promoted,
+        rows=batch.rows,
+        duplicates=batch.duplicates,
+        first_seq=batch.first_seq,
+        last_seq=batch.last_seq,
+        refused=refused,
+    )

@@ -1,0 +1,253 @@
+"""One batch on its way into its stream: verified, recorded, then stored chunk by chunk.
+
+    blocks are there, with their checksums ─▶ (batch, manifest) committed ─▶ chunk ─▶ chunk ─▶ done
+
+Each chunk is a plan of the stream that takes its turn among publishes and carries the entry of the
+ledger, so that after any crash the batch goes on with the first row that is not stored. While one
+chunk is committed the next is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from crc32c import crc32c
+
+from core.errors import ApiError, StorageError
+from core.jetstream.transactions.staging import ChunkReader, stop_at
+from core.model.api_errors import api_error, err_code
+from core.model.transaction_errors import transaction_error
+from core.stream.ledger import (
+    Attempt,
+    Batch,
+    Entry,
+    LedgerWrite,
+    Place,
+    Progress,
+    advance,
+    blocks_from,
+    is_new_batch,
+    record,
+)
+from core.subjects.subject import compile_filters, is_valid_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from core.jetstream.stream.runner import StreamRunner
+    from core.jetstream.transactions.book import Book
+    from core.jetstream.transactions.staging import Chunk, Staged
+    from core.stream.plan import StreamPlan
+
+logger = logging.getLogger("jetgate.transactions")
+
+T = TypeVar("T")
+
+_RETRY_S = 0.2
+_AWAY = err_code("JSClusterNotAvail")
+# An empty token, or one that is a wildcard, in subjects that stand on lines.
+_ODD = re.compile(rb"(?:^|[.\n])[*>]?(?:[.\n]|$)")
+
+
+class Promotion:
+    """Stores one batch of an app; `run` does so once.
+
+    Args:
+        runner: The leader of the stream.
+        book: The stream's ledger.
+        staged: The blocks.
+        app: Whose batch it is.
+        token: The token it was committed with.
+        number: The number of the batch.
+        attempts: Its manifest.
+
+    Attributes:
+        is_recorded: Whether the ledger has the batch.
+        ended: Set when it is done, or does not go on: `error` is why, if the ledger does not say.
+        is_told: Whether somebody was told of `error`.
+    """
+
+    def __init__(
+        self,
+        runner: StreamRunner,
+        book: Book,
+        staged: Staged,
+        *,
+        app: str,
+        token: int,
+        number: int,
+        attempts: tuple[Attempt, ...],
+    ) -> None:
+        self._runner = runner
+        self._book = book
+        self._staged = staged
+        self.app = app
+        self.token = token
+        self.number = number
+        self.attempts = attempts
+        self.is_recorded = False
+        self.is_told = False
+        self.error: ApiError | None = None
+        self.ended = asyncio.Event()
+        self._next: Chunk | None = None
+        self._match: Callable[[bytes], bool] | None = None
+        self._filters: tuple[str, ...] | None = None
+
+    async def run(self) -> None:
+        """Store the batch, or find out why not."""
+        try:
+            if not self._is_known():
+                await self._patiently(self._verify)
+                await self._patiently(self._record)
+            self.is_recorded = True
+            await self._promote()
+        except ApiError as error:
+            self.error = error
+            logger.warning(
+                "batch %d of %s in stream %s: %s", self.number, self.app, self._runner.name, error
+            )
+        except Exception:
+            self.ended.set()
+            raise
+        # Not when it is cancelled: the next leader goes on.
+        self.ended.set()
+
+    def is_of(self, batch: Batch) -> bool:
+        """Say whether this stores the very batch that the ledger has, not one of its number."""
+        return self.number == batch.number and self.attempts == batch.attempts
+
+    def oldest_block(self) -> int | None:
+        """Return the lowest sequence of a block that is needed, in case the ledger has it not."""
+        if self.ended.is_set():
+            return None
+        return min((a.seqs[0][0] for a in self.attempts if a.seqs), default=None)
+
+    # -- before the first row ----------------------------------------------------------------
+
+    def _is_known(self) -> bool:
+        entry = self._book.entries.get(self.app)
+        return entry is not None and entry.batch is not None and entry.batch.number == self.number
+
+    async def _verify(self) -> None:
+        """Make sure that every block is there as it was staged. Raises ApiError, Unavailable."""
+        for attempt in self.attempts:
+            crc = 0
+            for _, _, seq in blocks_from((attempt,), Place()):
+                crc = crc32c(await self._staged.read(attempt, seq), crc)
+                await asyncio.sleep(0)  # A block in memory is read without a pause.
+            if crc != attempt.crc:
+                texts = {"found": crc, "crc": attempt.crc}
+                raise transaction_error("Checksum", attempt=attempt.id, **texts)
+
+    async def _record(self) -> None:
+        """Have the ledger know the batch, unless a newer run has opened meanwhile."""
+        async with self._book.lock:
+            entry = self._book.entries.get(self.app)
+            is_new = is_new_batch(entry, self.app, self.token, self.number)
+            assert entry is not None, "an app without an entry was refused"
+            assert is_new, "a batch is recorded once"
+            now = self._runner.services.clock.now()
+            await self._book.put(record(entry, self.number, self.attempts, now))
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something again until storage is there. Raises ApiError for anything else."""
+        while True:
+            try:
+                return await work()
+            except StorageError as error:
+                logger.warning("batch %d of %s waits: %s", self.number, self.app, error)
+            except ApiError as error:
+                if error.err_code != _AWAY:
+                    raise
+            if self._runner.log.closed:
+                raise api_error("JSStreamNotFound")
+            await asyncio.sleep(_RETRY_S)
+
+    # -- the rows ----------------------------------------------------------------------------
+
+    def _batch(self) -> Batch:
+        """Return the batch as the ledger has it. Raises ApiError if the ledger was deleted."""
+        entry = self._book.entries.get(self.app)
+        batch = entry.batch if entry is not None else None
+        if batch is None or not (self.is_of(batch) or batch.is_done):
+            raise transaction_error("Forgotten", app=self.app)
+        return batch
+
+    async def _promote(self) -> None:
+        """Store chunk after chunk from where the ledger says. Raises ApiError."""
+        batch = self._batch()
+        reader = ChunkReader(self._staged, batch.attempts, batch.place)
+        while not batch.is_done:
+            chunk, self._next = self._next, None
+            if chunk is None:
+                chunk = await self._patiently(reader.next)
+            await self._patiently(partial(self._store, chunk, reader))
+            batch = self._batch()
+            if batch.stop is not None:
+                return
+
+    async def _store(self, chunk: Chunk, reader: ChunkReader) -> None:
+        """Have a chunk committed; read the next one meanwhile. Raises ApiError."""
+        await self._runner.log.loaded()  # A change that waits for that holds up publishes.
+        async with self._book.lock:
+            assert chunk.start == self._batch().place, "a chunk follows what is stored"
+            planned: list[Entry] = []
+            done = self._runner.submit(partial(self._plan, chunk, planned))
+            if self._next is None:
+                self._next = await self._read_ahead(reader)
+            await done
+            self._book.entries[self.app] = planned[-1]
+
+    async def _read_ahead(self, reader: ChunkReader) -> Chunk | None:
+        try:
+            return await reader.next()
+        except StorageError:
+            return None  # It is read when it is its turn.
+
+    async def _plan(self, chunk: Chunk, planned: list[Entry], now: int) -> StreamPlan:
+        """Plan the rows of a chunk and what the ledger says then; called in the chunk's turn."""
+        cut, error = self._cut(chunk.columns.subjects)
+        columns = chunk.columns.part(0, cut)
+        columns.subjects = self._runner.map_subjects(columns.subjects)
+        taken = await self._runner.plan_rows(columns, now)
+        plan = taken.plan
+        error = taken.error or error or chunk.error
+        place, stop = chunk.end, None
+        if error is not None:
+            where = chunk.at(taken.rows)
+            place = where[0]
+            is_row = taken.rows < len(chunk.columns)
+            subject = chunk.columns.subjects[taken.rows] if is_row else b""
+            stop = stop_at(error, self.attempts, where, subject)
+        seqs = range(plan.before + 1, plan.last_seq + 1)
+        is_last = chunk.is_last and stop is None
+        progress = Progress(taken.rows, taken.duplicates, seqs, place, stop, is_last)
+        entry = advance(self._book.entries[self.app], progress, now)
+        planned.append(entry)
+        plan.ledger.append(LedgerWrite(entry, is_progress=True))
+        return plan
+
+    def _cut(self, subjects: list[bytes]) -> tuple[int, ApiError | None]:
+        """Return how many rows there are before the first whose subject the stream has not."""
+        filters = self._runner.config.subjects
+        if filters is not self._filters:
+            self._filters = filters
+            self._match = compile_filters([f.encode() for f in filters]) if filters else _no
+        match = self._match
+        distinct = set(subjects)
+        bad = set() if match is None else {s for s in distinct if not match(s)}
+        if _ODD.search(b"\n".join(distinct)):
+            bad |= {s for s in distinct if not is_valid_literal(s)}
+        if not bad:
+            return len(subjects), None
+        place = next(i for i, subject in enumerate(subjects) if subject in bad)
+        text = subjects[place].decode("utf-8", "replace")
+        return place, transaction_error("Subject", subject=text)
+
+
+def _no(_subject: bytes) -> bool:
+    return False

@@ -1,0 +1,285 @@
+"""The transactions of all streams of an account on the node that leads them.
+
+Requests come from the API. Batches that are recorded and not stored whole go on by themselves when
+a node begins to lead. Staged blocks that no unfinished batch needs are purged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from core.errors import ApiError, StorageError
+from core.jetstream.refusals import or_not_available
+from core.jetstream.stream.commands import plan_purge_subjects
+from core.jetstream.transactions.book import Book
+from core.jetstream.transactions.promotion import Promotion
+from core.jetstream.transactions.staging import STAGE, Staged, stage_of
+from core.model.transaction_errors import transaction_error
+from core.model.transactions import HOUR
+from core.runtime.tasks import spawn, stop
+from core.stream.ledger import Attempt, Batch, Entry, check_manifest, is_new_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from core.jetstream.log.stream_log import StreamLog
+    from core.jetstream.stream.runner import StreamRunner
+    from core.stream.plan import StreamPlan
+
+logger = logging.getLogger("jetgate.transactions")
+
+_SWEEP_S = 60
+_LONGEST_NS = 5_000_000_000
+_DEFAULT_NS = 2_000_000_000
+"""How long a COMMIT is answered at the latest, and where it does not say when it expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a batch stands: `state` is idle, promoting, stopped or done.
+
+    `error` is why it is stopped where the ledger does not say; `batch` is None when there is none.
+    """
+
+    batch: Batch | None
+    state: str
+    error: ApiError | None = None
+
+
+class Transactions:
+    """The ledgers of one account's streams, and the batches that are being stored.
+
+    Args:
+        streams: Those that this node leads, by name; it changes.
+    """
+
+    def __init__(self, streams: Mapping[str, StreamRunner]) -> None:
+        self._streams = streams
+        self._books: dict[int, Book] = {}
+        self._running: dict[tuple[int, str], Promotion] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+
+    # -- life --------------------------------------------------------------------------------
+
+    def restore(self, entries: Iterable[tuple[int, Entry]]) -> None:
+        """Take what storage has of the streams of this account."""
+        runners = {runner.stream: runner for runner in self._streams.values()}
+        for stream, entry in entries:
+            if stream in runners:
+                self._book(runners[stream]).restore(entry)
+
+    def start(self) -> None:
+        """Go on with every batch that is recorded, and neither stored whole nor stopped."""
+        for runner in list(self._streams.values()):
+            book = self._books.get(runner.stream)
+            for entry in book.entries.values() if book is not None else ():
+                batch = entry.batch
+                if batch is not None and not batch.is_done and batch.stop is None:
+                    self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
+        self._sweeper = spawn(self._sweep_on(), name="staged transactions")
+
+    async def stop(self) -> None:
+        """Store no further chunk; the next leader goes on."""
+        await stop(self._sweeper, *self._tasks)
+        self._sweeper = None
+
+    def _book(self, runner: StreamRunner) -> Book:
+        book = self._books.get(runner.stream)
+        if book is None:
+            book = self._books[runner.stream] = Book(runner)
+        return book
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def open(self, runner: StreamRunner, app: str, run: str, keep: int) -> Entry:
+        """Give a run of an app its token. Raises ApiError."""
+        return await self._book(runner).open(app, run, keep)
+
+    async def commit(
+        self,
+        runner: StreamRunner,
+        app: str,
+        token: int,
+        batch: int,
+        attempts: tuple[Attempt, ...],
+        expires: int,
+    ) -> Standing:
+        """Have a batch stored, or go on storing it; return how it stands after a while.
+
+        Raises ApiError when it is refused: nothing of it is stored then.
+        """
+        check_manifest(batch, attempts)
+        book = self._book(runner)
+        running: Promotion | None
+        if is_new_batch(book.entries.get(app), app, token, batch):
+            # Staged blocks are not purged, and no other COMMIT begins, while this one does.
+            async with book.held():
+                running = self._begin(runner, book, app, token, batch, attempts)
+        else:
+            running = self._resume(runner, book.entries[app])
+        if running is not None:
+            within = min(expires if expires > 0 else _DEFAULT_NS, _LONGEST_NS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within / 1e9):
+                    await running.ended.wait()
+            running.is_told = running.ended.is_set()
+            if running.error is not None and not running.is_recorded:
+                raise running.error
+        if running is not None and not running.is_recorded:
+            rows = sum(attempt.rows for attempt in running.attempts)
+            return Standing(Batch(batch, running.attempts, rows), "promoting")
+        return self.standing(runner, book.entries.get(app))
+
+    def _begin(
+        self,
+        runner: StreamRunner,
+        book: Book,
+        app: str,
+        token: int,
+        batch: int,
+        attempts: tuple[Attempt, ...],
+    ) -> Promotion | None:
+        """Return what stores a batch: under way already, or new. The lock is held."""
+        entry, running = book.entries.get(app), self._running.get((runner.stream, app))
+        if entry is not None and not is_new_batch(entry, app, token, batch):
+            return self._resume(runner, entry)
+        if running is not None and running.token == token and not running.is_recorded:
+            if running.number == batch and not (running.ended.is_set() and running.is_told):
+                return running
+            if not running.ended.is_set():
+                raise transaction_error(
+                    "BatchUnfinished", batch=batch, app=app, last=running.number
+                )
+        return self._promote(runner, app, token, batch, attempts)
+
+    def _resume(self, runner: StreamRunner, entry: Entry) -> Promotion | None:
+        """Return what stores the batch that the ledger has; None when it is stored."""
+        batch = entry.batch
+        assert batch is not None, "the batch is the last of the ledger"
+        if batch.is_done:
+            return None
+        running = self._running.get((runner.stream, entry.app))
+        if running is not None and running.is_of(batch):
+            is_news = running.error is not None and not running.is_told
+            if not running.ended.is_set() or is_news:
+                return running
+        return self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
+
+    def standing(self, runner: StreamRunner, entry: Entry | None) -> Standing:
+        """Return how the last batch of an app stands."""
+        if entry is None or entry.batch is None:
+            return Standing(None, "idle")
+        batch, running = entry.batch, self._running.get((runner.stream, entry.app))
+        if batch.is_done:
+            return Standing(batch, "done")
+        if running is not None and running.is_of(batch):
+            if not running.ended.is_set():
+                return Standing(batch, "promoting")
+            return Standing(batch, "stopped", running.error)
+        return Standing(batch, "stopped")
+
+    def entries(self, runner: StreamRunner) -> list[Entry]:
+        """Return the ledger of a stream, by app."""
+        return [entry for _, entry in sorted(self._book(runner).entries.items())]
+
+    async def forget(self, runner: StreamRunner, app: str) -> None:
+        """Delete the ledger of an app. Raises ApiError."""
+        if not await self._book(runner).forget(app):
+            raise transaction_error("NoLedger", app=app)
+
+    # -- batches -----------------------------------------------------------------------------
+
+    def _promote(
+        self, runner: StreamRunner, app: str, token: int, batch: int, attempts: tuple[Attempt, ...]
+    ) -> Promotion:
+        promotion = Promotion(
+            runner,
+            self._book(runner),
+            Staged(runner.name, self._find),
+            app=app,
+            token=token,
+            number=batch,
+            attempts=attempts,
+        )
+        self._running[runner.stream, app] = promotion
+        task = spawn(self._run(runner, promotion), name=f"batch {batch} of {app}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return promotion
+
+    async def _run(self, runner: StreamRunner, promotion: Promotion) -> None:
+        await promotion.run()
+        entry = self._book(runner).entries.get(promotion.app)
+        if entry is not None and entry.batch is not None and entry.batch.is_done:
+            try:
+                await self._clear(runner.name, promotion)
+            except (ApiError, StorageError) as error:
+                logger.warning("staged blocks of %s stay: %s", runner.name, error)
+        key = runner.stream, promotion.app
+        if promotion.error is None and self._running.get(key) is promotion:
+            del self._running[key]
+
+    def _find(self, name: str) -> StreamLog | None:
+        runner = self._streams.get(name)
+        return None if runner is None else runner.log
+
+    # -- staged blocks -----------------------------------------------------------------------
+
+    async def _clear(self, target: str, promotion: Promotion) -> None:
+        """Purge what the attempts of a stored batch staged. Raises ApiError, Unavailable."""
+        runner = self._streams.get(STAGE + target)
+        if runner is None:
+            return
+        staged = Staged(target, self._find)
+        subjects = frozenset(staged.subject(a).encode() for a in promotion.attempts)
+
+        async def plan_it(_now: int) -> StreamPlan:
+            return await or_not_available(plan_purge_subjects(runner.log, subjects))
+
+        await runner.submit(plan_it)
+
+    async def _sweep_on(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            try:
+                await self.sweep()
+            except (ApiError, StorageError) as error:
+                logger.warning("sweeping of staged transactions waits: %s", error)
+
+    async def sweep(self) -> None:
+        """Purge staged blocks that waited too long, up to the first that a batch needs.
+
+        Raises ApiError, Unavailable.
+        """
+        live = {runner.stream for runner in self._streams.values()}
+        self._books = {n: book for n, book in self._books.items() if n in live}
+        self._running = {key: p for key, p in self._running.items() if key[0] in live}
+        for name, runner in list(self._streams.items()):
+            target = name.removeprefix(STAGE)
+            if target == name or runner.config.subjects != stage_of(target).subjects:
+                continue
+            found = self._streams.get(target)
+            book = self._book(found) if found is not None else None
+            if runner.machine.msgs and book is None:
+                await self._purge(runner, None)
+            elif runner.machine.msgs and book is not None:
+                async with book.lock:
+                    await self._purge(runner, book)
+
+    async def _purge(self, stage: StreamRunner, book: Book | None) -> None:
+        keep, needed = HOUR, []
+        if book is not None:
+            keep = max((e.keep for e in book.entries.values()), default=HOUR)
+            needed = [book.oldest_block()]
+            of_book = (p for (n, _), p in self._running.items() if self._books.get(n) is book)
+            needed += [promotion.oldest_block() for promotion in of_book]
+        oldest = stage.services.clock.now() - keep
+        below = await stage.log.first_at_time(oldest)
+        below = min([below, *(seq for seq in needed if seq is not None)])
+        if below > stage.log.first_seq:
+            await stage.purge(None, below, None)
