@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from core.stream.ledger import Entry
 from core.stream.plan import Position, StreamPlan
 from core.stream.schedules import Pending
 from core.stream.segment import Segment
@@ -154,6 +155,10 @@ class LogReader(Protocol):
         """
         ...
 
+    async def recorded(self, stream: int) -> list[int]:
+        """Return the sequences that plans have recorded as replaced, deleted or not."""
+        ...
+
     async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
         """Return the last sequence of a subject below `seq` (0: none)."""
         ...
@@ -221,8 +226,8 @@ class Sweeper(Protocol):
         """Delete up to `limit` of the oldest rows below `seq`; return how many were deleted."""
         ...
 
-    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int]) -> None:
-        """Delete rows by sequence."""
+    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int], record: int) -> None:
+        """Delete rows by sequence, and the records of replaced rows numbered below `record`."""
         ...
 
     async def delete_purged(self, stream: int, shelf: int) -> None:
@@ -247,6 +252,10 @@ class Catalog(Protocol):
 
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
         """Return all streams, consumers and unfinished purges."""
+        ...
+
+    async def ledgers(self) -> list[tuple[int, Entry]]:
+        """Return what the ledgers of all streams have, each with its stream."""
         ...
 
     async def add_stream(

@@ -9,6 +9,8 @@ Times are nanoseconds since the Unix epoch. Names and subjects collate "C": byte
 whatever the locale of the database.
 """
 
+from migrations import sql_readers
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -126,6 +128,23 @@ _CONSUMERS = (
       primary key (stream, n)
     )
     """,
+    # Rows that newer ones of their subjects replace and that are not deleted yet: a row for each
+    # commit that replaces some. Only readers of SQL need it; a leader derives it from the rows.
+    """
+    create table jetgate_store.replaced (
+      stream integer not null,
+      n      bigint not null,
+      seqs   bigint[] not null
+    ) with (
+      toast_tuple_target = 8160,
+      autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+      autovacuum_vacuum_cost_delay = 0,
+      toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000,
+      toast.autovacuum_vacuum_cost_delay = 0
+    )
+    """,
+    "alter table jetgate_store.replaced alter column seqs set storage external",
+    "create index replaced_stream on jetgate_store.replaced (stream, n)",
     # How far the sources of a stream were copied, written in the transaction of the copies.
     f"""
     create table jetgate_store.source (
@@ -144,6 +163,30 @@ _CONSUMERS = (
       seq     bigint not null,
       due     bigint not null,
       primary key (stream, subject)
+    ) with (fillfactor = 50, {_HOT})
+    """,
+    # What of the batches of each app is stored, written in the transaction of their rows. Manifest
+    # and stop are JSON; a batch without a manifest is done, an app without a name holds the highest
+    # token of those deleted.
+    f"""
+    create table jetgate_store.ledger (
+      stream     integer not null,
+      app        text collate "C" not null,
+      token      bigint not null,
+      run        text collate "C" not null,
+      past       text not null,
+      keep       bigint not null,
+      changed    bigint not null,
+      batch      bigint,
+      manifest   text,
+      rows       bigint not null,
+      promoted   bigint not null,
+      duplicates bigint not null,
+      first_seq  bigint not null,
+      last_seq   bigint not null,
+      place      bigint[] not null,
+      stop       text,
+      primary key (stream, app)
     ) with (fillfactor = 50, {_HOT})
     """,
     # Secret keys that all nodes share: 32 bytes, 244 bits of them random (two UUIDs).
@@ -222,6 +265,14 @@ $$
 
 _FUNCTIONS = (
     _FENCE,
+    """
+    create function jetgate_store.record_replaced(stream integer, n bigint, seqs bigint[])
+    returns void language plpgsql as $$
+    begin
+      insert into jetgate_store.replaced values (stream, n, seqs);
+    end
+    $$
+    """,
     # The functions of the views are declared as volatile and as strict as their bodies, for only
     # such functions are inlined, and a call that is not costs five microseconds a row.
     # Wildcards count only as whole tokens: `*` is one token, a last `>` one or more.
@@ -274,48 +325,6 @@ _FUNCTIONS = (
     language sql stable parallel safe
     return timestamptz '1970-01-01 00:00:00+00' + (ns / 1000) * interval '1 microsecond'
     """,
-    # The TTL of a message in nanoseconds: null if it has none, -1 for never. Only for the views;
-    # the server parses the header itself.
-    """
-    create function jetgate_store.ttl(hdr bytea) returns numeric
-    language plpgsql immutable parallel safe as $$
-    declare
-      part_of constant text := '([0-9.]+)(ns|us|\\\\302\\\\265s|\\\\316\\\\274s|ms|s|m|h)';
-      value text;
-      part text[];
-      total numeric := 0;
-    begin
-      value := substring(encode(hdr, 'escape') from E'\\r\\nNats-TTL: *([^\\r]*)\\r\\n');
-      if lower(value) = 'never' then
-        return -1;
-      elsif value ~ '^[0-9]+$' then
-        total := value::numeric % 18446744073709551616;
-      elsif value ~ ('^[+]?(' || part_of || ')+$') then
-        for part in select regexp_matches(value, part_of, 'g') loop
-          total := total + part[1]::numeric * case part[2]
-            when 'ns' then 0.000000001 when 'ms' then 0.001 when 's' then 1
-            when 'm' then 60 when 'h' then 3600 else 0.000001 end;
-        end loop;
-      end if;
-      return nullif(floor(total), 0) * 1000000000;
-    end
-    $$
-    """,
-    """
-    create function jetgate_store.has_expired(
-      ts bigint, hdr bytea, max_age bigint, at bigint
-    ) returns boolean language plpgsql immutable parallel safe as $$
-    declare
-      ttl numeric := case when position('Nats-TTL:'::bytea in hdr) > 0
-                          then jetgate_store.ttl(hdr) end;
-    begin
-      if ttl < 0 then
-        return false;
-      end if;
-      return coalesce(ts + ttl <= at, false) or (max_age > 0 and ts <= at - max_age);
-    end
-    $$
-    """,
     # The search for the first message at or after a time. Times never decrease within a stream,
     # so that halving the range of sequences replaces an index on time.
     """
@@ -344,121 +353,13 @@ _FUNCTIONS = (
     """,
 )
 
-_VIEW_STREAMS = """
-create view jetgate.streams as
-select s.name, s.account,
-       h.msgs as messages, h.bytes, h.first_seq, h.last_seq,
-       case when h.last_ts > 0 then jetgate_store.instant(h.last_ts) end as last_time,
-       (select count(*) from jetgate_store.consumer c where c.stream = s.stream) as consumers,
-       jetgate_store.instant(s.created) as created,
-       replace(s.config, '\\u0000', '\\u2400')::json as config
-  from jetgate_store.stream s
-  join jetgate_store.head h on h.stream = s.stream
-"""
-
-_MESSAGE_COLUMNS = """
-       m.seq, m.subject, jetgate_store.instant(m.ts) as time,
-       jetgate_store.utf8_or_null(m.hdr) as headers,
-       jetgate_store.utf8_or_null(m.data) as text,
-       m.data, octet_length(m.data) as size, m.ts, m.crc
-"""
-
-_IS_THERE = """
-       m.seq >= h.first_seq and m.seq <= h.last_seq
-   and case
-         when s.allow_msg_ttl then not jetgate_store.has_expired(
-           m.ts, m.hdr, s.max_age, (extract(epoch from now()) * 1000000000)::bigint)
-         else s.max_age <= 0
-           or m.ts > (extract(epoch from now()) * 1000000000)::bigint - s.max_age
-       end
-   and not exists (
-         select from jetgate_store.purge p, unnest(p.filters) as f(filter)
-          where p.stream = m.stream and m.seq <= p.up_to_seq
-            and jetgate_store.subject_matches(f.filter, m.subject))
-"""
-
-# In a stream with max_msgs_per_subject, rows beyond that limit may still wait for their deletion.
-# Finding them needs every row of the stream, so these streams have a branch of their own; its
-# window is partitioned by columns of the view, so that conditions on them are pushed down.
-_VIEW_MESSAGES = f"""
-create view jetgate.messages as
-select s.name as stream, s.account, {_MESSAGE_COLUMNS}
-  from jetgate_store.stream s
-  join jetgate_store.head h on h.stream = s.stream
-  join jetgate_store.message m on m.stream = s.stream
- where s.max_msgs_per_subject <= 0 and {_IS_THERE}
-union all
-select stream, account, seq, subject, time,
-       jetgate_store.utf8_or_null(hdr), jetgate_store.utf8_or_null(data),
-       data, size, ts, crc
-  from (
-    select s.name as stream, s.account, m.seq, m.subject, jetgate_store.instant(m.ts) as time,
-           m.hdr, m.data, octet_length(m.data) as size, m.ts, m.crc,
-           s.max_msgs_per_subject as keep,
-           row_number() over (partition by s.name, s.account, m.subject order by m.seq desc) as age,
-           ({_IS_THERE}) as is_there
-      from jetgate_store.stream s
-      join jetgate_store.head h on h.stream = s.stream
-      join jetgate_store.message m on m.stream = s.stream
-     where s.max_msgs_per_subject > 0 and m.seq <= h.last_seq) as ranked
- where age <= keep and is_there
-"""
-
-# Through the view the planner cannot know that a name is one stream, so it would read and sort all
-# of its messages. Here the newest are found from the end of the index. With max_msgs_per_subject,
-# the check for newer messages of the subject is cheap, because those were just read.
-_LATEST = f"""
-create function jetgate.latest(stream text, count integer default 10)
-returns setof jetgate.messages language sql stable parallel safe rows 10 as $$
-  select newest.*
-    from jetgate_store.stream s
-    join jetgate_store.head h on h.stream = s.stream
-    cross join lateral (
-      select s.name, s.account, {_MESSAGE_COLUMNS}
-        from jetgate_store.message m
-       where m.stream = s.stream and m.shelf = s.shelf and {_IS_THERE}
-         and (s.max_msgs_per_subject <= 0 or s.max_msgs_per_subject > (
-               select count(*) from (
-                 select from jetgate_store.message n
-                  where n.stream = m.stream and n.shelf = m.shelf and n.subject = m.subject
-                    and n.seq > m.seq and n.seq <= h.last_seq
-                  limit s.max_msgs_per_subject) as newer))
-       order by m.seq desc
-       limit latest.count) as newest
-   where s.name = latest.stream collate "C"
-   order by newest.seq desc
-   limit latest.count
-$$
-"""
-
-_VIEW_CONSUMERS = """
-create view jetgate.consumers as
-select s.name as stream, s.account, c.name,
-       c.delivered_stream_seq, c.ack_floor_stream_seq, c.ack_pending, c.redelivered,
-       jetgate_store.instant(c.created) as created,
-       replace(c.config, '\\u0000', '\\u2400')::json as config
-  from jetgate_store.consumer c
-  join jetgate_store.stream s on s.stream = c.stream
-"""
-
-_COMMENTS = (
-    "comment on view jetgate.streams is 'One row per stream, with its size and configuration.'",
-    "comment on view jetgate.messages is 'Every message that is there, as NATS clients see it.'",
-    "comment on function jetgate.latest is 'The newest messages of a stream, newest first.'",
-    "comment on view jetgate.consumers is 'One row per consumer, as of its last saved state.'",
-)
-
 STATEMENTS = (
     *_TABLES,
     *_shelf(0),
     *_shelf(1),
     *_CONSUMERS,
     *_FUNCTIONS,
-    _VIEW_STREAMS,
-    _VIEW_MESSAGES,
-    _LATEST,
-    _VIEW_CONSUMERS,
-    *_COMMENTS,
+    *sql_readers.STATEMENTS,
     # A table without statistics is planned as if it were large or empty at random.
     *(
         f"analyze jetgate_store.{table}"
@@ -469,9 +370,12 @@ STATEMENTS = (
             "message_1",
             "consumer",
             "purge",
+            "replaced",
             "source",
             "schedule",
+            "ledger",
             "node",
+            "reader_grant",
         )
     ),
 )

@@ -15,6 +15,8 @@ from typing import Any
 from core.errors import Fenced, OutcomeUnknown, StorageError
 from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
 from core.storage.postgres.connect import DATABASE_ERRORS, fetch, unavailable
+from core.storage.postgres.ledger import LOAD_LEDGERS, entry_of
+from core.stream.ledger import Entry
 
 _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config,
@@ -125,6 +127,10 @@ class PostgresCatalog:
         )
         return streams, consumers, [PurgeRow(r[0], r[1], tuple(r[2]), r[3]) for r in purges]
 
+    async def ledgers(self) -> list[tuple[int, Entry]]:
+        """Return what the ledgers of all streams have, each with its stream."""
+        return list(map(entry_of, await self._fetch(LOAD_LEDGERS)))
+
     async def add_stream(
         self, account: str, name: str, shelf: int, created: int, config: str, head: Head
     ) -> int:
@@ -168,8 +174,10 @@ class PostgresCatalog:
         await self._change(
             ("delete from jetgate_store.consumer where stream = $1", stream),
             ("delete from jetgate_store.purge where stream = $1", stream),
+            ("delete from jetgate_store.replaced where stream = $1", stream),
             ("delete from jetgate_store.source where stream = $1", stream),
             ("delete from jetgate_store.schedule where stream = $1", stream),
+            ("delete from jetgate_store.ledger where stream = $1", stream),
             ("delete from jetgate_store.head where stream = $1", stream),
             (
                 "update jetgate_store.stream set dropped = true, name = '' || stream || ' dropped' "

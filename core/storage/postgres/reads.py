@@ -207,6 +207,13 @@ class PostgresReader:
             [pending.seq for pending in gone],
         )
 
+    async def recorded(self, stream: int) -> list[int]:
+        """Return the sequences that are recorded as replaced, deleted or not."""
+        rows = await self._fetch(
+            "select unnest(seqs) from jetgate_store.replaced where stream = $1", stream
+        )
+        return [row[0] for row in rows]
+
     async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
         """Return the last sequence of a subject below `seq` (0: none)."""
         rows = await self._fetch(
@@ -327,13 +334,19 @@ class PostgresReader:
         )
         return int(rows[0][0])
 
-    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int]) -> None:
-        """Delete rows by sequence; sorted, so that rows of one page share its WAL image."""
+    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int], record: int) -> None:
+        """Delete rows by sequence; sorted, so that rows of one page share its WAL image.
+
+        With them go the records of replaced rows with a number below `record`.
+        """
+        # The condition of the records runs last: first the rows, as in a commit.
         await self._fetch(
+            "with done as (delete from jetgate_store.replaced where stream = $1 and n < $3) "
             f"delete from jetgate_store.message_{shelf} "
             "where stream = $1 and seq = any($2::bigint[])",
             stream,
             seqs,
+            record,
         )
 
     async def delete_purged(self, stream: int, shelf: int) -> None:

@@ -23,7 +23,9 @@ from crc32c import crc32c
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
 from core.storage.interface import Head, StreamCommit
 from core.storage.postgres.connect import DATABASE_ERRORS, READ_ONLY
+from core.storage.postgres.ledger import ledger_text
 from core.storage.postgres.pages import checksum
+from core.storage.postgres.texts import sql_text
 from core.stream.plan import Position
 from core.stream.schedules import Pending
 
@@ -44,6 +46,14 @@ _INSERT_ONE = f"""
     select $9::bigint, $10::bigint, $11::int, $12::int, $13::oid, $14::text, $15::bytea, $16::bytea
     from fence
 """
+# The same for a message that replaces others of its subject.
+_INSERT_REPLACING = _INSERT_ONE.replace(
+    "returning 1)",
+    """returning 1),
+    replaced as (
+      insert into jetgate_store.replaced (stream, n, seqs)
+      select $1::int, $17::bigint, $18::bigint[] from fence)""",
+)
 _INSERTED = "INSERT 0 1"
 _BIGINT_MAX = (1 << 63) - 1
 _CLOSE_TIMEOUT_S = 0.2
@@ -71,6 +81,9 @@ def rows_of(commit: StreamCommit) -> Iterator[Row]:
         headers, crcs = repeat(None), map(crc32c, payloads)
     else:
         headers, crcs = segment.headers, map(checksum, segment.headers, payloads)
+        blocks = [block for block in segment.headers if block]
+        if len(blocks) == len(payloads):  # no call of Python's for each message
+            crcs = map(crc32c, payloads, map(crc32c, blocks))
     return zip(
         segment.seqs,
         segment.times,
@@ -107,7 +120,8 @@ def fence_text(commits: Sequence[StreamCommit]) -> str:
     columns = zip(*map(_head_of, commits), strict=True)
     kinds = ("int[]", *(["bigint[]"] * 7))
     arguments = map(_array, columns, kinds)
-    return f"select jetgate_store.fence({','.join(arguments)});"
+    recorded = "".join(_replaced_call(commit) for commit in commits if commit.plan.replaced)
+    return f"select jetgate_store.fence({','.join(arguments)}){recorded};"
 
 
 def _erase_text(commit: StreamCommit) -> str:
@@ -117,6 +131,14 @@ def _erase_text(commit: StreamCommit) -> str:
     return (
         f"delete from jetgate_store.message_{commit.shelf} "
         f"where stream = {commit.stream} and seq = any({seqs});"
+    )
+
+
+def _end_text(commit: StreamCommit) -> str:
+    # After the rows, like the janitor, so that the two cannot wait for each other.
+    return (
+        f"delete from jetgate_store.replaced where stream = {commit.stream} "
+        f"and n < {commit.plan.record};"
     )
 
 
@@ -132,6 +154,7 @@ class PostgresLog:
         self._connection: Any = None
         self._row_state: Any = None
         self._insert_one: Any = None
+        self._insert_replacing: Any = None
         self.commits = 0
         self.rows = 0
 
@@ -152,6 +175,7 @@ class PostgresLog:
                 f"select {COLUMNS} from jetgate_store.message limit 0"
             )
             self._insert_one = await connection.prepare(_INSERT_ONE)
+            self._insert_replacing = await connection.prepare(_INSERT_REPLACING)
         except BaseException:
             # No other code knows of it yet, so close it here.
             connection.terminate()
@@ -193,8 +217,12 @@ class PostgresLog:
 
     async def _insert(self, commit: StreamCommit) -> None:
         """Write a plan of one message and nothing else, in one round trip."""
-        await self._insert_one.fetch(*_head_of(commit), *next(rows_of(commit)))
-        if self._insert_one.get_statusmsg() != _INSERTED:
+        plan, statement = commit.plan, self._insert_one
+        values: tuple[Any, ...] = (*_head_of(commit), *next(rows_of(commit)))
+        if plan.replaced:
+            statement, values = self._insert_replacing, (*values, plan.record, plan.replaced)
+        await statement.fetch(*values)
+        if statement.get_statusmsg() != _INSERTED:
             raise Fenced(f"fenced: the head of stream {commit.stream} is not where it was left")
 
     async def _copy(
@@ -206,9 +234,11 @@ class PostgresLog:
     ) -> None:
         """Write any plans: fence, deletions and COPY in one string, in two round trips."""
         text = fence_text(commits) + "".join(map(_erase_text, commits))
+        text += "".join(_end_text(c) for c in commits if c.plan.ends_replaced)
         text += "".join(_purge_text(c) for c in commits if c.plan.purge_filters)
         text += "".join(_position_text(c) for c in commits if c.plan.positions)
         text += "".join(_firing_text(c) for c in commits if c.plan.firings)
+        text += "".join(ledger_text(c.stream, w) for c in commits for w in c.plan.ledger)
         if not written:
             await connection.execute(text)
             return
@@ -268,12 +298,29 @@ class PostgresLog:
 def _has_other_writes(commit: StreamCommit) -> bool:
     """Say whether a plan writes anything but messages and the head."""
     plan = commit.plan
-    return bool(plan.erased or plan.purge_filters or plan.positions or plan.firings)
+    return bool(
+        plan.erased
+        or plan.ends_replaced
+        or plan.purge_filters
+        or plan.positions
+        or plan.firings
+        or plan.ledger
+    )
+
+
+def _replaced_call(commit: StreamCommit) -> str:
+    """Return the call that records which rows a plan replaces, to follow that of the fence.
+
+    A function has its plan ready; an insertion as a statement of its own takes much longer.
+    """
+    plan = commit.plan
+    seqs = _array(plan.replaced, "bigint[]")
+    return f",jetgate_store.record_replaced({commit.stream},{plan.record},{seqs})"
 
 
 def _purge_text(commit: StreamCommit) -> str:
     filters, up_to = commit.plan.purge_filters, commit.plan.purge_up_to
-    hexed = ",".join(map(_sql_text, filters))
+    hexed = ",".join(map(sql_text, filters))
     return (
         "insert into jetgate_store.purge (stream, n, filters, up_to_seq) "
         f"select {commit.stream}, coalesce(max(n), 0) + 1, array[{hexed}]::text[], {up_to} "
@@ -283,7 +330,7 @@ def _purge_text(commit: StreamCommit) -> str:
 
 def _position_text(commit: StreamCommit) -> str:
     def row(position: Position) -> str:
-        texts = _sql_text(position.key), position.seq, _sql_text(position.identity)
+        texts = sql_text(position.key), position.seq, sql_text(position.identity)
         return f"({commit.stream},{texts[0]},{texts[1]},{texts[2]})"
 
     return (
@@ -295,7 +342,7 @@ def _position_text(commit: StreamCommit) -> str:
 
 def _firing_text(commit: StreamCommit) -> str:
     def row(pending: Pending) -> str:
-        subject = _sql_text(pending.subject.decode())
+        subject = sql_text(pending.subject.decode())
         return f"({commit.stream},{subject},{pending.seq},{min(pending.due, _BIGINT_MAX)})"
 
     return (
@@ -303,8 +350,3 @@ def _firing_text(commit: StreamCommit) -> str:
         f"values {','.join(map(row, commit.plan.firings))} "
         "on conflict (stream, subject) do update set seq = excluded.seq, due = excluded.due;"
     )
-
-
-def _sql_text(value: str) -> str:
-    """Return a text as an SQL expression of hexadecimal digits, which cannot inject SQL."""
-    return f"convert_from('\\x{value.encode().hex()}'::bytea,'UTF8')"

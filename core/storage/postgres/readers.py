@@ -1,0 +1,185 @@
+"""Roles of PostgreSQL that may read streams, and nothing else.
+
+A reader has rights on the views and functions of schema `jetgate` alone. Which streams it sees
+there is written in `jetgate_store.reader_grant`, so a stream that is deleted and created again is
+seen again. The limits on its statements are settings of the role.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from core.errors import OperatorError
+
+ALL_STREAMS = "*"
+"""Stands for every stream of an account, those to come included."""
+
+_ITERATIONS = 4096
+_SALT_BYTES = 16
+# PostgreSQL 17 has a limit for a transaction of many statements, too.
+_HAS_TRANSACTION_TIMEOUT = 17
+_REVOKE = (
+    "revoke all on all tables in schema jetgate from {role}",
+    "revoke all on schema jetgate from {role}",
+    "revoke connect on database {database} from {role}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A role, and what it may read: (account, stream); the stream is `*` for all."""
+
+    role: str
+    grants: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """How long a reader may hold a snapshot, in seconds.
+
+    Attributes:
+        statement: for one statement, and for a transaction where PostgreSQL knows that limit.
+        idle: for a transaction that does nothing.
+    """
+
+    statement: int = 600
+    idle: int = 60
+
+
+class PostgresReaders:
+    """The readers of a database, changed through a session that may create roles."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def create(
+        self,
+        role: str,
+        password: str,
+        account: str,
+        streams: Sequence[str],
+        limits: ReadLimits,
+        *,
+        existing: bool = False,
+    ) -> None:
+        """Create a role and let it read streams.
+
+        Args:
+            role: Its name.
+            password: Its password; empty for a role that logs in without one.
+            account: The account of the streams.
+            streams: Names of streams, or `ALL_STREAMS`.
+            limits: How long it may hold a snapshot.
+            existing: Whether to take a role that is there as it is.
+
+        Raises:
+            OperatorError: the role exists, or this session may not do that.
+        """
+        connection = self._connection
+        async with _explained(role), connection.transaction():
+            there = await connection.fetchval("select to_regrole(quote_ident($1))", role)
+            if there is not None and not existing:
+                raise OperatorError(f"role {role} exists: take another name, or --existing")
+            name = await self._quoted(role)
+            if there is None:
+                await connection.execute(f"create role {name} login {_login(password)}")
+                for setting, value in self._settings(limits).items():
+                    await connection.execute(f"alter role {name} set {setting} = '{value}'")
+            database = await self._quoted(await connection.fetchval("select current_database()"))
+            await connection.execute(f"grant connect on database {database} to {name}")
+            await connection.execute(f"grant usage on schema jetgate to {name}")
+            await connection.execute(f"grant select on all tables in schema jetgate to {name}")
+            await connection.executemany(
+                "insert into jetgate_store.reader_grant values ($1, $2, $3) on conflict do nothing",
+                [(role, account, stream) for stream in streams],
+            )
+
+    def _settings(self, limits: ReadLimits) -> Mapping[str, str]:
+        settings = {
+            "default_transaction_read_only": "on",
+            "statement_timeout": f"{limits.statement}s",
+            "idle_in_transaction_session_timeout": f"{limits.idle}s",
+        }
+        if self._connection.get_server_version().major >= _HAS_TRANSACTION_TIMEOUT:
+            settings["transaction_timeout"] = f"{limits.statement}s"
+        return settings
+
+    async def readers(self) -> list[Reader]:
+        """Return all readers, by name."""
+        rows = await self._connection.fetch(
+            "select role, account, stream from jetgate_store.reader_grant order by 1, 2, 3"
+        )
+        grants: dict[str, list[tuple[str, str]]] = {}
+        for role, account, stream in rows:
+            grants.setdefault(role, []).append((account, stream))
+        return [Reader(role, tuple(of)) for role, of in grants.items()]
+
+    async def drop(self, role: str, *, keep_role: bool = False) -> bool:
+        """Take a reader's rights away, and drop the role; return whether it was a reader.
+
+        Raises:
+            OperatorError: the role owns something, or this session may not do that.
+        """
+        connection = self._connection
+        async with _explained(role), connection.transaction():
+            gone = await connection.fetch(
+                "delete from jetgate_store.reader_grant where role = $1 returning 1", role
+            )
+            if not gone:
+                return False
+            if await connection.fetchval("select to_regrole(quote_ident($1))", role) is None:
+                return True
+            name = await self._quoted(role)
+            database = await self._quoted(await connection.fetchval("select current_database()"))
+            for statement in _REVOKE:
+                await connection.execute(statement.format(role=name, database=database))
+            if not keep_role:
+                await connection.execute(f"drop role {name}")
+        return True
+
+    async def _quoted(self, name: str) -> str:
+        return str(await self._connection.fetchval("select quote_ident($1)", name))
+
+
+class _explained:
+    """Tells the operator what PostgreSQL refuses."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, _kind: object, error: object, _trace: object) -> None:
+        if isinstance(error, asyncpg.InsufficientPrivilegeError):
+            raise OperatorError(
+                f"the user of --dsn may not do that: {error}; it needs CREATEROLE, or let an"
+                " administrator create the role and name it with --existing"
+            ) from error
+        if isinstance(error, asyncpg.PostgresError):
+            raise OperatorError(f"role {self._role}: {error}") from error
+
+
+def _login(password: str) -> str:
+    return f"password '{scram_verifier(password)}'" if password else ""  # base64 has no quotes
+
+
+def scram_verifier(password: str, salt: bytes | None = None) -> str:
+    """Return what PostgreSQL stores of a password (RFC 5803), so that it never sees the password.
+
+    Statements may be logged. `salt` is for tests.
+    """
+    salt = salt or secrets.token_bytes(_SALT_BYTES)
+    prepared = unicodedata.normalize("NFKC", password).encode()
+    salted = hashlib.pbkdf2_hmac("sha256", prepared, salt, _ITERATIONS)
+    client = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    texts = (base64.b64encode(part).decode() for part in (salt, client, server))
+    return "SCRAM-SHA-256${}:{}${}:{}".format(_ITERATIONS, *texts)
