@@ -15,8 +15,11 @@ them into wall-clock time. Pausing is done by the runner.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from itertools import starmap
 
+from core.consumer import dead_letter
 from core.consumer.acks import nak_delay
+from core.consumer.dead_letter import Ending, Endings, Why
 from core.consumer.events import Event, GivenUp, Removed
 from core.consumer.groups import GroupWaiting
 from core.consumer.pending import Pending, wait_of
@@ -89,6 +92,8 @@ class ConsumerMachine:
         self.events: list[Event] = []
         """Events for advisories; the owner empties the list."""
         self.sampler: Sampler | None = None
+        self.endings = Endings()
+        """Messages whose dead letters no stream has taken yet."""
         self.configure(config)
 
     def configure(self, config: ConsumerConfig) -> None:
@@ -109,6 +114,10 @@ class ConsumerMachine:
         if before and before != self.waits:
             self.pending.change_waits(before, self.waits)
         self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
+        self.dead_letters = dead_letter.stream_for(config)
+        """The stream that takes dead letters ("": there are none)."""
+        if not self.dead_letters and self.endings:
+            self._done_with(self.endings.clear())
         limited = self.acks and config.max_ack_pending > 0
         self.max_pending = config.max_ack_pending if limited else NO_LIMIT
         if self.push is not None:
@@ -149,12 +158,15 @@ class ConsumerMachine:
         """Count messages that were stored and match the filters."""
         self.num_pending += count
 
-    def removed(self, gone: Sequence[tuple[int, bytes]], *, tells: bool = True) -> bool:
+    def removed(
+        self, gone: Sequence[tuple[int, bytes]], *, tells: bool = True, purged: bool = False
+    ) -> bool:
         """Remove messages that left the stream, delivered or not.
 
         Args:
             gone: (sequence, subject) of each.
             tells: Whether those that were pending make events.
+            purged: Whether a purge by filter or a roll-up removed them.
 
         Returns:
             Whether some of them were delivered and not acknowledged.
@@ -174,7 +186,7 @@ class ConsumerMachine:
             if tells:
                 self._note_removed(done)
                 waiting = [seq for seq in done if seq in self.pending.first]
-                if self.acks_all and waiting:
+                if self.acks_all and waiting and not purged:
                     # Counts as its acknowledgement, and so of all before it.
                     self.ack_upto(max(waiting), self.pending.first[max(waiting)])
             self.pending.ack(done)
@@ -272,17 +284,17 @@ class ConsumerMachine:
             return error.line
         if isinstance(self.waiting, GroupWaiting) and not self.waiting.admits(request, now):
             return PIN_MISMATCH
-        waiting = self.waiting
-        if len(waiting) >= self.config.max_waiting > 0:
+        waiting, most = self.waiting, self.config.max_waiting
+        if len(waiting) >= most > 0:
             waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
-            if len(waiting) >= self.config.max_waiting:
-                return b"" if request.heartbeat else EXCEEDED_MAX_WAITING
         if request.no_wait and self.is_counted:
             available = self.num_pending + self.pending.queued()
             if not available and not request.expires:
                 return NO_MESSAGES
             if available and available < waiting.asked():
                 return REQUESTS_PENDING
+        if len(waiting) >= most > 0:
+            return b"" if request.heartbeat else EXCEEDED_MAX_WAITING
         waiting.add(request)
         return b""
 
@@ -290,7 +302,8 @@ class ConsumerMachine:
 
     def ack_pending_left(self) -> int:
         """Return how many more may be delivered until `max_ack_pending` is reached."""
-        return max(self.max_pending - len(self.pending), 0)
+        held = len(self.endings) if self.dead_letters else 0
+        return max(self.max_pending - len(self.pending) - held, 0)
 
     def deliver(self, seqs: Sequence[int], now: int) -> int:
         """Record first deliveries.
@@ -348,10 +361,14 @@ class ConsumerMachine:
             if 0 < self.max_deliver <= self.pending.deliveries(sseq):
                 self.pending.unqueue()
                 self.pending.stop_redelivering(sseq)
-                self.events.append(GivenUp(sseq, self.pending.deliveries(sseq)))
+                self._given_up(sseq)
                 continue
             return sseq
         return None
+
+    def redelivery(self, sseq: int) -> tuple[int, int]:
+        """Return what `redeliver` will return."""
+        return self.pending.deliveries(sseq) + 1, self.delivered_cseq + 1
 
     def redeliver(self, sseq: int, now: int) -> tuple[int, int]:
         """Record the redelivery of what `next_redelivery` returned.
@@ -359,9 +376,8 @@ class ConsumerMachine:
         Returns:
             (number of its deliveries, its new consumer sequence).
         """
+        count, self.delivered_cseq = self.redelivery(sseq)
         self.pending.unqueue()
-        count = self.pending.deliveries(sseq) + 1
-        self.delivered_cseq += 1
         self.pending.add_redelivery(sseq, count, now + self._wait(count))
         if self.sampler is not None:
             self.sampler.delivered((sseq,), now)
@@ -381,7 +397,7 @@ class ConsumerMachine:
         """Acknowledge messages one by one (policy explicit)."""
         if self.settled is not None:
             sseqs = list(sseqs)
-            self.settled += filter(self.is_open, sseqs)
+            self.settled += filter(self._settles, sseqs)
         self.pending.ack(sseqs)
         self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
 
@@ -393,7 +409,18 @@ class ConsumerMachine:
             opened = [seq for seq in {**pending.first, **pending.counts} if seq <= sseq]
         pending.ack_all(sseq, min(cseq, self.delivered_cseq))
         if self.settled is not None and opened:
-            self.settled += [seq for seq in opened if not self.is_open(seq)]
+            done = [seq for seq in opened if not self.is_open(seq)]
+            self.settled += [seq for seq in done if not (self.endings and seq in self.endings)]
+
+    @property
+    def _settles(self) -> Callable[[int], bool]:
+        """Whether the stream need not keep a message once it is acknowledged.
+
+        While a letter waits to be written, its message stays.
+        """
+        if not self.endings:
+            return self.is_open
+        return lambda sseq: self.is_open(sseq) and sseq not in self.endings
 
     def is_open(self, sseq: int) -> bool:
         """Say whether a message was delivered and not acknowledged; also after `max_deliver`."""
@@ -403,7 +430,7 @@ class ConsumerMachine:
         """Say whether the consumer is still to deliver a message, or to get its acknowledgement."""
         if self.match is not None and not self.match(subject):
             return False
-        return self.is_open(seq) or self.expects(seq)
+        return self.is_open(seq) or self.expects(seq) or seq in self.endings
 
     def was_delivered(self, sseq: int) -> bool:
         """Say whether a sequence was ever delivered; else its acknowledgement is ignored."""
@@ -437,6 +464,33 @@ class ConsumerMachine:
         else:
             self.ack((sseq,))
 
+    def terminate(self, sseq: int, cseq: int, reason: bytes) -> None:
+        """Terminate a message, for a reason that its dead letter tells."""
+        if self.dead_letters and self.is_open(sseq):
+            count, text = self.pending.deliveries(sseq), reason[: dead_letter.REASON_MAX]
+            self.endings.add(Ending(sseq, count, Why.TERMINATED, text), self._new_pin)
+        self.term(sseq, cseq)
+
+    def _given_up(self, sseq: int) -> None:
+        """A message was delivered `max_deliver` times."""
+        count = self.pending.deliveries(sseq)
+        self.events.append(GivenUp(sseq, count))
+        if self.dead_letters:
+            self.endings.add(Ending(sseq, count, Why.MAX_DELIVER), self._new_pin)
+
+    def letters_taken(self, through: int) -> None:
+        """Dead letters up to a number are stored: their messages are done with."""
+        self._done_with(self.endings.taken(through))
+
+    def _done_with(self, endings: Iterable[Ending]) -> None:
+        # After a reset a message may be expected, or pending, anew.
+        first = self.pending.first
+        done = [e.sseq for e in endings if e.sseq not in first and not self.expects(e.sseq)]
+        self.pending.finish(done)
+        self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
+        if self.settled is not None:
+            self.settled += done
+
     # time
 
     def deadline(self) -> int | None:
@@ -448,7 +502,7 @@ class ConsumerMachine:
     def expire(self, now: int) -> None:
         """Handle what is due: expired requests, heartbeats, missing acknowledgements."""
         for sseq in self.pending.expire(now, self.max_deliver):
-            self.events.append(GivenUp(sseq, self.pending.deliveries(sseq)))
+            self._given_up(sseq)
         self.waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
         if self.push is not None and self.push.bucket is not None:
             self.push.bucket.is_ready(now)
@@ -469,6 +523,9 @@ class ConsumerMachine:
             counts=self.pending.counts,
             chosen=[*self.chosen, self.live_from] if self._has_start() else (),
             leaving=sorted(self.leaving.union(self.settled)) if self.settled is not None else (),
+            era=self.endings.era,
+            ended=self.endings.last,
+            endings=self.endings.all(),
         )
 
     def _has_start(self) -> bool:
@@ -499,6 +556,10 @@ class ConsumerMachine:
         pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
         if self.settled is not None:
             self.settled += state.leaving
+        endings = starmap(Ending, state.endings)
+        self.endings = Endings(state.era, state.ended, endings)
+        if not self.dead_letters:
+            self._done_with(self.endings.clear())
 
     def _first_deliveries(self, times: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
         """Group the pending messages by the time of their first delivery: (deadline, sequences)."""

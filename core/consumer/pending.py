@@ -102,6 +102,11 @@ class Pending:
         if len(self.first) < before:
             self._floor_stale = True
 
+    def finish(self, sseqs: Iterable[int]) -> None:
+        """Remove messages that are no longer redelivered; the ack floor may pass them."""
+        self.ack(sseqs)
+        self._floor_stale = True
+
     def ack_all(self, sseq: int, cseq: int) -> None:
         """Remove all messages up to `sseq` and move the ack floor there (never back)."""
         if sseq <= self.floor_sseq or cseq <= self.floor_cseq:
@@ -215,6 +220,10 @@ class Pending:
     def unqueue(self) -> None:
         """Remove the message that `next_queued` returned from the queue."""
         self._queue.popleft()
+
+    def requeue(self) -> None:
+        """Put the message that `next_queued` returned behind the others."""
+        self._queue.rotate(-1)
 
     def queued(self) -> int:
         """Return how many messages wait for redelivery; drops stale entries first."""

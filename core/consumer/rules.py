@@ -2,6 +2,7 @@
 
 import re
 
+from core.consumer import dead_letter
 from core.model import names
 from core.model.account import ServerLimits
 from core.model.api_errors import api_error
@@ -44,6 +45,7 @@ def check_rules(config: ConsumerConfig, stream: StreamConfig, limits: ServerLimi
     if names.metadata_size(config.metadata) > names.METADATA_MAX:
         raise api_error("JSConsumerMetadataLength", limit=f"{names.METADATA_MAX // 1024}KB")
     _check_groups(config)
+    dead_letter.check(config, stream.name)
 
 
 def _check_names(config: ConsumerConfig) -> None:

@@ -1,9 +1,10 @@
 """The stored form of a consumer's state: one compact value, always written as a whole.
 
 Layout: a version byte (plus 128 when the rest is compressed), four 64-bit positions, then
-columns. A column is a varint count, a width byte (1, 2, 4, 8), and fixed-width little-endian
-numbers; ascending columns hold differences. So the sequence of a pending message usually takes
-one byte, packed and unpacked at C speed. Wall-clock times are kept in units of 100 ms.
+columns, then what there is to say of dead letters, if anything. A column is a varint count, a width
+byte (1, 2, 4, 8), and fixed-width little-endian numbers; ascending columns hold differences. So
+the sequence of a pending message usually takes one byte, packed and unpacked at C speed.
+Wall-clock times are kept in units of 100 ms.
 """
 
 import sys
@@ -47,6 +48,11 @@ class ConsumerState:
     """Sequences still to be delivered by a last-per-subject consumer, ascending."""
     leaving: Sequence[int] = ()
     """Sequences done with (see `ConsumerMachine.settled`) and not removed yet, ascending."""
+    era: str = ""
+    ended: int = 0
+    """How many messages ended with a dead letter in this era."""
+    endings: Sequence[tuple[int, int, int, bytes]] = ()
+    """Those of them that no stream has taken: sequence, deliveries, why, reason."""
 
 
 def encode(state: ConsumerState) -> bytes:
@@ -68,6 +74,7 @@ def encode(state: ConsumerState) -> bytes:
             _column([state.counts[seq] for seq in counted]),
             _ascending(list(state.chosen)),
             _ascending(list(state.leaving)),
+            _endings(state) if state.ended else b"",
         )
     )
     if len(body) > _COMPRESS_ABOVE:
@@ -94,6 +101,8 @@ def decode(data: bytes) -> ConsumerState:
         state.counts = dict(zip(reader.ascending(), reader.column(), strict=True))
         state.chosen = reader.ascending()
         state.leaving = reader.ascending()
+        if reader.at < len(body):
+            state.era, state.ended, state.endings = reader.endings()
         if reader.at != len(body):
             raise StateError("consumer state has trailing bytes")
     except StateError:
@@ -101,6 +110,25 @@ def decode(data: bytes) -> ConsumerState:
     except (IndexError, ValueError, error, zlib.error) as cause:
         raise StateError(f"consumer state is damaged: {cause}") from cause
     return state
+
+
+def _endings(state: ConsumerState) -> bytes:
+    """Encode what there is to say of dead letters; a consumer that had none has not even this."""
+    columns = list(zip(*state.endings, strict=True)) or [(), (), (), ()]
+    sseqs, deliveries, whys, reasons = columns
+    era = state.era.encode()
+    return b"".join(
+        (
+            _varint(state.ended),
+            _varint(len(era)),
+            era,
+            _column(list(sseqs)),
+            _column(list(deliveries)),
+            _column(list(whys)),
+            _column(list(map(len, reasons))),
+            *reasons,
+        )
+    )
 
 
 def _ascending(values: list[int]) -> bytes:
@@ -167,6 +195,20 @@ class _Reader:
         if sys.byteorder == "big":
             numbers.byteswap()
         return [origin, *numbers]
+
+    def text(self, size: int) -> bytes:
+        text = self.body[self.at : self.at + size]
+        if len(text) != size:
+            raise StateError("consumer state is cut short")
+        self.at += size
+        return text
+
+    def endings(self) -> tuple[str, int, list[tuple[int, int, int, bytes]]]:
+        ended = self.varint()
+        era = self.text(self.varint()).decode()
+        numbers = self.column(), self.column(), self.column()
+        reasons = [self.text(size) for size in self.column()]
+        return era, ended, list(zip(*numbers, reasons, strict=True))
 
     def ascending(self) -> list[int]:
         return list(accumulate(self.column()))
