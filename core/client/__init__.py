@@ -4,6 +4,7 @@
 in this process (`loopback.attach`); `JetStream` is the stream and consumer API on top of it.
 """
 
+from core.client.answers import Answers
 from core.client.client import Client, Options, Subscription, connect
 from core.client.errors import (
     ClientError,
@@ -14,20 +15,23 @@ from core.client.errors import (
     RequestTimeout,
     ServerRefused,
 )
-from core.client.jetstream import Batch, JetStream, read_ack
+from core.client.jetstream import Batch, JetStream, direct_message, read_ack
 from core.client.link import Connector, Link
 from core.client.loopback import attach
 from core.client.msg import Msg, header_block, header_items, status_of
+from core.client.ordered import Delivered, OrderedReader
 from core.client.pull import Fetched, Pull
 from core.client.replies import ReplyBatch
 from core.client.tcp import dial
 
 __all__ = [
+    "Answers",
     "Batch",
     "Client",
     "ClientError",
     "ConnectionLost",
     "Connector",
+    "Delivered",
     "Fetched",
     "JetStream",
     "Link",
@@ -35,6 +39,7 @@ __all__ = [
     "NoResponders",
     "NotPermitted",
     "Options",
+    "OrderedReader",
     "PayloadTooLarge",
     "Pull",
     "ReplyBatch",
@@ -44,6 +49,7 @@ __all__ = [
     "attach",
     "connect",
     "dial",
+    "direct_message",
     "header_block",
     "header_items",
     "read_ack",

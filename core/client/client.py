@@ -8,6 +8,7 @@ reconnects with growing pauses and restores its subscriptions; publishing meanwh
 """
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from core.runtime.tasks import spawn, stop
 OnBatch = Callable[[list[Msg]], None]
 
 _MUX_SID = b"1"
+_DENIED = re.compile(r'Permissions Violation for Subscription to "([^"]*)"', re.IGNORECASE)
 _FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
 RECONNECT_FIRST_S = 0.05
 """Pause before the first attempt to connect again; it doubles with each."""
@@ -91,10 +93,22 @@ class ServerInfo(msgspec.Struct, frozen=True):
 class Subscription:
     """A subscription. `on_batch` is called with the messages of one read at a time.
 
-    `on_end` is called when the client is closed and no more messages will come.
+    `on_end` is called when the client is closed and no more messages will come; `on_restored` when
+    the subscription is made again after the connection was lost, with whatever was sent meanwhile.
+    `denied`: the server has refused it, as a `flush` after it finds out.
     """
 
-    __slots__ = ("_client", "gathered", "on_batch", "on_end", "queue", "sid", "subject")
+    __slots__ = (
+        "_client",
+        "denied",
+        "gathered",
+        "on_batch",
+        "on_end",
+        "on_restored",
+        "queue",
+        "sid",
+        "subject",
+    )
 
     def __init__(
         self, client: "Client", sid: bytes, subject: bytes, queue: bytes, on_batch: OnBatch
@@ -105,7 +119,9 @@ class Subscription:
         self.queue = queue
         self.on_batch = on_batch
         self.on_end: Callable[[], None] = _ignore
+        self.on_restored: Callable[[], None] = _ignore
         self.gathered: list[Msg] = []
+        self.denied = False
 
     def unsubscribe(self) -> None:
         """End the subscription at once; messages under way to it are dropped."""
@@ -122,7 +138,9 @@ class Client:
         self.closed = False
         self.on_change: Callable[[], None] = _ignore
         """Called when the client has connected, lost the connection, or failed to connect."""
-        self._up = asyncio.Event()
+        self.connected = False
+        """True while there is a connection."""
+        self._up_or_closed = asyncio.Event()
         self._connector = connector
         self._link: Link | None = None
         self._ended = asyncio.Event()
@@ -142,14 +160,11 @@ class Client:
 
     # -- sending -----------------------------------------------------------------------------
 
-    @property
-    def connected(self) -> bool:
-        """True while there is a connection."""
-        return self._up.is_set()
-
     async def wait_connected(self) -> None:
-        """Return when there is a connection again."""
-        await self._up.wait()
+        """Return when there is a connection again. Raises ConnectionLost when it is closed."""
+        await self._up_or_closed.wait()
+        if not self.connected:
+            raise ConnectionLost
 
     def pause_reading(self) -> None:
         """Stop receiving until `resume_reading` or a reconnect."""
@@ -202,13 +217,10 @@ class Client:
         self.check(subject)
         if (size := len(headers) + len(payload)) > self.info.max_payload:
             raise PayloadTooLarge(size, self.info.max_payload)
-        token, future = self._replies.expect()
+        token, future = self._replies.expect(subject, within)
         try:
             self.write(encoder.publish(subject, self._replies.prefix + token, headers, payload))
-            async with asyncio.timeout(within):
-                msg = await future
-        except TimeoutError:
-            raise RequestTimeout(subject, within) from None
+            msg = await future
         finally:
             self._replies.forget(token)
         if msg.headers and not msg.payload and status_of(msg.headers)[0] == 503:
@@ -293,6 +305,7 @@ class Client:
     async def close(self) -> None:
         """End the connection for good; waiting requests end with ConnectionLost."""
         self.closed = True
+        self._up_or_closed.set()
         await stop(self._reconnecting)
         self._flush_out()
         self._disconnected()
@@ -360,6 +373,10 @@ class Client:
         self.last_error = text.decode(errors="replace").strip().strip("'")
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(ServerRefused(self.last_error))
+        if (found := _DENIED.match(self.last_error)) is not None:
+            subject = found[1].encode()
+            for sub in self._subs.values():
+                sub.denied = sub.denied or sub.subject == subject
 
     # -- the link ----------------------------------------------------------------------------
 
@@ -388,13 +405,16 @@ class Client:
             raise
         finally:
             self._handshake = None
-        self._up.set()
+        self.connected = True
+        self._up_or_closed.set()
         self.last_error = ""
         subs = [encoder.subscribe(self._replies.prefix + b"*", b"", _MUX_SID)]
         subs += [encoder.subscribe(sub.subject, sub.queue, sub.sid) for sub in self._subs.values()]
         self.write(b"".join(subs))
         self._ping_timer = loop.call_later(self.options.ping_interval, self._ping)
         self.on_change()
+        for sub in list(self._subs.values()):
+            sub.on_restored()
 
     def _received(self, data: bytes) -> None:
         try:
@@ -433,7 +453,9 @@ class Client:
             self._reconnecting = spawn(self._reconnect(), name="client reconnect")
 
     def _disconnected(self) -> None:
-        self._up.clear()
+        self.connected = False
+        if not self.closed:
+            self._up_or_closed.clear()
         self._out = []
         self._pings_out = 0
         if self._ping_timer is not None:

@@ -47,14 +47,15 @@ class PayloadTooLarge(ClientError):
 
 
 class NotPermitted(ClientError):
-    """The user may not publish to this subject; nothing was sent."""
+    """The user may not publish to this subject, or subscribe to it; nothing was sent."""
 
-    def __init__(self, subject: bytes) -> None:
-        super().__init__(subject)
+    def __init__(self, subject: bytes, doing: str = "publishing") -> None:
+        super().__init__(subject, doing)
         self.subject = subject
+        self.doing = doing
 
     def __str__(self) -> str:
-        return f"not permitted: publishing to {self.subject.decode(errors='replace')}"
+        return f"not permitted: {self.doing} to {self.subject.decode(errors='replace')}"
 
 
 class RequestTimeout(ClientError):

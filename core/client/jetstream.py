@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from core.client.answers import Answers
 from core.client.client import Client
 from core.client.errors import NoResponders
 from core.client.msg import Msg, status_of
@@ -18,7 +19,13 @@ from core.client.replies import ReplyBatch
 from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.model.codec import decode_lenient, encode
-from core.model.consumer import ConsumerConfig, ConsumerInfo, CreateConsumerRequest, NextRequest
+from core.model.consumer import (
+    Action,
+    ConsumerConfig,
+    ConsumerInfo,
+    CreateConsumerRequest,
+    NextRequest,
+)
 from core.model.gotime import parse_time
 from core.model.message import MsgGetRequest, PubAck, StoredMsg
 from core.model.response import ErrorBody, Response
@@ -67,11 +74,16 @@ class Batch:
 
 
 class JetStream:
-    """The JetStream API over a client. `timeout`: seconds for each request."""
+    """The JetStream API over a client.
 
-    def __init__(self, client: Client, *, timeout: float = 5.0) -> None:
+    `timeout`: seconds for each request; `prefix`: of the API's subjects, such as `$JS.hub.API` for
+    that of a domain.
+    """
+
+    def __init__(self, client: Client, *, timeout: float = 5.0, prefix: str = "$JS.API") -> None:
         self.client = client
         self.timeout = timeout
+        self.prefix = prefix
 
     async def call(self, verb: str, body: object = None) -> dict[str, Any]:
         """Send an API request (`verb`: such as `STREAM.INFO.S`) and return the decoded reply.
@@ -84,7 +96,7 @@ class JetStream:
             payload = body
         elif body is not None:
             payload = msgspec.json.encode(body)
-        subject = b"$JS.API." + verb.encode()
+        subject = f"{self.prefix}.{verb}".encode()
         msg = await self.client.request(subject, payload, within=self.timeout)
         reply: dict[str, Any] = msgspec.json.decode(msg.payload)
         if (error := reply.get("error")) is not None:
@@ -112,12 +124,14 @@ class JetStream:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def pull(self, stream: str, consumer: str, request: NextRequest) -> Pull:
+    def pull(self, stream: str, consumer: str, request: NextRequest, *, ack: bytes = b"") -> Pull:
         """Send a pull request, which collects messages until it ends. Raises ConnectionLost.
 
-        The caller has to call `Pull.release` in the end.
+        `ack`: the reply subject of a delivery to acknowledge with the same message (`+NXT`). The
+        caller has to call `Pull.release` in the end.
         """
-        return Pull(self.client, f"CONSUMER.MSG.NEXT.{stream}.{consumer}", request)
+        subject = f"{self.prefix}.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
+        return Pull(self.client, ack or subject, request, is_ack=bool(ack))
 
     async def fetch(self, stream: str, consumer: str, request: NextRequest) -> Fetched:
         """Send a pull request and return its messages when it has ended."""
@@ -160,20 +174,34 @@ class JetStream:
         except NoResponders:
             return await self.msg_get(stream, request)
 
+    async def last(self, stream: str, subject: str) -> StoredMsg:
+        """Read the last message of one subject, which the API subject names: permissions may speak
+        of it. Else as `message`.
+        """
+        api_subject = f"{self.prefix}.DIRECT.GET.{stream}.{subject}".encode()
+        try:
+            return _found(await self.client.request(api_subject, within=self.timeout))
+        except NoResponders:
+            return await self.msg_get(stream, MsgGetRequest(last_by_subj=subject))
+
     async def direct_get(self, stream: str, request: MsgGetRequest) -> StoredMsg:
         """Read one message by Direct Get. Raises NoResponders where that is not allowed."""
-        subject = b"$JS.API.DIRECT.GET." + stream.encode()
-        msg = await self.client.request(subject, encode(request), within=self.timeout)
-        code, text = status_of(msg.headers)
-        if code == 404:
-            raise api_error("JSNoMessageFound")
-        if code:
-            raise ApiError(code, 0, text)
-        return _direct_message(msg)
+        subject = f"{self.prefix}.DIRECT.GET.{stream}".encode()
+        return _found(await self.client.request(subject, encode(request), within=self.timeout))
+
+    def direct_batch(self, stream: str, request: MsgGetRequest) -> Answers:
+        """Ask for many messages by Direct Get: `direct_message` reads each of the answers.
+
+        A status ends them: 204 when all that were asked for came, 404 when there are none, 503
+        where Direct Get is not allowed. The caller has to call `Answers.release` in the end.
+        Raises ConnectionLost.
+        """
+        subject = f"{self.prefix}.DIRECT.GET.{stream}".encode()
+        return Answers(self.client, subject, encode(request))
 
     async def msg_get(self, stream: str, request: MsgGetRequest) -> StoredMsg:
         """Read one message by STREAM.MSG.GET."""
-        subject = b"$JS.API.STREAM.MSG.GET." + stream.encode()
+        subject = f"{self.prefix}.STREAM.MSG.GET.{stream}".encode()
         msg = await self.client.request(subject, encode(request), within=self.timeout)
         reply = msgspec.json.decode(msg.payload, type=_MsgGet)
         _raise_error(reply.error)
@@ -210,28 +238,44 @@ class JetStream:
         purged: int = (await self.call(f"STREAM.PURGE.{stream}", body))["purged"]
         return purged
 
+    async def stream_names(self, subject: str) -> tuple[str, ...]:
+        """Return the names of the streams whose subjects overlap `subject` (the first page)."""
+        answer = await self.call("STREAM.NAMES", {"subject": subject})
+        return tuple(answer.get("streams") or ())
+
     async def create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
         """Create or update a consumer; one without a name gets a random one and is ephemeral."""
         name = config.durable_name or config.name or nuid(8)
-        body = encode(CreateConsumerRequest(stream_name=stream, config=config))
-        return await self._consumer("CREATE", stream, name, body)
+        request = CreateConsumerRequest(stream_name=stream, config=config)
+        return await self._consumer(f"CREATE.{stream}.{name}", encode(request))
+
+    async def add_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        """Create a consumer that is not there yet, on the subjects of ADR-15.
+
+        One without a durable name is ephemeral, and named by the server. Raises ApiError, with
+        JSConsumerAlreadyExists where there is another of that name.
+        """
+        durable = config.durable_name
+        verb = f"DURABLE.CREATE.{stream}.{durable}" if durable else f"CREATE.{stream}"
+        request = CreateConsumerRequest(stream_name=stream, config=config, action=Action.CREATE)
+        return await self._consumer(verb, encode(request))
 
     async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo:
         """Return configuration and state of a consumer."""
-        return await self._consumer("INFO", stream, consumer, b"")
+        return await self._consumer(f"INFO.{stream}.{consumer}", b"")
 
     async def delete_consumer(self, stream: str, consumer: str) -> None:
         """Delete a consumer."""
         await self.call(f"CONSUMER.DELETE.{stream}.{consumer}")
 
     async def _stream(self, verb: str, stream: str, body: bytes) -> StreamInfo:
-        subject = f"$JS.API.STREAM.{verb}.{stream}".encode()
+        subject = f"{self.prefix}.STREAM.{verb}.{stream}".encode()
         msg = await self.client.request(subject, body, within=self.timeout)
         _raise_error(msgspec.json.decode(msg.payload, type=Response).error)
         return decode_lenient(StreamInfo, msg.payload)
 
-    async def _consumer(self, verb: str, stream: str, consumer: str, body: bytes) -> ConsumerInfo:
-        subject = f"$JS.API.CONSUMER.{verb}.{stream}.{consumer}".encode()
+    async def _consumer(self, verb: str, body: bytes) -> ConsumerInfo:
+        subject = f"{self.prefix}.CONSUMER.{verb}".encode()
         msg = await self.client.request(subject, body, within=self.timeout)
         _raise_error(msgspec.json.decode(msg.payload, type=Response).error)
         return decode_lenient(ConsumerInfo, msg.payload)
@@ -251,11 +295,23 @@ def read_ack(payload: bytes) -> PubAck:
     return ack
 
 
-def _direct_message(msg: Msg) -> StoredMsg:
-    # The server appends four headers; those of the same names before them are the message's own.
+def _found(msg: Msg) -> StoredMsg:
+    code, text = status_of(msg.headers)
+    if code == 404:
+        raise api_error("JSNoMessageFound")
+    if code:
+        raise ApiError(code, 0, text)
+    return direct_message(msg)
+
+
+def direct_message(msg: Msg) -> StoredMsg:
+    """Read an answer of Direct Get."""
+    # The server appends four headers, six in a batch; those of the same names before them are the
+    # message's own.
     lines = msg.headers[:-4].split(b"\r\n")
-    own = dict(line.split(b": ", 1) for line in lines[-4:])
-    stored = lines[:-4]
+    added = 6 if lines[-1].startswith(b"Nats-Last-Sequence: ") else 4
+    own = dict(line.split(b": ", 1) for line in lines[-added:])
+    stored = lines[:-added]
     return StoredMsg(
         subject=own[b"Nats-Subject"].decode(errors="replace"),
         seq=int(own[b"Nats-Sequence"]),

@@ -20,6 +20,11 @@ class Msg:
         self.headers = headers
         self.payload = payload
 
+    @property
+    def size(self) -> int:
+        """Bytes of subject, headers and payload."""
+        return len(self.subject) + len(self.headers) + len(self.payload)
+
     def __repr__(self) -> str:
         return f"Msg({self.subject!r}, {len(self.payload)} bytes)"
 

@@ -1,9 +1,9 @@
 """A pull request of the client."""
 
-import asyncio
 from dataclasses import dataclass, field
 
 from core.client.client import Client
+from core.client.gathering import Gathering
 from core.client.msg import Msg, status_of
 from core.model.codec import encode
 from core.model.consumer import NextRequest
@@ -24,69 +24,36 @@ class Fetched:
     text: str = ""
 
 
-class Pull:
+class Pull(Gathering):
     """A pull request that waits for messages.
 
-    It has a subscription of its own: ending that makes the server drop the request.
+    It has a subscription of its own: ending that makes the server drop the request. With `is_ack`
+    the subject is the reply subject of a delivery, which it acknowledges too (`+NXT`).
+    `heartbeats` counts the idle heartbeats that came; each makes `changed` return.
     """
 
-    def __init__(self, client: Client, verb: str, request: NextRequest) -> None:
-        self.messages: list[Msg] = []
+    def __init__(
+        self, client: Client, subject: bytes, request: NextRequest, *, is_ack: bool = False
+    ) -> None:
+        client.check(subject)
+        super().__init__(client)
         self.status = 0
         self.text = ""
-        self.ended = False
-        self.interrupted = False
-        self._client = client
+        self.heartbeats = 0
         self._wanted = request.batch or 1
-        self._change: asyncio.Future[None] | None = None
-        subject = b"$JS.API." + verb.encode()
-        client.check(subject)
-        inbox = client.new_inbox()
-        self._sub = client.subscribe(inbox, self._on_batch)
-        self._sub.on_end = self._on_end
         body = encode(request)
-        client.publish(subject, body, reply=inbox)
-
-    async def changed(self, within: float) -> bool:
-        """Wait until messages have arrived or the request has ended; False on timeout (seconds)."""
-        if self.ended or self.interrupted:
-            return True
-        self._change = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(within):
-                await self._change
-        except TimeoutError:
-            return False
-        finally:
-            self._change = None
-        return True
-
-    def interrupt(self) -> None:
-        """Make `changed` return; the request itself goes on until `release`."""
-        self.interrupted = True
-        self._wake()
-
-    def take(self) -> list[Msg]:
-        """Return the messages that arrived since the last call."""
-        messages, self.messages = self.messages, []
-        return messages
+        client.publish(subject, b"+NXT " + body if is_ack else body, reply=self._inbox)
 
     def result(self) -> Fetched:
         """Return the messages and how the request ended."""
         return Fetched(self.take(), self.status, self.text)
-
-    async def release(self) -> None:
-        """End the request; messages that were under way are in `messages` afterwards."""
-        if self.ended:
-            self._sub.unsubscribe()
-        else:
-            await self._client.drain_subscription(self._sub)
 
     def _on_batch(self, batch: list[Msg]) -> None:
         for msg in batch:
             if msg.headers and not msg.payload and not msg.reply:
                 code, text = status_of(msg.headers)
                 if code == _IDLE_HEARTBEAT:
+                    self.heartbeats += 1
                     continue
                 if code:
                     self.ended, self.status, self.text = True, code, text
@@ -99,9 +66,5 @@ class Pull:
 
     def _on_end(self) -> None:
         if not self.ended:
-            self.ended, self.status = True, NO_RESPONDERS
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._change is not None and not self._change.done():
-            self._change.set_result(None)
+            self.status = NO_RESPONDERS
+        super()._on_end()

@@ -5,25 +5,35 @@ one `ReplyBatch` with tokens `<batch>-<index>`, so nothing is created or awaited
 """
 
 import asyncio
+from collections.abc import Callable
 
-from core.client.errors import ConnectionLost
+from core.client.errors import ConnectionLost, RequestTimeout
 from core.client.msg import Msg, status_of
 from core.runtime.nuid import nuid
+
+_CLOCK_STEP = 0.002
+"""Timers of the loop may be early by as much."""
+
+_Waiting = tuple["asyncio.Future[Msg]", float, bytes, float]
+"""The answer's future, when it is late, and what its error says: subject and seconds."""
 
 
 class ReplyBatch:
     """The answers to a batch of requests, by index.
 
     `payloads[i]` is None until request i is answered; `statuses[i]` is there when the answer was a
-    status (503 no responders, 429 too many requests). `missing` counts the unanswered; `done` is
-    set when there are none.
+    status (503 no responders, 429 too many requests), `headers[i]` when it had any. `missing`
+    counts the unanswered; `done` is set when there are none. `on_answer` is called with the index
+    of each answer; those that were there when it was set are not told.
     """
 
-    __slots__ = ("done", "missing", "payloads", "statuses")
+    __slots__ = ("done", "headers", "missing", "on_answer", "payloads", "statuses")
 
     def __init__(self, size: int, done: "asyncio.Future[None]") -> None:
         self.payloads: list[bytes | None] = [None] * size
         self.statuses: dict[int, int] = {}
+        self.headers: dict[int, bytes] = {}
+        self.on_answer: Callable[[int], None] | None = None
         self.missing = size
         self.done = done
 
@@ -45,9 +55,13 @@ class ReplyBatch:
         if index >= len(payloads) or payloads[index] is not None:
             return
         payloads[index] = payload
-        if headers and (code := status_of(headers)[0]):
-            self.statuses[index] = code
+        if headers:
+            self.headers[index] = headers
+            if code := status_of(headers)[0]:
+                self.statuses[index] = code
         self.missing -= 1
+        if self.on_answer is not None:
+            self.on_answer(index)
         if not self.missing and not self.done.done():
             self.done.set_result(None)
 
@@ -59,16 +73,40 @@ class Replies:
         self.prefix = b"_INBOX." + nuid().encode() + b"."
         self._start = len(self.prefix)
         self._next = 0
-        self._requests: dict[bytes, asyncio.Future[Msg]] = {}
+        self._requests: dict[bytes, _Waiting] = {}
+        self._expiry: asyncio.TimerHandle | None = None
         self._batches: dict[bytes, ReplyBatch] = {}
 
-    def expect(self) -> tuple[bytes, "asyncio.Future[Msg]"]:
-        """Return a token for a request, and the future of its answer."""
+    def expect(self, subject: bytes, within: float) -> tuple[bytes, "asyncio.Future[Msg]"]:
+        """Return a token for a request, and the future of its answer.
+
+        The future fails with RequestTimeout after so many seconds.
+        """
         self._next += 1
         token = b"%d" % self._next
-        future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        self._requests[token] = future
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Msg] = loop.create_future()
+        deadline = loop.time() + within
+        self._requests[token] = (future, deadline, subject, within)
+        # One timer for all requests: most are answered long before, and need none.
+        if self._expiry is None or deadline < self._expiry.when():
+            self._arm(loop, deadline)
         return token, future
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = loop.call_at(deadline, self._expire, loop)
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._expiry = None
+        now = loop.time() + _CLOCK_STEP
+        for future, deadline, subject, within in list(self._requests.values()):
+            if deadline <= now and not future.done():
+                future.set_exception(RequestTimeout(subject, within))
+        later = [waiting[1] for waiting in self._requests.values() if waiting[1] > now]
+        if later:
+            self._arm(loop, min(later))
 
     def expect_batch(self, size: int) -> tuple[bytes, ReplyBatch]:
         """Return the prefix `<head>` of the tokens `<head>-<index>`, and the batch of answers."""
@@ -92,16 +130,19 @@ class Replies:
             if batch is not None and index.isdigit():
                 batch.put(int(index), headers, payload)
             return
-        future = self._requests.pop(token, None)
-        if future is not None and not future.done():
-            future.set_result(Msg(subject, b"", headers, payload))
+        waiting = self._requests.pop(token, None)
+        if waiting is not None and not waiting[0].done():
+            waiting[0].set_result(Msg(subject, b"", headers, payload))
 
     def fail_all(self) -> None:
         """Fail all requests with ConnectionLost."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
         requests, self._requests = self._requests, {}
         batches, self._batches = self._batches, {}
-        for future in requests.values():
-            _fail(future)
+        for waiting in requests.values():
+            _fail(waiting[0])
         for batch in batches.values():
             _fail(batch.done)
 

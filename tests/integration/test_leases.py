@@ -42,9 +42,16 @@ class Cluster:
         self._nodes: list[Leadership] = []
         self.stores: dict[str, PostgresLeases] = {}
 
-    def node(self, name: str, times: LeaseTimes = STEADY) -> Leadership:
+    def node(
+        self,
+        name: str,
+        times: LeaseTimes = STEADY,
+        standing_by: Callable[[], None] | None = None,
+    ) -> Leadership:
         store = self.stores[name] = PostgresLeases(Connector(self._dsn))
-        leadership = Leadership(store, SystemClock(), NodeRow(name), times=times)
+        leadership = Leadership(
+            store, SystemClock(), NodeRow(name), times=times, standing_by=standing_by
+        )
         self._nodes.append(leadership)
         return leadership
 
@@ -87,6 +94,22 @@ def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> 
         assert first.epoch == 1
         assert await cluster.value(LOCKS) == LEASE_GROUPS
         assert await cluster.value("select node from jetgate_store.node") == "a"
+
+    scenario(run, database)
+
+
+def test_who_does_not_lead_at_once_is_told_so(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        told: list[str] = []
+        first = cluster.node("a", standing_by=lambda: told.append("a"))
+        second = cluster.node("b", standing_by=lambda: told.append("b"))
+        await first.acquire()
+        waiting = asyncio.ensure_future(second.acquire())
+        await observed(lambda: told)
+        await first.release()
+        await waiting
+
+        assert told == ["b"]
 
     scenario(run, database)
 

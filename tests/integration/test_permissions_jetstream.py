@@ -1,6 +1,7 @@
 """Permissions and JetStream: what may not be published is not stored, asked, or acknowledged."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from nats.js.errors import NotFoundError
 from core.auth.users import Permissions, Responses, Rule, User, Users
 from core.server import ServerOptions
 from tests.support.node import running_node
+from tests.support.transactions import App
 
 _API = ("$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.>")
 USERS = Users(
@@ -20,6 +22,8 @@ USERS = Users(
             "writer", "w", Permissions(Rule(("orders.>",), ("orders.secret",)), Rule(("_INBOX.>",)))
         ),
         User("reader", "r", Permissions(Rule((*_API, "$JS.ACK.ORDERS.>")), Rule(("_INBOX.>",)))),
+        User("stager", "s", Permissions(Rule(("$JG.STAGE.ORDERS.>",)), Rule(("_INBOX.>",)))),
+        User("driver", "d", Permissions(Rule(("$JG.API.TXN.>",)), Rule(("_INBOX.>",)))),
         User("looker", "l", Permissions(Rule(_API), Rule(("_INBOX.>",)))),
         User("answerer", "a", Permissions(Rule(_API), Rule(("_INBOX.>",)), Responses())),
     )
@@ -61,6 +65,30 @@ def test_a_refused_publish_is_not_stored(database: str) -> None:
         assert (await boss.stream_info("ORDERS")).state.messages == 1
         with pytest.raises(NotFoundError):
             await boss.get_last_msg("ORDERS", "orders.secret")
+
+    asyncio.run(_serve(database, step))
+
+
+def test_workers_stage_and_the_driver_of_a_transaction_commits(database: str) -> None:
+    """Neither may publish on the subjects of the rows."""
+
+    async def step(connect: Callable[[str], Awaitable[Any]]) -> None:
+        stager, driver = (
+            App(await connect("stager"), "ORDERS"),
+            App(await connect("driver"), "ORDERS"),
+        )
+        await driver.open()
+        staged = await stager.stage("one", [("orders.secret", b"1")])
+        body = json.dumps({"app": "app", "token": 1, "batch": 0}).encode()
+        with pytest.raises(nats.errors.TimeoutError):
+            await stager.client.request("$JG.API.TXN.COMMIT.ORDERS", body, timeout=0.3)
+        with pytest.raises(nats.errors.TimeoutError):
+            await driver.client.request("$JG.STAGE.ORDERS.two", b"", timeout=0.3)
+
+        assert (await driver.commit(0, staged))["state"] == "done"
+
+        boss = (await connect("boss")).jetstream(timeout=30)
+        assert (await boss.get_last_msg("ORDERS", "orders.secret")).data == b"1"
 
     asyncio.run(_serve(database, step))
 

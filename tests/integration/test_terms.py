@@ -12,7 +12,8 @@ from core.remote.settings import Remote
 from core.runtime.clock import SystemClock
 from core.server import Server, ServerOptions
 from core.storage.postgres.connect import Connector
-from core.term import TermOptions, lead
+from core.term import TermOptions
+from tests.support.node import lead
 
 
 def left_of_jetstream(account: Account) -> tuple[object, ...]:
@@ -49,7 +50,7 @@ def test_connections_stay_from_one_term_to_the_next(database: str) -> None:
         account = server.hub.default_account()
         before = left_of_jetstream(account)
         connector = Connector(database)
-        term = await lead(server, connector, TermOptions(), name="first")
+        term = await lead(server, connector, name="first")
         await server.listen()
         nc = await nats.connect(server.nats_address)
         js = nc.jetstream()
@@ -67,7 +68,7 @@ def test_connections_stay_from_one_term_to_the_next(database: str) -> None:
         with pytest.raises(ServiceUnavailableError):
             await js.account_info()
 
-        term = await lead(server, connector, TermOptions(), name="second")
+        term = await lead(server, connector, name="second")
         ack = await js.publish("s.2", b"two")
         assert (ack.stream, ack.seq) == ("S", 2)
         assert nc.is_connected

@@ -1,0 +1,66 @@
+"""A request that may have many answers."""
+
+from core.client.client import Client
+from core.client.errors import PayloadTooLarge
+from core.client.gathering import Gathering
+from core.client.msg import Msg, status_of
+
+_NO_RESPONDERS = 503
+
+
+class Answers(Gathering):
+    """The answers to one request, until `most` have come or a status ends them.
+
+    `status`, `headers`: of the message that ended them, an empty one with a status (503: nobody
+    serves the subject). `overflowed`: more than `most_bytes` came that nobody has taken; what came
+    after them is lost, and nothing more is taken.
+    Raises NotPermitted, PayloadTooLarge or ConnectionLost.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        subject: bytes,
+        payload: bytes,
+        *,
+        headers: bytes = b"",
+        most: int = 0,
+        most_bytes: int = 0,
+    ) -> None:
+        client.check(subject)
+        if (size := len(headers) + len(payload)) > client.info.max_payload:
+            raise PayloadTooLarge(size, client.info.max_payload)
+        super().__init__(client)
+        self.status = 0
+        self.text = ""
+        self.headers = b""
+        self.overflowed = False
+        self._left = most
+        self._most_bytes = most_bytes
+        self._held = 0
+        client.publish(subject, payload, reply=self._inbox, headers=headers)
+
+    def take(self) -> list[Msg]:
+        """Return the messages that arrived since the last call."""
+        self._held = 0
+        return super().take()
+
+    def _on_batch(self, batch: list[Msg]) -> None:
+        for msg in batch:
+            if self.ended:
+                break
+            if msg.headers and not msg.payload and (code := status_of(msg.headers)[0]):
+                self.ended, self.status, self.headers = True, code, msg.headers
+                self.text = status_of(msg.headers)[1]
+                break
+            self.messages.append(msg)
+            self._left -= 1
+            self._held += len(msg.payload) + len(msg.headers)
+            self.overflowed = 0 < self._most_bytes < self._held
+            self.ended = not self._left or self.overflowed
+        self._wake()
+
+    def _on_end(self) -> None:
+        if not self.ended:
+            self.status = _NO_RESPONDERS
+        super()._on_end()

@@ -1,0 +1,67 @@
+"""What several messages on an inbox of its own have in common: they gather until they end."""
+
+import asyncio
+
+from core.client.client import Client, Subscription
+from core.client.msg import Msg
+
+
+class Gathering:
+    """Messages that arrive on an inbox of their own.
+
+    Ending the subscription tells the server that nobody listens any more. `interrupted`: somebody
+    has made `changed` return.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.messages: list[Msg] = []
+        self.ended = False
+        self.interrupted = False
+        self._client = client
+        self._change: asyncio.Future[None] | None = None
+        self._inbox = client.new_inbox()
+        self._sub: Subscription = client.subscribe(self._inbox, self._on_batch)
+        self._sub.on_end = self._on_end
+
+    async def changed(self, within: float) -> bool:
+        """Wait until messages have arrived or it has ended; False on timeout (seconds)."""
+        if self.ended or self.interrupted:
+            return True
+        self._change = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(within):
+                await self._change
+        except TimeoutError:
+            return False
+        finally:
+            self._change = None
+        return True
+
+    def interrupt(self) -> None:
+        """Make `changed` return; the request itself goes on until `release`."""
+        self.interrupted = True
+        self._wake()
+
+    def take(self) -> list[Msg]:
+        """Return the messages that arrived since the last call."""
+        messages, self.messages = self.messages, []
+        return messages
+
+    async def release(self) -> None:
+        """End it; messages that were under way are in `messages` afterwards."""
+        if self.ended:
+            self._sub.unsubscribe()
+        else:
+            await self._client.drain_subscription(self._sub)
+
+    def _on_batch(self, batch: list[Msg]) -> None:
+        self.messages += batch
+        self._wake()
+
+    def _on_end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)

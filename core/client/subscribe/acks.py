@@ -1,0 +1,148 @@
+"""Deliveries and their acknowledgements (ADR-15, "JSAck" and "Ack Handling").
+
+The reply subject of a delivery has 9 tokens, or 11 and more with domain and account in front of
+the stream. It is published to as it is; what it says is read once, when the message arrives.
+"""
+
+from collections.abc import Sequence
+
+from core.client.client import Client
+from core.client.msg import Msg
+from core.client.subscribe.errors import NotJetStream
+from core.protocol import encoder
+
+PREFIX = b"$JS.ACK."
+ACK = b"+ACK"
+NAK = b"-NAK"
+TERM = b"+TERM"
+PROGRESS = b"+WPI"
+
+_SHORT = 9
+_LONG = 11
+_NANOS = 1_000_000_000
+
+
+class JsMsg(Msg):
+    """A message of a stream, as delivered to a consumer.
+
+    Attributes:
+        delivered: how often it was delivered, from 1.
+        stream_seq, consumer_seq: its sequences.
+        time: when it was stored, ns since the epoch.
+        pending: how many messages the consumer has not delivered yet.
+        ended: whether acknowledgements are ignored: a terminal one was sent, or the consumer
+            takes none.
+    """
+
+    __slots__ = ("consumer_seq", "delivered", "ended", "pending", "stream_seq", "time")
+
+    def __init__(self, msg: Msg, *, takes_acks: bool) -> None:
+        self.subject = msg.subject
+        self.headers = msg.headers
+        self.payload = msg.payload
+        self.reply = reply = msg.reply
+        self.ended = not takes_acks
+        fields = reply.split(b".")
+        count = len(fields)
+        try:
+            if count == _SHORT:
+                numbers = fields[4:9]
+            elif count >= _LONG:
+                numbers = fields[6:11]
+            else:
+                raise NotJetStream(reply)
+            if not b"".join(numbers).isdigit():
+                raise NotJetStream(reply)
+            self.delivered = int(numbers[0])
+            self.stream_seq = int(numbers[1])
+            self.consumer_seq = int(numbers[2])
+            self.time = int(numbers[3])
+            self.pending = int(numbers[4])
+        except ValueError:
+            raise NotJetStream(reply) from None
+        if fields[0] != b"$JS" or fields[1] != b"ACK":
+            raise NotJetStream(reply)
+
+    @property
+    def domain(self) -> str:
+        """The JetStream domain, empty when there is none."""
+        fields = self.reply.split(b".")
+        domain = fields[2] if len(fields) >= _LONG else b""
+        return "" if domain == b"_" else domain.decode(errors="replace")
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+        fields = self.reply.split(b".")
+        return fields[4 if len(fields) >= _LONG else 2].decode(errors="replace")
+
+    @property
+    def consumer(self) -> str:
+        """The name of the consumer."""
+        fields = self.reply.split(b".")
+        return fields[5 if len(fields) >= _LONG else 3].decode(errors="replace")
+
+
+class Acking:
+    """What all subscriptions that take acknowledgements can do.
+
+    Each call sends one buffer for all its messages. Those to which a terminal acknowledgement
+    was sent before, or whose consumer takes none, are passed over without an error. Raises
+    ConnectionLost and NotPermitted, and nothing is marked then.
+    """
+
+    def __init__(self, client: Client, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    def ack(self, messages: Sequence[JsMsg]) -> None:
+        """Say that messages are done with."""
+        self._send(messages, ACK, ends=True)
+
+    def nak(self, messages: Sequence[JsMsg], delay: float = 0.0) -> None:
+        """Ask for messages again, after `delay` seconds."""
+        body = NAK + b' {"delay":%d}' % round(delay * _NANOS) if delay > 0 else NAK
+        self._send(messages, body, ends=True)
+
+    def term(self, messages: Sequence[JsMsg], reason: str = "") -> None:
+        """Say that messages shall never be delivered again; `reason` goes into the advisory."""
+        self._send(messages, TERM + b" " + reason.encode() if reason else TERM, ends=True)
+
+    def progress(self, messages: Sequence[JsMsg]) -> None:
+        """Ask for more time: the ack wait begins anew."""
+        self._send(messages, PROGRESS, ends=False)
+
+    async def ack_sync(self, messages: Sequence[JsMsg]) -> list[JsMsg]:
+        """Acknowledge and wait until the server has recorded it (double ack).
+
+        Returns the messages for which it did not say so in time; whether it did is unknown.
+        """
+        live = self._live(messages)
+        if not live:
+            return []
+        for msg in live:
+            self._client.check(msg.reply)
+        answers = self._client.request_many([m.reply for m in live], [ACK] * len(live))
+        for msg in live:
+            msg.ended = True
+        await answers.settled(self._timeout)
+        return [
+            msg
+            for index, msg in enumerate(live)
+            if answers.payloads[index] is None or index in answers.statuses
+        ]
+
+    def _send(self, messages: Sequence[JsMsg], body: bytes, *, ends: bool) -> None:
+        live = self._live(messages)
+        if not live:
+            return
+        client = self._client
+        for msg in live:
+            client.check(msg.reply)
+        client.write(b"".join([encoder.publish(msg.reply, b"", b"", body) for msg in live]))
+        if ends:
+            for msg in live:
+                msg.ended = True
+
+    def _live(self, messages: Sequence[JsMsg]) -> list[JsMsg]:
+        return [msg for msg in messages if not msg.ended]

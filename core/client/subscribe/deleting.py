@@ -1,0 +1,12 @@
+"""Deleting the consumer of a subscription (ADR-15, "Unsubscribe and Drain")."""
+
+import asyncio
+
+from core.client.jetstream import JetStream
+from core.runtime.tasks import outcome, spawn
+
+
+async def delete_consumer(js: JetStream, stream: str, consumer: str) -> Exception | None:
+    """Delete a consumer and return the error, if any; goes on when the caller is cancelled."""
+    deleting = outcome(js.delete_consumer(stream, consumer))
+    return await asyncio.shield(spawn(deleting, name="delete consumer"))

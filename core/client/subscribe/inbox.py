@@ -1,0 +1,206 @@
+"""What arrived and was not taken yet: bounded, and in order.
+
+Between messages stand requests of flow control, which are answered when the reader comes to them
+(ADR-15, "Flow Control"), and alarms of a reader that takes them with `batch`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from core.client.errors import ClientError
+from core.client.msg import Msg
+
+M = TypeVar("M", bound=Msg)
+
+_ALARMS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may wait in memory; one message more than `nbytes` may."""
+
+    messages: int
+    nbytes: int
+
+
+class _FlowControl:
+    __slots__ = ("subject",)
+
+    def __init__(self, subject: bytes) -> None:
+        self.subject = subject
+
+
+class Inbox(Generic[M]):
+    """A bounded queue of messages with one reader.
+
+    Args:
+        limits: what may wait.
+        answer: publishes the answer to a request of flow control.
+    """
+
+    def __init__(self, limits: Limits, answer: Callable[[bytes], None] | None = None) -> None:
+        self.messages = 0
+        self.nbytes = 0
+        self.ended = False
+        self.on_taken: Callable[[], None] = _nothing
+        """Called when messages were taken."""
+        self._limits = limits
+        self._answer = answer or _ignore
+        self._items: deque[M | _FlowControl | ClientError] = deque()
+        self._error: Exception | None = None
+        self._alarms = 0
+        self._last_answered = b""
+        self._change: asyncio.Future[None] | None = None
+
+    # -- filling -----------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further message may be put."""
+        return self.messages >= self._limits.messages or self.nbytes >= self._limits.nbytes
+
+    @property
+    def room(self) -> Limits:
+        """How much more may be put."""
+        limits = self._limits
+        return Limits(limits.messages - self.messages, limits.nbytes - self.nbytes)
+
+    @property
+    def is_half_empty(self) -> bool:
+        """Whether there is room for as much as is there, and more."""
+        limits = self._limits
+        return self.messages * 2 <= limits.messages and self.nbytes * 2 <= limits.nbytes
+
+    def put(self, msg: M) -> None:
+        """Append a message; `wake` has to follow those of one read."""
+        self._items.append(msg)
+        self.messages += 1
+        self.nbytes += msg.size
+
+    def put_flow_control(self, subject: bytes) -> None:
+        """Append a request of flow control, unless it was the last one too."""
+        if subject != self._last_answered:
+            self._last_answered = subject
+            if self._items:
+                self._items.append(_FlowControl(subject))
+            else:
+                self._reply(subject)
+
+    def put_alarm(self, alarm: ClientError) -> None:
+        """Append what `take` raises in its turn; more than 64 are not kept."""
+        if self._alarms < _ALARMS_MAX:
+            self._alarms += 1
+            self._items.append(alarm)
+            self.wake()
+
+    def end(self, error: Exception | None = None, *, drop: bool = False) -> None:
+        """Let the reader take what is there, unless it is dropped, and then find the end.
+
+        With an error, that is raised at the end.
+        """
+        if drop:
+            self.clear()
+        if not self.ended:
+            self.ended, self._error = True, error
+        self.wake()
+
+    def clear(self) -> list[M]:
+        """Return the messages that wait, and forget everything."""
+        waiting = [item for item in self._items if isinstance(item, Msg)]
+        self._items.clear()
+        self.messages = self.nbytes = 0
+        return waiting
+
+    def wake(self) -> None:
+        """Let the reader look."""
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
+
+    # -- taking ------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither a message nor an alarm waits."""
+        return not self._items
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will come any more and nothing is there."""
+        return self.ended and not self._items
+
+    def take(self, messages: int, nbytes: int) -> list[M]:
+        """Return what is there, up to a number and until `nbytes` are reached or passed.
+
+        Raises the alarm that comes next, and the error of the end.
+        """
+        taken: list[M] = []
+        size = 0
+        items = self._items
+        while items:
+            item = items[0]
+            if isinstance(item, _FlowControl):
+                self._reply(item.subject)
+            elif isinstance(item, ClientError):
+                if taken:
+                    break
+                items.popleft()
+                self._alarms -= 1
+                raise item
+            elif len(taken) >= messages or size >= nbytes:
+                break
+            else:
+                taken.append(item)
+                size += item.size
+            items.popleft()
+        if taken:
+            self.messages -= len(taken)
+            self.nbytes -= size
+            self.on_taken()
+        elif self.ended and not items and self._error is not None:
+            raise self._error
+        return taken
+
+    async def batch(self, messages: int, nbytes: int, within: float | None) -> list[M]:
+        """Wait until something is there, and take it; empty at the end, and after `within`."""
+        if messages < 1 or nbytes < 1:
+            raise ValueError("a batch of nothing")
+        limits = Limits(messages, nbytes)
+        return await self.allowed_batch(lambda: limits, within)
+
+    async def allowed_batch(self, allowed: Callable[[], Limits], within: float | None) -> list[M]:
+        """Wait until something is there and may be taken, and take it.
+
+        `allowed` is asked at the beginning and after each `wake`.
+        """
+        if self._change is not None:
+            raise RuntimeError("a subscription has one reader")
+        try:
+            async with asyncio.timeout(within):
+                while not (taken := self._take(allowed())) and not self.is_over:
+                    self._change = asyncio.get_running_loop().create_future()
+                    await self._change
+        except TimeoutError:
+            return self._take(allowed())
+        finally:
+            self._change = None
+        return taken
+
+    def _take(self, limits: Limits) -> list[M]:
+        return self.take(limits.messages, limits.nbytes)
+
+    def _reply(self, subject: bytes) -> None:
+        try:
+            self._answer(subject)
+        except ClientError:
+            self._last_answered = b""  # heartbeats will ask again
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _ignore(subject: bytes) -> None:
+    """Answer nothing: nobody asks."""

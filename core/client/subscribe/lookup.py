@@ -1,0 +1,124 @@
+"""Finding the stream and the consumer of a subscription, or creating the consumer.
+
+ADR-15, "Stream name", "Consumer name", "NATS subscription" and "Creating the JS Consumer".
+"""
+
+from dataclasses import dataclass
+
+from core.client.client import OnBatch, Subscription
+from core.client.errors import ClientError, ConnectionLost
+from core.client.jetstream import JetStream
+from core.client.subscribe.errors import Reason, SubscribeError
+from core.client.subscribe.target import Kind, Target
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from core.model.consumer import ConsumerInfo
+
+_NOT_FOUND = err_code("JSConsumerNotFound")
+_EXISTS = (
+    err_code("JSConsumerNameExist"),
+    err_code("JSConsumerExistingActive"),
+    err_code("JSConsumerAlreadyExists"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A consumer to read from.
+
+    `info` is None where a pull consumer could not be looked up; `created` says that it was made
+    for this subscription, which therefore deletes it.
+    """
+
+    stream: str
+    consumer: str
+    info: ConsumerInfo | None
+    created: bool
+
+
+async def find_stream(js: JetStream, target: Target) -> str:
+    """Return the name of the stream. Raises SubscribeError unless exactly one matches."""
+    if target.stream:
+        return target.stream
+    names = await js.stream_names(target.subject)
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise SubscribeError(Reason.NO_STREAM, target.subject)
+    raise SubscribeError(Reason.SEVERAL_STREAMS, ", ".join(names))
+
+
+async def find_pull(js: JetStream, target: Target) -> Found:
+    """Find or create a pull consumer.
+
+    One that is named and cannot be looked up is taken as it is: a fetch says what is wrong.
+    """
+    target.check(Kind.PULL)
+    stream = await find_stream(js, target)
+    try:
+        info = await _look_up(js, stream, target)
+    except (ApiError, ClientError) as error:
+        if not target.consumer or isinstance(error, ConnectionLost):
+            raise
+        return Found(stream, target.consumer, None, created=False)
+    if info is not None:
+        target.check_existing(info, Kind.PULL)
+        return Found(stream, info.name, info, created=False)
+    try:
+        info = await js.add_consumer(stream, target.new_config(""))
+    except ApiError as error:
+        if error.err_code not in _EXISTS:
+            raise
+        info = await js.consumer_info(stream, target.consumer_name)
+        target.check_existing(info, Kind.PULL)
+        return Found(stream, info.name, info, created=False)
+    return Found(stream, info.name, info, created=True)
+
+
+async def find_push(js: JetStream, target: Target, on_batch: OnBatch) -> tuple[Found, Subscription]:
+    """Find or create a push consumer, subscribed to before it is created."""
+    target.check(Kind.PUSH)
+    stream = await find_stream(js, target)
+    info = await _look_up(js, stream, target)
+    if info is not None:
+        return _bind(js, target, stream, info, on_batch)
+    inbox = target.config.get("deliver_subject") or js.client.new_inbox().decode()
+    queue = target.queue.encode()
+    sub = js.client.subscribe(inbox.encode(), on_batch, queue=queue)
+    try:
+        info = await js.add_consumer(stream, target.new_config(inbox))
+    except ApiError as error:
+        sub.unsubscribe()
+        if error.err_code not in _EXISTS:
+            raise
+    except BaseException:
+        sub.unsubscribe()
+        raise
+    else:
+        return Found(stream, info.name, info, created=True), sub
+    # It was not there a moment ago: somebody else has just created it.
+    if not target.queue:
+        raise SubscribeError(Reason.ALREADY_EXISTS, target.consumer_name)
+    info = await js.consumer_info(stream, target.consumer_name)
+    return _bind(js, target, stream, info, on_batch)
+
+
+async def _look_up(js: JetStream, stream: str, target: Target) -> ConsumerInfo | None:
+    """Return the consumer, or None where one has to be created."""
+    if not target.consumer_name:
+        return None
+    try:
+        return await js.consumer_info(stream, target.consumer_name)
+    except ApiError as error:
+        if target.consumer or error.err_code != _NOT_FOUND:
+            raise
+        return None
+
+
+def _bind(
+    js: JetStream, target: Target, stream: str, info: ConsumerInfo, on_batch: OnBatch
+) -> tuple[Found, Subscription]:
+    target.check_existing(info, Kind.PUSH)
+    subject = info.config.deliver_subject.encode()
+    sub = js.client.subscribe(subject, on_batch, queue=target.queue.encode())
+    return Found(stream, info.name, info, created=False), sub

@@ -1,0 +1,370 @@
+"""Ordered subscriptions (ADR-15, "Ordered Consumers", and what of ADR-17 and ADR-37 is in use):
+every message of a stream that matches, each once, in order, without acknowledgements.
+
+The consumer is made anew behind the last message whenever deliveries are missing: after a gap,
+missed heartbeats, its deletion, a lost connection, a change of leader. The position is (incarnation
+of the stream, sequence); the incarnation is the time of the stream's creation, in ns.
+
+Messages are pulled as far as there is room for them: a reader that is too slow costs bounded memory
+and loses nothing. A push consumer would send megabytes before its flow control holds it back.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from core.client.errors import ClientError, ConnectionLost
+from core.client.jetstream import JetStream
+from core.client.subscribe.acks import JsMsg
+from core.client.subscribe.deleting import delete_consumer
+from core.client.subscribe.errors import (
+    Interrupted,
+    NotJetStream,
+    PositionLost,
+    Reason,
+    SubscribeError,
+)
+from core.client.subscribe.inbox import Inbox, Limits
+from core.client.subscribe.lookup import find_stream
+from core.client.subscribe.puller import Puller
+from core.client.subscribe.push import OnAlarm
+from core.client.subscribe.target import Kind, Target
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from core.model.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
+from core.model.stream import StreamInfo
+from core.runtime.tasks import spawn, stop
+
+ORDERED_LIMITS = Limits(8192, 4 * 1024 * 1024)
+
+_NANOS = 1_000_000_000
+NOTHING = Limits(0, 0)
+_STREAM_NOT_FOUND = err_code("JSStreamNotFound")
+_RETRY_FIRST_S = 0.05
+_RETRY_MAX_S = 2.0
+_OWN = (
+    "ack_policy",
+    "deliver_subject",
+    "flow_control",
+    "idle_heartbeat",
+    "inactive_threshold",
+    "max_deliver",
+    "mem_storage",
+    "num_replicas",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a stream was read: `incarnation` (ns since the epoch, 0 for any) and sequence."""
+
+    incarnation: int
+    seq: int
+
+    def __str__(self) -> str:
+        """Return the position as text, `<incarnation>:<seq>`, as event ids have it."""
+        return f"{self.incarnation}:{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Position":
+        """Read what `str` wrote. Raises ValueError for anything else."""
+        incarnation, colon, seq = text.partition(":")
+        if not (colon and _is_number(incarnation) and _is_number(seq)):
+            raise ValueError(f"not a position: {text[:60]!r}")
+        return cls(int(incarnation), int(seq))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedReading:
+    """How an ordered subscription is read.
+
+    Attributes:
+        after: Go on behind this position; else the configuration of the target says where to begin.
+        on_alarm: Called with each alarm. Without one `batch` raises `PositionLost`, and no other:
+            what an ordered subscription repairs by itself is no error.
+        limits: What may wait for `batch`, and so what is pulled ahead.
+        heartbeat: Seconds between the server's signs of life, at least 0.1.
+        inactive: Seconds after which the server forgets the consumer of a client that is gone, or
+            that reads nothing; then it is made anew.
+    """
+
+    after: Position | None = None
+    on_alarm: OnAlarm | None = None
+    limits: Limits = ORDERED_LIMITS
+    heartbeat: float = 5.0
+    inactive: float = 30.0
+
+
+class OrderedSubscription:
+    """An ordered subscription; made by `ordered`.
+
+    *Life cycle*: ends with `unsubscribe` or `async with`, with its client, or when its stream does
+    not exist any more (`batch` raises the ApiError).
+
+    Attributes:
+        stream: its name.
+        incarnation: of the stream, ns since the epoch.
+        start: the sequence behind which it began.
+        recovered: whether no position was lost, at the beginning (`OrderedReading.after`) or later.
+        restarts: how often the consumer was made anew.
+    """
+
+    def __init__(self, js: JetStream, target: Target, reading: OrderedReading) -> None:
+        self.stream = target.stream
+        self.consumer = ""
+        self.incarnation = reading.after.incarnation if reading.after else 0
+        self.start = 0
+        self.recovered = True
+        self.restarts = 0
+        self._js = js
+        self._client = js.client
+        self._target = target
+        self._reading = reading
+        self.inbox: Inbox[JsMsg] = Inbox(reading.limits)
+        self.inbox.on_taken = self._ask
+        self._position: int | None = reading.after.seq if reading.after else None
+        self._is_moved = reading.after is not None
+        self._expected = 1
+        self._puller: Puller | None = None
+        self._restart: asyncio.Task[None] | None = None
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        """The position of the last message that arrived, or behind which the first will be."""
+        return Position(self.incarnation, self._position or 0)
+
+    async def batch(
+        self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
+    ) -> list[JsMsg]:
+        """Wait for messages and return what is there, up to a number of them.
+
+        `nbytes` may be exceeded by one message. An empty list says that `within` (seconds) has
+        passed, or that the subscription is over. Raises ConnectionLost when the client was closed,
+        ApiError when the stream is gone, and PositionLost where there is no `on_alarm`.
+        """
+        return await self.inbox.batch(messages, nbytes, within)
+
+    async def batches(
+        self, messages: int = 1000, nbytes: int = 1 << 20
+    ) -> AsyncIterator[list[JsMsg]]:
+        """Iterate over batches until the subscription is over."""
+        while batch := await self.batch(messages, nbytes):
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[JsMsg]:
+        async for batch in self.batches():
+            for msg in batch:
+                yield msg
+
+    # -- the end -----------------------------------------------------------------------------
+
+    async def unsubscribe(self) -> None:
+        """End at once and delete the consumer. Raises ApiError or ClientError when that failed.
+
+        Without a connection it is left to the server, which forgets it after `inactive` seconds.
+        """
+        self.inbox.end(drop=True)
+        self._stop_receiving()
+        await stop(self._restart)
+        self._stop_receiving()
+        consumer, self.consumer = self.consumer, ""
+        if consumer:
+            error = await delete_consumer(self._js, self.stream, consumer)
+            if error is not None and not _is_gone(error):
+                raise error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.unsubscribe()
+
+    def _end(self, error: Exception) -> None:
+        self._stop_receiving()
+        self.inbox.end(error)
+
+    def _stop_receiving(self) -> None:
+        if self._puller is not None:
+            self._puller.close()
+            self._puller = None
+
+    def _ask(self) -> None:
+        if self._puller is not None:
+            self._puller.ask()
+
+    # -- making the consumer -----------------------------------------------------------------
+
+    async def _open(self) -> None:
+        self.stream = await find_stream(self._js, self._target)
+        try:
+            await self._make()
+            while self._puller is None:
+                await self._make()  # the position was lost: from the first message on
+            self.start = self._position or 0
+        except BaseException:
+            with suppress(ApiError, ClientError):
+                await self.unsubscribe()
+            raise
+
+    async def _make(self) -> None:
+        """Create a consumer behind the position, and see whether the stream still has that."""
+        js, stale = self._js, self.consumer
+        self._expected = 1
+        try:
+            made = await js.add_consumer(self.stream, self._config())
+            self.consumer = made.name
+            info = await js.stream_info(self.stream)
+        finally:
+            if stale and stale != self.consumer:
+                await delete_consumer(js, self.stream, stale)
+        if self.inbox.ended or not self._is_recovered(info, made.delivered.stream_seq):
+            return
+        self._puller = Puller(
+            js,
+            self,
+            f"{self.stream}.{made.name}",
+            takes_acks=False,
+            batch_max=made.config.max_batch,
+            heartbeat=self._reading.heartbeat,
+        )
+        self._puller.ask()
+
+    def _config(self) -> ConsumerConfig:
+        wanted: dict[str, Any] = dict(self._target.config)
+        if self._is_moved:
+            for name in ("deliver_policy", "opt_start_seq", "opt_start_time"):
+                wanted.pop(name, None)
+            if self._position is not None:
+                wanted["deliver_policy"] = DeliverPolicy.BY_START_SEQUENCE
+                wanted["opt_start_seq"] = self._position + 1
+        wanted |= {
+            "ack_policy": AckPolicy.NONE,
+            "max_deliver": 1,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": round(self._reading.inactive * _NANOS),
+        }
+        target = replace(self._target, config=wanted)
+        return target.new_config("")
+
+    def _is_recovered(self, info: StreamInfo, behind: int) -> bool:
+        """Compare the stream with the position; False if the consumer is of no use.
+
+        `behind`: the sequence behind which the consumer begins. A position of another incarnation,
+        or behind the end of the stream, says nothing about the messages there are: all are read.
+        """
+        known, self.incarnation = self.incarnation, info.created
+        wanted, state = self._position, info.state
+        if wanted is None:
+            self._position = behind
+            policy = self._target.config.get("deliver_policy")
+            self._is_moved = self._is_moved or policy is not DeliverPolicy.LAST_PER_SUBJECT
+            return True
+        is_other = known not in (0, info.created) or wanted > state.last_seq
+        if is_other or (behind > wanted and state.first_seq > wanted + 1):
+            self.recovered = False
+            self._tell(PositionLost(wanted, info.created, state.first_seq, state.last_seq))
+        if is_other:
+            self._position, self._is_moved = None, True
+        else:
+            self._position = max(wanted, behind)
+        return not is_other
+
+    # -- making it anew ----------------------------------------------------------------------
+
+    def _begin_restart(self) -> None:
+        self._stop_receiving()
+        if self._restart is None or self._restart.done():
+            self._restart = spawn(self._remake(), name="ordered subscription")
+
+    async def _remake(self) -> None:
+        """Make the consumer anew, until one delivers."""
+        wait = _RETRY_FIRST_S
+        while not self.inbox.ended and self._puller is None:
+            try:
+                await self._client.wait_connected()
+                await self._make()
+                self.restarts += 1
+            except (ApiError, ClientError) as error:
+                if self._client.closed:
+                    return self._end(ConnectionLost())
+                if isinstance(error, ApiError) and error.err_code == _STREAM_NOT_FOUND:
+                    return self._end(error)
+                self._tell(Interrupted(error))
+            if self._puller is None:
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, _RETRY_MAX_S)
+
+    # -- the puller's taker ------------------------------------------------------------------
+
+    def room(self) -> Limits:
+        """Ask for nothing while the buffer is more than half full: no request for few messages."""
+        return self.inbox.room if self.inbox.is_half_empty else NOTHING
+
+    def on_message(self, msg: JsMsg) -> None:
+        if msg.consumer_seq != self._expected:
+            self._begin_restart()
+            return
+        self._expected += 1
+        self._position = msg.stream_seq
+        self._is_moved = True
+        self.inbox.put(msg)
+
+    def on_heartbeat(self, last_consumer: int | None) -> None:
+        if last_consumer not in (None, self._expected - 1):
+            self._begin_restart()
+
+    def on_read(self) -> None:
+        self.inbox.wake()
+
+    def on_failure(self, error: ClientError) -> None:
+        self._tell(error)
+        self._begin_restart()
+
+    def on_stray(self, error: NotJetStream) -> None:
+        self._tell(error)
+
+    def on_restored(self) -> None:
+        self._begin_restart()
+
+    def on_closed(self) -> None:
+        self._end(ConnectionLost())
+
+    def _tell(self, alarm: ClientError) -> None:
+        if self._reading.on_alarm is not None:
+            self._reading.on_alarm(alarm)
+        elif isinstance(alarm, PositionLost):
+            self.inbox.put_alarm(alarm)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether a consumer need not be deleted: it is not there, or nobody listens to it."""
+    return isinstance(error, ConnectionLost) or (isinstance(error, ApiError) and error.code == 404)
+
+
+def _check(target: Target) -> None:
+    for name in ("consumer", "durable", "queue"):
+        if getattr(target, name):
+            raise SubscribeError(Reason.RESERVED, name)
+    for name in _OWN:
+        if name in target.config:
+            raise SubscribeError(Reason.RESERVED, name)
+    target.check(Kind.PUSH)
+
+
+async def ordered(
+    js: JetStream, target: Target, reading: OrderedReading | None = None
+) -> OrderedSubscription:
+    """Read a stream in order. Raises SubscribeError, ApiError or ClientError."""
+    _check(target)
+    subscription = OrderedSubscription(js, target, reading or OrderedReading())
+    await subscription._open()
+    return subscription

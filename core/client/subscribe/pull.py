@@ -1,0 +1,192 @@
+"""Pull subscriptions (ADR-15): messages come when they are asked for.
+
+404 and 408 end a fetch and are not shown; 409, 503 and unknown statuses are raised.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Self
+
+from core.client.errors import ClientError
+from core.client.jetstream import JetStream
+from core.client.msg import Msg
+from core.client.pull import Pull
+from core.client.subscribe import lookup
+from core.client.subscribe.acks import NAK, Acking, JsMsg
+from core.client.subscribe.deleting import delete_consumer
+from core.client.subscribe.errors import HeartbeatsMissed, NotJetStream, StatusRaised
+from core.client.subscribe.status import HIDDEN
+from core.client.subscribe.target import Target
+from core.model.consumer import ConsumerInfo, NextRequest
+
+_NANOS = 1_000_000_000
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What one fetch asks for.
+
+    Attributes:
+        messages: How many messages at most.
+        nbytes: How many bytes at most, 0 for any number.
+        expires: Seconds until the fetch ends with what has come.
+        no_wait: Take only what is there.
+        heartbeat: Seconds between signs of life; three missed ones are an alarm. 0 for none.
+        group, priority, min_pending, min_ack_pending: of priority groups.
+    """
+
+    messages: int = 1
+    nbytes: int = 0
+    expires: float = 5.0
+    no_wait: bool = False
+    heartbeat: float = 0.0
+    group: str = ""
+    priority: int = 0
+    min_pending: int = 0
+    min_ack_pending: int = 0
+
+    def request(self) -> NextRequest:
+        """Return the body of the request."""
+        return NextRequest(
+            batch=self.messages,
+            max_bytes=self.nbytes,
+            expires=0 if self.no_wait else round(self.expires * _NANOS),
+            no_wait=self.no_wait,
+            idle_heartbeat=round(self.heartbeat * _NANOS),
+            group=self.group,
+            priority=self.priority,
+            min_pending=self.min_pending,
+            min_ack_pending=self.min_ack_pending,
+        )
+
+
+class PullSubscription(Acking):
+    """A subscription to a pull consumer; made by `pull`.
+
+    *Life cycle*: ends with `unsubscribe` or `async with`; the consumer is deleted then if it was
+    created for this subscription.
+
+    Attributes:
+        stream, consumer: their names.
+        created: whether the consumer was created for this subscription.
+        info: the consumer as it was found or created; None where it could not be looked up.
+    """
+
+    def __init__(self, js: JetStream, found: lookup.Found) -> None:
+        super().__init__(js.client, js.timeout)
+        self.stream = found.stream
+        self.consumer = found.consumer
+        self.created = found.created
+        self.info: ConsumerInfo | None = found.info
+        self._js = js
+        self._ended = False
+        self._pulls: set[Pull] = set()
+        self._stray: NotJetStream | None = None
+
+    async def fetch(self, wanted: Fetch | None = None) -> list[JsMsg]:
+        """Ask for messages and return those that came; none after `expires`.
+
+        Raises StatusRaised and HeartbeatsMissed when no message came before. When it is
+        cancelled, what came is given back (`-NAK`).
+        """
+        if self._ended:
+            return []
+        self._raise_stray()
+        wanted = wanted or Fetch()
+        pull = self._js.pull(self.stream, self.consumer, wanted.request())
+        self._pulls.add(pull)
+        missed = False
+        try:
+            missed = await self._wait(pull, wanted)
+            await pull.release()
+        except BaseException:
+            await pull.release()
+            self._give_back(pull.take())
+            raise
+        finally:
+            self._pulls.discard(pull)
+        messages = self._read(pull.take())
+        if not messages:
+            self._raise_stray()
+            if pull.status not in HIDDEN and pull.text != "Batch Completed":
+                raise StatusRaised(pull.status, pull.text)
+            if missed:
+                raise HeartbeatsMissed(wanted.heartbeat * 3)
+        return messages
+
+    async def batches(self, wanted: Fetch | None = None) -> AsyncIterator[list[JsMsg]]:
+        """Fetch again and again until the subscription ends, or a status is raised."""
+        while not self._ended:
+            if batch := await self.fetch(wanted):
+                yield batch
+
+    async def __aiter__(self) -> AsyncIterator[JsMsg]:
+        async for batch in self.batches(Fetch(messages=500)):
+            for msg in batch:
+                yield msg
+
+    async def unsubscribe(self) -> None:
+        """End; fetches under way return what they have. Delete the consumer if it is ours.
+
+        Raises ApiError or ClientError when deleting failed.
+        """
+        self._ended = True
+        for pull in self._pulls:
+            pull.interrupt()
+        if self.created:
+            self.created = False
+            error = await delete_consumer(self._js, self.stream, self.consumer)
+            if error is not None:
+                raise error
+
+    drain = unsubscribe
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.unsubscribe()
+
+    async def _wait(self, pull: Pull, wanted: Fetch) -> bool:
+        """Wait for the end of a request; return whether its heartbeats were missed."""
+        loop = asyncio.get_running_loop()
+        limit = (self._timeout if wanted.no_wait else wanted.expires) + _GRACE_S
+        deadline = loop.time() + limit
+        silence = wanted.heartbeat * 3 or limit
+        while not pull.ended and not pull.interrupted:
+            left = deadline - loop.time()
+            if not await pull.changed(max(min(silence, left), 0.0)):
+                return silence < left
+        return False
+
+    def _read(self, messages: list[Msg]) -> list[JsMsg]:
+        read: list[JsMsg] = []
+        for msg in messages:
+            try:
+                read.append(JsMsg(msg, takes_acks=True))
+            except NotJetStream as error:
+                self._stray = error
+        return read
+
+    def _raise_stray(self) -> None:
+        """Raise for a message that somebody else sent; those beside it are not lost for it."""
+        if self._stray is not None:
+            error, self._stray = self._stray, None
+            raise error
+
+    def _give_back(self, messages: list[Msg]) -> None:
+        try:
+            for msg in messages:
+                self._client.publish(msg.reply, NAK)
+        except ClientError:
+            return  # the ack wait will do it
+
+
+async def pull(js: JetStream, target: Target) -> PullSubscription:
+    """Subscribe to a pull consumer, which is found or created.
+
+    Raises SubscribeError, ApiError (of the lookup or of the creation) or ClientError.
+    """
+    return PullSubscription(js, await lookup.find_pull(js, target))

@@ -1,0 +1,194 @@
+"""One pull request after the other, as far as there is room for what they bring.
+
+A request is under way while it may bring messages; its reply subject is its own, so that what is
+said of an earlier one is not taken for it. Nothing is created or awaited per message.
+"""
+
+from typing import Protocol
+
+from core.client.client import Subscription
+from core.client.errors import ClientError, ConnectionLost, NotPermitted
+from core.client.jetstream import JetStream
+from core.client.msg import Msg
+from core.client.subscribe.acks import PREFIX, JsMsg
+from core.client.subscribe.errors import HeartbeatsMissed, NotJetStream, StatusRaised
+from core.client.subscribe.inbox import Limits
+from core.client.subscribe.status import CONTROL, HIDDEN, Control, HeartbeatWatch, read_status
+from core.model.codec import encode
+from core.model.consumer import NextRequest
+
+_NANOS = 1_000_000_000
+_MISSED = 3
+_TOO_LARGE = "Message Size Exceeds MaxBytes"
+_ENDS = ("Batch Completed", _TOO_LARGE)
+_EXPIRES_S = 60.0
+
+
+class Taker(Protocol):
+    """Who takes what is pulled. All but `room` may close the puller and begin another."""
+
+    def room(self) -> Limits:
+        """Say how much may be pulled now; the bytes may be exceeded by one message."""
+        ...
+
+    def on_message(self, msg: JsMsg) -> None: ...
+
+    def on_heartbeat(self, last_consumer: int | None) -> None:
+        """Take the consumer sequence of the last delivery; None where it is not told."""
+        ...
+
+    def on_read(self) -> None:
+        """Called after the messages of one read."""
+        ...
+
+    def on_failure(self, error: ClientError) -> None:
+        """The request ended with an error, or without a word; `ask` begins the next one."""
+        ...
+
+    def on_stray(self, error: NotJetStream) -> None:
+        """Somebody sent a message that is none of JetStream's."""
+        ...
+
+    def on_restored(self) -> None:
+        """The connection was lost and is there again; the request is gone."""
+        ...
+
+    def on_closed(self) -> None:
+        """The client was closed."""
+        ...
+
+
+class Puller:
+    """Pulls from one consumer. *Life cycle*: `ask` as soon as there is room, `close` or `drain`.
+
+    Making one raises NotPermitted and ConnectionLost.
+
+    Args:
+        taker: who takes the messages.
+        consumer: `<stream>.<name>`.
+        takes_acks: whether the consumer takes acknowledgements.
+        batch_max: how many messages the consumer grants to a request, 0 for any number.
+        heartbeat: seconds between the server's signs of life.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        taker: Taker,
+        consumer: str,
+        *,
+        takes_acks: bool,
+        batch_max: int,
+        heartbeat: float,
+    ) -> None:
+        self._client = js.client
+        self._taker = taker
+        self._subject = f"{js.prefix}.CONSUMER.MSG.NEXT.{consumer}".encode()
+        js.client.check(self._subject)
+        self._takes_acks = takes_acks
+        self._batch_max = batch_max
+        self._heartbeat = heartbeat
+        self._watch = HeartbeatWatch(heartbeat * _MISSED, self._on_silence)
+        self._inbox = js.client.new_inbox()
+        self._requests = 0
+        self._reply = b""
+        self._wanted = 0
+        self._next_is_large = False
+        self._sub: Subscription | None = js.client.subscribe(self._inbox + b".*", self._on_batch)
+        self._sub.on_restored = self._on_restored
+        self._sub.on_end = taker.on_closed
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request is under way."""
+        return self._reply != b""
+
+    def close(self) -> None:
+        """Take no more; the server drops the request."""
+        self._end()
+        if self._sub is not None:
+            self._sub.unsubscribe()
+            self._sub = None
+
+    async def drain(self) -> None:
+        """Take what is under way, and no more."""
+        if self._sub is not None:
+            await self._client.drain_subscription(self._sub)
+        self.close()
+
+    def ask(self) -> None:
+        """Begin a request, unless one is under way or there is no room for anything."""
+        if self._sub is None or self._reply:
+            return
+        room = self._taker.room()
+        if room.messages < 1 or room.nbytes < 1:
+            return
+        most = min(room.messages, self._batch_max) if self._batch_max else room.messages
+        request = NextRequest(
+            batch=1 if self._next_is_large else most,
+            max_bytes=0 if self._next_is_large else room.nbytes,
+            expires=round(max(_EXPIRES_S, 4 * self._heartbeat) * _NANOS),
+            idle_heartbeat=round(self._heartbeat * _NANOS),
+        )
+        self._requests += 1
+        self._reply = b"%b.%d" % (self._inbox, self._requests)
+        self._wanted = request.batch
+        self._next_is_large = False
+        self._watch.start()
+        try:
+            self._client.publish(self._subject, encode(request), reply=self._reply)
+        except ConnectionLost:
+            pass  # with the connection the next one is asked for
+        except NotPermitted as error:
+            self._end()
+            self._taker.on_failure(error)
+
+    def _end(self) -> None:
+        self._reply = b""
+        self._watch.stop()
+
+    # -- receiving ---------------------------------------------------------------------------
+
+    def _on_batch(self, batch: list[Msg]) -> None:
+        self._watch.heard()
+        taker = self._taker
+        for msg in batch:
+            if self._sub is None:
+                break  # it was closed by what came before
+            if not msg.reply.startswith(PREFIX):
+                self._on_status(msg)
+                continue
+            try:
+                made = JsMsg(msg, takes_acks=self._takes_acks)
+            except NotJetStream as error:
+                taker.on_stray(error)
+                continue
+            self._wanted -= 1
+            if not self._wanted:
+                self._end()
+            taker.on_message(made)
+        taker.on_read()
+        self.ask()
+
+    def _on_status(self, msg: Msg) -> None:
+        code, text = read_status(msg)
+        if not code:
+            self._taker.on_stray(NotJetStream(msg.reply))
+        elif msg.subject != self._reply:
+            return  # of a request that had ended
+        elif code == CONTROL:
+            self._taker.on_heartbeat(Control(msg).last_consumer)
+        elif code in HIDDEN or text in _ENDS:
+            self._next_is_large = text == _TOO_LARGE
+            self._end()
+        else:
+            self._end()
+            self._taker.on_failure(StatusRaised(code, text))
+
+    def _on_silence(self, seconds: float) -> None:
+        self._end()
+        self._taker.on_failure(HeartbeatsMissed(seconds))
+
+    def _on_restored(self) -> None:
+        self._end()
+        self._taker.on_restored()

@@ -1,0 +1,327 @@
+"""Push subscriptions, plain and of a queue group (ADR-15).
+
+Messages go to a handler, a list at a time, as they arrive; or they wait for `batch` in a bounded
+buffer. Nothing is created, awaited or scheduled per message.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Self
+
+from core.client.client import Subscription
+from core.client.errors import ClientError, ConnectionLost
+from core.client.jetstream import JetStream
+from core.client.msg import Msg
+from core.client.subscribe import lookup
+from core.client.subscribe.acks import PREFIX, Acking, JsMsg
+from core.client.subscribe.deleting import delete_consumer
+from core.client.subscribe.errors import (
+    Alarm,
+    HandlerFailed,
+    HeartbeatsMissed,
+    MessagesMissed,
+    NotDeleted,
+    NotJetStream,
+    SlowConsumer,
+    StatusRaised,
+)
+from core.client.subscribe.inbox import Inbox, Limits
+from core.client.subscribe.status import CONTROL, HIDDEN, Control, HeartbeatWatch, read_status
+from core.client.subscribe.target import Target
+from core.model.consumer import AckPolicy, ConsumerInfo
+from core.runtime.tasks import spawn
+
+OnMessages = Callable[[list[JsMsg]], None]
+OnAlarm = Callable[[ClientError], None]
+
+PUSH_LIMITS = Limits(65_536, 64 * 1024 * 1024)
+
+_NANOS = 1_000_000_000
+_ALL = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a subscription is read.
+
+    Attributes:
+        handler: Called with the messages of one read at a time. Without one they wait for `batch`.
+        on_alarm: Called with each alarm. Without one `batch` raises it in its turn; a handler
+            needs one.
+        limits: What may wait for `batch`; what exceeds it is dropped with a `SlowConsumer` alarm
+            (and delivered again where it has to be acknowledged).
+        heartbeats_missed: How many idle heartbeats may be missed before that is an alarm.
+        finds_gaps: Whether gaps in the consumer's sequences are an alarm; never in queues.
+    """
+
+    handler: OnMessages | None = None
+    on_alarm: OnAlarm | None = None
+    limits: Limits = PUSH_LIMITS
+    heartbeats_missed: int = 3
+    finds_gaps: bool = True
+
+    def __post_init__(self) -> None:
+        if self.handler is not None and self.on_alarm is None:
+            raise ValueError("a handler without on_alarm: nobody would be told of alarms")
+
+
+class PushSubscription(Acking):
+    """A subscription to a push consumer; made by `push`.
+
+    *Life cycle*: ends with `unsubscribe` or `drain`, which delete the consumer if it was created
+    for this subscription, with `async with`, or with its client.
+
+    Attributes:
+        stream, consumer: their names.
+        created: whether the consumer was created for this subscription.
+        info: the consumer as it was found or created.
+        dropped: how many messages were dropped because the buffer was full.
+    """
+
+    def __init__(self, js: JetStream, reading: Reading) -> None:
+        super().__init__(js.client, js.timeout)
+        self.stream = ""
+        self.consumer = ""
+        self.created = False
+        self.info = ConsumerInfo()
+        self.dropped = 0
+        self._js = js
+        self._reading = reading
+        self._handler = reading.handler
+        self._inbox: Inbox[JsMsg] = Inbox(reading.limits, self._answer)
+        self._sub: Subscription | None = None
+        self._watch: HeartbeatWatch | None = None
+        self._expected: int | None = None
+        self._finds_gaps = reading.finds_gaps
+        self._takes_acks = True
+        self._was_full = False
+        self._drained: asyncio.Event | None = None
+        self._held: list[Msg] | None = []
+        self._inbox.on_taken = self._on_taken
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come and everything was taken."""
+        return self._inbox.is_over
+
+    async def batch(
+        self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
+    ) -> list[JsMsg]:
+        """Wait for messages and return what is there, up to a number of them.
+
+        `nbytes` may be exceeded by one message. An empty list says that `within` (seconds) has
+        passed, or that the subscription is over. Raises alarms in their turn where there is no
+        `on_alarm`, and ConnectionLost when the client was closed.
+        """
+        if self._handler is not None:
+            raise RuntimeError("the messages of this subscription go to its handler")
+        return await self._inbox.batch(messages, nbytes, within)
+
+    async def batches(
+        self, messages: int = 1000, nbytes: int = 1 << 20
+    ) -> AsyncIterator[list[JsMsg]]:
+        """Iterate over batches until the subscription is over."""
+        while batch := await self.batch(messages, nbytes):
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[JsMsg]:
+        async for batch in self.batches():
+            for msg in batch:
+                yield msg
+
+    # -- the end -----------------------------------------------------------------------------
+
+    async def unsubscribe(self) -> None:
+        """End at once; delete the consumer if it was created for this subscription.
+
+        Raises ApiError or ClientError when deleting failed.
+        """
+        self._stop_receiving()
+        self._inbox.end(drop=True)
+        error = await self._delete()
+        if self._drained is not None:
+            self._drained.set()
+        if error is not None:
+            raise error
+
+    async def drain(self) -> None:
+        """Let no more come, and end when everything under way was read.
+
+        Returns when no more will arrive. The consumer is deleted after the last message was
+        taken; a failure is an alarm (`NotDeleted`). `over` waits for that.
+        """
+        if self._sub is None or self._drained is not None:
+            return
+        self._drained = asyncio.Event()
+        await self._client.drain_subscription(self._sub)
+        self._stop_receiving()
+        self._inbox.end()
+        self._look_whether_drained()
+
+    async def over(self) -> None:
+        """Wait until a drain is complete, its consumer deleted."""
+        if self._drained is not None:
+            await self._drained.wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._drained is None or not self._drained.is_set():
+            await self.unsubscribe()
+
+    def _look_whether_drained(self) -> None:
+        if self._drained is not None and self._inbox.ended and self._inbox.messages == 0:
+            spawn(self._end_drain(), name="subscription drained")
+
+    async def _end_drain(self) -> None:
+        consumer = self.consumer
+        error = await self._delete()
+        if error is not None:
+            self._tell(NotDeleted(consumer, error))
+        if self._drained is not None:
+            self._drained.set()
+
+    def _stop_receiving(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+        if self._sub is not None:
+            self._sub.unsubscribe()
+            self._sub = None
+
+    async def _delete(self) -> Exception | None:
+        if not self.created:
+            return None
+        self.created = False
+        return await delete_consumer(self._js, self.stream, self.consumer)
+
+    # -- the beginning -----------------------------------------------------------------------
+
+    async def _open(self, target: Target) -> None:
+        found, sub = await lookup.find_push(self._js, target, self._on_batch)
+        assert found.info is not None
+        self.stream, self.consumer, self.created = found.stream, found.consumer, found.created
+        self.info = found.info
+        self._sub = sub
+        sub.on_end = self._on_client_closed
+        config = found.info.config
+        self._takes_acks = config.ack_policy is not AckPolicy.NONE
+        self._finds_gaps = self._reading.finds_gaps and not config.deliver_group
+        seconds = config.idle_heartbeat * self._reading.heartbeats_missed / _NANOS
+        self._watch = HeartbeatWatch(seconds, self._on_silence)
+        self._watch.start()
+        if found.created:
+            self._expected = 1
+        held, self._held = self._held or [], None
+        if held:
+            self._on_batch(held)
+
+    # -- receiving ---------------------------------------------------------------------------
+
+    def _on_batch(self, batch: list[Msg]) -> None:
+        if self._held is not None:  # the answer about the consumer is being read
+            self._held += batch
+            return
+        if self._sub is None:
+            return
+        if self._watch is not None:
+            self._watch.heard()
+        inbox = self._inbox
+        for msg in batch:
+            if not msg.reply.startswith(PREFIX):
+                self._on_other(msg)
+                continue
+            try:
+                made = JsMsg(msg, takes_acks=self._takes_acks)
+            except NotJetStream as error:
+                self._tell(error)
+                continue
+            if self._finds_gaps:
+                self._find_gap(made.consumer_seq)
+            if inbox.is_full and self._handler is None:
+                self._drop()
+            else:
+                inbox.put(made)
+        self._hand_over()
+
+    def _find_gap(self, consumer_seq: int) -> None:
+        expected = self._expected
+        self._expected = consumer_seq + 1
+        if expected is not None and consumer_seq > expected:
+            self._tell(MessagesMissed(expected, consumer_seq))
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        if not self._was_full:
+            self._was_full = True
+            if self._reading.on_alarm is not None:
+                self._reading.on_alarm(SlowConsumer(self.dropped))
+
+    def _on_taken(self) -> None:
+        if self._was_full:  # the reader is back: say how much was dropped
+            self._was_full = False
+            if self._reading.on_alarm is None:
+                self._inbox.put_alarm(SlowConsumer(self.dropped))
+        self._look_whether_drained()
+
+    def _on_other(self, msg: Msg) -> None:
+        code, text = read_status(msg)
+        if code == CONTROL:
+            control = Control(msg)
+            if control.answer:
+                self._inbox.put_flow_control(control.answer)
+            if self._finds_gaps and control.last_consumer is not None:
+                self._find_gap_behind(control.last_consumer)
+        elif not code:
+            self._tell(NotJetStream(msg.reply))
+        elif code not in HIDDEN:
+            self._tell(StatusRaised(code, text))
+
+    def _find_gap_behind(self, last_consumer: int) -> None:
+        """Compare the last delivery that a heartbeat tells of with the last one that came."""
+        expected, self._expected = self._expected, last_consumer + 1
+        if expected is not None and last_consumer >= expected:
+            self._tell(MessagesMissed(expected, last_consumer + 1))
+
+    def _hand_over(self) -> None:
+        handler = self._handler
+        if handler is None:
+            self._inbox.wake()
+            return
+        while self._inbox.messages:
+            try:
+                handler(self._inbox.take(_ALL, _ALL))
+            except Exception as error:
+                self._tell(HandlerFailed(error))
+
+    def _on_silence(self, seconds: float) -> None:
+        self._tell(HeartbeatsMissed(seconds))
+
+    def _on_client_closed(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+        self._inbox.end(ConnectionLost())
+
+    def _answer(self, subject: bytes) -> None:
+        self._client.publish(subject, b"")
+
+    def _tell(self, alarm: Alarm | NotJetStream) -> None:
+        if self._reading.on_alarm is not None:
+            self._reading.on_alarm(alarm)
+        else:
+            self._inbox.put_alarm(alarm)
+
+
+async def push(js: JetStream, target: Target, reading: Reading | None = None) -> PushSubscription:
+    """Subscribe to a push consumer, which is found or created.
+
+    Raises SubscribeError, ApiError (of the lookup or of the creation) or ClientError; then nothing
+    is left behind. A consumer of the target's own whose creation was not answered ends by itself,
+    unless it is durable.
+    """
+    subscription = PushSubscription(js, reading or Reading())
+    await subscription._open(target)
+    return subscription

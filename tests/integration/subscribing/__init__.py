@@ -1,0 +1,1 @@
+"""ADR-15, sentence by sentence."""
