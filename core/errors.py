@@ -14,7 +14,7 @@
         ├── OutcomeUnknown        the connection was lost during COMMIT: reload before going on
         └── Fenced                our epoch is old: step down and reload
 
-What fails on the side of a client of a server is in `core/client/refusals.py`.
+What fails on the side of a client of a server is in `core/client/errors.py`.
 
 Expected refusals are values in plans, not exceptions. One translator per surface turns these
 into text: the session (-ERR), the API dispatcher (JSON), the gateway (problem documents).

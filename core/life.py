@@ -1,12 +1,12 @@
 """The one life of a process that serves NATS, whatever command started it.
 
-    open -> prepare -> campaign -> load -> listen -> serve -> step down -> ... -> close
+    open -> prepare -> campaign -> listen -> load -> serve -> step down -> ... -> close
                           ^------ storage or leadership was lost ----|
 
-A process without JetStream has nothing to lead: it listens at once and serves until it is stopped.
-One that brings its own database leads for certain: it listens before that is there, and holds what
-clients publish until it is. While any other process does not lead, its ports are closed. A command
-says what differs (`Command`).
+Whoever leads listens before what it leads is loaded, and holds what clients publish until it is.
+A process that brings its own database leads for certain: it listens before that is there. While any
+other process does not lead, its ports are closed. A process without JetStream has nothing to lead:
+it listens at once and serves until it is stopped. A command says what differs (`Command`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.errors import Fenced, Unavailable
 from core.runtime.tasks import outcome, spawn, stop
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a start without JetStream does not wait for what it takes to lead
+    from core.cluster.leadership import Leadership
     from core.server import Server
-    from core.term import Term  # a start without JetStream does not wait for it
+    from core.term import Term
 
 log = logging.getLogger("jetgate.life")
 
 _RETRY_S = 0.5
 
-Lead = Callable[[], Coroutine[Any, Any, "Term"]]
-"""Waits until this process leads and loads what it leads (`core.term.lead`)."""
+
+@dataclass(frozen=True, slots=True)
+class Candidacy:
+    """How a process comes to lead.
+
+    Attributes:
+        campaign: waits until it leads (`core.campaign`).
+        load: loads what it leads (`core.term.load`); what fails leaves the leadership.
+    """
+
+    campaign: Callable[[], Coroutine[Any, Any, Leadership]]
+    load: Callable[[Leadership], Coroutine[Any, Any, Term]]
 
 
 class Command(Protocol):
@@ -45,7 +57,7 @@ class Command(Protocol):
         """Clients are accepted: called as soon as the ports are known, and each time anew."""
         ...
 
-    async def prepare(self) -> Lead | None:
+    async def prepare(self) -> Candidacy | None:
         """Make ready whatever lives as long as the process; None: without JetStream.
 
         Raises OperatorError.
@@ -80,8 +92,8 @@ class Life:
         self.term: Term | None = None
         self._server = server
         self._command = command
-        self._lead: Lead | None = None
-        self._has_served = False
+        self._candidacy: Candidacy | None = None
+        self._has_listened = False
         self._ending = asyncio.Event()  # this term is the last
         self._stopped = asyncio.Event()
 
@@ -92,7 +104,7 @@ class Life:
             OperatorError, ConfigError: the process cannot serve.
         """
         try:
-            await self._unless_ending(self._prepare())
+            await _unless(self._ending, self._prepare())
             while not self._ending.is_set():
                 await self._serve_once()
             await self._stopped.wait()
@@ -121,13 +133,13 @@ class Life:
         if await self._command.open():
             self._server.hub.hold_publishes()
             await self._listen()
-        self._lead = await self._command.prepare()
+        self._candidacy = await self._command.prepare()
 
     async def _serve_once(self) -> None:
         """Wait to lead, serve, return when that is over."""
         is_over = True
         try:
-            if await self._unless_ending(self._start()):
+            if await _unless(self._ending, self._start()):
                 await self._until_over()
         except (Unavailable, Fenced) as error:
             log.warning("%s; trying again", error)
@@ -136,20 +148,40 @@ class Life:
             if not self._stopped.is_set():
                 await self._step_down(for_good=False)
         if not is_over:
-            await self._unless_ending(asyncio.sleep(_RETRY_S))
+            await _unless(self._ending, asyncio.sleep(_RETRY_S))
 
     async def _start(self) -> None:
-        if self._lead is not None:
-            try:
-                self.term = await self._lead()
-            except OSError as error:
-                raise Unavailable(str(error)) from error
-        await self._listen()
+        if self._candidacy is None:
+            await self._listen()
+        else:
+            await self._lead(self._candidacy)
         self._server.hub.take_publishes()
         if self.term is not None:
             self.term.remotes.start()
         await self._command.serve(self.term)
-        self._has_served = True
+
+    async def _lead(self, candidacy: Candidacy) -> None:
+        """Accept clients once the campaign is won, and load what their publishes wait for.
+
+        Raises:
+            Fenced: the leadership was lost meanwhile.
+            Unavailable: storage is away.
+        """
+        try:
+            leadership = await candidacy.campaign()
+            try:
+                self._server.hub.hold_publishes()
+                await self._listen()
+                if not await _unless(leadership.lost, self._load(candidacy, leadership)):
+                    raise Fenced("the leadership was lost before everything was loaded")
+            except BaseException:
+                await leadership.release()
+                raise
+        except OSError as error:
+            raise Unavailable(str(error)) from error
+
+    async def _load(self, candidacy: Candidacy, leadership: Leadership) -> None:
+        self.term = await candidacy.load(leadership)
 
     async def _listen(self) -> None:
         if self._server.is_listening:
@@ -157,9 +189,10 @@ class Life:
         try:
             await self._server.listen()
         except OSError as error:
-            if self._has_served:  # it was ours, and whoever has it now may leave
+            if self._has_listened:  # it was ours, and whoever has it now may leave
                 raise Unavailable(str(error)) from error
             raise self._command.cannot_listen(error) from error
+        self._has_listened = True
         self._command.listening()
 
     async def _until_over(self) -> None:
@@ -184,15 +217,17 @@ class Life:
         if term is not None:
             await term.stop()
 
-    async def _unless_ending(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do some work, but not longer than until the end was asked for; whether it was done."""
-        task = spawn(outcome(work), name="start")
-        ending = spawn(self._ending.wait(), name="asked to end")
-        await asyncio.wait([task, ending], return_when=asyncio.FIRST_COMPLETED)
-        await stop(ending)
-        if not task.done():
-            await stop(task)
-            return False
-        if (error := task.result()) is not None:
-            raise error
-        return True
+
+async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do some work, but not longer than until an event; whether it was done."""
+    task = spawn(outcome(work), name="start")
+    over = spawn(event.wait(), name="end of a start")
+    try:
+        await asyncio.wait([task, over], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await stop(task, over)
+    if task.cancelled():
+        return False
+    if (error := task.result()) is not None:
+        raise error
+    return True

@@ -52,11 +52,12 @@ async def lead_again(
 def _is_committed(heads: Mapping[int, Head], stream: int, plan: StreamPlan) -> bool:
     """Whether a stream's head row is what a plan makes of it.
 
-    A plan that only moves the positions of sources, or says when schedules come due next, leaves
-    the head as it is: written again, it changes nothing.
+    A plan that only moves the positions of sources, changes the ledger of transactions, or says
+    when schedules come due next, leaves the head as it is: written again, it changes nothing.
     """
     head = heads.get(stream)
-    if head is None or ((plan.positions or plan.firings) and plan.last_seq == plan.before):
+    moves = plan.positions or plan.ledger or plan.firings
+    if head is None or (moves and plan.last_seq == plan.before):
         return False
     return (head.last_seq, head.last_ts, head.msgs, head.bytes) == (
         plan.last_seq,

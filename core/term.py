@@ -1,6 +1,6 @@
 """One leadership of this process: everything that it holds in memory while it leads.
 
-    lead: campaign -> load -> lane, states, janitor -> API, streams, consumers
+    load: streams, consumers -> lane, states, janitor -> API
 
 A `Term` adds JetStream to one account of a `Server` and takes all of it out again when it ends. A
 process that loses its leadership to another node drops the term and says so (`deposed`); the next
@@ -20,6 +20,7 @@ from core.api.dispatcher import Dispatcher
 from core.api.domain import serve_domain
 from core.client.loopback import attach
 from core.cluster.leadership import Leadership
+from core.jetstream.dead_letters import DeadLetters
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane
 from core.jetstream.log.tail import TailBudget
@@ -28,19 +29,17 @@ from core.jetstream.resources import Resources
 from core.jetstream.services import TAIL_BYTES, Services
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.timers import Timers
+from core.jetstream.transactions.transactions import Transactions
 from core.model.account import ServerLimits
 from core.pubsub.account import ServiceSubscription
 from core.recovery import CATALOGUE, Work, lead_again
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
-from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
 from core.server import Server
 from core.storage.interface import ConsumerRow
-from core.storage.leases import NodeRow
 from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.connect import Connector, Purpose
-from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
@@ -101,25 +100,18 @@ class Pools:
         self.writers.terminate()
 
 
-async def lead(
-    server: Server, connector: Connector, options: TermOptions, *, name: str = ""
+async def load(
+    server: Server, connector: Connector, leadership: Leadership, options: TermOptions
 ) -> "Term":
-    """Wait until this process leads, load everything that it leads and serve it.
+    """Load everything that a leadership leads, and serve it.
 
-    `name` is what other nodes call this one. When this fails, or is cancelled, nothing is left.
+    When this fails, or is cancelled, nothing is left; the leadership is released by the caller.
 
     Raises:
         Fenced: another node took over meanwhile.
         Unavailable: PostgreSQL is away.
     """
-    leadership = Leadership(PostgresLeases(connector), server.clock, NodeRow(name or nuid()))
-    try:
-        await leadership.acquire()
-        pools = await Pools.open(connector)
-    except BaseException:
-        await leadership.release()
-        raise
-    term = Term(server, connector, leadership, pools, options)
+    term = Term(server, connector, leadership, await Pools.open(connector), options)
     try:
         await term.start()
     except BaseException:
@@ -169,9 +161,12 @@ class Term:
         )
         self.lane.release = self._release
         self.registry = Registry(self._account, self._services(sweeper))
+        self.transactions = Transactions(self.registry.streams)
+        self.letters = self.registry.services.letters = DeadLetters(self.registry.streams)
         served = ApiServer(
             self.registry,
             self._clock,
+            self.transactions,
             domain=self._hub.domain,
             strict=options.strict,
             own=self._limits,
@@ -239,6 +234,7 @@ class Term:
         self._domain = serve_domain(self._account, self._hub.domain)
         self._dispatcher.start()
         self.registry.listen()
+        self.transactions.start()
         log.info(
             "leading %d streams, loaded in %.2f s",
             len(self.registry.streams),
@@ -259,6 +255,7 @@ class Term:
         for row in streams:
             if row.account == self._account.name:
                 await self.registry.open(row, by_stream.get(row.stream, []))
+        self.transactions.restore(await self.catalog.ledgers())
         for stream, shelf in await self.catalog.dropped_streams():
             self.janitor.drop(stream, shelf)
 
@@ -312,6 +309,8 @@ class Term:
         self._pools.terminate()
         if self._domain is not None:
             self._account.unsubscribe(self._domain)
+        await self.transactions.stop()
+        await self.letters.stop()
         await self._dispatcher.stop()
         self.states.close()
         self.registry.close()
@@ -319,6 +318,8 @@ class Term:
 
     async def _finish_work(self) -> None:
         await self.remotes.stop()
+        await self.transactions.stop()
+        await self.letters.stop()
         if not self.deposed.is_set() and self._tasks:
             await self.lane.drain()
             await self.states.drain()

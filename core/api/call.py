@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from core.jetstream.registry import Registry
+from core.jetstream.transactions.transactions import Transactions
 from core.model.account import AccountLimits, ServerLimits
 from core.runtime.clock import Clock
 
@@ -58,6 +59,7 @@ class ApiServer:
 
     registry: Registry
     clock: Clock
+    transactions: Transactions
     limits: AccountLimits = field(default_factory=AccountLimits)
     counters: Counters = field(default_factory=Counters)
     domain: str = ""

@@ -9,7 +9,7 @@ responders".
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import msgspec
 
 from core.api.audit import Audit
 from core.api.call import LARGE_BODY, ApiServer, Body, Call, in_thread_if
-from core.api.routes import ROUTES, Level, Route
+from core.api.routes import OWN_ROUTES, ROUTES, Level, Route
 from core.errors import ApiError, StorageError
 from core.jetstream.advisories import Advisories
 from core.model import codec, gojson
@@ -32,6 +32,8 @@ from core.runtime.tasks import spawn, stop
 log = logging.getLogger("jetgate.api")
 
 PREFIX = b"$JS.API."
+OWN_PREFIX = b"$JG.API."
+"""Below it is what only jetgate serves; anywhere else such requests have no responders."""
 QUEUE_MAX = 10_000
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
@@ -100,7 +102,7 @@ class Dispatcher:
     """
 
     def __init__(
-        self, account: Account, server: ApiServer, routes: Iterable[Route] = ROUTES
+        self, account: Account, server: ApiServer, routes: Iterable[Route] = (*ROUTES, *OWN_ROUTES)
     ) -> None:
         self._account = account
         self._server = server
@@ -110,13 +112,15 @@ class Dispatcher:
         self._subscriptions: list[ServiceSubscription] = []
         self._queues: dict[str, deque[QueuedRequest]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._alone = 0
         self.waiting = 0
 
     def start(self) -> None:
         """Subscribe to API requests."""
+        own = [OWN_PREFIX + route.subject.encode() for route in OWN_ROUTES]
         self._subscriptions = [
-            self._account.subscribe(PREFIX + subject.encode(), self.on_request)
-            for subject in SUBJECTS
+            self._account.subscribe(subject, self.on_request)
+            for subject in (*(PREFIX + subject.encode() for subject in SUBJECTS), *own)
         ]
         self._account.is_silent = is_silent
 
@@ -144,19 +148,25 @@ class Dispatcher:
         found = self.find(subject)
         if found is None:
             return
-        if self.waiting >= QUEUE_MAX:
+        if self.waiting + self._alone >= QUEUE_MAX:
             self._drop_all()
             return
-        self.waiting += 1
         route, names = found
         waiting = QueuedRequest(route, names, session, subject, reply, headers, payload)
+        if route.may_wait:
+            self._spawn(self._serve_alone(waiting), "")
+            return
+        self.waiting += 1
         key = names[0] if names else ""
         queue = self._queues.get(key)
         if queue is not None:
             queue.append(waiting)
             return
         self._queues[key] = deque((waiting,))
-        task = spawn(self._drain(key), name=f"api {key}")
+        self._spawn(self._drain(key), key)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], key: str) -> None:
+        task = spawn(work, name=f"api {key}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -171,7 +181,7 @@ class Dispatcher:
 
     def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
         """Return the route of a subject and the names in it; None if there is no route."""
-        tokens = subject[len(PREFIX) :].decode("utf-8", "replace").split(".")
+        tokens = subject.decode("utf-8", "replace").split(".")[_PREFIX_TOKENS:]
         for count in range(min(len(tokens), _LITERALS_MAX), 0, -1):
             for route, names, is_open in self._routes.get(tuple(tokens[:count]), ()):
                 left = len(tokens) - count
@@ -193,6 +203,16 @@ class Dispatcher:
         finally:
             self.waiting -= len(queue)
             del self._queues[key]
+
+    async def _serve_alone(self, waiting: QueuedRequest) -> None:
+        """Serve a request that keeps no other waiting."""
+        self._alone += 1
+        try:
+            response = await self._serve(waiting)
+            if response is not None:
+                self._answer(waiting, response)
+        finally:
+            self._alone -= 1
 
     async def _serve(self, waiting: QueuedRequest) -> Response | None:
         """Call the handler; any exception becomes the error of the response."""
@@ -304,3 +324,4 @@ def _by_literals(
 
 
 _LITERALS_MAX = 3
+_PREFIX_TOKENS = 2

@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-from core.api import account, consumers, messages, streams
+from core.api import account, consumers, messages, streams, transactions
 from core.api.call import ApiServer, Body, Call, Nothing
 from core.model import consumer as c
 from core.model import stream as s
+from core.model import transactions as t
 from core.model.account import AccountInfoResponse
 from core.model.message import MsgGetRequest, MsgGetResponse
 from core.model.response import Response
@@ -44,6 +45,8 @@ class Route:
     """Whether account info counts it even if it succeeds."""
     exists: Callable[[ApiServer, tuple[str, ...]], bool] | None = None
     """Says whether what the subject names exists; if not, the request is not answered."""
+    may_wait: bool = False
+    """Whether it is served beside the other requests of its stream: its answer may take long."""
 
 
 _AFTER, _NEVER = Level.AFTER_BODY, Level.NEVER
@@ -142,3 +145,14 @@ ROUTES: tuple[Route, ...] = (
         Nothing, c.ConsumerEvacuatePeerResponse, streams.clustered, _NEVER,
     ),
 )  # fmt: skip
+
+OWN_ROUTES: tuple[Route, ...] = (
+    Route("TXN.OPEN.*", Body.NEEDED, t.OpenRequest, t.OpenResponse, transactions.open_run),
+    Route(
+        "TXN.COMMIT.*", Body.NEEDED,
+        t.CommitRequest, t.CommitResponse, transactions.commit, may_wait=True,
+    ),
+    Route("TXN.INFO.*", Body.EMPTY, Nothing, t.LedgersResponse, transactions.info),
+    Route("TXN.DELETE.*", Body.NEEDED, t.ForgetRequest, t.ForgetResponse, transactions.forget),
+)  # fmt: skip
+"""Requests that only jetgate serves, below a prefix of its own (`core.api.dispatcher`)."""

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from core.cluster.lease import LeaseTimes, TrustWindow
 from core.errors import Fenced, Unavailable
@@ -32,6 +32,13 @@ _SECOND = 1_000_000_000
 class Leadership:
     """The leadership of one node.
 
+    Args:
+        store: the session that holds the lock.
+        clock: monotonic nanoseconds.
+        row: what other nodes see of this node.
+        times: the intervals of leases.
+        standing_by: called once, when the first attempt to lead has failed.
+
     Attributes:
         row: what other nodes see of this node; its addresses may be filled in later.
         epoch: the catalogue's epoch under which the node leads; 0 before it does.
@@ -39,7 +46,13 @@ class Leadership:
     """
 
     def __init__(
-        self, store: LeaseStore, clock: Clock, row: NodeRow, *, times: LeaseTimes | None = None
+        self,
+        store: LeaseStore,
+        clock: Clock,
+        row: NodeRow,
+        *,
+        times: LeaseTimes | None = None,
+        standing_by: Callable[[], None] | None = None,
     ) -> None:
         self.row = row
         self.epoch = 0
@@ -47,6 +60,7 @@ class Leadership:
         self._store = store
         self._clock = clock
         self._times = times or LeaseTimes()
+        self._standing_by = standing_by
         self._window = TrustWindow(self._times)
         self._token = secrets.randbits(62) + 1
         self._session_lock = asyncio.Lock()  # one operation at a time on the session of the store
@@ -110,6 +124,9 @@ class Leadership:
                 if holder is not None and holder.pid != logged:
                     log.info("standing by: %s leads (session %d)", holder.node, holder.pid)
                     logged = holder.pid
+            if self._standing_by is not None:
+                self._standing_by()
+                self._standing_by = None
             pause = self._times.poll / _SECOND
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 

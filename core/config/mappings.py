@@ -10,6 +10,8 @@ A destination for a cluster is read and left alone: this server belongs to none.
 complaints are the reference server's.
 """
 
+from datetime import datetime
+from itertools import count
 from typing import Any
 
 from core.config.grammar import Item, plain
@@ -18,7 +20,14 @@ from core.pubsub.mappings import Destination, Mapping
 from core.subjects.subject import is_valid_filter
 
 _WHOLE = 100
-_TYPES = {bool: "bool", int: "int64", float: "float64", list: "[]interface {}"}
+_TYPES = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+    datetime: "time.Time",
+}
 
 
 def mappings_of(block: Item, mistakes: list[str]) -> tuple[Mapping, ...]:
@@ -51,7 +60,8 @@ def _mapping(src: str, item: Item, mistakes: list[str]) -> Mapping | None:
     elif isinstance(value, list | dict):
         parts = value if isinstance(value, list) else [item]
         entries = [entry for part in parts if (entry := _entry(part, item, mistakes))]
-        if len(mistakes) == before and (wrong := _wrong(src, entries)):
+        is_list = isinstance(value, list)  # of which the others are taken
+        if (is_list or entries) and (wrong := _wrong(src, entries)):
             mistakes.append(f'{item.place}: Error adding mapping for "{src}" : {wrong}')
     else:
         mistakes.append(f"{item.place}: Expected an entry for the mapping destination")
@@ -120,10 +130,23 @@ def _wrong(src: str, entries: list[tuple[str, Destination]]) -> str:
         totals[cluster] = totals.get(cluster, 0) + each.weight
         if totals[cluster] > _WHOLE:
             return "total weight needs to be <= 100"
-        try:
-            check_mapping(src, each.dest)
-        except MappingError as error:
-            return str(error)
+        if wrong := _unmappable(src, each.dest):
+            return wrong
+    # What the destinations of any cluster leave goes where it was sent.
+    return "" if src in seen or totals.get("", 0) == _WHOLE else _unmappable(src, _itself(src))
+
+
+def _itself(src: str) -> str:
+    """The destination that leaves a subject as it is."""
+    numbers = count(1)
+    return ".".join(f"${next(numbers)}" if part == "*" else part for part in src.split("."))
+
+
+def _unmappable(src: str, dest: str) -> str:
+    try:
+        check_mapping(src, dest)
+    except MappingError as error:
+        return str(error)
     return ""
 
 

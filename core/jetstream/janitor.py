@@ -136,14 +136,14 @@ class Janitor:
             self._swept_below[log.stream] = below
 
     async def _sweep_scattered(self, log: StreamLog) -> None:
-        rows = log.removed.next_rows(_SCATTERED_ROWS)
-        await self._sweeper.delete_rows(log.stream, log.shelf, rows)
+        rows, record = log.removed.next_rows(_SCATTERED_ROWS)
+        await self._sweeper.delete_rows(log.stream, log.shelf, rows, record)
         log.removed.mark_deleted(rows)
         self._forget_later(log, rows)
 
     async def _sweep_purged(self, log: StreamLog) -> None:
         rows, are_last = log.removed.next_purged(_SCATTERED_ROWS)
-        await self._sweeper.delete_rows(log.stream, log.shelf, rows)
+        await self._sweeper.delete_rows(log.stream, log.shelf, rows, 0)
         if are_last:
             await self._sweeper.delete_purged(log.stream, log.shelf)
         log.removed.mark_purged_deleted(rows)

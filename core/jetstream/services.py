@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from core.jetstream.log.tail import TailBudget
 from core.runtime.clock import Clock
@@ -13,11 +13,43 @@ from core.storage.interface import Catalog, LogReader, Sweeper
 from core.stream.batching import Quota
 
 if TYPE_CHECKING:
+    from core.consumer.machine import ConsumerMachine
     from core.jetstream.janitor import Janitor
     from core.jetstream.lane import Lane
+    from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.resources import Resources
     from core.jetstream.state_writer import StateWriter
     from core.jetstream.timers import Timers
+
+
+class LetterWriter(Protocol):
+    """A consumer whose dead letters are to be stored."""
+
+    name: str
+    machine: ConsumerMachine
+    closed: bool
+
+    @property
+    def log(self) -> StreamLog:
+        """The log of its stream."""
+        ...
+
+    def letters_taken(self, through: int) -> None:
+        """Hear that letters up to a number are stored."""
+        ...
+
+
+class Letters(Protocol):
+    """Who stores dead letters."""
+
+    def take(self, consumer: LetterWriter) -> None:
+        """Store the dead letters of a consumer, soon; its state that has them is durable."""
+        ...
+
+    async def taken(self, consumer: LetterWriter) -> None:
+        """Return when those of a consumer are stored, or it takes too long."""
+        ...
+
 
 TAIL_BYTES = 64 << 20
 
@@ -40,5 +72,6 @@ class Services:
     max_payload: Callable[[], int] = lambda: 1 << 20
     domain: str = ""
     resources: Resources | None = None
+    letters: Letters | None = None
     batches: Quota = field(default_factory=Quota)
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

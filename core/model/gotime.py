@@ -2,7 +2,9 @@
 
 import calendar
 import re
+from contextlib import suppress
 from datetime import date
+from functools import lru_cache
 
 _SECOND = 1_000_000_000
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -26,12 +28,15 @@ _PARTS = (
 def format_time(nanos: int) -> str:
     """Format nanoseconds since the Unix epoch in UTC, without trailing zeros of the fraction."""
     seconds, fraction = divmod(nanos, _SECOND)
+    text = _second_text(seconds)
+    return f"{text}.{fraction:09}".rstrip("0") + "Z" if fraction else text + "Z"
+
+
+@lru_cache(1024)
+def _second_text(seconds: int) -> str:
     days, rest = divmod(seconds, 86_400)
     day = date.fromordinal(days + _EPOCH_DAY)
-    text = f"{day.isoformat()}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    if fraction:
-        text += f".{fraction:09}".rstrip("0")
-    return text + "Z"
+    return f"{day.isoformat()}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
 
 
 def parse_time(text: str) -> int:
@@ -39,6 +44,19 @@ def parse_time(text: str) -> int:
 
     Raises ValueError with the text Go would give. Year 0 is read as year 1.
     """
+    # Times as servers write them: many are of a second that was read before.
+    if text[19:20] == "." and text[-1] == "Z" and (fraction := text[20:-1]).isdecimal():
+        with suppress(ValueError):
+            return _whole_seconds(text[:19]) + int(fraction[:9].ljust(9, "0"))
+    return _parse(text)
+
+
+@lru_cache(1024)
+def _whole_seconds(text: str) -> int:
+    return _parse(text + "Z")
+
+
+def _parse(text: str) -> int:
     values: list[str] = []
     rest = text
     for element, pattern in _PARTS:

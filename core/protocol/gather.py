@@ -3,20 +3,21 @@
 Only the common form: the verb in upper case, the line of legal length, the payload complete and
 followed by CR LF. At anything else, errors included, it stops and the parser goes on from there.
 
-Payloads of one size are common. After some of them, one regular expression reads all that follow.
+Messages of one size are common. After some of them, one regular expression reads all that follow.
 """
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 GATHER_ALL = 1 << 30
 """How many messages to read at most (roughly) for a sink that takes columns."""
 GATHER_SAMPLE = 64
 """The same for a sink that is offered columns to find out whether it can take them."""
 MAX_SIZE_DIGITS = 9
-_SAME_SIZE_MIN = 8  # payloads of one size in a row after which the regular expression is tried
-_PATTERN_SIZE_MAX = 4096  # largest payload with an expression: bounds how many are cached
+_SAME_SIZE_MIN = 8  # messages of one size in a row after which the regular expression is tried
+_PATTERN_SIZE_MAX = 4096  # largest header block and payload with an expression
+_PATTERNS = 1024  # expressions that are kept
 _PATTERN_LINE = 4096  # longest line that an expression matches
 
 # Neither blanks nor control characters; short enough for two of them on a legal line.
@@ -55,7 +56,8 @@ def gather(
     batch = Batch()
     subjects, replies, payloads = batch.subjects, batch.replies, batch.payloads
     headers, find = batch.headers, data.find
-    size_before, same_size = -1, 0
+    size_before = block_before = -1
+    same_size = 0
     # split() also splits at these two characters, the protocol does not
     has_vt_or_ff = b"\x0b" in data or b"\x0c" in data
     while (eol := find(b"\n", pos)) >= 0 and len(payloads) < most:
@@ -83,12 +85,13 @@ def gather(
         headers.append(data[start:body])
         payloads.append(data[body:stop])
         pos = stop + 2
-        if body > start:
-            batch.has_headers = True
-        elif size != size_before:
-            size_before, same_size = size, 0
+        block = body - start
+        if size != size_before or block != block_before:
+            size_before, block_before, same_size = size, block, 0
+            if block:
+                batch.has_headers = True
         elif (same_size := same_size + 1) >= _SAME_SIZE_MIN:
-            pos = _gather_same_size(batch, data, pos, size, max_line)
+            pos = _gather_same_size(batch, data, pos, (block, size), max_line)
             same_size = -_SAME_SIZE_MIN
     batch.nbytes = sum(map(len, payloads)) + (sum(map(len, headers)) if batch.has_headers else 0)
     return batch, pos
@@ -102,24 +105,28 @@ def _has_vt_or_ff(line: bytes) -> bool:
     return b"\x0b" in line or b"\x0c" in line
 
 
-@cache
-def _pattern(size: int) -> "re.Pattern[bytes]":
-    message = rb"PUB %b(?: %b)? %d\r\n(.{%d})\r\n" % (_TOKEN, _TOKEN, size, size)
+@lru_cache(_PATTERNS)
+def _pattern(block: int, size: int) -> "re.Pattern[bytes]":
+    line = rb"%b %b(?: %b)?" % (b"HPUB" if block else b"PUB", _TOKEN, _TOKEN)
+    sizes = rb"%d %d" % (block, block + size) if block else rb"%d" % size
+    message = rb"%b %b\r\n(.{%d})(.{%d})\r\n" % (line, sizes, block, size)
     return re.compile(message + rb"|(.+)", re.DOTALL)
 
 
-def _gather_same_size(batch: Batch, data: bytes, pos: int, size: int, max_line: int) -> int:
-    """Take the messages without headers from `pos` on whose payloads have `size` bytes."""
-    if size > _PATTERN_SIZE_MAX or max_line < _PATTERN_LINE:
+def _gather_same_size(
+    batch: Batch, data: bytes, pos: int, sizes: tuple[int, int], max_line: int
+) -> int:
+    """Take the messages from `pos` on whose header blocks and payloads have those sizes."""
+    if max(sizes) > _PATTERN_SIZE_MAX or max_line < _PATTERN_LINE:
         return pos
-    found = _pattern(size).findall(data, pos)
+    found = _pattern(*sizes).findall(data, pos)
     end = len(data)
-    if found and found[-1][3]:
-        end -= len(found.pop()[3])
+    if found and found[-1][4]:
+        end -= len(found.pop()[4])
     if found:
-        subjects, replies, payloads, _ = zip(*found, strict=True)
+        subjects, replies, headers, payloads, _ = zip(*found, strict=True)
         batch.subjects += subjects
         batch.replies += replies
-        batch.headers += [b""] * len(found)
+        batch.headers += headers
         batch.payloads += payloads
     return end

@@ -13,7 +13,8 @@ Between `hold_publishes` and `take_publishes` clients are served, but a session 
 is not read further.
 
 `ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called with every connection
-that was closed; its counters stay in the `totals`.
+that was closed; its counters stay in the `totals`. `on_users` is called after other users or
+permissions were applied to the connected clients.
 """
 
 import hashlib
@@ -136,6 +137,7 @@ class Hub:
         self.ldm = False
         self.trace_log: TraceLog | None = None
         self.on_leave: Callable[[Connection], None] | None = None
+        self.on_users: Callable[[], None] | None = None
         self.connections_total = 0
         self.writes = 0
         self.stripped_bytes = 0
@@ -203,6 +205,8 @@ class Hub:
         for session in list(self.sessions.values()):
             session.reauthorize()
         self.turn.arm()
+        if self.on_users is not None:
+            self.on_users()
 
     def choose_publishers(self, account: str) -> None:
         """Let connected clients of an account publish by its mappings, which have changed."""

@@ -23,15 +23,27 @@ def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
     Raises:
         OSError: the address cannot be had.
     """
+    found = bound_socket(host, port)
+    try:
+        found.listen(backlog)
+    except OSError:
+        found.close()
+        raise
+    found.setblocking(False)
+    return found
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A TCP socket that has such an address, but accepts nobody yet. Raises OSError."""
     if host not in WILDCARDS:
         family, address = resolved(host, port)
-        return _bound(family, address, backlog)
+        return _bound(family, address)
     try:
-        return _bound(socket.AF_INET6, ("::", port), backlog)
+        return _bound(socket.AF_INET6, ("::", port))
     except OSError as error:
         if host == "::" or error.errno not in _NO_IPV6:
             raise
-    return _bound(socket.AF_INET, ("0.0.0.0", port), backlog)
+    return _bound(socket.AF_INET, ("0.0.0.0", port))
 
 
 def resolved(host: str, port: int) -> tuple[int, Any]:
@@ -46,7 +58,7 @@ def unmapped(host: str) -> str:
     return host.removeprefix(_MAPPED) if "." in host else host
 
 
-def _bound(family: int, address: Any, backlog: int) -> socket.socket:
+def _bound(family: int, address: Any) -> socket.socket:
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -54,9 +66,7 @@ def _bound(family: int, address: Any, backlog: int) -> socket.socket:
             both = address[0] == "::"
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both)
         found.bind(address)
-        found.listen(backlog)
     except OSError:
         found.close()
         raise
-    found.setblocking(False)
     return found

@@ -40,7 +40,7 @@ def decide_batch(
     """
     planner = _AtomicPlanner(machine, batch, now, facts)
     plan = planner.decide()
-    if reply and not machine.config.no_ack:
+    if reply:
         plan.answers = [(reply, planner.answer_to(name))]
     return plan
 

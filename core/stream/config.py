@@ -43,7 +43,7 @@ REPLICAS_MAX = 5
 _LAST_SEQ = (1 << 63) - 1  # sequences are signed in storage
 
 NO_LIMITS = ServerLimits()
-_RESERVED_SPACES = ("$JS.>", "$JSC.>", "$NRG.>")
+_RESERVED_SPACES = ("$JS.>", "$JSC.>", "$NRG.>", "$JG.API.>")
 _UNLIMITED = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
 

@@ -225,8 +225,7 @@ class Draft:
             stored = self.facts.replaced.get(subject, ())
         for seq, size in stored:
             machine.remove(plan, seq, subject, size)
-            if not is_derived:
-                plan.erased.append(seq)
+            (plan.replaced if is_derived else plan.erased).append(seq)
 
 
 def _everything(_subject: bytes) -> bool:

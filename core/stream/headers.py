@@ -40,6 +40,7 @@ _LINE = b"NATS/1.0"
 
 _LONE_ID = BARE_BLOCK + MSG_ID + b":"
 _ID_AT = len(_LONE_ID)
+_NAMES_AT = len(_LINE)
 _INCREMENT = re.compile(rb"[+-]?[0-9]+")
 
 
@@ -65,10 +66,20 @@ def publish_headers(block: bytes) -> dict[bytes, bytes]:
     return found
 
 
-def lone_msg_id(block: bytes) -> bytes:
-    """Return the message id of a block that holds nothing else, as clients write it (else b"")."""
-    if block.startswith(_LONE_ID) and block.find(b"\r\n", _ID_AT) == len(block) - 4:
-        return block[_ID_AT:-4].lstrip(b" ")
+def expecting(stream: str) -> bytes:
+    """Return the block that expects a stream of that name and says nothing else."""
+    return b"%b%b: %b\r\n\r\n" % (BARE_BLOCK, EXPECTED_STREAM, stream.encode())
+
+
+def lone_msg_id(block: bytes, expected: bytes) -> bytes:
+    """Return the message id of a block that says nothing else, as clients write it (else b"").
+
+    The name of the stream may follow: `expected` is what `expecting` returns for it.
+    """
+    if block.startswith(_LONE_ID):
+        end = block.find(b"\r\n", _ID_AT)
+        if end == len(block) - 4 or block[end:] == expected[_NAMES_AT:]:
+            return block[_ID_AT:end].lstrip(b" ")
     return b""
 
 

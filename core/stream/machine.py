@@ -204,6 +204,7 @@ class StreamMachine:
         if gone:
             found = [row for row in found if row[0] not in gone]
         plan.removed += found
+        plan.replaced += [row[0] for row in found]
         plan.msgs -= len(found)
         plan.nbytes -= sum([row[2] for row in found])
 
@@ -221,6 +222,7 @@ class StreamMachine:
                 over = len(stored) + count - limit
             for seq, size in stored[: max(over, 0)]:
                 self.remove(plan, seq, subject, size)
+                plan.replaced.append(seq)
             if over > len(stored):
                 drop[subject] = over - len(stored)
         if drop:

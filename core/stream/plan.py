@@ -7,14 +7,22 @@ from core.model.stream import StreamConfig
 from core.stream.expiry import Due, Expiry
 from core.stream.fast_state import FastChanges
 from core.stream.index import HistoryIndex, LastIndex, LogIndex
+from core.stream.ledger import LedgerWrite
 from core.stream.schedules import Pending
 from core.stream.segment import Segment
 
+_NONE: frozenset[bytes] = frozenset()
+
 
 class Columns:
-    """Publishes gathered while the commit before them is in flight, one list per column."""
+    """Publishes gathered while the commit before them is in flight, one list per column.
 
-    __slots__ = ("headered", "headers", "nbytes", "payloads", "replies", "subjects")
+    Attributes:
+        answered: reply subjects that are answered even if the stream acknowledges nothing; they are
+            those of messages whose way is traced. Not all need be those of messages in here.
+    """
+
+    __slots__ = ("answered", "headered", "headers", "nbytes", "payloads", "replies", "subjects")
 
     def __init__(self) -> None:
         self.subjects: list[bytes] = []
@@ -23,6 +31,7 @@ class Columns:
         self.payloads: list[bytes] = []
         self.nbytes = 0
         self.headered = False
+        self.answered = _NONE
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -36,6 +45,7 @@ class Columns:
         columns.payloads = self.payloads[start:stop]
         columns.nbytes = sum(map(len, columns.payloads))
         columns.headered = self.headered
+        columns.answered = self.answered
         return columns
 
     def extend(self, more: "Columns") -> None:
@@ -46,6 +56,7 @@ class Columns:
         self.payloads += more.payloads
         self.nbytes += more.nbytes
         self.headered = self.headered or more.headered
+        self.answered |= more.answered
 
     def split(self, n: int) -> "Columns":
         """Take the first `n` messages out into columns of their own."""
@@ -55,6 +66,7 @@ class Columns:
         head.headers, self.headers = self.headers[:n], self.headers[n:]
         head.payloads, self.payloads = self.payloads[:n], self.payloads[n:]
         head.headered = self.headered and any(head.headers)
+        head.answered = self.answered
         head.nbytes = sum(map(len, head.payloads))
         self.nbytes -= head.nbytes
         return head
@@ -92,6 +104,11 @@ class StreamPlan:
     sizes: Sequence[int] = ()
     removed: list[tuple[int, bytes, int]] = field(default_factory=list)
     erased: list[int] = field(default_factory=list)
+    # Sequences of `removed` that newer messages of their subjects replace: written with the plan,
+    # for readers of storage, until their rows are deleted.
+    replaced: list[int] = field(default_factory=list)
+    # Whether no row waits for its deletion any more that an earlier plan named as replaced.
+    ends_replaced: bool = False
     # Of `removed`, the first so many leave because their time has come, as `due` shows.
     expired: int = 0
     due: Due | None = None
@@ -111,6 +128,8 @@ class StreamPlan:
     purge_up_to: int = 0
     # Where the sources of the stream stand with this plan.
     positions: list[Position] = field(default_factory=list)
+    # What the ledger of transactions says of the plan's rows, or begins to say.
+    ledger: list[LedgerWrite] = field(default_factory=list)
     # Schedules whose outputs are in the plan, and when they come due next.
     firings: list[Pending] = field(default_factory=list)
     # What becomes of fast-ingest batches, if any message is of one.
@@ -123,6 +142,14 @@ class StreamPlan:
     answers: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     @property
+    def record(self) -> int:
+        """The number under which `replaced` is written: it grows with the plans of a stream.
+
+        A plan without messages has the number after that of the plan before it.
+        """
+        return 2 * self.last_seq + (self.last_seq == self.before)
+
+    @property
     def changes_head(self) -> bool:
         """Whether there is anything to commit."""
         return (
@@ -131,5 +158,6 @@ class StreamPlan:
             or self.purged_below > 0
             or self.config is not None
             or bool(self.positions)
+            or bool(self.ledger)
             or bool(self.firings)
         )

@@ -173,6 +173,7 @@ class Planner:
         lone_msg_id, dedups, ids, now = h.lone_msg_id, draft.dedups, draft.ids, self.now
         find_new, find_old = ids.get, self.machine.dedup.find
         take, keep, checks = self.take, draft.blocks.append, self.checks
+        expected = h.expecting(self.machine.config.name)
         for place, (subject, block, payload) in enumerate(
             zip(columns.subjects, columns.headers, columns.payloads, strict=True)
         ):
@@ -182,7 +183,7 @@ class Planner:
                 draft.last_msg_id = b""
                 draft.next_seq += 1
                 keep(None)
-            elif msg_id := lone_msg_id(block):
+            elif msg_id := lone_msg_id(block, expected):
                 # Only the id can be refused: no call for this common form.
                 seq = (find_new(msg_id) or find_old(msg_id, now)) if dedups else None
                 if seq is not None:
@@ -192,7 +193,7 @@ class Planner:
                 ids[msg_id] = draft.next_seq
                 draft.next_seq += 1
                 keep(block)
-            elif not h.has_publish_headers(block):
+            elif block == expected or not h.has_publish_headers(block):
                 draft.last_msg_id = b""
                 draft.next_seq += 1
                 keep(h.stored_block(block) or None)
@@ -325,6 +326,8 @@ class Planner:
             self._answer_each(first)
         elif not self.machine.config.no_ack:
             plan.acks, plan.ack_first = self.columns.replies, first
+        elif self.columns.answered:
+            self._answer_each(first)
 
     def _answer_each(self, seq: int) -> None:
         name, refused, answers = self.machine.ack_name, self.draft.refused, self.plan.answers
@@ -338,5 +341,5 @@ class Planner:
                 seq += 1
             if told is not None:
                 answers += [(reply, one) for one in told]
-            elif reply and not is_silent:
+            elif reply and (not is_silent or reply in self.columns.answered):
                 answers.append((reply, body))

@@ -134,8 +134,10 @@ class AckIntake:
         if counts and sampler is not None and sampler.wants(randrange(100)):
             waited = sampler.waited(sseq, self._clock.monotonic())
             self._advisories.acked(*self._names, cseq, sseq, waited, count)
-        machine.term(sseq, cseq)
-        if kind is AckKind.TERM:
+        if kind is not AckKind.TERM:
+            machine.term(sseq, cseq)
+        else:
+            machine.terminate(sseq, cseq, reason)
             text = reason.decode("utf-8", "replace")
             self._advisories.terminated(*self._names, cseq, sseq, count, text)
 

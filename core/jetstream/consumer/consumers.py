@@ -108,6 +108,8 @@ class Consumers(dict[str, ConsumerRunner]):
             if runner is None:
                 raise api_error("JSConsumerNotFound")
             # While its state still tells what it settled.
+            if runner.machine.endings and self._stream.services.letters is not None:
+                await self._stream.services.letters.taken(runner)
             await self._stream.caught_up()
             if not runner.hidden:
                 change = self._catalog.drop_consumer(self._log.stream, runner.consumer)
@@ -116,7 +118,7 @@ class Consumers(dict[str, ConsumerRunner]):
                 del self[name]
             runner.close(deleted=True)
             self._stream.advisories.consumer_deleted(self._log.name, name)
-            await self._stream.less_wanted()
+            await self._stream.less_wanted(runner.machine.pending.floor()[1])
 
     async def pause(self, name: str, until: int) -> ConsumerRunner:
         """Deliver nothing until a wall-clock time; a time that is over, or ZERO_TIME, resumes.
@@ -239,7 +241,7 @@ class Consumers(dict[str, ConsumerRunner]):
         runner.configure(config)
         if config.filters != filters:
             await runner.pending_count.count()
-            await self._stream.less_wanted()
+            await self._stream.less_wanted(runner.machine.pending.floor()[1])
         if runner.paused_until:
             self._tell_pause(runner)
         return runner

@@ -29,6 +29,10 @@ class Shown(Protocol):
     paused_until: int
     """Monotonic nanoseconds; 0 = not paused."""
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether its configuration, or that of its stream, asks for memory storage."""
+
 
 def consumer_info(consumer: Shown, stream: str, clock: Clock) -> ConsumerInfo:
     """Return what CONSUMER.INFO tells; acknowledgements that came are applied before."""
@@ -43,7 +47,7 @@ def consumer_info(consumer: Shown, stream: str, clock: Clock) -> ConsumerInfo:
         config=consumer.config,
         delivered=SequenceInfo(
             consumer_seq=machine.delivered_cseq,
-            stream_seq=machine.delivered_sseq,
+            stream_seq=_shown_sseq(consumer),
             last_active=consumer.last_delivered or None,
         ),
         ack_floor=SequenceInfo(
@@ -61,6 +65,18 @@ def consumer_info(consumer: Shown, stream: str, clock: Clock) -> ConsumerInfo:
         ts=clock.now(),
         priority_groups=_groups(consumer, clock),
     )
+
+
+def _shown_sseq(consumer: Shown) -> int:
+    """Return the stream sequence of the last delivery.
+
+    As on the reference server, a consumer in memory that began with an empty stream and has
+    delivered nothing shows how far it has looked instead.
+    """
+    machine = consumer.machine
+    if consumer.in_memory and not (machine.delivered_cseq or machine.delivered_sseq):
+        return machine.scanned_sseq
+    return machine.delivered_sseq
 
 
 def _groups(consumer: Shown, clock: Clock) -> tuple[PriorityGroupState, ...]:

@@ -440,12 +440,17 @@ class Pump:
         batch = _slice(place[0], place[1], place[1] + 1)
         if machine.config.headers_only:
             batch = without_payloads(batch)
-        size = batch.size(0, len(self._head) + 60)
+        ts, left = batch.times[0], max(machine.num_pending, 0)
+        count, cseq = machine.redelivery(sseq)
+        reply = ack_subject(self._head, count, sseq, cseq, ts, left)
+        size = batch.size(0, len(reply))
         request = self._receiver
         push = machine.push
         if push is None:
             owners = machine.waiting.take(1, now, lambda _: size)
             if not owners:
+                if not machine.waiting.queue:
+                    machine.pending.requeue()  # As on the reference server.
                 self.send_statuses()
                 return True
             request = owners[0]
@@ -453,9 +458,7 @@ class Pump:
                 batch = with_pin(batch, machine.waiting.pin)
         elif push.measures() and not push.fitting((size,)):
             return False
-        count, cseq = machine.redeliver(sseq, now)
-        ts = batch.times[0]
-        reply = ack_subject(self._head, count, sseq, cseq, ts, max(machine.num_pending, 0))
+        machine.redeliver(sseq, now)
         header = batch.headers[0] if batch.headers else None
         self._send(request, sseq, batch.subjects[0], reply, header, batch.payloads[0])
         self.delivered += 1

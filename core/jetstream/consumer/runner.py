@@ -33,6 +33,7 @@ from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
     from core.jetstream.consumer.stream import ConsumedStream
+    from core.jetstream.log.stream_log import StreamLog
     from core.pubsub.account import ServiceSubscription, Session
     from core.stream.segment import Segment
 
@@ -117,6 +118,11 @@ class ConsumerRunner:
 
     # -- life --------------------------------------------------------------------------------
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether its configuration, or that of its stream, asks for memory storage."""
+        return self.config.mem_storage or not self._log.machine.on_file
+
     def start(self) -> None:
         """Listen for requests, acknowledgements and subscribers."""
         account, names = self._account, (self._log.name.encode(), self.name.encode())
@@ -127,6 +133,8 @@ class ConsumerRunner:
             account.acks[head] = self.acks.take
         self._subscriptions += self.listeners.start()
         self._timers.at(self, self.deadline())
+        if self.machine.endings:
+            self._send_letters()  # what is restored is durable
         self.wake()
 
     def _ack_heads(self) -> list[bytes]:
@@ -196,7 +204,27 @@ class ConsumerRunner:
             self._report_settled()
         if machine.events:
             self._tell_events()
+        if machine.endings.is_new:
+            machine.endings.is_new = False
+            self._states.sync(self, self._send_letters)
         self._timers.at(self, self.deadline())
+
+    def _send_letters(self) -> None:
+        """Have the dead letters stored that a durable state tells of."""
+        letters = self.stream.services.letters
+        if letters is not None and not self.closed:
+            letters.take(self)
+
+    @property
+    def log(self) -> StreamLog:
+        """The log of the stream."""
+        return self._log
+
+    def letters_taken(self, through: int) -> None:
+        """Dead letters up to a number are stored."""
+        self.machine.letters_taken(through)
+        self._states.mark(self)
+        self.wake()
 
     def _report_settled(self) -> None:
         settled, self.machine.settled = self.machine.settled, []
@@ -320,12 +348,15 @@ class ConsumerRunner:
             count = sum(counts[subject] for subject in filter(machine.match, counts))
         if count:
             machine.stored(count)
-            self._wake_if_served()
+            if segment.last >= machine.next_seq:  # A start may lie ahead.
+                self._wake_if_served()
 
-    def on_removed(self, removed: Sequence[tuple[int, bytes]], *, tells: bool = True) -> None:
-        """Messages left the stream; `tells` as `ConsumerMachine.removed` has it."""
+    def on_removed(
+        self, removed: Sequence[tuple[int, bytes]], *, tells: bool = True, purged: bool = False
+    ) -> None:
+        """Messages left the stream; `tells` and `purged` as `ConsumerMachine.removed` has them."""
         chosen = len(self.machine.chosen)
-        is_done = self.machine.removed(removed, tells=tells)
+        is_done = self.machine.removed(removed, tells=tells, purged=purged)
         if is_done:
             self.last_acked = self._clock.now()
         if is_done or len(self.machine.chosen) < chosen:

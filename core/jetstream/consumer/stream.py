@@ -36,6 +36,6 @@ class ConsumedStream(Protocol):
         """Return when what consumers have acknowledged so far is gone, if it has to go."""
         ...
 
-    async def less_wanted(self) -> None:
-        """Remove what a consumer that went or changed was the last to want."""
+    async def less_wanted(self, start: int = 0) -> None:
+        """Remove what a consumer that went or changed was the last to want, from `start` on."""
         ...

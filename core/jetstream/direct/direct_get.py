@@ -120,10 +120,12 @@ class DirectGet:
 
     def _last_of(self, wanted: bytes, reply: bytes, no_hdr: bool = False) -> None:
         """Answer with the last message of a subject, which may be a filter."""
-        seq = self._machine.index.last(wanted)
-        if seq:
+        # A message may be on a subject that holds wildcards: what this matches is asked for.
+        if b"*" in wanted or b">" in wanted:
+            self._spawn(reply, last_by_subject(self._log, wanted), no_hdr)
+        elif seq := self._machine.index.last(wanted):
             self._by_seq(seq, reply, no_hdr, wanted)
-        elif b"*" in wanted or b">" in wanted or self._log.loading is not None:
+        elif self._log.loading is not None:
             self._spawn(reply, last_by_subject(self._log, wanted), no_hdr)
         else:
             self._answers.status(reply, b"404 Message Not Found")

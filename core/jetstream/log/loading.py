@@ -59,10 +59,15 @@ async def load(log: StreamLog, head: Head, now: int) -> None:
     expiry = machine.expiry
     index, superseded = await build_index(log, machine.limit, expiry=expiry)
     machine.index = index
-    log.removed.hide([seq for seq, _, _ in superseded])
+    replaced = [seq for seq, _, _ in superseded]
+    log.removed.hide(replaced, machine.unchanged().record)
     count = sum(n for _, n, _ in index.items())
     # What expired may still be stored: it counts until it is found to be due again.
     machine.msgs = count if expiry is not None else _agreed(log, count, head)
+    if replaced and not set(replaced).issubset(await log.rows.recorded()):
+        # The node went down between saving a smaller limit and enforcing it: readers of storage
+        # would see these rows.
+        await log.deleted()
     if machine.msgs != head.msgs:
         machine.bytes = await _counted_bytes(log)
     await _restore_ids(log, head, now)

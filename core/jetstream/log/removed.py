@@ -33,16 +33,24 @@ class Removed:
         self.generation = 0
         # In the order of removal, which is the order of deletion: what a newer message of its
         # subject replaced must not outlive that message in storage.
-        self._rows: dict[int, None] = {}
+        # Each has the number of the record (`StreamPlan.record`) of the plan that removed it.
+        self._rows: dict[int, int] = {}
+        self._record = 0
         self._purged: list[int] = []
         self.deleted: set[int] = set()
 
     # -- removal -----------------------------------------------------------------------------
 
-    def hide(self, seqs: Collection[int]) -> None:
-        """Let no reader see some messages; their rows wait to be deleted."""
+    def hide(self, seqs: Collection[int], record: int) -> None:
+        """Let no reader see some messages; their rows wait to be deleted.
+
+        Args:
+            seqs: The messages.
+            record: `StreamPlan.record` of the plan that removed them.
+        """
         self.hidden.update(seqs)
-        self._rows.update(dict.fromkeys(seqs))
+        self._rows.update(dict.fromkeys(seqs, record))
+        self._record = record
 
     def hide_purged(self, seqs: Iterable[int], rows: Iterable[int]) -> None:
         """The same for a purge by filter that was recorded; `rows` are all that it removes."""
@@ -66,9 +74,14 @@ class Removed:
         """Whether rows of recorded purges wait to be deleted."""
         return bool(self._purged)
 
-    def next_rows(self, limit: int) -> list[int]:
-        """Return which rows are to be deleted next, ascending."""
-        return sorted(islice(self._rows, limit))
+    def next_rows(self, limit: int) -> tuple[list[int], int]:
+        """Return which rows are to be deleted next, ascending.
+
+        With them, the number of the first record of replaced rows that is not done then.
+        """
+        rows = list(islice(self._rows, limit))
+        left = islice(self._rows.values(), limit, None)
+        return sorted(rows), next(left, self._record + 1)
 
     def next_purged(self, limit: int) -> tuple[list[int], bool]:
         """Return which rows of recorded purges are next, and whether they are the last."""

@@ -76,6 +76,10 @@ class StoredRows:
         """Read (subject, count, last sequence) of the subjects between two sequences."""
         return self._reader.subjects(self._stream, self._shelf, first, last)
 
+    def recorded(self) -> Awaitable[list[int]]:
+        """Return the sequences that plans have recorded as replaced, deleted or not."""
+        return self._reader.recorded(self._stream)
+
     def last_before(self, subject: str, seq: int) -> Awaitable[int]:
         """Return the last sequence of a subject below a sequence (0: none)."""
         return self._reader.last_before(self._stream, self._shelf, subject, seq)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from core.stream.segment import Segment
 
 _PAGE = 2000
-_PAGE_BYTES = 32 << 20
+_PAGE_BYTES = 4 << 20  # it is decoded at once: 32 MiB held up everybody for 100 ms
 _OLDEST_PAGE = 5000
 
 

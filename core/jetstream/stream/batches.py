@@ -127,6 +127,8 @@ class Batches:
                 continue
             if batch is not None:
                 reply = columns.replies[place]
+                if machine.config.no_ack and reply not in columns.answered:
+                    reply = b""
                 return decide_batch(machine, batch.name, batch.columns, reply, now, facts)
             answers[place] = b""
         times = now, self._clock.monotonic()

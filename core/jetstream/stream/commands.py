@@ -85,6 +85,20 @@ async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> StreamPlan:
     return plan
 
 
+async def plan_purge_subjects(log: StreamLog, subjects: frozenset[bytes]) -> StreamPlan:
+    """Plan a purge of all messages of some subjects; their rows go later. Raises Unavailable."""
+    machine = log.machine
+    plan = machine.unchanged(log.first_seq)
+    for subject, rows in (await log.rows_of_all(subjects)).items():
+        for seq, size in rows:
+            machine.remove(plan, seq, subject, size)
+    plan.removed.sort()
+    if plan.removed:
+        plan.purge_filters = tuple(subject.decode() for subject in subjects)
+        plan.purge_up_to = plan.removed[-1][0]
+    return plan
+
+
 async def _live_rows(
     log: StreamLog, pattern: bytes | None, below: int
 ) -> list[tuple[int, bytes, int]]:

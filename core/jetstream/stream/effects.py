@@ -67,10 +67,15 @@ class PlanEffects:
 
     def _purged(self, plan: StreamPlan) -> None:
         if plan.index is None:
-            self._log.tail.clear(plan.last_seq + 1)
+            # What the plan stores comes behind what it purges, and is in memory next.
+            self._log.tail.clear(plan.before + 1)
             self._log.removed.clear()
+        # By interest, a roll-up may not be stored itself: then consumers go on behind it.
+        below = plan.purged_below
+        if not plan.msgs:
+            below = min(below, plan.last_seq) + 1
         for consumer in self._consumers.values():
-            consumer.on_purged(plan.purged_below)
+            consumer.on_purged(below)
         self._janitor.sweep(self._log)
 
     def _removed(self, plan: StreamPlan) -> None:
@@ -81,11 +86,12 @@ class PlanEffects:
             self._janitor.sweep_purge(self._log)
         else:
             # Erased rows too, although they are gone: what was deleted is forgotten in one way.
-            self._log.removed.hide(hidden)
+            self._log.removed.hide(hidden, plan.record)
         if self._consumers:
             pairs = [(seq, subject) for seq, subject, _ in plan.removed]
             # As on the reference server nobody is told of what goes by the dozen.
-            tells = not plan.purges or len(pairs) == len(plan.purges)
+            purged = bool(plan.purges)
+            tells = not purged or len(pairs) == len(plan.purges)
             for consumer in self._consumers.values():
-                consumer.on_removed(pairs, tells=tells)
+                consumer.on_removed(pairs, tells=tells, purged=purged)
         self._janitor.sweep(self._log)

@@ -98,11 +98,19 @@ class RetentionKeeper:
         self._drops_unwanted = not self._consumers
         self.sweep()
 
-    def less_wanted(self) -> None:
-        """A consumer went, or wants other subjects: by interest, messages may go with it."""
+    def less_wanted(self, start: int) -> None:
+        """A consumer went, or wants other subjects: by interest, messages may go with it.
+
+        As on the reference server those from its ack floor on, `start`; all without consumers, and
+        where it has not begun.
+        """
         if self._by_interest:
             self._drops_unwanted = True
-            self.sweep()
+            since, is_ahead = self._log.first_seq, start > self._log.machine.last_seq
+            if self._consumers and not is_ahead:
+                since = max(start, since)
+            self._sweep_from = since if self._sweep_from is None else min(since, self._sweep_from)
+            self._start()
 
     async def caught_up(self) -> None:
         """Return when what consumers were told before this call has taken effect.
@@ -233,7 +241,11 @@ class RetentionKeeper:
             return machine.unchanged()
         rows = [row for row in rows if not self._is_needed(row[0], row[1])]
         if not self._drops_unwanted:
-            rows = [row for row in rows if self._has_consumer(row[1])]
+            # As on the reference server, what a start that lies ahead passes over stays.
+            last = machine.last_seq
+            machines = [c.machine for c in self._consumers.values()]
+            past = [m.match for m in machines if m.pending.floor()[1] <= last]
+            rows = [row for row in rows if any(match is None or match(row[1]) for match in past)]
         return await self._plan(rows)
 
     def _is_needed(self, seq: int, subject: bytes) -> bool:

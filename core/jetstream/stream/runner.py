@@ -43,10 +43,12 @@ from core.pubsub.account import Account, ServiceSubscription, Session
 from core.pubsub.route import Trace
 from core.runtime.tasks import spawn
 from core.storage.interface import Head, StreamRow
+from core.stream.copying import Copied, Run, plan_copies
 from core.stream.expiry import Expiry
 from core.stream.machine import StreamMachine
 from core.stream.plan import Columns, StreamPlan
 from core.stream.planner import decide
+from core.stream.promoting import Promoted, plan_rows
 from core.stream.segment import Segment
 from core.stream.texts import refusal, survives_failed_commit
 
@@ -83,6 +85,8 @@ class StreamRunner:
         self.retention: RetentionKeeper | None = None
         self._columns = Columns()
         self._changes = Changes()
+        # Whether the last plan was that of a change: then publishes take their turn first.
+        self._changed = False
         self._subscriptions: list[ServiceSubscription] = []
         self.machine = StreamMachine(config, services.domain)
         self.log = StreamLog(
@@ -248,6 +252,7 @@ class StreamRunner:
         plan.config, plan.index, plan.expiry = config, index, queues
         for row in superseded:
             self.machine.remove(plan, *row)
+        plan.replaced = [row[0] for row in superseded]
         return plan
 
     async def _plan_longer_lives(
@@ -337,6 +342,10 @@ class StreamRunner:
 
         TracedPublishes(self).take(trace, subject, reply, headers, payload)
 
+    def answer_to(self, reply: bytes) -> None:
+        """Answer the next message, with this reply subject, even if the stream has no acks."""
+        self._columns.answered |= {reply}
+
     def has_work(self) -> bool:
         """Whether there is something for the next round.
 
@@ -346,6 +355,11 @@ class StreamRunner:
         if self.log.loading is not None and (self._columns.headered or self._changes):
             return False
         return bool(self._columns.subjects or self._changes)
+
+    async def plan_copies(self, run: Run, now: int) -> Copied:
+        """Plan to store what comes from elsewhere, with how far that was copied."""
+        facts = await self._facts.read(run.columns, now)
+        return plan_copies(self.machine, [run], now, facts, mirrors=False)
 
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]:
         """Give a change of the log its turn.
@@ -367,11 +381,13 @@ class StreamRunner:
         """Return what this stream wants committed next, or None."""
         if not self.has_work():
             return None
-        if self._changes:
+        if self._changes and not (self._changed and self._columns.subjects):
+            self._changed = True
             plan = await self._changes.plan_next(now)
             if plan is not None:
                 self._erase_superseded(plan)
             return plan
+        self._changed = False
         columns = self._columns
         if len(columns) > limit:
             columns = columns.split(limit)
@@ -401,6 +417,10 @@ class StreamRunner:
         """Return the plan that publishes would get now, not to be committed. Raises Unavailable."""
         return decide(self.machine, columns, now, await self._facts.read(columns, now))
 
+    async def plan_rows(self, columns: Columns, now: int) -> Promoted:
+        """Return the plan for rows of a transaction, in their turn. Raises Unavailable."""
+        return plan_rows(self.machine, columns, now, await self._facts.read(columns, now))
+
     def lacks_interest(self, subject: bytes) -> bool:
         """Say whether a message on `subject` is not stored because no consumer wants it."""
         return subject in self._without_interest((subject,))
@@ -411,10 +431,15 @@ class StreamRunner:
         With the newest message of a subject gone, a reload would take an older one, which the
         per-subject limit had removed, for the newest, and mark again what has expired.
         """
-        limited = self.machine.limit > 0 or self.machine.expiry is not None
+        limited = self.machine.limit > 0
         rows = self.log.removed.rows
-        if limited and rows and (plan.erased or plan.purge_filters):
+        if not rows or not (limited or self.machine.expiry is not None):
+            return
+        if plan.erased or plan.purge_filters:
             plan.erased += rows
+            plan.ends_replaced = limited
+        elif plan.purged_below and plan.index is None:
+            plan.ends_replaced = limited
 
     def _give_back(self, columns: Columns) -> None:
         later, self._columns = self._columns, columns
@@ -458,9 +483,11 @@ class StreamRunner:
     def refuse_gathered(self, error: ApiError) -> None:
         """Answer everything that waits for storage with an error."""
         columns, self._columns = self._columns, Columns()
-        if not self.config.no_ack:
-            body = refusal(error, self.machine.json_name)
-            self.acks.answer((reply, body) for reply in columns.replies if reply)
+        replies = columns.replies
+        if self.config.no_ack:
+            replies = [reply for reply in replies if reply in columns.answered]
+        body = refusal(error, self.machine.json_name)
+        self.acks.answer((reply, body) for reply in replies if reply)
         self._changes.refuse(error)
 
     # -- requests ----------------------------------------------------------------------------
@@ -549,8 +576,8 @@ class StreamRunner:
         if self.retention is not None:
             await self.retention.caught_up()
 
-    async def less_wanted(self) -> None:
-        """Let go what a consumer that went or changed was the last to want."""
+    async def less_wanted(self, start: int = 0) -> None:
+        """Let go what a consumer that went or changed was the last to want, from `start` on."""
         if self.retention is not None:
-            self.retention.less_wanted()
+            self.retention.less_wanted(start)
             await self.retention.caught_up()

@@ -38,6 +38,7 @@ _WHEN_STORED = frozenset((_STORE_FAILED, _WRONG_TTL))
 _PLAIN = frozenset((_WRONG_STREAM, _STORE_FAILED, _NO_ROLLUP))
 _OTHER_WORDS = {_WRONG_SIZE: "maximum payload exceeded", _NO_TTL: "message TTL disabled"}
 _FAST_REPLY = b".$FI"
+_ANY = b"-"  # a reply subject, so that there is an answer
 
 
 class Stream(Protocol):
@@ -51,6 +52,7 @@ class Stream(Protocol):
 
     def map_subjects(self, subjects: list[bytes]) -> list[bytes]: ...
     def lacks_interest(self, subject: bytes) -> bool: ...
+    def answer_to(self, reply: bytes) -> None: ...
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]: ...
     async def foresee(self, columns: Columns, now: int) -> StreamPlan: ...
     def ingest(
@@ -81,9 +83,9 @@ class TracedPublishes:
         outcome.has_interest = not runner.lacks_interest(stored_as)
         if trace.only and not found.get(h.BATCH_ID):
             trace.hold()
-            message = (subject, block, payload)
+            message = (subject, headers, payload)  # it keeps its destination, and its size
             spawn(self._try(trace, outcome, reply, message), name=f"trace {runner.name}")
-        elif runner.config.no_ack or reply.endswith(_FAST_REPLY):  # whose replies tell what to do
+        elif reply.endswith(_FAST_REPLY):  # replies of fast-ingest batches tell what to do
             outcome.accepted()
             runner.ingest(None, subject, reply, block, payload)
         else:
@@ -92,15 +94,20 @@ class TracedPublishes:
             told = partial(self._answered, trace, outcome, reply)
             subscription = runner.account.subscribe(inbox, lambda *said: told(said[4]))
             outcome.forget = partial(runner.account.unsubscribe, subscription)
+            runner.answer_to(inbox)
             runner.ingest(None, subject, inbox, block, payload)
 
     def _answered(self, trace: Trace, outcome: _Outcome, reply: bytes, body: bytes) -> None:
         outcome.forget()
-        if reply:
-            self._runner.account.publish(reply, b"", b"", body)
+        self._pass_on(reply, body)
         if body:  # else it waits in a batch, of which only the end is reported
             outcome.answered(body)
             trace.release()
+
+    def _pass_on(self, reply: bytes, body: bytes) -> None:
+        """Give the publisher the answer, if he is to have one."""
+        if reply and not self._runner.config.no_ack:
+            self._runner.account.publish(reply, b"", b"", body)
 
     async def _try(
         self,
@@ -115,9 +122,10 @@ class TracedPublishes:
 
         async def decide(now: int) -> StreamPlan:
             columns = Columns()
-            columns.subjects, columns.replies = runner.map_subjects([message[0]]), [b"-"]
+            columns.subjects, columns.replies = runner.map_subjects([message[0]]), [_ANY]
             columns.headers, columns.payloads = [message[1]], [message[2]]
             columns.headered, columns.nbytes = True, len(message[2])
+            columns.answered = frozenset((_ANY,))
             tried.append(await runner.foresee(columns, now))
             return runner.machine.unchanged(runner.log.first_seq)
 
@@ -129,8 +137,7 @@ class TracedPublishes:
         body = answers[0] if answers else b""
         if body and outcome.is_refused(body):
             outcome.answered(body)
-            if reply:
-                runner.account.publish(reply, b"", b"", body)
+            self._pass_on(reply, body)
         else:
             outcome.accepted()
         trace.release()
