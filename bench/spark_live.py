@@ -1,0 +1,249 @@
+"""Measures streaming queries that have caught up, or nearly: `python -m bench.spark_live`.
+
+A jetgate of its own, Spark with two threads, publishers in a process of their own. Two kinds of
+rows, each with its goals:
+
+- *caught up*: 2,000 messages a second are read by a query with triggers of one second. The latency
+  of a message is the time from when it was due to be published until its row was in the driver: it
+  holds the publish, the commit, the wait for the next trigger, Spark's planning and offset log, the
+  read, and the way of the row from the task to the driver. What it does not hold is Spark's commit
+  log, which is written when the sink has its rows.
+- *beside publishers*: 60,000 messages a second are published, by turns alone and beside a query of
+  at most 50,000 rows per trigger of one second. Shown are rates and the 99th percentile of the
+  publishers' acks, medians of the rounds.
+
+`--nice` is how much Spark gives way to server and publishers on the cores that they share.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.load import stream
+from bench.pace import STAMP, Pace, pacing
+from bench.wire import Connection, Lane, percentile, publishes, pump
+from tests.spark.feeds import dsn_of
+from tests.support import spark as support
+from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TRIGGER = "1 second"
+SLOW, FAST, LIMIT = 2_000, 60_000, 50_000
+P50, P99 = 1.5, 3.0
+KEPT = 0.99
+"""Share of the publishers' rate at which it counts as kept; the rest is the edge of a part."""
+TWICE = 2.0
+WARM = 5
+"""Seconds before each part that count for nothing."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a row needs.
+
+    Args:
+        spark: The session.
+        server: Which is published to and read.
+        seconds: How long a part is measured.
+        rounds: How often, for medians.
+        place: A directory for checkpoints.
+    """
+
+    spark: "SparkSession"
+    server: JetgateServer
+    seconds: int
+    rounds: int
+    place: Path
+
+    def options(self, transport: str) -> dict[str, str]:
+        """What it takes to read by a transport."""
+        if transport == "sql":
+            return {"dsn": dsn_of(self.server)}
+        return {"servers": f"nats://127.0.0.1:{self.server.address[1]}"}
+
+    def make(self, name: str) -> None:
+        """Create a stream over `<name>.>`."""
+        connection = Connection(self.server.address)
+        stream(connection, name, allow_direct=True)
+        connection.close()
+
+    def query(
+        self,
+        name: str,
+        options: dict[str, str],
+        take: "Callable[[DataFrame, int], None] | None" = None,
+    ) -> "StreamingQuery":
+        """Read a stream from now on, every second; into nothing without `take`."""
+        source = self.spark.readStream.format("jetstream").options(stream=name, **options).load()
+        writer = source.writeStream.option("checkpointLocation", tempfile.mkdtemp(dir=self.place))
+        writer = writer.trigger(processingTime=TRIGGER)
+        return (writer.foreachBatch(take) if take else writer.format("noop")).start()
+
+
+def caught_up(bench: Bench, transport: str, pace: Pace) -> bool:
+    """Print the latencies of a query that keeps up; whether they reach their goals."""
+    name = f"LIVE_{transport}"
+    bench.make(name)
+    arrived: list[tuple[int, list[int]]] = []
+
+    def take(frame: "DataFrame", _batch: int) -> None:
+        rows = frame.collect()
+        arrived.append((time.time_ns(), [int(row.data[:STAMP]) for row in rows]))
+
+    options = {**bench.options(transport), "payload": "string", "columns": "data"}
+    query = bench.query(name, options, take)
+    pace.mark()
+    eventually(lambda: len(arrived) > 2, within=60)
+    _pass(WARM, query)
+    skipped = len(arrived)
+    _pass(bench.seconds, query)
+    batches = arrived[skipped:]
+    pace.end()
+    query.stop()
+    taken = latencies(batches)
+    assert len(taken) > 0.8 * SLOW * bench.seconds, f"only {len(taken):,} rows arrived"
+    p50, p99 = percentile(taken, 0.5), percentile(taken, 0.99)
+    word = "ok" if p50 <= P50 and p99 <= P99 else "MISS"
+    print(
+        f"{transport + ', caught up':24} p50 {p50:5.2f} s, goal {P50}; p99 {p99:5.2f} s, "
+        f"goal {P99:.1f} {word}; {len(taken):,} rows in {len(batches)} batches",
+        flush=True,
+    )
+    return word == "ok"
+
+
+def latencies(batches: list[tuple[int, list[int]]]) -> list[float]:
+    """Seconds from when each message was due until its batch had arrived."""
+    return [(at - due) / 1e9 for at, rows in batches for due in rows]
+
+
+def beside_publishers(bench: Bench, transport: str, pace: Pace) -> bool:
+    """Print what a reader costs publishers; whether they keep their rate and twice their p99."""
+    name = f"BESIDE_{transport}"
+    bench.make(name)
+    options = {**bench.options(transport), "columns": "seq,subject,timestamp_ns,data"}
+    options["maxMessagesPerTrigger"] = str(LIMIT)
+    _warm(bench, name, {**options, "startingPosition": "earliest"})
+    pace.mark()
+    read = []
+    for _ in range(bench.rounds):
+        _part(pace, bench.seconds)
+        query = bench.query(name, options)
+        read.append(_part(pace, bench.seconds, query))
+        query.stop()
+    pace.end()
+    # Of each round: what passes before a part, the part, and the same with the query.
+    alone, beside = pace.parts[1::4], pace.parts[3::4]
+    rates = [_median(parts, "rate") for parts in (alone, beside)]
+    waits = [_median(parts, "p99") for parts in (alone, beside)]
+    kept = rates[1] >= KEPT * FAST
+    word = "ok" if kept and waits[1] <= TWICE * waits[0] else "MISS"
+    print(
+        f"{transport + ', beside publishers':24} {rates[1]:,.0f}/s published, goal {FAST:,}; "
+        f"p99 {waits[1]:.1f} ms, goal {TWICE * waits[0]:.1f} {word}; alone {rates[0]:,.0f}/s, "
+        f"p99 {waits[0]:.1f} ms; {statistics.median(read):,.0f} rows/s read",
+        flush=True,
+    )
+    return word == "ok"
+
+
+def _warm(bench: Bench, name: str, options: dict[str, str]) -> None:
+    """Run some batches before anything is measured: Java compiles what it runs often."""
+    connection = Connection(bench.server.address)
+    connection.send(b"SUB _INBOX.warm.* 1\r\n")
+    messages = publishes(f"{name}.a".encode(), 4 * LIMIT, b"x" * 128, b"_INBOX.warm")
+    pump([Lane(connection, messages)], window=4000)
+    connection.close()
+    query = bench.query(name, options)
+    eventually(lambda: sum(one["numInputRows"] for one in query.recentProgress) >= 4 * LIMIT)
+    query.stop()
+
+
+def _part(pace: Pace, seconds: int, query: "StreamingQuery | None" = None) -> float:
+    """Measure a part after a while that does not count; rows per second of the query."""
+    if query is not None:
+        reader = query
+        eventually(lambda: len(reader.recentProgress) > 2, within=60)
+    _pass(WARM, query)
+    pace.mark()
+    began = datetime.now(UTC)
+    _pass(seconds, query)
+    pace.mark()
+    if query is None:
+        return 0.0
+    batches = [
+        (datetime.fromisoformat(one["timestamp"]), int(one["numInputRows"]))
+        for one in query.recentProgress
+    ]
+    return rows_per_second([batch for batch in batches if batch[0] >= began])
+
+
+def rows_per_second(batches: list[tuple[datetime, int]]) -> float:
+    """The rate of batches, from the begin of the first to that of the last one."""
+    if len(batches) < 2:
+        return 0.0
+    seconds = (batches[-1][0] - batches[0][0]).total_seconds()
+    return sum(rows for _, rows in batches[:-1]) / seconds
+
+
+def _pass(seconds: int, query: "StreamingQuery | None") -> None:
+    """Let so many seconds pass; a query that fails meanwhile is an error."""
+    if query is None:
+        time.sleep(seconds)
+    elif query.awaitTermination(seconds):
+        raise AssertionError("the query has ended")
+
+
+def _median(parts: list[dict[str, float]], name: str) -> float:
+    return statistics.median(part[name] for part in parts)
+
+
+ROWS: dict[str, tuple[Callable[[Bench, str, Pace], bool], str, str, int]] = {
+    "sql, caught up": (caught_up, "sql", "LIVE_sql.a", SLOW),
+    "nats, caught up": (caught_up, "nats", "LIVE_nats.a", SLOW),
+    "sql, beside publishers": (beside_publishers, "sql", "BESIDE_sql.a", FAST),
+}
+"""Each row: what runs, by which transport, what is published where, and how often a second."""
+
+
+def main() -> int:
+    """Run the chosen rows; return 1 when `--check` is given and a goal is missed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_live", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=20, help="of each part")
+    parser.add_argument("--rounds", type=int, default=3, help="of the rows beside publishers")
+    parser.add_argument("--nice", type=int, default=0, help="the niceness of Spark")
+    parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
+    chosen = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="jetgate-spark-"))
+    rows = [row for name, row in ROWS.items() if chosen.only in name]
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        server = stack.enter_context(JetgateServer())
+        paces = [stack.enter_context(pacing(server.address, row[2], row[3])) for row in rows]
+        os.nice(chosen.nice)  # what runs already stays as it is
+        # Stopping a query in the middle of a batch is an error in the log, and meant.
+        settings = {"spark.driver.memory": "1g", "spark.log.level": "FATAL"}
+        spark = support.session(settings, lasting=True)
+        stack.callback(spark.stop)
+        bench = Bench(spark, server, chosen.seconds, chosen.rounds, place)
+        told = [run(bench, by, pace) for (run, by, *_), pace in zip(rows, paces, strict=True)]
+    return 1 if chosen.check and not all(told) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

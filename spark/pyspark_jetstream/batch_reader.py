@@ -1,0 +1,101 @@
+"""Batch reads of `mode=log`: the log between two positions, or the last message of each subject."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_jetstream import schema as columns
+from pyspark_jetstream.options import ReadOptions
+from pyspark_jetstream.planning import Planner
+from pyspark_jetstream.positions import place_of
+from pyspark_jetstream.pushdown import Narrowed, narrow
+from pyspark_jetstream.reading import Split, read_split
+from pyspark_jetstream.transport import open_transport
+from pyspark_jetstream.transport.base import Transport
+from pyspark_jetstream.values import InvalidOption
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+
+class BatchReader(DataSourceReader):
+    """Reads streams once.
+
+    Args:
+        options: What is read.
+        schema: The columns, as Spark knows them.
+    """
+
+    def __init__(self, options: ReadOptions, schema: "StructType") -> None:
+        columns.check(schema, columns.columns_of(options.payload), options.payload)
+        self._options = options
+        self._schema = columns.to_arrow(schema)
+        self._narrowed = Narrowed(options.streams, options.filters)
+
+    def partitions(self) -> list[InputPartition]:
+        """The partitions of all streams; the positions of options are looked up now."""
+        transport = open_transport(self._options.connection)
+        try:
+            splits = [
+                split
+                for stream in self._narrowed.streams
+                for split in self._splits(transport, Planner(self._options, transport), stream)
+            ]
+        finally:
+            transport.close()
+        return [InputPartition(split) for split in splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition."""
+        return read_split(self._options, self._schema, partition.value)
+
+    def _splits(self, transport: Transport, planner: Planner, stream: str) -> list[Split]:
+        what, options = self._narrowed, self._options
+        head = transport.head(stream)
+        if what.filters is None:
+            return []
+        if options.as_of is not None:
+            place = place_of(options.as_of, stream, "latest")
+            return planner.latest(
+                head, planner.end(head, place, inclusive=True), what.filters, current=True
+            )
+        start = planner.start(head)
+        last = planner.end(head, place_of(options.end, stream, "latest"))
+        if start.snapshot:
+            return planner.latest(head, last, what.filters, current=False)
+        first = max(start.seq + 1, what.first)
+        last = min(last, what.last)
+        if options.connection.transport == "sql":  # jetgate's times never go back within a stream
+            if what.begin > 0:
+                first = max(first, transport.seq_at(stream, what.begin))
+            if what.end <= head.last_ts:
+                last = min(last, transport.seq_at(stream, what.end) - 1)
+        return planner.ranges(head, first - 1, last, what.filters)
+
+
+class PushdownBatchReader(BatchReader):
+    """The same, with conditions of the query evaluated at the source.
+
+    It is a class of its own because Spark refuses a query whose reader has `pushFilters` unless
+    `spark.sql.python.filterPushdown.enabled` is true.
+    """
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
+        """Take what can be evaluated at the source; return what Spark has to evaluate."""
+        if self._options.as_of is not None or any(
+            place.kind == "lastPerSubject" for place in self._options.start.values()
+        ):
+            return filters  # which message is the last is decided before any condition
+        self._narrowed, rest = narrow(self._narrowed, filters)
+        return rest
+
+
+def batch_reader(options: ReadOptions, schema: "StructType") -> BatchReader:
+    """The reader that the options ask for."""
+    if options.pushdown and not hasattr(DataSourceReader, "pushFilters"):
+        raise InvalidOption("pushdown", "true", "false before PySpark 4.1, which has no pushdown")
+    kind = PushdownBatchReader if options.pushdown else BatchReader
+    return kind(options, schema)

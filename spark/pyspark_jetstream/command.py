@@ -1,0 +1,126 @@
+"""The command: `run` pipelines, `check` their declaration, ask the `doctor`."""
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark_jetstream.doctor import examine
+from pyspark_jetstream.pipelines.declaration import Pipeline, Source
+from pyspark_jetstream.pipelines.fields import DeclarationError
+from pyspark_jetstream.pipelines.load import load
+from pyspark_jetstream.pipelines.report import as_json
+
+FAILED = 1
+WRONG = 2
+"""Exit codes: something failed; the command or a declaration is wrong."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.command == "doctor":
+            return _doctor(options)
+        from pyspark_jetstream.pipelines.run import check
+
+        pipelines = _chosen(load(options.file), options.only)
+        for one in pipelines:
+            check(one)
+    except ValueError as error:  # DeclarationError, InvalidOption
+        print(error, file=sys.stderr)
+        return WRONG
+    if options.command == "check":
+        for one in pipelines:
+            print(f"{one.kind} {one.name}: can be run")
+        return 0
+    return _run(pipelines, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pyspark_jetstream", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    text = {
+        "run": "run the pipelines that a file declares, in order",
+        "check": "say what is wrong with a file, without Spark",
+        "doctor": "look whether everything is there, and say what to do",
+    }
+    made = {name: commands.add_parser(name, help=line) for name, line in text.items()}
+    for name in ("run", "check"):
+        made[name].add_argument("file", type=Path, help="pipelines, in .yaml or .py")
+        made[name].add_argument("--only", action="append", default=[], metavar="NAME")
+    for name in ("run", "doctor"):
+        made[name].add_argument("--master", default="", help="of Spark; local[*] without it")
+        made[name].add_argument(
+            "--conf", action="append", default=[], metavar="KEY=VALUE", help="setting of Spark"
+        )
+    made["run"].add_argument("--report", type=Path, help="write the reports here, as JSON")
+    doctor = made["doctor"]
+    doctor.add_argument("file", type=Path, nargs="?", help="ask for what these pipelines need")
+    doctor.add_argument("--dsn", default="", help="PostgreSQL to reach: env:NAME or file:PATH")
+    doctor.add_argument("--servers", default="", help="NATS servers to reach")
+    doctor.add_argument("--no-spark", action="store_true", help="start no session")
+    return parser
+
+
+def _chosen(pipelines: tuple[Pipeline, ...], names: Sequence[str]) -> tuple[Pipeline, ...]:
+    known = [one.name for one in pipelines]
+    for name in names:
+        if name not in known:
+            raise DeclarationError("--only", f"is {name!r}", "one of " + ", ".join(known))
+    return tuple(one for one in pipelines if not names or one.name in names)
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    settings = {}
+    for text in options.conf:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise DeclarationError("--conf", f"is {text!r}", "KEY=VALUE")
+        settings[name] = value
+    return settings
+
+
+def _run(pipelines: tuple[Pipeline, ...], options: argparse.Namespace) -> int:
+    from pyspark_jetstream.pipelines.run import run
+    from pyspark_jetstream.pipelines.session import open_session
+
+    try:
+        settings = _settings(options)
+    except DeclarationError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    stop = threading.Event()
+    name = ", ".join(one.name for one in pipelines)
+    spark = open_session(name, options.master, settings)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        reports = run(pipelines, spark, stop=stop)
+    finally:
+        spark.stop()
+    print("\n\n".join(one.text() for one in reports), flush=True)
+    if options.report:
+        options.report.write_text(as_json(reports), encoding="utf-8")
+    return FAILED if any(one.failed for one in reports) else 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    sources = [one.source for one in load(options.file)] if options.file else []
+    findings = examine(
+        [
+            {**one.options, "stream": ",".join(one.streams)}
+            for one in sources
+            if isinstance(one, Source)
+        ],
+        dsn=options.dsn,
+        servers=options.servers,
+        spark=None if options.no_spark else (options.master, _settings(options)),
+    )
+    failed = 0
+    for one in findings:
+        print(one.text(), flush=True)
+        failed += one.state == "fail"
+    return FAILED if failed else 0

@@ -1,0 +1,169 @@
+"""Streaming reads of `mode=consumer`: what a durable consumer delivers, acknowledged when written.
+
+The driver pulls. An offset holds the sequences of one batch and what their acknowledgements take,
+so tasks read by sequence and a batch that is replayed is the same. While a batch runs the driver
+reports progress, so that its messages are not delivered again; when it is committed it
+acknowledges them. Spark does not call `commit` for the last batch of a run with `AvailableNow`, so
+batches are acknowledged in `latestOffset`, too: what it is called with is in Spark's log of
+commits. Whatever fails in between, a message is read at least once.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from pyspark_jetstream import claims
+from pyspark_jetstream import schema as columns
+from pyspark_jetstream.claims import Claims
+from pyspark_jetstream.leases import Lease
+from pyspark_jetstream.losses import LossPolicy
+from pyspark_jetstream.options import ReadOptions
+from pyspark_jetstream.rows import RowShaper
+from pyspark_jetstream.splits import even
+from pyspark_jetstream.transport import open_transport
+from pyspark_jetstream.values import InvalidOption
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # before PySpark 4.2
+    MODERN = False
+else:
+    MODERN = True
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_PER_PARTITION = 10_000
+
+
+def consumer_reader(options: ReadOptions, schema: "StructType") -> DataSourceStreamReader:
+    """The reader, which needs what PySpark 4.2 has brought. Raises InvalidOption."""
+    if not MODERN:
+        raise InvalidOption("mode", "consumer", "log: mode=consumer needs PySpark 4.2 or newer")
+    return ConsumerReader(options, schema)
+
+
+if MODERN:
+
+    class ConsumerReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        """Reads what one consumer of one stream delivers.
+
+        Args:
+            options: What is read; one stream, a consumer, servers.
+            schema: The columns, as Spark knows them.
+        """
+
+        def __init__(self, options: ReadOptions, schema: "StructType") -> None:
+            columns.check(schema, columns.columns_of(options.payload), options.payload)
+            self._options = options
+            self._schema = columns.to_arrow(schema)
+            self._stream, self._name = options.streams[0], options.consumer
+            self._lease: Lease | None = None
+            self._left: int | None = None
+
+        def __getstate__(self) -> dict[str, Any]:
+            """What tasks get: they connect by themselves."""
+            return {**self.__dict__, "_lease": None}
+
+        def _leased(self) -> Lease:
+            """The consumer, which is made if it is not there. Only the driver has it."""
+            if self._lease is None:
+                assert self._options.connection.nats is not None, "checked with the options"
+                self._lease = Lease(
+                    self._options.connection.nats, self._stream, self._name, self._options.filters
+                )
+            return self._lease
+
+        def initialOffset(self) -> dict[str, Any]:
+            """Before the first batch: where a consumer stands is its own business."""
+            incarnation = self._leased().incarnation()
+            return Claims(self._stream, self._name, incarnation, 0, "", ()).to_json()
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            """How much one batch may hold."""
+            return ReadMaxRows(self._options.max_messages or claims.MOST)
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """Read no more than what waits now."""
+            self._left = self._leased().waiting()
+
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+            """Acknowledge the committed batch, pull the next one; `start` if nothing waits."""
+            before = claims.from_json(start, self._stream, self._name)
+            lease = self._leased()
+            lease.done(before)
+            most = limit.max_rows if isinstance(limit, ReadMaxRows) else claims.MOST
+            if isinstance(limit, ReadAllAvailable):
+                most = self._options.max_messages or claims.MOST
+            if self._left is not None:
+                most = min(most, self._left)
+            found = lease.pull(most, before) if most else None
+            if found is None:
+                return start
+            if self._left is not None:
+                self._left -= len(found)
+            return found.to_json()
+
+        def reportLatestOffset(self) -> dict[str, Any]:
+            """For the progress: how far the consumer is, in the words of `CONSUMER.INFO`."""
+            info = self._leased().info()
+            return {
+                "v": claims.VERSION,
+                "stream": self._stream,
+                "consumer": self._name,
+                "delivered_stream_seq": int(info["delivered"]["stream_seq"]),
+                "ack_floor_stream_seq": int(info["ack_floor"]["stream_seq"]),
+                "num_ack_pending": int(info["num_ack_pending"]),
+                "num_redelivered": int(info["num_redelivered"]),
+                "num_pending": int(info["num_pending"]),
+            }
+
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+            """The partitions of a batch, by the numbers of the offset alone."""
+            batch = claims.from_json(end, self._stream, self._name)
+            # After a restart the batch in the checkpoint is read again without being pulled.
+            self._leased().hold(batch)
+            sequences = batch.sequences()
+            most = self._options.split.max_messages or _PER_PARTITION
+            parts = max(self._options.split.min_partitions, -(-len(sequences) // most))
+            return [
+                InputPartition((batch.incarnation, sequences[begin:stop]))
+                for begin, stop in even(len(sequences), parts)
+            ]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            """The rows of one partition."""
+            if partition.value is None:  # what Spark plans where there is nothing to read
+                return
+            incarnation, sequences = partition.value
+            transport = open_transport(self._options.connection)
+            shaper = RowShaper(self._stream, self._schema, self._options.payload)
+            policy = LossPolicy(self._options.fail_on_loss)
+            missing = len(sequences)
+            try:
+                if policy.recreated(transport.head(self._stream), incarnation):
+                    return
+                for page in transport.points(self._stream, sequences, shaper.wanted):
+                    missing -= page.rows.num_rows
+                    if page.rows.num_rows:
+                        yield shaper.shape(page.rows)
+            finally:
+                transport.close()
+            policy.removed(self._stream, sequences[0], sequences[-1], missing)
+
+        def commit(self, end: dict[str, Any]) -> None:
+            """A batch is written: acknowledge it."""
+            self._leased().done(claims.from_json(end, self._stream, self._name))
+
+        def stop(self) -> None:
+            """The query has ended; what is not committed is delivered again or read again."""
+            lease, self._lease = self._lease, None
+            if lease is not None:
+                lease.close()

@@ -1,0 +1,362 @@
+"""Looks whether everything is there that a query needs, and says what to do where it is not.
+
+Nothing is changed and nothing is read but the heads of streams. Each look is a finding of its own;
+one that fails does not keep the others from being made.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_jetstream.nats.settings import Settings
+
+JAVA = (17, 21)
+"""Versions of Java that Spark 4 supports."""
+
+PACKAGES = {
+    "pyspark": ("4.0", "pip install 'pyspark>=4.0,<5'"),
+    "pyarrow": ("18.0", "pip install 'pyarrow>=18'"),
+    "pandas": ("2.2", "pip install 'pandas>=2.2,<3'"),
+}
+"""What every query needs: the oldest version, and what to do."""
+
+SINCE = {
+    (4, 1): "filter pushdown (option pushdown) and streaming writes in Arrow",
+    (4, 2): "limits of a micro-batch, Trigger.AvailableNow, lag in the progress",
+}
+"""What a version of PySpark brings, which an older one goes without."""
+
+_NOBODY = "no-stream-of-this-name"
+_PATIENCE = "5s"
+"""How long a server may take to answer, whatever a query allows it."""
+
+_PROBE = """
+import importlib.metadata as m, json, sys
+def version(name):
+    try:
+        return m.version(name)
+    except m.PackageNotFoundError:
+        return ""
+found = {"python": list(sys.version_info[:3])}
+found.update({n: version(n) for n in ("pyspark", "pyarrow", "pandas", "pyspark-jetstream")})
+try:
+    import pyspark_jetstream
+    found["format"] = pyspark_jetstream.DefaultSource.name()
+except Exception as error:
+    found["format"] = ""
+    found["error"] = f"{type(error).__name__}: {error}"
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, and how it is.
+
+    Args:
+        what: What was looked at.
+        state: `ok`, `warn`: something is left out, or `fail`: queries will fail.
+        found: What is there.
+        todo: What to do; empty when there is nothing to do.
+    """
+
+    what: str
+    state: str
+    found: str
+    todo: str = ""
+
+    def text(self) -> str:
+        """The finding as one or two lines."""
+        line = f"{self.state:<4}  {self.what}: {' '.join(self.found.split())}"
+        return line + (f"\n      -> {self.todo}" if self.todo else "")
+
+
+def examine(
+    queries: Sequence[Mapping[str, str]],
+    *,
+    dsn: str = "",
+    servers: str = "",
+    spark: tuple[str, Mapping[str, str]] | None = ("", {}),
+) -> Iterator[Finding]:
+    """Look at everything, and yield what was found as it is found.
+
+    Args:
+        queries: Options of `format("jetstream")` of queries that are to run.
+        dsn: A database to reach besides; a secret is `env:NAME` or `file:PATH`.
+        servers: NATS servers to reach besides.
+        spark: Master and settings of the session to start; None starts none.
+    """
+    yield from packages(_installed)
+    yield java(_java_output)
+    yield from interpreters(_probe)
+    ways = [dict(query) for query in queries]
+    if dsn:
+        ways.append({"dsn": dsn, "stream": _NOBODY})
+    if servers:
+        ways.append({"servers": servers, "transport": "nats", "stream": _NOBODY})
+    for way in ways:
+        yield from reach(way)
+    if not ways:
+        yield Finding("streams", "warn", "no server was asked", "name a file, --dsn or --servers")
+    if spark is not None:
+        yield from session(*spark)
+
+
+def packages(installed: Callable[[str], str]) -> Iterator[Finding]:
+    """The packages of this Python, and what they leave out.
+
+    Args:
+        installed: Gives the version of a package, empty where there is none.
+    """
+    for name, (oldest, todo) in PACKAGES.items():
+        version = installed(name)
+        if not version:
+            yield Finding(name, "fail", "is not installed", todo)
+        elif numbers(version) < numbers(oldest):
+            yield Finding(name, "fail", f"{version} is older than {oldest}", todo)
+        elif name == "pandas" and numbers(version) >= (3,):
+            yield Finding(name, "warn", f"{version}: PySpark 4 is made for pandas 2", todo)
+        elif name == "pyspark":
+            yield _pyspark(version)
+        else:
+            yield Finding(name, "ok", version)
+    for name, what in (
+        ("adbc-driver-postgresql", "transport=sql"),
+        ("crc32c", "verify=true and transactional writes"),
+        ("pyyaml", "pipelines in YAML"),
+    ):
+        version = installed(name)
+        todo = f"pip install {name}, if you need {what}"
+        yield (
+            Finding(name, "ok", version)
+            if version
+            else Finding(name, "warn", f"is not installed: no {what}", todo)
+        )
+
+
+def _pyspark(version: str) -> Finding:
+    if numbers(version) >= (5,):
+        return Finding("pyspark", "warn", f"{version} is newer than this release was tested with")
+    missing = [what for since, what in SINCE.items() if numbers(version) < since]
+    if missing:
+        found = f"{version}, without " + "; without ".join(missing)
+        return Finding("pyspark", "warn", found, "pip install 'pyspark>=4.2,<5' for all of it")
+    return Finding("pyspark", "ok", version)
+
+
+def java(run: Callable[[Sequence[str]], str]) -> Finding:
+    """The Java that Spark will start.
+
+    Args:
+        run: Runs a command and returns what it prints; raises OSError.
+    """
+    home = os.environ.get("JAVA_HOME", "")
+    command = os.path.join(home, "bin", "java") if home else shutil.which("java") or "java"
+    todo = "install Java 17 or 21 and set JAVA_HOME, for instance apt-get install openjdk-17-jre"
+    try:
+        match = re.search(r'version "(\d+)(?:\.(\d+))?[^"]*"', run([command, "-version"]))
+        modules = run([command, "--list-modules"])
+    except OSError as error:
+        return Finding("Java", "fail", f"{command} cannot be run: {error.strerror}", todo)
+    if match is None:
+        return Finding("Java", "fail", f"{command} does not say its version", todo)
+    version = int(match[2] or 0) if match[1] == "1" else int(match[1])
+    found = f"{version} ({command})"
+    if version not in JAVA:
+        return Finding("Java", "fail", f"{found}: Spark 4 supports 17 and 21", todo)
+    if "jdk.incubator.vector" not in modules:
+        return Finding(
+            "Java",
+            "fail",
+            f"{found} lacks the module jdk.incubator.vector, which Spark names",
+            todo,
+        )
+    return Finding("Java", "ok", found)
+
+
+def interpreters(probe: Callable[[str], Mapping[str, Any]]) -> Iterator[Finding]:
+    """The Python of this process, and the one that finds formats and runs tasks.
+
+    Args:
+        probe: Runs `_PROBE` in an interpreter and returns what it prints; raises OSError.
+    """
+    here = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("Python", "ok", f"{here} ({sys.executable})")
+    command = os.environ.get("PYSPARK_PYTHON") or sys.executable
+    what = "Python of executors"
+    todo = f"set PYSPARK_PYTHON={sys.executable}, or install pyspark-jetstream there"
+    try:
+        found = probe(command)
+    except (OSError, ValueError) as error:
+        yield Finding(what, "fail", f"{command} cannot be run: {error}", todo)
+        return
+    yield executor(what, found, todo, command)
+
+
+def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") -> Finding:
+    """What an interpreter that runs tasks has: the version of this one, and the format."""
+    version = tuple(found["python"])
+    text = ".".join(map(str, version)) + (f" ({where})" if where else "")
+    if version[:2] != tuple(sys.version_info[:2]):
+        mine = ".".join(map(str, sys.version_info[:2]))
+        return Finding(what, "fail", f"{text} is not {mine}, the driver's", todo)
+    if found.get("format") != "jetstream":
+        why = found.get("error") or "the package is not there"
+        return Finding(what, "fail", f"{text} does not have the format: {why}", todo)
+    return Finding(what, "ok", f"{text}, with the format jetstream")
+
+
+def reach(query: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether the streams of a query can be read the way its options say."""
+    from pyspark_jetstream.options import batch_options
+    from pyspark_jetstream.transport import open_transport
+    from pyspark_jetstream.transport.errors import StreamNotFound
+
+    left_out = ("mode", "startingposition", "timeout")
+    kept = {k: v for k, v in query.items() if k.lower() not in left_out} | {"timeout": _PATIENCE}
+    try:
+        options = batch_options(kept)
+    except ValueError as error:
+        yield Finding("options", "fail", str(error), "change the option")
+        return
+    way = options.connection.transport
+    try:
+        transport = open_transport(options.connection)
+    except Exception as error:
+        yield unreachable(way, error)
+        return
+    try:
+        for stream in options.streams:
+            try:
+                head = transport.head(stream)
+            except StreamNotFound as error:
+                if stream == _NOBODY:
+                    yield Finding(way, "ok", "reached")
+                else:
+                    todo = "look at the name, the account and the rights of the user"
+                    yield Finding(f"stream {stream}", "fail", str(error), todo)
+                continue
+            found = f"{head.messages:,} messages, sequences {head.first_seq} to {head.last_seq}"
+            yield Finding(f"stream {stream}", "ok", f"{found}, by {way}")
+    except Exception as error:
+        yield unreachable(way, error)
+    finally:
+        transport.close()
+    if options.connection.nats is not None:
+        yield transactions(options.connection.nats, options.streams[0])
+
+
+def transactions(settings: "Settings", stream: str) -> Finding:
+    """Whether a server stores what Spark writes exactly once."""
+    from pyspark_jetstream.nats.connection import Connection
+    from pyspark_jetstream.nats.errors import NatsError, NoResponders, Refused
+    from pyspark_jetstream.nats.requests import Requests
+
+    what = "transactional writes"
+    try:
+        with Connection(settings) as connection:
+            where = connection.server
+            with contextlib.suppress(Refused):  # an answer of its API, as for a stream unknown
+                Requests(connection).api(f"$JG.API.TXN.INFO.{stream}")
+    except NoResponders:
+        found = "the server has none, as every JetStream server but jetgate"
+        return Finding(what, "warn", found, "write with delivery=at-least-once")
+    except NatsError as error:
+        return unreachable("nats", error)
+    return Finding(what, "ok", f"served by {where}")
+
+
+def unreachable(way: str, error: Exception) -> Finding:
+    """The finding that a server does not answer as it should."""
+    todo = {
+        "sql": "look at the option dsn: host, port, user, rights on schema jetgate (docs/sql.md)",
+        "nats": "look at the option servers: host, port, credentials, JetStream enabled",
+    }.get(way, "look at the options")
+    return Finding(way, "fail", f"{type(error).__name__}: {error}", todo)
+
+
+def session(master: str, settings: Mapping[str, str]) -> Iterator[Finding]:
+    """Start Spark and ask its executors what they have."""
+    from pyspark_jetstream.pipelines.session import LOCAL, open_session
+
+    try:
+        spark = open_session("pyspark_jetstream doctor", master, settings)
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        todo = "look at what is above, and at the master"
+        yield Finding("Spark", "fail", f"{master or LOCAL} does not start: {first}", todo)
+        return
+    try:
+        yield Finding("Spark", "ok", f"{spark.version} on {spark.conf.get('spark.master')}")
+        rows = spark.range(0, 8, 1, 4).mapInArrow(_executor_probe, "found string").collect()
+        for text in sorted({row.found for row in rows}):
+            todo = "install the package on every executor, in the Python that PYSPARK_PYTHON names"
+            yield executor("an executor", json.loads(text), todo)
+        yield from formats(spark)
+    except Exception as error:
+        line = str(error).strip().splitlines()[0]
+        yield Finding("an executor", "fail", f"cannot run Python: {line}", "look at its log")
+    finally:
+        spark.stop()
+
+
+def formats(spark: Any) -> Iterator[Finding]:
+    """Whether the table formats are there that archives can write besides Parquet."""
+    for name in ("delta", "iceberg"):
+        try:
+            spark.read.format(name).load("/nowhere/at/all")
+        except Exception as error:
+            if "DATA_SOURCE_NOT_FOUND" in str(error):
+                found = "is not there: archives are Parquet"
+                yield Finding(name, "ok", found)
+                continue
+        yield Finding(name, "ok", "is there")
+
+
+def _executor_probe(batches: Iterable[Any]) -> Iterator[Any]:
+    import io
+
+    import pyarrow
+
+    for _ in batches:
+        pass
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(_PROBE, {})
+    yield pyarrow.RecordBatch.from_pydict({"found": [out.getvalue().strip()]})
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version as numbers that can be compared."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _installed(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _java_output(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+def _probe(command: str) -> Mapping[str, Any]:
+    done = subprocess.run(
+        [command, "-c", _PROBE], capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode:
+        raise ValueError(done.stderr.strip().splitlines()[-1] if done.stderr else "it fails")
+    found: Mapping[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found

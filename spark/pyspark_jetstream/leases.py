@@ -1,0 +1,207 @@
+"""The driver's hold on what a consumer delivers: pulled, kept from redelivery, acknowledged."""
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from pyspark_jetstream.claims import Claims, runs_of
+from pyspark_jetstream.nats.connection import Connection
+from pyspark_jetstream.nats.errors import Away, Disconnected, NatsError, NoResponders, Timeout
+from pyspark_jetstream.nats.reading import Api
+from pyspark_jetstream.nats.requests import Requests
+from pyspark_jetstream.nats.settings import Settings
+from pyspark_jetstream.nats.tries import Tries
+from pyspark_jetstream.nats.work_queue import WorkQueue
+from pyspark_jetstream.transport.errors import JetStreamError, NotReachable
+from pyspark_jetstream.transport.translate import head_of, translated
+
+_log = logging.getLogger("pyspark_jetstream")
+
+_ACK_WAIT = 60.0
+"""Seconds, of a consumer that is made here."""
+_MAX_ACK_PENDING = 200_000
+_AGAIN = (Disconnected, Timeout, NoResponders, Away)
+"""What passes, as when a node takes over from another one."""
+_T = TypeVar("_T")
+
+
+class Lease:
+    """One consumer, for one query; made as a durable one if it is not there.
+
+    A thread of its own reports progress, three times within the consumer's `ack_wait`.
+
+    Args:
+        settings: Servers and secrets.
+        stream, consumer: Their names.
+        filters: Subjects that a consumer made here delivers.
+    """
+
+    def __init__(
+        self, settings: Settings, stream: str, consumer: str, filters: tuple[str, ...]
+    ) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._consumer = consumer
+        self._filters = filters
+        self._api: Api | None = None
+        self._queue: WorkQueue | None = None
+        self._lock = threading.RLock()
+        self._held: Claims | None = None
+        self._acked: Claims | None = None
+        self._ended = threading.Event()
+        try:
+            self._interval = self._ask(self._check) / 3
+        except BaseException:
+            self._disconnect()
+            raise
+        self._reporter = threading.Thread(target=self._report, daemon=True)
+        self._reporter.start()
+
+    def incarnation(self) -> int:
+        """When the stream was created, in nanoseconds since the epoch."""
+        return self._ask(lambda queue: head_of(self._stream, self._info()).incarnation)
+
+    def info(self) -> dict[str, Any]:
+        """CONSUMER.INFO."""
+        return self._ask(self._existing)
+
+    def waiting(self) -> int:
+        """How many messages may still be delivered, those included that were and are not acked."""
+        info = self.info()
+        return int(info["num_pending"]) + int(info["num_ack_pending"])
+
+    def pull(self, most: int, before: Claims) -> Claims | None:
+        """The next batch, of at most so many messages; None if nothing waits.
+
+        Args:
+            before: The batch that was committed last; what is delivered again of it is left out.
+        """
+        known = set(before.sequences())
+
+        def ask(queue: WorkQueue) -> Claims | None:
+            found = queue.pull(most)
+            again = [claim for claim in found if claim[0] in known]
+            if again:
+                stale = self._claims(before, queue.prefix, again)
+                self._acknowledge(stale, queue)
+            fresh = dict(claim for claim in found if claim[0] not in known)
+            return self._claims(before, queue.prefix, list(fresh.items())) if fresh else None
+
+        batch = self._ask(ask)
+        if batch is not None:
+            self.hold(batch)
+        return batch
+
+    def _claims(self, before: Claims, prefix: str, found: list[tuple[int, int]]) -> Claims:
+        return Claims(
+            self._stream,
+            self._consumer,
+            self.incarnation(),
+            before.number + 1,
+            prefix,
+            runs_of(found),
+        )
+
+    def hold(self, batch: Claims) -> None:
+        """Keep a batch from being delivered again, until it is done."""
+        with self._lock:
+            self._held = batch
+
+    def done(self, batch: Claims) -> None:
+        """Acknowledge a batch, and wait until the server has confirmed it."""
+        if not len(batch) or batch == self._acked:
+            return
+        if batch.incarnation == self.incarnation():
+            self._ask(partial(self._acknowledge, batch))
+        with self._lock:
+            self._acked = batch
+            if self._held == batch:
+                self._held = None
+
+    def _acknowledge(self, batch: Claims, queue: WorkQueue) -> None:
+        try:
+            queue.acknowledge(batch.ack_subjects())
+        except NoResponders:
+            self._existing(queue)  # without a consumer nobody would ever take them
+            raise
+
+    def close(self) -> None:
+        """End the reports and the connection."""
+        self._ended.set()
+        self._reporter.join()
+        with self._lock:
+            self._disconnect()
+
+    def _report(self) -> None:
+        """Report progress of the batch that runs, until the end."""
+        while not self._ended.wait(self._interval):
+            with self._lock:
+                batch = self._held
+                if batch is None:
+                    continue
+                try:
+                    self._ask(partial(_progress, batch))
+                except JetStreamError as error:
+                    _log.warning("progress of a batch could not be reported: %s", error)
+
+    def _check(self, queue: WorkQueue) -> float:
+        """Make the consumer if it is not there; its `ack_wait` in seconds."""
+        info = queue.info()
+        if info is None:
+            queue.create(self._filters, _ACK_WAIT, _MAX_ACK_PENDING)
+            info = self._existing(queue)
+        config = info["config"]
+        if config.get("deliver_subject"):
+            raise JetStreamError(self._unfit("is a push consumer"))
+        if config.get("ack_policy") != "explicit":
+            raise JetStreamError(self._unfit(f"has ack_policy {config.get('ack_policy')}"))
+        return int(config["ack_wait"]) / 1e9
+
+    def _unfit(self, reason: str) -> str:
+        return (
+            f"stream {self._stream!r}: consumer {self._consumer!r} {reason}; mode=consumer takes a "
+            "pull consumer with explicit acknowledgements"
+        )
+
+    def _existing(self, queue: WorkQueue) -> dict[str, Any]:
+        info = queue.info()
+        if info is None:
+            raise JetStreamError(f"stream {self._stream!r}: consumer {self._consumer!r} is gone")
+        return info
+
+    def _info(self) -> dict[str, Any]:
+        assert self._api is not None, "connected"
+        return self._api.info(self._stream)
+
+    def _ask(self, ask: Callable[[WorkQueue], _T]) -> _T:
+        """Ask, again on a new connection after what passes. Raises JetStreamError."""
+        tries = Tries(self._settings, self._ended.wait)
+        with self._lock:
+            while True:
+                try:
+                    return ask(self._connected())
+                except _AGAIN as error:
+                    self._disconnect()
+                    if self._ended.is_set() or not tries.again():
+                        raise NotReachable(
+                            f"stream {self._stream!r}: given up after {tries.failed} tries: {error}"
+                        ) from error
+                except NatsError as error:
+                    raise translated(error, self._stream, "NATS") from error
+
+    def _connected(self) -> WorkQueue:
+        if self._queue is None:
+            self._api = Api(Requests(Connection(self._settings)))
+            self._queue = WorkQueue(self._api, self._stream, self._consumer)
+        return self._queue
+
+    def _disconnect(self) -> None:
+        api, self._api, self._queue = self._api, None, None
+        if api is not None:
+            api.connection.close()
+
+
+def _progress(batch: Claims, queue: WorkQueue) -> None:
+    queue.in_progress(batch.ack_subjects())

@@ -1,0 +1,74 @@
+"""What can be known about messages that were to be read and are not stored, and what follows.
+
+Which messages there were is not known: a sequence may have been deleted, purged, expired, replaced
+or rolled up. So what is told is which sequences are not there, and a cause only where it shows.
+"""
+
+import logging
+
+from pyspark_jetstream.transport.base import Head
+from pyspark_jetstream.transport.errors import DataLoss, StreamRecreated
+
+_log = logging.getLogger("pyspark_jetstream")
+
+
+class LossPolicy:
+    """What the option `failOnDataLoss` asks for.
+
+    Args:
+        mode: `true` raises, `false` logs a warning and goes on, `strict` raises for sequences
+            that are missing in between, too.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+
+    def recreated(self, head: Head, incarnation: int) -> bool:
+        """Whether the stream is another one than the position is of. Raises StreamRecreated."""
+        if head.incarnation == incarnation:
+            return False
+        error = StreamRecreated(head.stream, incarnation, head.incarnation)
+        if self._mode != "false":
+            raise error
+        _log.warning("%s (failOnDataLoss=false)", error)
+        return True
+
+    def trimmed(self, head: Head, after: int, through: int) -> int:
+        """How many of the sequences behind `after` are below the first one. Raises DataLoss."""
+        lost = min(head.first_seq - 1, through) - after
+        if lost <= 0:
+            return 0
+        self._lost(
+            f"stream {head.stream!r}: sequences {after + 1} to {after + lost} are not stored any "
+            f"more, the first that is there is {head.first_seq}: up to {lost} messages were "
+            "removed by limits, expiry, acknowledgement or a purge before they were read"
+        )
+        return lost
+
+    def beyond(self, head: Head, seq: int, what: str) -> bool:
+        """Whether a position is behind the end of the stream. Raises DataLoss."""
+        if seq <= head.last_seq:
+            return False
+        self._lost(
+            f"stream {head.stream!r}: {what} is sequence {seq}, but the last one is "
+            f"{head.last_seq}: the server was restored from an older state, or the database that "
+            "is read lags behind by more than the option 'timeout'"
+        )
+        return True
+
+    def removed(self, stream: str, first: int, last: int, missing: int) -> None:
+        """Tell how many sequences in between are not stored. Raises DataLoss when strict."""
+        if not missing:
+            return
+        text = (
+            f"stream {stream!r}: {missing} of the sequences {first} to {last} are not stored: "
+            "deleted, expired, replaced by newer messages of their subjects, or never used"
+        )
+        if self._mode == "strict":
+            raise DataLoss(f"{text} (failOnDataLoss=strict)")
+        _log.info("%s", text)
+
+    def _lost(self, text: str) -> None:
+        if self._mode != "false":
+            raise DataLoss(f"{text} (failOnDataLoss={self._mode}, false goes on)")
+        _log.warning("%s (failOnDataLoss=false)", text)

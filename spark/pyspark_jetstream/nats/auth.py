@@ -1,0 +1,97 @@
+"""What a client says about itself in CONNECT: tokens, passwords, nkeys, JWTs."""
+
+import base64
+import binascii
+import re
+from typing import Any
+
+from pyspark_jetstream.nats.errors import Rejected
+from pyspark_jetstream.nats.settings import Settings
+
+_SEED_PREFIX = 18 << 3
+_USER_PREFIX = 20 << 3
+_SECTION = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s*(\S+?)\s*-{3,}END \1-{3,}")
+
+
+def credentials(settings: Settings, nonce: str) -> dict[str, Any]:
+    """Members of CONNECT for the secrets of the settings, resolved on this machine.
+
+    Args:
+        nonce: What the server's INFO asks to sign; "" where it asks for nothing.
+
+    Raises:
+        Rejected: The seed or the credentials are none, or the server sent no nonce for them.
+        InvalidOption: A named secret is not there.
+    """
+    fields: dict[str, Any] = {}
+    if settings.token:
+        fields["auth_token"] = settings.token.resolve()
+    if settings.user:
+        fields["user"] = settings.user.resolve()
+        fields["pass"] = settings.password.resolve() if settings.password else ""
+    if settings.creds:
+        token, seed = parse_creds(settings.creds.resolve())
+        fields["jwt"] = token
+        fields["sig"] = _signature(seed, nonce)
+    elif settings.nkey:
+        seed = settings.nkey.resolve()
+        fields["nkey"] = public_key(seed)
+        fields["sig"] = _signature(seed, nonce)
+    return fields
+
+
+def parse_creds(text: str) -> tuple[str, str]:
+    """JWT and seed of what a `.creds` file holds.
+
+    Raises:
+        Rejected: One of the two sections is missing.
+    """
+    sections = dict(_SECTION.findall(text))
+    try:
+        return sections["NATS USER JWT"], sections["USER NKEY SEED"]
+    except KeyError as missing:
+        raise Rejected(f"the credentials have no section {missing.args[0]}") from None
+
+
+def _signature(seed: str, nonce: str) -> str:
+    if not nonce:
+        raise Rejected("the server asks for no signature, so it has no users with nkeys or JWTs")
+    signature = _signer(_raw_seed(seed)).sign(nonce.encode()).signature
+    return base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
+
+
+def public_key(seed: str) -> str:
+    """The public key of a user, `U...`, that belongs to a seed, `SU...`."""
+    body = bytes([_USER_PREFIX]) + bytes(_signer(_raw_seed(seed)).verify_key)
+    check = _crc16(body).to_bytes(2, "little")
+    return base64.b32encode(body + check).decode().rstrip("=")
+
+
+def _raw_seed(seed: str) -> bytes:
+    """The 32 bytes in a user's seed, whose checksum and prefix are checked."""
+    try:
+        raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
+    except (binascii.Error, ValueError):
+        raise Rejected("the seed of the nkey is not base32") from None
+    if len(raw) != 36 or _crc16(raw[:-2]) != int.from_bytes(raw[-2:], "little"):
+        raise Rejected("the seed of the nkey is damaged: its checksum does not fit")
+    kind = (raw[0] & 7) << 5 | (raw[1] & 0xF8) >> 3
+    if raw[0] & 0xF8 != _SEED_PREFIX or kind != _USER_PREFIX:
+        raise Rejected("the nkey is no seed of a user: those begin with SU")
+    return raw[2:-2]
+
+
+def _signer(seed: bytes) -> Any:
+    try:
+        from nacl.signing import SigningKey
+    except ImportError:
+        raise Rejected(
+            "nkeys and JWTs need PyNaCl on the driver and the executors: "
+            "pip install 'pyspark-jetstream[nkeys]'"
+        ) from None
+    return SigningKey(seed)
+
+
+def _crc16(data: bytes) -> int:
+    """CRC-16/XMODEM, the checksum in nkeys."""
+    return binascii.crc_hqx(data, 0)

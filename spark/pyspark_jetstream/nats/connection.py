@@ -1,0 +1,248 @@
+"""One connection to a NATS server: handshake, sending, reading into columns."""
+
+import json
+import random
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, NoReturn
+from urllib.parse import SplitResult
+
+from pyspark_jetstream.nats.addresses import PORT, parse, shown
+from pyspark_jetstream.nats.auth import credentials
+from pyspark_jetstream.nats.deadline import Deadline
+from pyspark_jetstream.nats.errors import Denied, Disconnected, Rejected, Timeout
+from pyspark_jetstream.nats.parser import Columns, Parser
+from pyspark_jetstream.nats.settings import Settings, Tls
+
+READ = 1 << 18
+"""Bytes of a read; parsing takes about as long as the next read takes to arrive."""
+
+_DENIED = ("permissions violation",)
+_HARMLESS = ("invalid subject", "invalid publish subject")
+_NOT_AGAIN = ("authorization violation", "user authentication", "account authentication")
+
+
+class Connection:
+    """A connection that answers the server's PINGs while it is read, and never otherwise.
+
+    Args:
+        settings: Servers and secrets; see `Settings`.
+
+    Raises:
+        Disconnected: No server could be reached; the message names each and why.
+        Rejected: A server refused the credentials or the handshake of TLS.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.info: dict[str, Any] = {}
+        self.server = ""
+        self._failure = ""
+        self._denied = ""
+        self._pongs = 0
+        self._pings = 0
+        self._sids = 0
+        self._parser = Parser(self._on_line)
+        self._socket: socket.socket = self._connect()
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that headers and payload of a message may have together."""
+        return int(self.info.get("max_payload", 1 << 20))
+
+    def _connect(self) -> socket.socket:
+        servers = self.settings.servers
+        first = random.randrange(len(servers))
+        failures = []
+        for server in servers[first:] + servers[:first]:
+            try:
+                return self._open(server)
+            except Disconnected as error:
+                failures.append(str(error))
+            except OSError as error:
+                failures.append(f"{shown(server)}: {error.strerror or error}")
+        raise Disconnected("no NATS server could be reached: " + "; ".join(failures))
+
+    def _open(self, server: str) -> socket.socket:
+        """Connect to one server and wait until it has accepted the CONNECT."""
+        address = parse(server)
+        deadline = Deadline(self.settings.connect_timeout)
+        self.server = shown(server)
+        self._failure = ""
+        self._parser = Parser(self._on_line)
+        self.info = {}
+        plain = self._socket = socket.create_connection(
+            (address.hostname or "", address.port or PORT), timeout=deadline.left() or 0.001
+        )
+        try:
+            return self._shake_hands(plain, address, deadline)
+        except BaseException:
+            plain.close()
+            self._socket.close()  # the same one, or TLS over it
+            raise
+
+    def _shake_hands(
+        self, plain: socket.socket, address: SplitResult, deadline: Deadline
+    ) -> socket.socket:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tls = self.settings.tls
+        self._socket = plain
+        if tls is not None and tls.first:
+            self._socket = self._secured(plain, address, tls)
+        # What follows INFO belongs to the handshake of TLS, so this line is read byte by byte.
+        self._on_line(self._first_line(deadline))
+        wanted = tls is not None or address.scheme == "tls" or self.info.get("tls_required")
+        if wanted and not isinstance(self._socket, ssl.SSLSocket):
+            if not (self.info.get("tls_required") or self.info.get("tls_available")):
+                raise Rejected(f"{self.server} speaks no TLS, and TLS is asked for")
+            self._socket = self._secured(plain, address, tls or Tls())
+        self._introduce(address)
+        self._pings += 1
+        self.send(b"PING\r\n")
+        while self._pongs < self._pings:
+            self.read(deadline.left())
+            if deadline.passed():
+                raise Disconnected(f"{self.server} did not answer the handshake in time")
+        return self._socket
+
+    def _first_line(self, deadline: Deadline) -> bytes:
+        line = bytearray()
+        while not line.endswith(b"\r\n"):
+            self._socket.settimeout(deadline.left() or 0.001)
+            byte = self._socket.recv(1)
+            if not byte:
+                raise Disconnected(f"{self.server} closed the connection before its INFO")
+            line += byte
+        if not line.startswith(b"INFO "):
+            raise Rejected(f"{self.server} is no NATS server: it began with {bytes(line[:40])!r}")
+        return bytes(line[:-2])
+
+    def _secured(self, plain: socket.socket, address: SplitResult, tls: Tls) -> ssl.SSLSocket:
+        context = ssl.create_default_context(cafile=tls.ca or None)
+        if not tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if tls.cert:
+            password = tls.key_password.resolve() if tls.key_password else None
+            context.load_cert_chain(tls.cert, tls.key or None, password)
+        try:
+            return context.wrap_socket(plain, server_hostname=address.hostname)
+        except ssl.SSLError as error:
+            raise Rejected(f"TLS with {self.server}: {error.reason or error}") from error
+
+    def _introduce(self, address: SplitResult) -> None:
+        fields: dict[str, Any] = {
+            "verbose": False,
+            "pedantic": False,
+            "echo": True,
+            "tls_required": isinstance(self._socket, ssl.SSLSocket),
+            "name": self.settings.name,
+            "lang": "python-spark",
+            "version": "0.1.0",
+            "protocol": 1,
+            "headers": True,
+            "no_responders": True,
+        }
+        fields |= credentials(self.settings, self.info.get("nonce", ""))
+        self.send(b"CONNECT %s\r\n" % json.dumps(fields).encode())
+
+    def send(self, data: bytes) -> None:
+        """Write all of `data`; blocks while the server takes nothing.
+
+        Raises:
+            Disconnected: The connection broke, or the server took nothing within the timeout.
+        """
+        try:
+            self._socket.settimeout(self.settings.timeout)
+            self._socket.sendall(data)
+        except OSError as error:
+            self._broken(error)
+
+    def subscribe(self, subject: str) -> tuple[bytes, Columns]:
+        """Subscribe; messages gather in the columns whenever the connection is read."""
+        self._sids += 1
+        sid = b"%d" % self._sids
+        columns = self._parser.inboxes[sid] = Columns()
+        self.send(b"SUB %s %s\r\n" % (subject.encode(), sid))
+        return sid, columns
+
+    def unsubscribe(self, sid: bytes) -> None:
+        """End a subscription; what is still under way is dropped."""
+        if self._parser.inboxes.pop(sid, None) is not None:
+            self.send(b"UNSUB %s\r\n" % sid)
+
+    def read(self, timeout: float) -> bool:
+        """Read once and parse it; False when nothing came within the timeout, in seconds.
+
+        Raises:
+            Disconnected: The connection broke.
+            Rejected: The server no longer accepts the credentials.
+            Denied: A permission is missing for something that was sent.
+        """
+        try:
+            self._socket.settimeout(timeout or 0.001)
+            data = self._socket.recv(READ)
+        except TimeoutError:
+            return False
+        except OSError as error:
+            self._broken(error)
+        if not data:
+            self._broken(None)
+        self._parser.feed(data)
+        if self._denied:
+            text, self._denied = self._denied, ""
+            raise Denied(f"{self.server}: {text}")
+        return True
+
+    def wait(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
+        """Read until `ready`; the timeout counts the seconds in which nothing at all came.
+
+        Raises:
+            Timeout: Nothing came for so long; the message names `what` was waited for.
+        """
+        deadline = Deadline(timeout)
+        while not ready():
+            if deadline.passed():
+                raise Timeout(f"{self.server} did not answer {what} within {timeout:g} s")
+            if self.read(deadline.left()):
+                deadline = Deadline(timeout)
+
+    def flush(self) -> None:
+        """Wait until the server has taken everything that was sent before."""
+        self._pings += 1
+        self.send(b"PING\r\n")
+        target = self._pings
+        self.wait(lambda: self._pongs >= target, self.settings.timeout, "a PING")
+
+    def _broken(self, error: OSError | None) -> NoReturn:
+        self.close()
+        reason = self._failure or (error and (error.strerror or str(error))) or "closed"
+        if self._failure and self._failure.lower().startswith(_NOT_AGAIN):
+            raise Rejected(f"{self.server}: {self._failure}") from error
+        raise Disconnected(f"{self.server}: {reason}") from error
+
+    def _on_line(self, line: bytes) -> None:
+        kind = line[:4].upper()
+        if kind == b"PING":
+            self.send(b"PONG\r\n")
+        elif kind == b"PONG":
+            self._pongs += 1
+        elif kind == b"INFO":
+            self.info |= json.loads(line[5:])
+        elif kind == b"-ERR":
+            text = line[4:].strip().strip(b"'").decode("utf-8", "replace")
+            if text.lower().startswith(_DENIED):
+                self._denied = text
+            elif not text.lower().startswith(_HARMLESS):
+                self._failure = text
+
+    def close(self) -> None:
+        """Close the socket; what was not acknowledged may or may not have arrived."""
+        self._socket.close()
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,216 @@
+"""Ranges and newest messages of a stream by batches of Direct Get."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_jetstream.nats.deadline import Deadline, pause
+from pyspark_jetstream.nats.errors import Disconnected, Refused, Timeout
+from pyspark_jetstream.nats.headers import Status, status_of
+from pyspark_jetstream.nats.raw import Raw, from_direct, kept
+from pyspark_jetstream.nats.reading import Api, Behind, Limits, NotServed, Part, Range
+from pyspark_jetstream.nats.requests import encoded
+
+_BEHIND_PAUSE = 0.05
+_SILENCE = 2.0
+"""Seconds without a word after which the server is asked whether it still searches."""
+_BEYOND = 2**62
+"""A sequence that no stream reaches."""
+_STATE_BYTES = 64 << 20
+TOO_MANY = 413
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One answer: the messages, if any, and the status that ended it."""
+
+    raw: Raw | None
+    end: Status
+
+    @property
+    def complete(self) -> bool:
+        """Nothing that matches follows, as far as the one who answered knows."""
+        return self.end.code == 404 or self.end.headers.get("Nats-Num-Pending") == "0"
+
+
+class DirectGet:
+    """Reads a stream with `allow_direct`; there is at most one batch ahead of who reads."""
+
+    def __init__(self, api: Api, limits: Limits) -> None:
+        self._api = api
+        self._limits = limits
+
+    def read(self, wanted: Range) -> Iterator[Part]:
+        """The range in parts, each with STREAM.INFO as it was after its messages were read.
+
+        Raises:
+            NotServed: The stream has no Direct Get, or a mirror answers in its place, which may
+                lack messages that the stream has; or there are several filters.
+            Behind: A replica answers that has not got what the leader has, for too long.
+        """
+        if len(wanted.filters) > 1:
+            raise NotServed("Direct Get takes one filter")
+        api = self._api
+        at = wanted.first
+        token, line = self._operation(wanted, at)
+        api.connection.send(line)
+        while True:
+            batch = self._collect(token, wanted)
+            raw = batch.raw and kept(batch.raw, wanted.last)
+            through = self._through(batch, wanted, at)
+            at = through + 1
+            more = at <= wanted.last
+            if more:
+                token, line = self._operation(wanted, at)
+            asked, subject = api.info_beside(wanted.stream, line if more else b"")
+            yield Part(raw, through, api.requests.answer(asked, subject))
+            if not more:
+                return
+
+    def _operation(self, wanted: Range, at: int) -> tuple[bytes, bytes]:
+        body: dict[str, Any] = {
+            "seq": at,
+            "batch": min(self._limits.rows, wanted.last - at + 1),
+            "max_bytes": self._limits.bytes,
+        }
+        if wanted.filters:
+            body["next_by_subj"] = wanted.filters[0]
+        return self._request(wanted.stream, body)
+
+    def _request(self, stream: str, body: dict[str, Any]) -> tuple[bytes, bytes]:
+        subject = f"{self._api.prefix}.DIRECT.GET.{stream}"
+        return self._api.requests.operation(subject, encoded(body))
+
+    def _collect(self, token: bytes, wanted: Range) -> Batch:
+        """Wait for the whole answer to a request."""
+        requests = self._api.requests
+        self._await(wanted.stream, token)
+        columns = requests.columns(token)
+        requests.done(token)
+        end = status_of(columns.headers.pop())
+        columns.payloads.pop()
+        assert end is not None
+        if end.code == 503:
+            raise NotServed(f"{wanted.stream} has no Direct Get")
+        if end.code not in (204, 404, TOO_MANY):
+            raise Refused(end.code, 0, f"Direct Get of {wanted.stream}: {end.text}")
+        if not columns.headers:
+            return Batch(None, end)
+        raw = from_direct(
+            columns.headers, columns.payloads, with_headers=wanted.headers, with_data=wanted.data
+        )
+        if raw.streams != {wanted.stream.encode()}:
+            raise NotServed(f"a mirror answers Direct Get of {wanted.stream}")
+        return Batch(raw, end)
+
+    def _await(self, stream: str, token: bytes) -> None:
+        """Wait for the status that ends an answer.
+
+        A server whose storage is away for a moment drops what it is asked then. It answers the
+        requests of a connection one after the other, so one that asks for nothing tells, by its
+        answer, that the one before it was dropped; until then the server is searching.
+
+        Raises:
+            Disconnected: The request was dropped.
+            Timeout: There was no word for too long.
+        """
+        requests, connection = self._api.requests, self._api.connection
+        what, timeout = f"Direct Get of {stream}", connection.settings.timeout
+        deadline = Deadline(timeout)
+        asked: list[bytes] = []
+
+        def over(one: bytes) -> bool:
+            blocks = requests.columns(one).headers
+            return bool(blocks) and status_of(blocks[-1]) is not None
+
+        while not over(token):
+            silence = min(_SILENCE, deadline.left())
+            before = len(requests.columns(token).headers)
+            try:
+                connection.wait(lambda: over(token) or any(map(over, asked)), silence, what)
+            except Timeout:
+                if len(requests.columns(token).headers) > before:
+                    deadline = Deadline(timeout)
+                if deadline.passed():
+                    told = f"{connection.server} did not answer {what} within {timeout:g} s"
+                    raise Timeout(told) from None
+                probe, line = self._request(stream, {"seq": _BEYOND, "batch": 1})
+                asked.append(probe)
+                connection.send(line)
+            else:
+                if not over(token):
+                    raise Disconnected(f"{connection.server} has dropped a {what}")
+        for one in asked:
+            requests.done(one)
+
+    def _through(self, batch: Batch, wanted: Range, at: int) -> int:
+        """Through which sequence a batch from `at` on is complete.
+
+        Where it says that nothing follows, the leader is asked: another replica may have answered.
+        """
+        reached = at - 1 if batch.raw is None else min(batch.raw.last, wanted.last)
+        if reached == wanted.last or not batch.complete:
+            return reached
+        missing = self._next_at_leader(wanted, reached + 1)
+        if missing is None or missing > wanted.last:
+            return wanted.last
+        if batch.raw is None:
+            self._wait_for(wanted, missing)
+        return reached
+
+    def _wait_for(self, wanted: Range, sequence: int) -> None:
+        """Wait until Direct Get finds a message that the leader has, or no longer has."""
+        deadline = Deadline(self._api.connection.settings.timeout)
+        one = Range(wanted.stream, sequence, sequence)
+        while True:
+            token, line = self._request(wanted.stream, {"seq": sequence, "batch": 1})
+            self._api.connection.send(line)
+            if self._collect(token, one).raw is not None:
+                return
+            if self._next_at_leader(wanted, sequence) != sequence:
+                return
+            if deadline.passed():
+                raise Behind(
+                    f"Direct Get of {wanted.stream} does not find sequence {sequence}, which the "
+                    "leader has: the replica that answers is behind"
+                )
+            pause(_BEHIND_PAUSE)
+
+    def _next_at_leader(self, wanted: Range, sequence: int) -> int | None:
+        """The first sequence from `sequence` on that matches; None if there is none."""
+        body = {"seq": sequence, "next_by_subj": (wanted.filters or (">",))[0]}
+        try:
+            found = self._api.call(f"STREAM.MSG.GET.{wanted.stream}", body)
+        except Refused as error:
+            if error.code != 404:
+                raise
+            return None
+        return int(found["message"]["seq"])
+
+    def last(
+        self, wanted: Range, filters: Sequence[str], up_to: int | None
+    ) -> Iterator[tuple[Raw | None, bool]]:
+        """The newest messages of the subjects that match, ascending; up to a sequence, or all.
+
+        The second value says that more subjects match than one request may name (1024); then
+        there are no messages. One request sees one state of the stream; only messages of more
+        than `_STATE_BYTES` take several. What is replaced in between is left out with `up_to`, and
+        there again without.
+        """
+        at = 1
+        while True:
+            body: dict[str, Any] = {
+                "multi_last": list(filters),
+                "seq": at,
+                "batch": 1024,
+                "max_bytes": _STATE_BYTES,
+            }
+            if up_to is not None:
+                body["up_to_seq"] = up_to
+            token, line = self._request(wanted.stream, body)
+            self._api.connection.send(line)
+            batch = self._collect(token, wanted)
+            yield batch.raw, batch.end.code == TOO_MANY
+            if batch.raw is None or batch.complete:
+                return
+            at = batch.raw.last + 1

@@ -1,0 +1,166 @@
+"""What a server sends, taken apart into columns (pure)."""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from pyspark_jetstream.nats.errors import ProtocolError
+
+_CRLF = b"\r\n"
+LONGEST_LINE = 1 << 20
+"""Bytes of a line; INFO is the longest that a server sends."""
+_ALIKE = 8
+"""Messages in a row, alike in form, after which one expression reads those that follow."""
+_ALIKE_SIZE = 4096
+"""Bytes of the largest payload with an expression."""
+
+
+class Columns:
+    """Messages of one subscription, a list for each part; entry i of all lists is message i.
+
+    `replies` and `headers` have `b""` where a message has none.
+    """
+
+    __slots__ = ("headers", "payloads", "replies", "subjects")
+
+    def __init__(self) -> None:
+        self.subjects: list[bytes] = []
+        self.replies: list[bytes] = []
+        self.headers: list[bytes] = []
+        self.payloads: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
+    def clear(self) -> None:
+        self.subjects.clear()
+        self.replies.clear()
+        self.headers.clear()
+        self.payloads.clear()
+
+
+class Parser:
+    """Takes reads of a socket, cut anywhere, and appends whole messages to columns.
+
+    Args:
+        control: Called with every other line (INFO, PING, PONG, +OK, -ERR), without its end, in
+            the order in which it came among the messages.
+    """
+
+    def __init__(self, control: Callable[[bytes], None]) -> None:
+        self.inboxes: dict[bytes, Columns] = {}
+        """Columns by the id of the subscription; messages of other ids are dropped."""
+        self._control = control
+        self._rest: list[bytes] = []
+        self._held = 0
+        self._wanted = 0
+
+    def feed(self, data: bytes) -> None:
+        """Parse what has arrived.
+
+        Raises:
+            ProtocolError: It is not what a NATS server sends; the connection is of no use.
+        """
+        if self._rest:
+            self._rest.append(data)
+            self._held += len(data)
+            if self._held < self._wanted:
+                return
+            data = b"".join(self._rest)
+            self._rest.clear()
+        end, wanted = self._parse(data)
+        if end < len(data):
+            self._rest.append(data[end:])
+            self._held = len(data) - end
+            self._wanted = wanted
+
+    def _parse(self, data: bytes) -> tuple[int, int]:
+        """Where the first incomplete operation begins, and how many bytes it takes at least."""
+        find = data.find
+        inboxes = self.inboxes
+        size = len(data)
+        at = alike = 0
+        before: list[bytes] = []  # subscription and size of the message before, if it is plain
+        while True:
+            eol = find(_CRLF, at)
+            if eol < 0:
+                if size - at > LONGEST_LINE:
+                    raise ProtocolError(f"a line longer than {LONGEST_LINE} bytes")
+                return at, 0
+            line = data[at:eol]
+            first = line[:5]
+            if first == b"HMSG ":
+                words = line.split()
+                start = eol + 2
+                middle, stop = _bounds(words, start)
+                full = 6
+            elif first[:4] == b"MSG ":
+                words = line.split()
+                start = middle = eol + 2
+                stop = _end(words, start)
+                full = 5
+            else:
+                self._control(line)
+                at = eol + 2
+                continue
+            if stop + 2 > size:
+                return at, stop + 2 - at
+            if data[stop : stop + 2] != _CRLF:
+                raise ProtocolError("a payload that does not end where its line says")
+            at = stop + 2
+            columns = inboxes.get(words[2])
+            if columns is None:
+                continue
+            columns.subjects.append(words[1])
+            columns.replies.append(words[3] if len(words) == full else b"")
+            columns.headers.append(data[start:middle])
+            columns.payloads.append(data[middle:stop])
+            if len(words) != 4:  # acknowledgements have no replies and no headers
+                continue
+            if words[2:] != before:
+                before, alike = words[2:], 0
+            elif (alike := alike + 1) >= _ALIKE:
+                at = _read_alike(columns, data, at, words[2], stop - start)
+                alike = -_ALIKE
+
+
+@lru_cache(64)
+def _plain(sid: bytes, size: int) -> "re.Pattern[bytes]":
+    message = rb"MSG ([!-\xff]+) %b %d\r\n(.{%d})\r\n" % (re.escape(sid), size, size)
+    return re.compile(message + rb"|(.+)", re.DOTALL)
+
+
+def _read_alike(columns: Columns, data: bytes, at: int, sid: bytes, size: int) -> int:
+    """Take the messages from `at` on that have neither reply nor headers; where they end."""
+    if size > _ALIKE_SIZE:
+        return at
+    found = _plain(sid, size).findall(data, at)
+    end = len(data)
+    if found and found[-1][2]:
+        end -= len(found.pop()[2])
+    if found:
+        subjects, payloads, _ = zip(*found, strict=True)
+        columns.subjects += subjects
+        columns.replies += [b""] * len(found)
+        columns.headers += [b""] * len(found)
+        columns.payloads += payloads
+    return end
+
+
+def _bounds(words: list[bytes], start: int) -> tuple[int, int]:
+    """Where headers and payload of an HMSG end whose line is followed by `start`."""
+    try:
+        headers, total = int(words[-2]), int(words[-1])
+    except (ValueError, IndexError):
+        headers, total = 1, 0
+    if not 0 <= headers <= total or not 5 <= len(words) <= 6:
+        raise ProtocolError(f"not a line of a message: {b' '.join(words)[:200]!r}")
+    return start + headers, start + total
+
+
+def _end(words: list[bytes], start: int) -> int:
+    """Where the payload of a MSG ends whose line is followed by `start`."""
+    size = int(words[-1]) if words[-1].isdigit() else -1
+    if size < 0 or not 4 <= len(words) <= 5:
+        raise ProtocolError(f"not a line of a message: {b' '.join(words)[:200]!r}")
+    return start + size

@@ -1,0 +1,312 @@
+"""Publishing into streams: many messages under way at once, each of them acknowledged."""
+
+import json
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import add
+
+from pyspark_jetstream.nats.connection import Connection
+from pyspark_jetstream.nats.errors import (
+    Disconnected,
+    NatsError,
+    Refused,
+    Timeout,
+    refused,
+)
+from pyspark_jetstream.nats.headers import status_of
+from pyspark_jetstream.nats.parser import Columns
+from pyspark_jetstream.nats.settings import Settings
+from pyspark_jetstream.nats.tries import Tries
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages in columns; a header block is `b""` where a message has none."""
+
+    subjects: list[bytes]
+    blocks: list[bytes]
+    payloads: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
+
+_BUSY = (429, 503)
+"""Codes of answers after which the same message may be taken: too many requests, no leader."""
+
+
+class NotStored(NatsError):
+    """A stream refused a message.
+
+    Args:
+        place: Which message, counted from 0 over all that were sent.
+        subject: Where it was sent.
+        error: The server's words.
+    """
+
+    def __init__(self, place: int, subject: str, error: Refused) -> None:
+        super().__init__(f"message {place} to {subject} was not stored: {error}")
+        self.place, self.subject, self.error = place, subject, error
+
+
+class _Chunk:
+    """Messages that are sent together, and what was answered to each."""
+
+    __slots__ = ("acks", "first", "left", "messages", "number", "replies", "size")
+
+    def __init__(self, number: int, first: int, messages: Messages) -> None:
+        self.number = number
+        self.first = first
+        self.messages = messages
+        self.replies: list[bytes] = []
+        self.acks: list[bytes | None] = [None] * len(messages)
+        self.left = len(messages)
+        self.size = sum(map(len, messages.blocks)) + sum(map(len, messages.payloads))
+
+    def take_run(self, subjects: list[bytes], payloads: list[bytes], begin: int) -> int:
+        """Take answers from `begin` on, if they are acknowledgements of what is next here.
+
+        Returns how many were taken: all that are there for this chunk, or none.
+        """
+        at = len(self.acks) - self.left  # where the rest begins, if all came in order so far
+        end = min(begin + self.left, len(subjects))
+        stop = at + end - begin
+        if subjects[begin:end] != self.replies[at:stop] or any(self.acks[at:stop]):
+            return 0
+        self.acks[at:stop] = payloads[begin:end]
+        self.left -= stop - at
+        return stop - at
+
+
+class Publisher:
+    """Sends messages to be stored, over one connection that is made again when it breaks.
+
+    What was under way on a broken connection is sent again, so messages need an id each
+    (`Nats-Msg-Id`) if none is to be stored twice.
+
+    Args:
+        settings: Servers and secrets.
+        in_flight: How many messages may be without an acknowledgement.
+        bytes_in_flight: How many bytes these may have together; one chunk may always be sent.
+        on_stored: Called with the acknowledgements of each chunk, in the order in which the
+            chunks were sent.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        in_flight: int,
+        bytes_in_flight: int,
+        on_stored: Callable[[list[bytes]], None] = lambda acks: None,
+    ) -> None:
+        self._settings = settings
+        self._most = in_flight
+        self._most_bytes = bytes_in_flight
+        self._on_stored = on_stored
+        self._connection: Connection | None = None
+        self._acks = Columns()
+        self._inbox = b""
+        self._open: deque[_Chunk] = deque()
+        self._by_number: dict[bytes, _Chunk] = {}
+        self._chunks = 0
+        self._sent = 0
+        self._left = 0
+        self._bytes = 0
+        self._tries = Tries(settings)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, made when it is needed."""
+        if self._connection is None:
+            connection = Connection(self._settings)
+            self._inbox = f"{self._settings.inbox_prefix}.{secrets.token_hex(11)}.".encode()
+            _, self._acks = connection.subscribe(f"{self._inbox.decode()}>")
+            self._connection = connection
+        return self._connection
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that headers and payload of a message may have together; raises as `send`."""
+        self._retried(lambda: self.connection)
+        return self.connection.max_payload
+
+    def send(self, messages: Messages) -> None:
+        """Send a chunk of messages, once there is room for it; returns before they are stored.
+
+        Raises:
+            NotStored: A stream refused one of the messages sent so far.
+            Disconnected, Timeout: There were enough tries.
+        """
+        chunk = _Chunk(self._chunks, self._sent, messages)
+        while self._open and (
+            self._left + chunk.left > self._most or self._bytes + chunk.size > self._most_bytes
+        ):
+            self._retried(self._wait)
+        self._chunks += 1
+        self._sent += len(messages)
+        self._left += len(messages)
+        self._bytes += chunk.size
+        self._open.append(chunk)
+        self._by_number[b"%d" % chunk.number] = chunk
+        self._retried(lambda: self._write(chunk))
+
+    def finish(self) -> None:
+        """Wait until everything that was sent is stored; raises as `send`."""
+        while self._open:
+            self._retried(self._wait)
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _write(self, chunk: _Chunk) -> None:
+        """Send what is not acknowledged of a chunk."""
+        connection = self.connection
+        chunk.replies = places(b"%b%d." % (self._inbox, chunk.number), len(chunk.messages))
+        connection.send(operations(chunk.messages, chunk.acks, chunk.replies))
+
+    def _wait(self) -> None:
+        """Read until the oldest chunk is stored, and hand on its acknowledgements."""
+        chunk = self._open[0]
+        connection = self.connection
+
+        def stored() -> bool:
+            self._take()
+            return chunk.left == 0
+
+        connection.wait(stored, self._settings.timeout, "published messages")
+        self._tries.restart()
+        while self._open and self._open[0].left == 0:
+            done = self._open.popleft()
+            self._bytes -= done.size
+            del self._by_number[b"%d" % done.number]
+            self._on_stored([ack or b"" for ack in done.acks])
+
+    def _take(self) -> None:
+        """Give the acknowledgements that have come to their messages."""
+        acks = self._acks
+        if not len(acks):
+            return
+        subjects, payloads, headers = acks.subjects[:], acks.payloads[:], acks.headers[:]
+        acks.clear()
+        if any(headers) or not acknowledge(payloads):
+            self._take_each(subjects, payloads, headers, check=True)
+            return
+        at = 0
+        for chunk in self._open:  # mostly answered in the order in which they were sent
+            taken = chunk.take_run(subjects, payloads, at)
+            at += taken
+            self._left -= taken
+            if chunk.left:
+                break
+        if at < len(subjects):
+            self._take_each(subjects[at:], payloads[at:], headers[at:], check=False)
+
+    def _take_each(
+        self, subjects: list[bytes], payloads: list[bytes], headers: list[bytes], *, check: bool
+    ) -> None:
+        """The same for answers in any order, of which, with `check`, some may refuse."""
+        failure: tuple[int, str, Refused] | None = None
+        for subject, payload, header in zip(subjects, payloads, headers, strict=True):
+            _, number, place = subject.rsplit(b".", 2)
+            chunk = self._by_number.get(number)
+            if chunk is None or chunk.acks[int(place)] is not None:
+                continue
+            if check and (error := error_of(payload, header)) is not None:
+                name = chunk.messages.subjects[int(place)].decode("utf-8", "replace")
+                failure = failure or (chunk.first + int(place), name, error)
+                continue
+            chunk.acks[int(place)] = payload
+            chunk.left -= 1
+            self._left -= 1
+        if failure is not None:
+            raise NotStored(*failure)
+
+    def _retried(self, step: Callable[[], object]) -> None:
+        """Do a step; when the connection breaks, send again what is not acknowledged."""
+        while True:
+            try:
+                step()
+            except (Disconnected, Timeout) as error:
+                self._again(error)
+            except NotStored as error:
+                if error.error.code not in _BUSY:
+                    raise
+                self._again(error)
+            else:
+                return
+            step = self._write_all
+
+    def _write_all(self) -> None:
+        """Connect, and send what is not acknowledged; whoever waits for it does so after this."""
+        assert self.connection is not None, "it is made here"
+        for chunk in self._open:
+            self._write(chunk)
+
+    def _again(self, error: NatsError) -> None:
+        """Prepare to send again; raises the error when there were enough tries.
+
+        Answers that are still under way belong to the inbox of the connection that is closed.
+        """
+        self.close()
+        if not self._tries.again():
+            raise error
+
+
+def places(begin: bytes, count: int) -> list[bytes]:
+    """So many subjects that begin alike, with their place at the end."""
+    for place in range(len(_PLACES), count):
+        _PLACES.append(b"%d" % place)
+    return [begin + place for place in _PLACES[:count]]
+
+
+_PLACES: list[bytes] = []
+"""Numbers as text: making them anew is most of what a reply subject costs."""
+
+
+def operations(messages: Messages, acks: Sequence[bytes | None], replies: Sequence[bytes]) -> bytes:
+    """Operations that publish those messages that have no acknowledgement yet."""
+    if not any(acks) and all(messages.blocks):
+        blocks, payloads = messages.blocks, messages.payloads
+        sizes = list(map(len, blocks))
+        totals = map(add, sizes, map(len, payloads))
+        rows = zip(messages.subjects, replies, sizes, totals, blocks, payloads, strict=True)
+        # One format for all is faster than one for each.
+        return b"HPUB %b %b %d %d\r\n%b%b\r\n" * len(acks) % tuple(chain.from_iterable(rows))
+    each = zip(messages.subjects, messages.blocks, messages.payloads, replies, acks, strict=True)
+    return b"".join(
+        [
+            b"HPUB %b %b %d %d\r\n%b%b\r\n"
+            % (subject, reply, len(block), len(block) + len(payload), block, payload)
+            if block
+            else b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
+            for subject, block, payload, reply, ack in each
+            if ack is None
+        ]
+    )
+
+
+def acknowledge(answers: Sequence[bytes]) -> bool:
+    """Whether all of these look like acknowledgements; one that does not may still be one."""
+    text = b"".join(answers)
+    return text.count(b'"seq":') == len(answers) and text.find(b'"error"') < 0
+
+
+def error_of(payload: bytes, header: bytes) -> Refused | None:
+    """What an answer to a published message says is wrong; None for an acknowledgement."""
+    try:
+        error = json.loads(payload).get("error") if payload else None
+    except (ValueError, AttributeError):
+        return Refused(0, 0, f"the answer is no acknowledgement: {payload[:200]!r}")
+    if error:
+        return refused(error)
+    status = status_of(header)
+    if status is not None:
+        words = status.text or ("no stream takes this subject" if status.code == 503 else "")
+        return Refused(status.code, 0, words)
+    return None if payload else Refused(0, 0, "an empty answer: this is no stream")

@@ -1,0 +1,177 @@
+"""Replies and deliveries of JetStream as Arrow columns (pure).
+
+Six columns, in this order: sequence, subject, time in ns since the epoch, the stored header block
+or null, payload or null, size of the payload.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_jetstream.nats.errors import ProtocolError
+from pyspark_jetstream.nats.headers import first_value
+
+_ADDED = b"\r\nNats-Stream: "
+_NAMES = (b"Nats-Stream: ", b"Nats-Subject: ", b"Nats-Sequence: ", b"Nats-Time-Stamp: ")
+_SIZE = b"\r\nNats-Msg-Size:"
+_NO_HEADERS = b"NATS/1.0\r\n\r\n"
+_EMPTY = 8
+"""Length of `NATS/1.0`: what is before the added headers where the message had none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Messages of a stream by column, and who answered: the name of a stream or of its mirror."""
+
+    arrays: list[pa.Array]
+    streams: frozenset[bytes]
+
+    @property
+    def last(self) -> int:
+        """The highest sequence; the columns ascend."""
+        return int(self.arrays[0][-1].as_py())
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+
+def from_direct(
+    headers: Sequence[bytes], payloads: Sequence[bytes], *, with_headers: bool, with_data: bool
+) -> Raw:
+    """Messages of Direct Get, whose own headers are followed by those that the server adds.
+
+    Raises:
+        ProtocolError: A message lacks what Direct Get adds.
+    """
+    cuts = [block.rfind(_ADDED) for block in headers]
+    if -1 in cuts:
+        raise ProtocolError("a reply of Direct Get without Nats-Stream")
+    added = [block[cut + 2 : -4] for block, cut in zip(headers, cuts, strict=True)]
+    columns = _columns(added)
+    own = (
+        [
+            None if cut <= _EMPTY else block[: cut + 2] + b"\r\n"
+            for block, cut in zip(headers, cuts, strict=True)
+        ]
+        if with_headers
+        else [None] * len(headers)
+    )
+    return Raw(
+        [
+            pa.array(columns[2], pa.binary()).cast(pa.string()).cast(pa.int64()),
+            pa.array(columns[1], pa.binary()).cast(pa.string()),
+            _nanoseconds(columns[3]),
+            pa.array(own, pa.binary()),
+            pa.array(payloads if with_data else [None] * len(payloads), pa.binary()),
+            pa.array(list(map(len, payloads)), pa.int64()),
+        ],
+        frozenset(columns[0]),
+    )
+
+
+def _columns(added: list[bytes]) -> list[list[bytes]]:
+    """Values of the first four added headers; all messages have as many as the first one."""
+    count = added[0].count(b"\r\n") + 1
+    lines = b"\r\n".join(added).split(b"\r\n")
+    if count < len(_NAMES) or len(lines) != count * len(added):
+        return _one_by_one(added)
+    columns = []
+    for place, name in enumerate(_NAMES):
+        column = lines[place::count]
+        skip = len(name)
+        if any(line[:skip] != name for line in column):
+            return _one_by_one(added)
+        columns.append([line[skip:] for line in column])
+    return columns
+
+
+def _one_by_one(added: list[bytes]) -> list[list[bytes]]:
+    """The same where messages differ in what was added."""
+    columns: list[list[bytes]] = [[] for _ in _NAMES]
+    for text in added:
+        for column, name in zip(columns, _NAMES, strict=True):
+            value = first_value(b"\r\n" + text + b"\r\n", name[:-2])
+            if value is None:
+                raise ProtocolError(f"a reply of Direct Get without {name[:-2].decode()}")
+            column.append(value)
+    return columns
+
+
+def _nanoseconds(times: list[bytes]) -> pa.Array:
+    """RFC 3339 times as ns since the epoch."""
+    texts = pa.array(times, pa.binary()).cast(pa.string())
+    return texts.cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
+
+
+def nanoseconds(time: str) -> int:
+    """An RFC 3339 time as ns since the epoch; 0 for Go's zero time, `0001-01-01T00:00:00Z`."""
+    if time.startswith("0001-"):
+        return 0
+    return int(pa.scalar(time).cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).as_py())
+
+
+def from_deliveries(
+    subjects: Sequence[bytes],
+    replies: Sequence[bytes],
+    headers: Sequence[bytes],
+    payloads: Sequence[bytes],
+    *,
+    with_headers: bool,
+    with_data: bool,
+) -> Raw:
+    """Deliveries of a consumer; sequence and time are in the subjects of their acknowledgements.
+
+    Where the consumer sends headers only, the size is that in `Nats-Msg-Size`, which is removed.
+
+    Raises:
+        ProtocolError: A message has no reply subject of the form `$JS.ACK...`.
+    """
+    tokens = [reply.split(b".") for reply in replies]
+    if any(len(words) < 9 for words in tokens):
+        raise ProtocolError("a delivery without a subject for its acknowledgement")
+    # Nine tokens, or eleven and more with domain and account before the stream.
+    sequences = [words[5] if len(words) == 9 else words[7] for words in tokens]
+    times = [words[7] if len(words) == 9 else words[9] for words in tokens]
+    if with_data:
+        sizes = list(map(len, payloads))
+    else:
+        cut = [_without_size(block) for block in headers]
+        headers, sizes = [block for block, _ in cut], [size for _, size in cut]
+    return Raw(
+        [
+            pa.array(sequences, pa.binary()).cast(pa.string()).cast(pa.int64()),
+            pa.array(subjects, pa.binary()).cast(pa.string()),
+            pa.array(times, pa.binary()).cast(pa.string()).cast(pa.int64()),
+            pa.array(
+                [block or None for block in headers] if with_headers else [None] * len(headers),
+                pa.binary(),
+            ),
+            pa.array(payloads if with_data else [None] * len(payloads), pa.binary()),
+            pa.array(sizes, pa.int64()),
+        ],
+        frozenset(),
+    )
+
+
+def _without_size(block: bytes) -> tuple[bytes, int]:
+    """A header block without the `Nats-Msg-Size` that the server added, and that size.
+
+    The added one is the last; the block is empty where it was the only header.
+    """
+    at = block.rfind(_SIZE)
+    if at < 0:
+        raise ProtocolError("a delivery of headers without Nats-Msg-Size")
+    end = block.index(b"\r\n", at + 2)
+    rest = block[: at + 2] + block[end + 2 :]
+    return (b"" if rest == _NO_HEADERS else rest), int(block[at + len(_SIZE) : end])
+
+
+def kept(raw: Raw, last: int, wanted: Sequence[int] | None = None) -> Raw:
+    """The messages up to a sequence, and of those only the wanted ones."""
+    sequences = raw.arrays[0]
+    mask = pc.less_equal(sequences, last)
+    if wanted is not None:
+        mask = pc.and_(mask, pc.is_in(sequences, pa.array(wanted, pa.int64())))
+    return Raw([array.filter(mask) for array in raw.arrays], raw.streams)

@@ -1,0 +1,124 @@
+"""Requests and their replies over one subscription of a connection."""
+
+import json
+import secrets
+from typing import Any
+
+from pyspark_jetstream.nats.connection import Connection
+from pyspark_jetstream.nats.errors import NoResponders, ProtocolError, Refused, refused
+from pyspark_jetstream.nats.headers import Status, status_of
+from pyspark_jetstream.nats.parser import Columns
+
+
+class Requests:
+    """Asks subjects and sorts the replies by the last token of their subject.
+
+    Several requests may be under way at once, each with replies of its own; there is one
+    subscription for all of them, made with the first request.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._prefix = f"{connection.settings.inbox_prefix}.{secrets.token_hex(11)}"
+        self._columns = Columns()
+        self._subscribed = False
+        self._tokens = 0
+        self._open: dict[bytes, Columns] = {}
+
+    def send(self, subject: str, payload: bytes = b"") -> bytes:
+        """Send a request; the token under which `columns` gathers what is replied."""
+        token, line = self.operation(subject, payload)
+        self.connection.send(line)
+        return token
+
+    def operation(self, subject: str, payload: bytes = b"") -> tuple[bytes, bytes]:
+        """A request that is not sent yet: its token and the bytes of its operation."""
+        if not self._subscribed:
+            _, self._columns = self.connection.subscribe(f"{self._prefix}.*")
+            self._subscribed = True
+        self._tokens += 1
+        reply = f"{self._prefix}.{self._tokens}".encode()
+        self._open[reply] = Columns()
+        line = b"PUB %s %s %d\r\n%s\r\n" % (subject.encode(), reply, len(payload), payload)
+        return reply, line
+
+    def columns(self, token: bytes) -> Columns:
+        """Replies that have arrived for an open request."""
+        self._sort()
+        return self._open[token]
+
+    def done(self, token: bytes) -> None:
+        """Forget a request; replies that come later are dropped."""
+        self._open.pop(token, None)
+
+    def _sort(self) -> None:
+        """Give each gathered reply to its request; mostly all of them belong to one."""
+        gathered = self._columns
+        if not len(gathered):
+            return
+        first = gathered.subjects[0]
+        if gathered.subjects.count(first) == len(gathered):
+            groups = {first: slice(None)}
+            whole = self._open.get(first)
+            if whole is not None:
+                _extend(whole, gathered, groups[first])
+        else:
+            for place, subject in enumerate(gathered.subjects):
+                target = self._open.get(subject)
+                if target is not None:
+                    _extend(target, gathered, slice(place, place + 1))
+        gathered.clear()
+
+    def first(self, token: bytes, what: str, timeout: float = 0.0) -> tuple[bytes, bytes]:
+        """Wait for the one reply of a request: its header block and its payload.
+
+        Raises:
+            NoResponders: Nobody serves the subject.
+            Timeout: No reply came within the timeout, that of the settings if 0.
+        """
+        connection = self.connection
+        connection.wait(
+            lambda: len(self.columns(token)) > 0, timeout or connection.settings.timeout, what
+        )
+        replies = self.columns(token)
+        block, payload = replies.headers[0], replies.payloads[0]
+        self.done(token)
+        status = status_of(block)
+        if status is not None and status.code == 503:
+            raise NoResponders(f"nobody serves {what} at {connection.server}")
+        return block, payload
+
+    def api(self, subject: str, body: dict[str, Any] | None = None, timeout: float = 0.0) -> Any:
+        """Ask JetStream's API, or one like it, and return the JSON of the answer.
+
+        Raises:
+            Refused: The answer is an error.
+        """
+        return self.answer(self.send(subject, encoded(body)), subject, timeout)
+
+    def answer(self, token: bytes, subject: str, timeout: float = 0.0) -> Any:
+        """The JSON that answers a request which was sent before; raises as `api`."""
+        block, payload = self.first(token, subject, timeout)
+        if not payload:
+            status = status_of(block) or Status(0, "an empty answer", {})
+            raise Refused(status.code, 0, f"{subject}: {status.text}")
+        try:
+            answer = json.loads(payload)
+        except ValueError:
+            raise ProtocolError(f"{subject} was answered with no JSON") from None
+        error = answer.get("error")
+        if error:
+            raise refused(error)
+        return answer
+
+
+def encoded(body: dict[str, Any] | None) -> bytes:
+    """A request's JSON; nothing where there is none."""
+    return b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+
+
+def _extend(target: Columns, source: Columns, part: slice) -> None:
+    target.subjects += source.subjects[part]
+    target.replies += source.replies[part]
+    target.headers += source.headers[part]
+    target.payloads += source.payloads[part]

@@ -1,0 +1,121 @@
+"""A durable pull consumer as a work queue: pull, report progress, acknowledge."""
+
+import secrets
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from pyspark_jetstream.nats.errors import Disconnected, Refused
+from pyspark_jetstream.nats.headers import status_of
+from pyspark_jetstream.nats.reading import Api
+
+_ACKS = 1024
+"""Acknowledgements that are sent before the first of them has to be confirmed."""
+_PULL_BYTES = 4 << 20
+_NOT_FOUND = 10014
+
+Delivery = tuple[int, int]
+"""Sequence in the stream, sequence in the consumer."""
+
+
+class WorkQueue:
+    """One consumer over one connection.
+
+    Args:
+        api: The connection.
+        stream, consumer: Their names.
+    """
+
+    def __init__(self, api: Api, stream: str, consumer: str) -> None:
+        self._api = api
+        self._stream = stream
+        self._consumer = consumer
+        self._inbox = f"{api.connection.settings.inbox_prefix}.{secrets.token_hex(11)}"
+        self._sid, self._columns = api.connection.subscribe(f"{self._inbox}.*")
+        self._pulls = 0
+        self.prefix = ""
+        """What subjects of acknowledgements begin with; known from the first delivery on."""
+
+    def info(self) -> dict[str, Any] | None:
+        """CONSUMER.INFO; None if there is no such consumer."""
+        try:
+            return dict(self._api.call(f"CONSUMER.INFO.{self._stream}.{self._consumer}"))
+        except Refused as error:
+            if error.err_code != _NOT_FOUND:
+                raise
+            return None
+
+    def create(self, filters: tuple[str, ...], ack_wait: float, max_pending: int) -> None:
+        """Create the consumer as a durable one that delivers everything."""
+        config: dict[str, Any] = {
+            "durable_name": self._consumer,
+            "name": self._consumer,
+            "ack_policy": "explicit",
+            "ack_wait": int(ack_wait * 1e9),
+            "max_ack_pending": max_pending,
+        }
+        if filters:
+            config["filter_subjects"] = list(filters)
+        body = {"stream_name": self._stream, "config": config, "action": "create"}
+        self._api.call(f"CONSUMER.CREATE.{self._stream}.{self._consumer}", body)
+
+    def pull(self, most: int) -> list[Delivery]:
+        """What is there now, at most so many messages; payloads are dropped."""
+        found: list[Delivery] = []
+        while len(found) < most:
+            some = self._pull(most - len(found))
+            found += some
+            if not some:
+                break
+        return found
+
+    def _pull(self, most: int) -> list[Delivery]:
+        self._pulls += 1
+        reply = f"{self._inbox}.{self._pulls}"
+        body = b'{"batch":%d,"max_bytes":%d,"no_wait":true}' % (most, _PULL_BYTES)
+        subject = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
+        self._api.connection.send(
+            f"PUB {subject} {reply} {len(body)}\r\n".encode() + body + b"\r\n"
+        )
+        found: list[Delivery] = []
+        ended: list[str] = []
+
+        def over() -> bool:
+            columns = self._columns
+            parts = zip(columns.subjects, columns.replies, columns.headers, strict=True)
+            for name, ack, block in parts:
+                if ack:
+                    found.append(self._delivery(ack))
+                elif name == reply.encode() and (status := status_of(block)):
+                    if status.code not in (404, 408, 409) or "deleted" in status.text.lower():
+                        raise Disconnected(f"{self._consumer}: {status.code} {status.text}")
+                    ended.append(status.text)
+            columns.clear()
+            return bool(ended) or len(found) >= most
+
+        connection = self._api.connection
+        connection.wait(over, connection.settings.timeout, f"a pull of {self._consumer}")
+        return found
+
+    def _delivery(self, ack: bytes) -> Delivery:
+        words = ack.split(b".")
+        place = 4 if len(words) == 9 else 6
+        self.prefix = b".".join(words[:place]).decode()
+        return int(words[place + 1]), int(words[place + 2])
+
+    def acknowledge(self, subjects: Iterable[str]) -> None:
+        """Acknowledge messages, and wait until the server has confirmed each."""
+        requests = self._api.requests
+        waiting = iter(subjects)
+        while some := list(islice(waiting, _ACKS)):
+            asked = [requests.operation(subject, b"+ACK") for subject in some]
+            self._api.connection.send(b"".join(line for _, line in asked))
+            for (token, _), subject in zip(asked, some, strict=True):
+                requests.first(token, subject)
+
+    def in_progress(self, subjects: Iterator[str]) -> None:
+        """Have the server wait longer before it delivers messages again."""
+        lines = (f"PUB {subject} 4\r\n+WPI\r\n".encode() for subject in subjects)
+        while some := b"".join(islice(lines, _ACKS)):
+            self._api.connection.send(some)
+        self._api.connection.flush()

@@ -1,0 +1,96 @@
+"""The options of connections to NATS."""
+
+from pyspark_jetstream.nats.addresses import parse
+from pyspark_jetstream.nats.settings import API_PREFIX, Settings, Tls
+from pyspark_jetstream.nats.tries import tries_within
+from pyspark_jetstream.values import InvalidOption, Values
+
+NAMES = (
+    "servers",
+    "auth.token",
+    "auth.user",
+    "auth.password",
+    "auth.nkey",
+    "auth.creds",
+    "tls.ca",
+    "tls.cert",
+    "tls.key",
+    "tls.keyPassword",
+    "tls.verify",
+    "tls.first",
+    "domain",
+    "apiPrefix",
+    "inboxPrefix",
+    "retries",
+)
+"""Options of connections to NATS."""
+
+_TLS = ("tls.ca", "tls.cert", "tls.key", "tls.keyPassword", "tls.verify", "tls.first")
+
+
+def nats_settings(values: Values, timeout: float) -> Settings | None:
+    """How to reach NATS; None without the option `servers`. Raises InvalidOption.
+
+    Args:
+        values: The options of the query.
+        timeout: Seconds that a server may take to answer.
+    """
+    servers = values.names_list("servers")
+    if not servers:
+        for name in NAMES:
+            if values.text(name) is not None:
+                raise InvalidOption(name, "set", "no such option without 'servers'")
+        return None
+    for server in servers:
+        try:
+            parse(server)
+        except ValueError as error:
+            raise InvalidOption("servers", "set", str(error)) from None
+    _check_auth(values)
+    retries = values.number("retries", least=0)
+    return Settings(
+        servers=servers,
+        token=values.secret("auth.token"),
+        user=values.secret("auth.user"),
+        password=values.secret("auth.password"),
+        nkey=values.secret("auth.nkey"),
+        creds=values.secret("auth.creds"),
+        tls=_tls(values),
+        api_prefix=_prefix(values),
+        inbox_prefix=values.text("inboxPrefix") or "_INBOX",
+        timeout=timeout,
+        retries=tries_within(timeout) if retries is None else retries,
+    )
+
+
+def _check_auth(values: Values) -> None:
+    ways = ("auth.token", "auth.user", "auth.nkey", "auth.creds")
+    chosen = [name for name in ways if values.text(name) is not None]
+    if len(chosen) > 1:
+        raise InvalidOption(chosen[1], "set", f"one way to authenticate; {chosen[0]} is set too")
+    if (values.text("auth.password") is None) != (values.text("auth.user") is None):
+        raise InvalidOption("auth.password", "set alone", "auth.user and auth.password together")
+
+
+def _tls(values: Values) -> Tls | None:
+    if all(values.text(name) is None for name in _TLS):
+        return None
+    if values.text("tls.key") is not None and values.text("tls.cert") is None:
+        raise InvalidOption("tls.key", values.text("tls.key"), "a key that goes with tls.cert")
+    return Tls(
+        ca=values.text("tls.ca") or "",
+        cert=values.text("tls.cert") or "",
+        key=values.text("tls.key") or "",
+        key_password=values.secret("tls.keyPassword"),
+        verify=values.flag("tls.verify", True),
+        first=values.flag("tls.first", False),
+    )
+
+
+def _prefix(values: Values) -> str:
+    domain, prefix = values.text("domain"), values.text("apiPrefix")
+    if domain is not None and prefix is not None:
+        raise InvalidOption("apiPrefix", prefix, "either domain or apiPrefix")
+    if domain is not None:
+        return f"$JS.{domain}.API"
+    return prefix.rstrip(".") if prefix else API_PREFIX

@@ -1,0 +1,1 @@
+"""Pipelines over streams, declared in YAML or Python: archive, replay, materialize, transform."""

@@ -1,0 +1,118 @@
+"""Archive: streams → Parquet in a lake, each message exactly once, through any kill.
+
+A batch is staged by tasks, then its files are written down (the journal's `begun`), then they are
+moved to their names, then it is done. Before it is written down nothing of it can be seen, and a
+run that died leaves only staged files, which the next one deletes. After that, the next run moves
+the rest of those very files: what other splits or later removals would give now does not matter.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark_jetstream.pipelines.declaration import Archive, Lake
+from pyspark_jetstream.pipelines.journal import Entry, Journal, Piece, Range
+from pyspark_jetstream.pipelines.lake_reader import files_of, read_lake
+from pyspark_jetstream.pipelines.rounds import Round
+from pyspark_jetstream.pipelines.staging import READ, RESULT, Plan
+from pyspark_jetstream.pipelines.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OURS = "_jetstream"
+"""Directory in a lake that no reader looks at: its name begins with `_`."""
+
+
+def nothing(_point: str) -> None:
+    """What happens at a named point between two steps: nothing, outside tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetLake:
+    """A lake of Parquet files, as the target of an archive.
+
+    Args:
+        archive: What is archived.
+        store: The lake.
+        journal: The archive's batches.
+        at: Is told each point between two steps.
+    """
+
+    archive: Archive
+    store: Store
+    journal: Journal
+    at: Callable[[str], None] = nothing
+
+    @classmethod
+    def open(cls, archive: Archive, at: Callable[[str], None] = nothing) -> "ParquetLake":
+        """Take the lake over from runs before: finish their batch, delete what they staged."""
+        store = Store.at(archive.path)
+        lake = cls(archive, store, Journal(store, f"{OURS}/{archive.name}"), at)
+        lake._complete()
+        store.remove_all(lake._staging)
+        return lake
+
+    @property
+    def _staging(self) -> str:
+        return f"{OURS}/{self.archive.name}.staging"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the source that are read."""
+        return READ
+
+    def write(
+        self, rows: "DataFrame", one: Round, check: Callable[[], None] = lambda: None
+    ) -> Entry:
+        """Archive a batch and return its entry, with its files and rows.
+
+        Args:
+            rows: Its messages, with the columns `staging.READ`.
+            one: Its ranges.
+            check: Raises when what was read is not to be archived.
+        """
+        entry = self.journal.next(one.ranges)
+        plan = Plan(
+            self.archive.path if not self.store.local else self.store.root,
+            f"{self._staging}/{entry.batch:012}",
+            {stream: r.incarnation for stream, r in one.ranges.items()},
+            self.archive.compression,
+        )
+        files = rows.mapInArrow(plan, RESULT).collect()
+        pieces = sorted(
+            (Piece(f.staged, f.path, f.rows, f.bytes) for f in files), key=lambda p: p.path
+        )
+        self.at("staged")
+        check()
+        entry = replace(entry, pieces=tuple(pieces), rows=sum(piece.rows for piece in pieces))
+        self.journal.begin(entry)
+        self.at("begun")
+        done = self._complete()
+        self.store.remove_all(plan.staging)
+        assert done is not None
+        return done
+
+    def sequences(self, spark: "SparkSession", stream: str, span: Range) -> "DataFrame":
+        """The sequences (`seq`) of a range of a stream that the lake holds."""
+        path = self.archive.path
+        files = files_of(Lake(path, stream, span.incarnation))
+        return read_lake(spark, Lake(path, stream), files, span.first, span.last, ("seq",))
+
+    def _complete(self) -> Entry | None:
+        """Move the files of the batch that was begun to their names, if there is one."""
+        entry = self.journal.begun
+        if entry is None:
+            return None
+        for piece in entry.pieces:
+            if self.store.exists(piece.staged):
+                self.store.move(piece.staged, piece.path)
+                self.at("moved")
+            elif not self.store.exists(piece.path):
+                raise StoreError(
+                    f"batch {entry.batch} of archive {self.archive.name!r} cannot be finished: "
+                    f"neither {self.store.full(piece.staged)} nor {self.store.full(piece.path)} "
+                    "is there. Somebody deleted it; put it back, or archive under another name"
+                )
+        self.at("visible")
+        return self.journal.finish()

@@ -1,0 +1,143 @@
+"""What a pipeline runs with: the session, where it tells of itself, how it reads streams."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark_jetstream.options import ReadOptions, batch_options, stream_options
+from pyspark_jetstream.pipelines.declaration import Source
+from pyspark_jetstream.pipelines.journal import Range
+from pyspark_jetstream.pipelines.progress import Progress
+from pyspark_jetstream.pipelines.report import Report
+from pyspark_jetstream.pipelines.rounds import range_options
+from pyspark_jetstream.positions import Place, place_of, starts
+from pyspark_jetstream.transport import open_transport
+from pyspark_jetstream.transport.base import Transport
+from pyspark_jetstream.transport.errors import StreamRecreated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def nothing(_point: str) -> None:
+    """What happens at a named point between two steps: nothing, outside tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What every pipeline runs with.
+
+    Args:
+        spark: The session.
+        progress: Tells how far the run is.
+        report: The account of the run, which it fills.
+        stop: Set when the run is to end with the batch that is under way.
+        at: Is told each point between two steps.
+    """
+
+    spark: "SparkSession"
+    progress: Progress
+    report: Report
+    stop: threading.Event = field(default_factory=threading.Event)
+    at: Callable[[str], None] = nothing
+
+    def reader(self, source: Source) -> "Reader":
+        """Read streams with this session. Raises InvalidOption."""
+        return Reader(self.spark, source)
+
+    @contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        """Say every two seconds that a step is under way, and how many of its tasks are done."""
+        with self.progress.during(
+            lambda: text + tasks_of(self.spark), partial(hang_up, self.spark)
+        ):
+            yield
+
+    def again(self, every: float | None) -> bool:
+        """Wait for the next look at a stream; whether there is to be one."""
+        return every is not None and not self.stop.wait(every)
+
+
+class Reader:
+    """Reads the streams of a source.
+
+    Args:
+        spark: The session.
+        source: Which streams, and the options to reach them.
+    """
+
+    def __init__(self, spark: "SparkSession", source: Source) -> None:
+        self._spark, self.source = spark, source
+        self.options = read_options(source)
+        place = starts("startingPosition", source.start, "earliest")
+        self.start: Place = place_of(place, "", "earliest")
+
+    @contextmanager
+    def transport(self) -> Iterator[Transport]:
+        """The way to the streams, from the driver."""
+        transport = open_transport(self.options.connection)
+        try:
+            yield transport
+        finally:
+            transport.close()
+
+    def frame(self, ranges: Mapping[str, Range], **options: str) -> "DataFrame":
+        """The messages of these ranges."""
+        reader = self._spark.read.format("jetstream").options(**self.source.options)
+        return reader.options(**range_options(ranges)).options(**options).load()
+
+    def as_of(self, seq: int, **options: str) -> "DataFrame":
+        """The last message of each subject as of a sequence; of one stream."""
+        reader = self._spark.read.format("jetstream").options(**self.source.options)
+        named = {"stream": self.source.streams[0], "asOf": f"seq:{seq}"}
+        return reader.options(**named).options(**options).load()
+
+    def count_parquet(self, path: str) -> int:
+        """How many rows files hold."""
+        return self._spark.read.parquet(path).count()
+
+    def check_same(self, transport: Transport, ranges: Mapping[str, Range]) -> None:
+        """Make sure that streams are the ones that were planned. Raises StreamRecreated."""
+        for stream, one in ranges.items():
+            found = transport.head(stream).incarnation
+            if found != one.incarnation:
+                raise StreamRecreated(stream, one.incarnation, found)
+
+
+def read_options(source: Source) -> ReadOptions:
+    """The options of a source as values, for batch reads. Raises InvalidOption."""
+    return batch_options({**source.options, "stream": json.dumps(source.streams)})
+
+
+def check_options(source: Source, streaming: bool) -> None:
+    """Look at the options of a source. Raises InvalidOption."""
+    if streaming:
+        stream_options({**source.options, "stream": json.dumps(source.streams)})
+    else:
+        read_options(source)
+
+
+def hang_up(spark: Any) -> None:
+    """Close the connection to the JVM that PySpark keeps for this thread, which is at its end."""
+    with suppress(Exception):  # Spark Connect has no such connection
+        client = spark.sparkContext._gateway._gateway_client
+        connection = client.get_thread_connection()
+        client.deque.remove(connection)
+        connection.close()
+
+
+def tasks_of(spark: Any) -> str:
+    """How many tasks of the stages under way are done; empty where Spark does not tell."""
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except Exception:  # Spark Connect has no context, a session that ends has no tracker
+        return ""
+    known = [stage for stage in stages if stage is not None]
+    done = sum(stage.numCompletedTasks for stage in known)
+    total = sum(stage.numTasks for stage in known)
+    return f", {done} of {total} tasks done" if total else ""

@@ -1,0 +1,181 @@
+"""Reads the fields of a declaration; a mistake names the field, its value and what is expected."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)")
+_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+class DeclarationError(ValueError):
+    """A declaration of a pipeline cannot be used.
+
+    Args:
+        field: Where it is wrong, such as `pipelines[0].target.path`.
+        found: What is there, in the words of the declaration; never the value of a secret.
+        expected: What can be there.
+    """
+
+    def __init__(self, field: str, found: str, expected: str) -> None:
+        super().__init__(f"{field}: {found}; expected {expected}")
+        self.field, self.found, self.expected = field, found, expected
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it; long ones are cut."""
+    text = repr(value)
+    return f"is {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+class Fields:
+    """A mapping of a declaration, each field of which is read once and by name.
+
+    Args:
+        values: The mapping as YAML gave it.
+        where: The path to it, for errors.
+    """
+
+    def __init__(self, values: object, where: str) -> None:
+        if not isinstance(values, Mapping):
+            # It may be a connection string in the wrong place.
+            raise DeclarationError(where, f"is a {type(values).__name__}", "a mapping of fields")
+        self._values: Mapping[str, Any] = values
+        self._read: set[str] = set()
+        self.where = where
+
+    def path(self, name: str) -> str:
+        """The path to a field, for errors."""
+        return f"{self.where}.{name}" if self.where else name
+
+    def wrong(self, name: str, expected: str) -> DeclarationError:
+        """The error that a field is wrong."""
+        if name not in self._values:
+            return DeclarationError(self.path(name), "is missing", expected)
+        if name == "dsn":
+            return DeclarationError(
+                self.path(name), f"is a {type(self._values[name]).__name__}", expected
+            )
+        return DeclarationError(self.path(name), shown(self._values[name]), expected)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._values.get(name) is not None
+
+    def raw(self, name: str) -> Any:
+        """The field as it is, None where there is none."""
+        self._read.add(name)
+        return self._values.get(name)
+
+    def text(self, name: str, default: str | None = None, expected: str = "a text") -> str:
+        """A text that is not empty; required without a default."""
+        value = self.raw(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str) or not value.strip():
+            raise self.wrong(name, expected)
+        return value
+
+    def texts(self, name: str, expected: str = "a text or a list of texts") -> tuple[str, ...]:
+        """One text or several; empty where the field is not there."""
+        value = self.raw(name)
+        if value is None:
+            return ()
+        if isinstance(value, str):
+            value = [value]
+        if not isinstance(value, Sequence) or not all(isinstance(v, str) and v for v in value):
+            raise self.wrong(name, expected)
+        return tuple(value)
+
+    def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
+        """One of a few words."""
+        value = self.raw(name)
+        if value is None and default is not None:
+            return default
+        if value not in choices:
+            raise self.wrong(name, "one of " + ", ".join(choices))
+        return str(value)
+
+    def integer(self, name: str, default: int | None, least: int = 0) -> int | None:
+        """A whole number of at least `least`."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self.wrong(name, f"a whole number of at least {least}")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A number above zero."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise self.wrong(name, "a number above 0")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
+    def duration(self, name: str, default: float | None) -> float | None:
+        """A duration such as `500ms`, `10s`, `5m`, `2h`, `7d`, in seconds."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise self.wrong(name, "a duration such as 500ms, 10s, 5m, 2h or 7d")
+        return float(match[1]) * _SECONDS[match[2]]
+
+    def size(self, name: str, default: int | None) -> int | None:
+        """Bytes: a whole number, or one with a unit such as `64MiB`."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+        if match is None or int(match[1]) == 0:
+            raise self.wrong(name, "bytes such as 1048576 or 64MiB")
+        return int(match[1]) * _BYTES[match[2]]
+
+    def inner(self, name: str) -> "Fields":
+        """A mapping inside this one."""
+        if name not in self._values:
+            raise self.wrong(name, "a mapping of fields")
+        return Fields(self.raw(name), self.path(name))
+
+    def options(self, name: str, reserved: Sequence[str] = ()) -> dict[str, str]:
+        """Options of `format("jetstream")` as Spark takes them: texts by name."""
+        values = self.inner(name)._values if self.has(name) else {}
+        found: dict[str, str] = {}
+        for key, value in values.items():
+            where = f"{self.path(name)}.{key}"
+            if not isinstance(key, str) or key in reserved:
+                raise DeclarationError(where, "is not an option here", "another option")
+            if isinstance(value, list | tuple) and value and all(isinstance(v, str) for v in value):
+                value = ",".join(value)
+            if isinstance(value, bool):
+                value = "true" if value else "false"
+            if not isinstance(value, str | int | float):
+                # The value may be a secret: its type is enough to find the mistake.
+                raise DeclarationError(
+                    where, f"is a {type(value).__name__}", "a text, a number, true or false"
+                )
+            found[key] = str(value)
+        return found
+
+    def end(self) -> None:
+        """Raise for the first field that nobody read."""
+        for name in self._values:
+            if name not in self._read:
+                known = ", ".join(sorted(self._read))
+                raise DeclarationError(self.path(str(name)), "is no field", f"one of {known}")

@@ -1,0 +1,122 @@
+"""Reads the files of a lake in the order of sequences, by their names."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_jetstream.pipelines.declaration import Lake
+from pyspark_jetstream.pipelines.names import LakeFile, parsed
+from pyspark_jetstream.pipelines.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = {
+    "seq": "bigint",
+    "subject": "string",
+    "timestamp_ns": "bigint",
+    "header_block": "binary",
+    "data": "binary",
+}
+"""Columns of a lake that a replay reads."""
+
+_ROWS = 8192
+
+
+def files_of(lake: Lake) -> list[LakeFile]:
+    """The files of one stream, by sequence. Raises StoreError."""
+    store = Store.at(lake.path)
+    found = [
+        file
+        for path, _ in store.walk()
+        if (file := parsed(path)) is not None and file.stream == lake.stream
+    ]
+    created = sorted({file.incarnation for file in found})
+    if lake.incarnation:
+        found = [file for file in found if file.incarnation == lake.incarnation]
+    elif len(created) > 1:
+        raise StoreError(
+            f"{lake.path} holds {len(created)} streams named {lake.stream!r}, created at "
+            f"{', '.join(map(str, created))}: choose one with source.incarnation"
+        )
+    if not found:
+        raise StoreError(f"{lake.path} holds no messages of a stream {lake.stream!r}")
+    return sorted(found, key=lambda file: (file.first, file.last))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFiles:
+    """Reads files in tasks: each task the one of its number, for `DataFrame.mapInArrow`.
+
+    Files of one day after another may overlap in sequences where clocks went back; `groups` keeps
+    those in one task, which sorts them.
+
+    Args:
+        lake: The lake's directory or address.
+        groups: Paths of the files of each task.
+        first, last: Sequences to read, both included.
+        columns: Columns to read.
+    """
+
+    lake: str
+    groups: tuple[tuple[str, ...], ...]
+    first: int
+    last: int
+    columns: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the tasks whose numbers come in, in the order of their sequences."""
+        store = Store.at(self.lake)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self._group(store, self.groups[number])
+
+    def _group(self, store: Store, paths: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        if len(paths) > 1:
+            tables = [pa.Table.from_batches(self._file(store, path)) for path in paths]
+            table = pa.concat_tables(tables).sort_by("seq")
+            yield from table.to_batches(max_chunksize=_ROWS)
+            return
+        yield from self._file(store, paths[0])
+
+    def _file(self, store: Store, path: str) -> Iterator[pa.RecordBatch]:
+        with store.files.open_input_file(store.full(path)) as source:
+            file = pq.ParquetFile(source)
+            for rows in file.iter_batches(batch_size=_ROWS, columns=list(self.columns)):
+                seq = rows.column("seq")
+                inside = pc.and_(pc.greater_equal(seq, self.first), pc.less_equal(seq, self.last))
+                yield rows.filter(inside).select(list(self.columns))
+
+
+def grouped(files: Iterable[LakeFile]) -> tuple[tuple[str, ...], ...]:
+    """Files by tasks: those whose sequences overlap together, all in order."""
+    groups: list[list[str]] = []
+    last = -1
+    for file in files:
+        if not groups or file.first > last:
+            groups.append([])
+        groups[-1].append(file.path)
+        last = max(last, file.last)
+    return tuple(tuple(group) for group in groups)
+
+
+def read_lake(
+    spark: "SparkSession",
+    lake: Lake,
+    files: Iterable[LakeFile],
+    first: int,
+    last: int,
+    columns: tuple[str, ...] = tuple(COLUMNS),
+) -> "DataFrame":
+    """The messages of a range; partitions, and rows inside, in the order of sequences."""
+    store = Store.at(lake.path)
+    root = store.root if store.local else lake.path
+    groups = grouped(f for f in files if f.last >= first and f.first <= last)
+    reading = ReadFiles(root, groups, first, last, columns)
+    ddl = ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
+    numbers = spark.range(0, len(groups), 1, max(1, len(groups)))
+    return numbers.mapInArrow(reading, ddl)

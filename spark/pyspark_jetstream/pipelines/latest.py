@@ -1,0 +1,61 @@
+"""The latest message of each subject of a batch, and whether it deletes its key."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+READ = ("subject", "seq", "timestamp", "timestamp_ns", "headers", "data")
+
+
+def latest(rows: "DataFrame", deletes: str) -> "DataFrame":
+    """One row for each subject: its last message, `deleted`, and how many `messages` it had.
+
+    A key is deleted by a message with the header `KV-Operation: DEL` or `PURGE`, or by the marker
+    that a server leaves in the place of what expired (`Nats-Marker-Reason`).
+
+    Args:
+        rows: With at least `subject`, `seq` and `headers`.
+        deletes: `remove`, or `keep`: nothing counts as deleted.
+    """
+    from pyspark.sql import functions as f
+
+    others = [name for name in rows.columns if name != "subject"]
+    newest = rows.groupBy("subject").agg(
+        f.max_by(f.struct(*others), "seq").alias("newest"), f.count("*").alias("messages")
+    )
+    flat = newest.select(
+        "subject", *(f.col(f"newest.{name}").alias(name) for name in others), "messages"
+    )
+    if deletes == "keep":
+        return flat.withColumn("deleted", f.lit(False))
+    operation = f.element_at(f.col("headers")["KV-Operation"], 1)
+    marker = f.col("headers")["Nats-Marker-Reason"].isNotNull()
+    gone = f.coalesce(operation.isin("DEL", "PURGE"), f.lit(False)) | f.coalesce(
+        marker, f.lit(False)
+    )
+    return flat.withColumn("deleted", gone)
+
+
+def as_table(rows: "DataFrame", flat: bool) -> "DataFrame":
+    """Rows of a table: `data` as columns of their own where it is a struct.
+
+    Args:
+        rows: With `data`.
+        flat: Whether nested values become JSON text, for tables that have no such types.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    own = ("data", "headers", "messages")
+    columns = [f.col(name) for name in rows.columns if name not in own]
+    kind = rows.schema["data"].dataType
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            value = f.col("data").getField(field.name)
+            if flat and isinstance(field.dataType, ArrayType | MapType | StructType):
+                value = f.to_json(value)
+            name = f"data_{field.name}" if field.name in rows.columns else field.name
+            columns.append(value.alias(name))
+        return rows.select(*columns)
+    return rows.select(*columns, "data")

@@ -1,0 +1,66 @@
+"""Reads the pipelines that a file declares: YAML, or Python that names them."""
+
+import runpy
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+from pyspark_jetstream.pipelines.declaration import Pipeline, pipeline
+from pyspark_jetstream.pipelines.fields import DeclarationError
+
+
+def load(path: Path) -> tuple[Pipeline, ...]:
+    """The pipelines of a file, in its order.
+
+    YAML is one pipeline, or a mapping with a list `pipelines`. Python assigns `pipelines`, a list
+    of mappings or of declarations.
+
+    Raises:
+        DeclarationError: The file cannot be read, or a field is wrong; the message names it.
+    """
+    name = str(path)
+    if path.suffix not in (".yaml", ".yml", ".py"):
+        raise DeclarationError("file", f"is {name!r}", "a file that ends in .yaml, .yml or .py")
+    try:
+        found = _python(path) if path.suffix == ".py" else _yaml(path)
+    except OSError as error:
+        text = f"{name!r} cannot be read: {error.strerror}"
+        raise DeclarationError("file", text, "a file that is there") from None
+    pipelines = tuple(found)
+    seen: set[str] = set()
+    for one in pipelines:
+        if one.name in seen:
+            raise DeclarationError("name", f"{one.name!r} is there twice", "a name of its own")
+        seen.add(one.name)
+    return pipelines
+
+
+def _yaml(path: Path) -> Iterable[Pipeline]:
+    import yaml
+
+    text = path.read_text(encoding="utf-8")
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "the file"
+        problem = getattr(error, "problem", None) or "cannot be read"
+        raise DeclarationError(str(path), f"{where}: {problem}", "YAML") from None
+    if isinstance(values, dict) and set(values) == {"pipelines"}:
+        return _listed(values["pipelines"])
+    return (pipeline(values, "pipeline"),)
+
+
+def _python(path: Path) -> Iterable[Pipeline]:
+    path.stat()
+    values = runpy.run_path(str(path)).get("pipelines")
+    return _listed(values)
+
+
+def _listed(values: Any) -> Iterable[Pipeline]:
+    if not isinstance(values, list | tuple) or not values:
+        raise DeclarationError("pipelines", "is no list with an entry", "a list of pipelines")
+    return tuple(
+        one if isinstance(one, get_args(Pipeline)) else pipeline(one, f"pipelines[{place}]")
+        for place, one in enumerate(values)
+    )

@@ -1,0 +1,109 @@
+"""Keeps the latest message of each subject in a table of PostgreSQL, from tasks, by ADBC.
+
+A row is written where its sequence is higher than that of the row that is there, so a batch that is
+written again changes nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pyspark_jetstream.transport.adbc import AdbcSession
+from pyspark_jetstream.transport.errors import NotReachable
+from pyspark_jetstream.values import Secret
+
+TYPES = {
+    "string": "text",
+    "int64": "bigint",
+    "int32": "integer",
+    "int16": "smallint",
+    "bool": "boolean",
+    "double": "double precision",
+    "float": "real",
+    "binary": "bytea",
+}
+"""Types of PostgreSQL by those of Arrow; times are `timestamptz`, others text."""
+
+RESULT = "written bigint, deleted bigint"
+"""Type of the rows that a task returns, as DDL."""
+
+
+def create(dsn: str, table: str, schema: pa.Schema) -> None:
+    """Create the table if it is not there, with `subject` as its key."""
+    columns = ", ".join(f"{quoted(f.name)} {_type(f.type)}" for f in schema if f.name != "deleted")
+    with connected(dsn) as session:
+        session.execute(
+            f"create table if not exists {named(table)} ({columns}, primary key (subject))"
+        )
+        session.commit()
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """Writes rows of a task, for `DataFrame.mapInArrow`.
+
+    Args:
+        dsn: Connection string, or where it is; it is looked up in the task.
+        table: The table.
+    """
+
+    dsn: str
+    table: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows in one transaction; yields how many were written and deleted."""
+        rows = [batch for batch in batches if batch.num_rows]
+        written = deleted = 0
+        if rows:
+            table = pa.Table.from_batches(rows)
+            with connected(self.dsn) as session:
+                written, deleted = self._write(session, table)
+                session.commit()
+        yield pa.RecordBatch.from_pydict({"written": [written], "deleted": [deleted]})
+
+    def _write(self, session: AdbcSession, rows: pa.Table) -> tuple[int, int]:
+        names = [name for name in rows.column_names if name != "deleted"]
+        columns = ", ".join(quoted(name) for name in names)
+        values = ", ".join(f"excluded.{quoted(name)}" for name in names)
+        session.ingest("jetstream_batch", rows)
+        target = named(self.table)
+        merge = (
+            f"with gone as (delete from {target} t using jetstream_batch b where b.deleted"
+            " and t.subject = b.subject and t.seq < b.seq returning 1),"
+            f" put as (insert into {target} ({columns}) select {columns} from jetstream_batch"
+            f" where not deleted order by subject on conflict (subject) do update"
+            f" set ({columns}) = row({values}) where {target}.seq < excluded.seq returning 1)"
+            " select (select count(*) from put) as written, (select count(*) from gone) as deleted"
+        )
+        with closing(session.query(merge)) as found:
+            (counted,) = found.reader.read_all().to_pylist()
+        return int(counted["written"]), int(counted["deleted"])
+
+
+def connected(dsn: str) -> AdbcSession:
+    """A connection that is not committed by itself."""
+    from adbc_driver_manager import Error
+
+    secret = Secret("dsn", dsn)
+    try:
+        return AdbcSession(secret.resolve(), autocommit=False)
+    except Error as error:  # which may repeat the connection string
+        raise NotReachable(secret.without(str(error))) from None
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def named(table: str) -> str:
+    """The name of a table, with its schema or without."""
+    return ".".join(quoted(part) for part in table.split("."))
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return "timestamptz"
+    return TYPES.get(str(kind), "text")

@@ -1,0 +1,135 @@
+"""Removes from streams what an archive holds: never what it does not hold.
+
+Before a stream is purged up to a sequence, every message that is still stored up to there is looked
+for in the lake. One that is missing keeps the whole stream as it is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark_jetstream.options import connection_options
+from pyspark_jetstream.pipelines.context import Context, Reader
+from pyspark_jetstream.pipelines.declaration import Archive, Purge
+from pyspark_jetstream.pipelines.fields import DeclarationError
+from pyspark_jetstream.pipelines.journal import Range, Through
+from pyspark_jetstream.transport.base import Consumer, Transport
+from pyspark_jetstream.values import Values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pyspark_jetstream.nats.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a stream was not purged."""
+
+    text: str
+
+
+def purge_settings(archive: Archive) -> "Settings":
+    """How to reach the server that purges. Raises DeclarationError and InvalidOption."""
+    assert archive.purge is not None
+    options = archive.purge.options or archive.source.options
+    settings = connection_options(Values(options)).nats if _has_servers(options) else None
+    if settings is None:
+        raise DeclarationError("purge.options.servers", "is missing", "the NATS servers that purge")
+    return settings
+
+
+def _has_servers(options: dict[str, str]) -> bool:
+    return any(name.lower() == "servers" for name in options)
+
+
+def bound(through: Through, purge: Purge, consumers: Sequence[Consumer]) -> int:
+    """The last sequence that may be removed.
+
+    Args:
+        through: How far the archive is.
+        purge: What is kept.
+        consumers: Those of the stream; what one of them has not acknowledged stays.
+    """
+    last = through.seq - purge.keep
+    if purge.wait_for_consumers:
+        last = min([last, *(one.ack_floor_stream_seq for one in consumers)])
+    return last
+
+
+def purge_archived(
+    archive: Archive,
+    context: Context,
+    reader: Reader,
+    transport: Transport,
+    through: dict[str, Through],
+    lake: Callable[[str, Range], "DataFrame"],
+) -> None:
+    """Purge each stream up to where it is archived, and say in the report what was done.
+
+    Args:
+        archive: What is archived, with `purge`.
+        context: What it runs with.
+        reader: Reads the streams.
+        transport: The way to them.
+        through: How far each is archived.
+        lake: Gives the sequences (`seq`) of a range that the lake holds.
+    """
+    assert archive.purge is not None
+    settings = purge_settings(archive)
+    for stream, done in through.items():
+        head = transport.head(stream)
+        last = bound(done, archive.purge, transport.consumers(stream))
+        refusal = _refusal(stream, done, head.incarnation, head.first_seq)
+        if refusal is None and last >= head.first_seq:
+            span = Range(head.incarnation, head.first_seq, last)
+            with context.working(f"looking for {stream} in the lake"):
+                refusal = _missing(stream, span, reader, lake)
+            if refusal is None:
+                context.at("verified")
+                _purge(settings, stream, last, reader.options.filters, context)
+        if refusal is not None:
+            context.report.notes.append(f"{stream} was not purged: {refusal.text}")
+
+
+def _refusal(stream: str, done: Through, incarnation: int, first_seq: int) -> Refusal | None:
+    if incarnation != done.incarnation:
+        return Refusal("it was deleted and created again since it was archived")
+    if first_seq < done.began:
+        return Refusal(
+            f"the archive began at sequence {done.began}, and those from {first_seq} on are in the "
+            "stream only"
+        )
+    return None
+
+
+def _missing(
+    stream: str, span: Range, reader: Reader, lake: Callable[[str, Range], "DataFrame"]
+) -> Refusal | None:
+    from pyspark.sql import functions as f
+
+    live = reader.frame({stream: span}, columns="seq")
+    missing = live.join(lake(stream, span), "seq", "left_anti")
+    count, first = missing.agg(f.count("*"), f.min("seq")).collect()[0]
+    if count:
+        return Refusal(f"the lake lacks {count} of its messages, the first is sequence {first}")
+    return None
+
+
+def _purge(
+    settings: "Settings", stream: str, last: int, filters: tuple[str, ...], context: Context
+) -> None:
+    from pyspark_jetstream.nats.connection import Connection
+    from pyspark_jetstream.nats.requests import Requests
+
+    connection = Connection(settings)
+    try:
+        requests = Requests(connection)
+        subject = f"{settings.api_prefix}.STREAM.PURGE.{stream}"
+        purged = 0
+        for one in filters or (None,):
+            body: dict[str, Any] = {"seq": last + 1} | ({"filter": one} if one else {})
+            purged += int(requests.api(subject, body).get("purged", 0))
+    finally:
+        connection.close()
+    context.report.notes.append(f"{stream} was purged through sequence {last}: {purged} messages")

@@ -1,0 +1,211 @@
+"""Runs a replay: a lake or a range of a stream → a stream, in order, at a pace."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark_jetstream.pipelines.context import Context
+from pyspark_jetstream.pipelines.declaration import Lake, Replay
+from pyspark_jetstream.pipelines.journal import Entry, Journal, Range
+from pyspark_jetstream.pipelines.lake_reader import files_of, read_lake
+from pyspark_jetstream.pipelines.pacing import Pace, Window
+from pyspark_jetstream.pipelines.publishing import TRANSACTIONAL, publish, sink_options
+from pyspark_jetstream.pipelines.rounds import first_of
+from pyspark_jetstream.pipelines.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame
+
+READ = ("seq", "subject", "timestamp_ns", "header_block", "data")
+_SECOND = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a replay reads.
+
+    Args:
+        stream: The stream's name.
+        whole: All that the replay is to publish.
+        rows: Gives the messages from a sequence to another, both included, with some columns.
+    """
+
+    stream: str
+    whole: Range
+    rows: "Callable[[int, int, tuple[str, ...]], DataFrame]"
+
+
+def run_replay(replay: Replay, context: Context) -> None:
+    """Publish what was not published before. Raises StoreError and others."""
+    origin = _lake(replay, context) if isinstance(replay.source, Lake) else _log(replay, context)
+    journal = Journal(Store.at(replay.checkpoint), f"replay-{replay.name}")
+    work = _Work(replay, context, origin, journal)
+    if journal.begun is not None:
+        context.report.notes.append(f"batch {journal.begun.batch} was under way and was finished")
+        work.publish_begun()
+    done = journal.through().get(origin.stream)
+    first = max(origin.whole.first, done.seq + 1 if done else 0)
+    note = journal.done.note if journal.done else {}
+    begun = int(note.get("t0", 0))
+    if first <= origin.whole.last:
+        with context.working("looking at the times of messages"):
+            begun, windows = _windows(replay, origin, first, begun)
+        work.publish_all(windows, begun, float(note.get("offset", 0)))
+    through = journal.through().get(origin.stream)
+    context.report.positions[origin.stream] = through.seq if through else first - 1
+
+
+def _lake(replay: Replay, context: Context) -> _Origin:
+    lake = replay.source
+    assert isinstance(lake, Lake)
+    files = files_of(lake)
+    first = max(replay.first or 0, files[0].first)
+    last = max(file.last for file in files)
+    whole = Range(files[0].incarnation, first, min(replay.last or last, last))
+    return _Origin(
+        lake.stream,
+        whole,
+        lambda a, b, columns: read_lake(context.spark, lake, files, a, b, columns),
+    )
+
+
+def _log(replay: Replay, context: Context) -> _Origin:
+    assert not isinstance(replay.source, Lake)
+    reader = context.reader(replay.source)
+    (stream,) = replay.source.streams
+    with reader.transport() as transport:
+        head = transport.head(stream)
+        first = replay.first or first_of(transport, head, reader.start)
+    last = min(replay.last or head.last_seq, head.last_seq)
+    whole = Range(head.incarnation, max(first, head.first_seq), last)
+
+    def rows(first: int, last: int, columns: tuple[str, ...]) -> "DataFrame":
+        ranges = {stream: Range(head.incarnation, first, last)}
+        return reader.frame(ranges, columns=",".join(columns))
+
+    return _Origin(stream, whole, rows)
+
+
+def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[int, list[Window]]:
+    """The time of the first message in ns, and the windows of what is left, in order.
+
+    Without a speed a window is a run of sequences, as long as a batch.
+    """
+    from pyspark.sql import functions as f
+
+    rows = origin.rows(first, origin.whole.last, ("seq", "timestamp_ns"))
+    if not begun:
+        begun = rows.agg(f.min("timestamp_ns")).first()[0] or 0  # type: ignore[index]
+    size = int(replay.window * _SECOND)
+    column = f.col("timestamp_ns") - f.lit(begun)
+    if replay.speed is None:
+        size = replay.limits.messages
+        column = f.col("seq") - f.lit(first)
+    found = rows.groupBy(f.floor(column / f.lit(size)).alias("window"))
+    counted = found.agg(f.max("seq").alias("last"), f.count("*").alias("rows")).collect()
+    return begun, ascending(
+        [(row["window"], row["last"], row["rows"]) for row in counted],
+        replay.window if replay.speed is not None else 0.0,
+    )
+
+
+def ascending(counted: list[tuple[int, int, int]], length: float) -> list[Window]:
+    """Windows whose sequences ascend: one that times which went back put behind joins the next."""
+    windows: list[Window] = []
+    waiting = 0
+    for number, last, rows in sorted(counted):
+        if windows and last <= windows[-1].last:
+            waiting += rows
+            continue
+        windows.append(Window((number + 1) * length, last, rows + waiting))
+        waiting = 0
+    return windows
+
+
+class _Work:
+    """Publishes the batches of a replay, each written down before it is published.
+
+    Args:
+        replay: What is replayed.
+        context: What it runs with.
+        origin: Where it reads.
+        journal: Its batches.
+    """
+
+    def __init__(self, replay: Replay, context: Context, origin: _Origin, journal: Journal) -> None:
+        self._replay, self._context = replay, context
+        self._origin, self._journal = origin, journal
+        target = replay.target
+        self._options = sink_options(target.stream, target.options, target.delivery, replay.name)
+
+    def publish_all(self, windows: list[Window], begun: int, offset: float) -> None:
+        """Publish windows as they become due.
+
+        Args:
+            windows: What is left.
+            begun: Time of the first message of the replay, in ns, kept for the next run.
+            offset: Seconds from there to the end of what was published.
+        """
+        replay, context = self._replay, self._context
+        pace = Pace(windows, replay.speed, replay.limits.messages)
+        start = offset / replay.speed if replay.speed else 0.0
+        zero = context.progress.seconds
+        done = 0
+        while done < len(windows) and not context.stop.is_set():
+            due = pace.due(done, start + context.progress.seconds - zero)
+            if due.through == done:
+                context.progress.tell(f"the next window is due in {due.wait:.1f} s")
+                context.stop.wait(min(due.wait, 1.0))
+                continue
+            last = windows[due.through - 1]
+            note = {"t0": str(begun), "offset": str(last.offset)}
+            rows = sum(window.rows for window in windows[done : due.through])
+            self._publish(last.last, rows, note)
+            done = due.through
+            context.progress.tell(f"through sequence {last.last}, {due.behind:.1f} s behind")
+
+    def _publish(self, last: int, rows: int, note: Mapping[str, str]) -> None:
+        before = self._journal.through().get(self._origin.stream)
+        first = max(self._origin.whole.first, before.seq + 1 if before else 0)
+        ranges = {self._origin.stream: Range(self._origin.whole.incarnation, first, last)}
+        entry = replace(self._journal.next(ranges), rows=rows, note=dict(note))
+        self._journal.begin(entry)
+        self._context.at("begun")
+        self.publish_begun()
+
+    def publish_begun(self) -> None:
+        """Publish the batch that was written down, and write down that it is done."""
+        entry = self._journal.begun
+        assert entry is not None
+        report = self._context.report
+        with self._context.working(f"batch {entry.batch}"):
+            publish(self._rows(entry), self._options, entry.batch)
+        self._context.at("published")
+        self._journal.finish()
+        report.batches += 1
+        report.read += entry.rows
+        report.written += entry.rows
+        self._context.progress.rows = report.read
+
+    def _rows(self, entry: Entry) -> "DataFrame":
+        from pyspark.sql import functions as f
+
+        (one,) = entry.ranges.values()
+        rows = self._origin.rows(one.first, one.last, READ)
+        if self._replay.subject:
+            rows = rows.withColumn("subject", f.expr(self._replay.subject))
+        headers = rows["header_block"].alias("headers")
+        return rows.select("subject", headers, "data", *self._ids())
+
+    def _ids(self) -> "list[Column]":
+        """Ids for messages without one, by their sequences; none in transactions."""
+        from pyspark.sql import functions as f
+
+        if self._replay.target.delivery == TRANSACTIONAL:
+            return []
+        prefix = f.lit(f"{self._replay.name}/{self._origin.whole.incarnation}/")
+        has_one = f.contains(f.col("header_block"), f.lit(b"\r\nNats-Msg-Id:"))
+        made = f.concat(prefix, f.col("seq").cast("string"))
+        return [f.when(f.coalesce(has_one, f.lit(False)), None).otherwise(made).alias("msg_id")]

@@ -1,0 +1,92 @@
+"""What a pipeline did: counts and lines, as text for people and as JSON for programs."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Report:
+    """The account of one run of a pipeline. It holds no options, so it holds no secrets.
+
+    Args:
+        pipeline: Its name.
+        kind: Its kind.
+        read: Messages that were read.
+        written: Messages, rows or files' rows that were written.
+        skipped: Messages that were read and not written, by reason.
+        positions: The last sequence that is done, by stream.
+        batches: How many batches there were.
+        seconds: How long the run took.
+        notes: What else is to be known, in sentences.
+        tables: Small tables for people: title, columns, rows.
+        failed: Why the run ended early; empty when it did not.
+    """
+
+    pipeline: str
+    kind: str
+    read: int = 0
+    written: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    batches: int = 0
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    tables: list[tuple[str, list[str], list[list[str]]]] = field(default_factory=list)
+    failed: str = ""
+
+    def skip(self, reason: str, rows: int) -> None:
+        """Count messages that were read and not written."""
+        if rows:
+            self.skipped[reason] = self.skipped.get(reason, 0) + rows
+
+    def text(self) -> str:
+        """The report for people, a line for each fact."""
+        rate = f", {self.read / self.seconds:,.0f} a second" if self.seconds > 0 else ""
+        lines = [
+            f"{self.kind} {self.pipeline}: "
+            + (f"failed: {self.failed}" if self.failed else "done"),
+            f"  read     {self.read:>12,} in {self.batches} batches, {self.seconds:.1f} s{rate}",
+            f"  written  {self.written:>12,}",
+            f"  skipped  {sum(self.skipped.values()):>12,}" + _reasons(self.skipped),
+        ]
+        lines += [
+            f"  {stream}: done through sequence {seq}" for stream, seq in self.positions.items()
+        ]
+        lines += [f"  {note}" for note in self.notes]
+        for title, columns, rows in self.tables:
+            lines += ["", f"  {title}", *("  " + line for line in grid(columns, rows))]
+        return "\n".join(lines)
+
+    def values(self) -> dict[str, Any]:
+        """The report for programs."""
+        return asdict(self)
+
+
+def as_json(reports: list[Report]) -> str:
+    """Reports as one JSON document."""
+    return json.dumps({"v": 1, "reports": [one.values() for one in reports]}, indent=2) + "\n"
+
+
+def grid(columns: list[str], rows: list[list[str]]) -> list[str]:
+    """A table of texts as aligned lines; columns that hold only numbers are right-aligned."""
+    table = [columns, *rows]
+    widths = [max(len(line[place]) for line in table) for place in range(len(columns))]
+    right = [
+        bool(rows) and all(_number(row[place]) for row in rows) for place in range(len(columns))
+    ]
+    return [
+        "  ".join(
+            cell.rjust(width) if of_numbers else cell.ljust(width)
+            for cell, width, of_numbers in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in table
+    ]
+
+
+def _number(text: str) -> bool:
+    return text.replace(",", "").replace(".", "", 1).replace("-", "", 1).isdigit()
+
+
+def _reasons(skipped: dict[str, int]) -> str:
+    return ": " + ", ".join(f"{n:,} {why}" for why, n in skipped.items()) if skipped else ""

@@ -1,0 +1,117 @@
+"""Which sequences the next batch of a pipeline reads."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark_jetstream.pipelines.declaration import Source
+from pyspark_jetstream.pipelines.fields import DeclarationError
+from pyspark_jetstream.pipelines.journal import Range, Through
+from pyspark_jetstream.positions import Place
+from pyspark_jetstream.splits import shares
+from pyspark_jetstream.transport.base import Head, Transport
+from pyspark_jetstream.transport.errors import DataLoss, StreamRecreated
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The next batch.
+
+    Args:
+        ranges: What to read, by stream; streams without news are left out.
+        lag: Sequences behind the last one of each stream when the batch is done.
+        lost: Sequences that were removed before they were read, by stream.
+    """
+
+    ranges: Mapping[str, Range]
+    lag: int
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+def next_round(
+    transport: Transport,
+    source: Source,
+    through: Mapping[str, Through],
+    start: Place,
+    filters: tuple[str, ...],
+    most: int,
+) -> Round:
+    """Look at the streams and say what to read.
+
+    Args:
+        transport: The way to them.
+        source: Which they are, and what happens to one that was created again.
+        through: How far each is done.
+        start: Where a stream begins that is not in `through`.
+        filters: Subjects that are read; empty for all.
+        most: Messages of the batch, shared among the streams.
+
+    Raises:
+        DataLoss: What comes next in a stream was removed, and the options say that this fails.
+        StreamRecreated: A stream is another one than before, and the source says that this fails.
+    """
+    firsts: dict[str, tuple[Head, int]] = {}
+    lost: dict[str, int] = {}
+    for stream in source.streams:
+        head = transport.head(stream)
+        first = _first(transport, source, head, through.get(stream), start)
+        if first < head.first_seq:
+            before = through.get(stream)
+            if before is not None and before.incarnation == head.incarnation:
+                lost[stream] = head.first_seq - first
+            first = head.first_seq
+        if first <= head.last_seq:
+            firsts[stream] = (head, first)
+    if lost and not source.may_lose:
+        stream, count = next(iter(lost.items()))
+        raise DataLoss(
+            f"{count} sequences of stream {stream!r} behind {through[stream].seq} were removed "
+            "before this pipeline read them; with the option failOnDataLoss=false it goes on"
+        )
+    parts = shares(most, [head.last_seq - first + 1 for head, first in firsts.values()])
+    ranges: dict[str, Range] = {}
+    lag = 0
+    for (stream, (head, first)), part in zip(firsts.items(), parts, strict=True):
+        last = first - 1
+        if part:
+            last = transport.bound(stream, first - 1, head.last_seq, filters, part, None)
+            ranges[stream] = Range(head.incarnation, first, last)
+        lag += head.last_seq - last
+    return Round(ranges, lag, lost)
+
+
+def _first(
+    transport: Transport, source: Source, head: Head, before: Through | None, start: Place
+) -> int:
+    """The first sequence that is not done; it may be gone."""
+    if before is None:
+        return first_of(transport, head, start)
+    if before.incarnation == head.incarnation:
+        return before.seq + 1
+    if source.recreated == "fail":
+        raise StreamRecreated(head.stream, before.incarnation, head.incarnation)
+    return head.first_seq
+
+
+def first_of(transport: Transport, head: Head, start: Place) -> int:
+    """The first sequence that a starting position means."""
+    if start.kind == "latest":
+        return head.last_seq + 1
+    if start.kind == "seq":
+        return start.value
+    if start.kind == "time":
+        return transport.seq_at(head.stream, start.value)
+    if start.kind == "earliest":
+        return head.first_seq
+    raise DeclarationError(
+        "source.startingPosition", f"is {start.kind!r}", "earliest, latest, seq:N or time:RFC3339"
+    )
+
+
+def range_options(ranges: Mapping[str, Range]) -> dict[str, str]:
+    """Options of a batch read that read these ranges."""
+    return {
+        "stream": json.dumps(list(ranges)),
+        "startingPosition": json.dumps({s: r.first for s, r in ranges.items()}),
+        "endingPosition": json.dumps({s: r.last for s, r in ranges.items()}),
+    }

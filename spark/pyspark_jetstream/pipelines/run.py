@@ -1,0 +1,132 @@
+"""Runs pipelines in one session, one after the other, or side by side where they never end."""
+
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TextIO
+
+from pyspark_jetstream.pipelines.analysing import run_analytics
+from pyspark_jetstream.pipelines.archiving import run_archive
+from pyspark_jetstream.pipelines.context import Context, check_options, hang_up, nothing
+from pyspark_jetstream.pipelines.declaration import (
+    Analytics,
+    Archive,
+    Materialize,
+    Pipeline,
+    Replay,
+    Source,
+    Transform,
+)
+from pyspark_jetstream.pipelines.materializing import run_materialize
+from pyspark_jetstream.pipelines.progress import Progress
+from pyspark_jetstream.pipelines.purging import purge_settings
+from pyspark_jetstream.pipelines.replaying import run_replay
+from pyspark_jetstream.pipelines.report import Report
+from pyspark_jetstream.pipelines.transforming import run_transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(
+    pipelines: Sequence[Pipeline],
+    spark: "SparkSession",
+    *,
+    stop: threading.Event | None = None,
+    out: TextIO | None = None,
+    at: Callable[[str], None] = nothing,
+) -> list[Report]:
+    """Run pipelines and return a report of each.
+
+    One that fails is reported as failed. Those behind it in the file do not run then, for they may
+    read what it was to write. Where any of them has `every`, all run at the same time.
+
+    Args:
+        pipelines: What to run.
+        spark: The session.
+        stop: Set it to end each with the batch that is under way.
+        out: Where progress is printed; standard error without.
+        at: Is told each point between two steps, for tests.
+    """
+    stop = stop or threading.Event()
+    if len(pipelines) > 1 and any(_forever(one) for one in pipelines):
+        with ThreadPoolExecutor(len(pipelines)) as pool:
+            return list(pool.map(lambda one: _beside(one, spark, stop, out, at), pipelines))
+    reports: list[Report] = []
+    for one in pipelines:
+        reports.append(_run_one(one, spark, stop, out, at))
+        if reports[-1].failed:
+            break
+    return reports
+
+
+def check(one: Pipeline) -> None:
+    """Look at the options of a pipeline, without Spark. Raises InvalidOption."""
+    source = getattr(one, "source", None)
+    if isinstance(source, Source):
+        check_options(source, isinstance(one, Transform))
+    if isinstance(one, Archive) and one.purge is not None:
+        purge_settings(one)
+
+
+def _forever(one: Pipeline) -> bool:
+    limits = getattr(one, "limits", None)
+    return (limits.every if limits else getattr(one, "every", None)) is not None
+
+
+def _beside(
+    one: Pipeline,
+    spark: "SparkSession",
+    stop: threading.Event,
+    out: TextIO | None,
+    at: Callable[[str], None],
+) -> Report:
+    try:
+        return _run_one(one, spark, stop, out, at)
+    finally:
+        hang_up(spark)
+
+
+def _run_one(
+    one: Pipeline,
+    spark: "SparkSession",
+    stop: threading.Event,
+    out: TextIO | None,
+    at: Callable[[str], None],
+) -> Report:
+    report = Report(one.name, one.kind)
+    progress = Progress(one.name, out)
+    context = Context(spark, progress, report, stop, at)
+    try:
+        _dispatch(one, context)
+    except Exception as error:
+        report.failed = reason(error)
+    report.seconds = round(progress.seconds, 3)
+    return report
+
+
+def _dispatch(one: Pipeline, context: Context) -> None:
+    match one:
+        case Archive():
+            run_archive(one, context)
+        case Replay():
+            run_replay(one, context)
+        case Materialize():
+            run_materialize(one, context)
+        case Transform():
+            run_transform(one, context)
+        case Analytics():
+            run_analytics(one, context)
+
+
+def reason(error: Exception) -> str:
+    """Why a run failed, in one line: the last words of Spark's error, which names the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in reversed(lines):
+        name, colon, rest = line.partition(": ")
+        if colon and name.startswith("pyspark_jetstream.") and rest:
+            return rest
+    if not lines:
+        return traceback.format_exception_only(error)[-1].strip()
+    return lines[0]

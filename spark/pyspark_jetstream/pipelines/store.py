@@ -1,0 +1,155 @@
+"""Directories of a lake, local or at an address such as `s3://bucket/lake`, through Arrow.
+
+What is asked of a store: a file is there whole or not at all, and is listed once it was written.
+Local directories, HDFS, S3, GCS and Azure give that; nothing here needs renaming to be atomic.
+"""
+
+import contextlib
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+
+class StoreError(Exception):
+    """A lake cannot be used as it is; the message names the path and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A directory and everything below it; paths are relative to it.
+
+    Args:
+        files: Arrow's file system.
+        root: The directory as the file system names it.
+    """
+
+    files: fs.FileSystem
+    root: str
+
+    @classmethod
+    def at(cls, path: str) -> "Store":
+        """The store of a directory or an address. Raises StoreError."""
+        if "://" not in path:
+            return cls(fs.LocalFileSystem(), str(Path(path).absolute()))
+        try:
+            # Spark's name for S3 is s3a, Arrow's is s3.
+            files, root = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", path))
+        except (pa.ArrowInvalid, OSError, ImportError) as error:
+            raise StoreError(f"{path}: {error}; expected an address that Arrow can open") from None
+        return cls(files, root)
+
+    @property
+    def local(self) -> bool:
+        """Whether this is a directory of this machine."""
+        return isinstance(self.files, fs.LocalFileSystem)
+
+    def full(self, path: str) -> str:
+        """The path as the file system names it."""
+        return f"{self.root.rstrip('/')}/{path}" if path else self.root
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+        return bool(self.files.get_file_info(self.full(path)).type == fs.FileType.File)
+
+    def names(self, directory: str) -> list[str]:
+        """The names in a directory, sorted; none where it is not there."""
+        found = self.files.get_file_info(
+            fs.FileSelector(self.full(directory), allow_not_found=True)
+        )
+        return sorted(str(info.base_name) for info in found)
+
+    def walk(self, directory: str = "") -> list[tuple[str, int]]:
+        """Paths and bytes of all files below a directory, sorted."""
+        selector = fs.FileSelector(self.full(directory), allow_not_found=True, recursive=True)
+        found = self.files.get_file_info(selector)
+        skip = len(self.root.rstrip("/")) + 1
+        return sorted((i.path[skip:], i.size) for i in found if i.type == fs.FileType.File)
+
+    def read(self, path: str) -> bytes:
+        """A file, whole. Raises FileNotFoundError."""
+        with self.files.open_input_stream(self.full(path)) as stream:
+            return bytes(stream.read())
+
+    def write(self, path: str, data: bytes, new: bool = False) -> None:
+        """Write a file, which readers see whole or not at all; on disk when this returns.
+
+        Args:
+            path: Where.
+            data: What.
+            new: Raise FileExistsError where it is there already. A local directory decides this
+                atomically; elsewhere two writers at the same moment may both succeed.
+        """
+        if self.local:
+            self._write_local(Path(self.full(path)), data, new)
+            return
+        if new and self.exists(path):
+            raise FileExistsError(path)
+        self.files.create_dir(self.full(path).rpartition("/")[0], recursive=True)
+        with self.files.open_output_stream(self.full(path)) as stream:
+            stream.write(data)
+
+    def _write_local(self, target: Path, data: bytes, new: bool) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            draft.write_bytes(data)
+            sync(draft)
+            if new:
+                os.link(draft, target)
+            else:
+                os.replace(draft, target)
+            sync(target.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def create(self, path: str) -> "fs.NativeFile":
+        """Open a file to write it; `seal` follows its closing."""
+        full = self.full(path)
+        self.files.create_dir(full.rpartition("/")[0], recursive=True)
+        return self.files.open_output_stream(full)
+
+    def seal(self, path: str) -> int:
+        """Have a file on disk that was written, and return its bytes."""
+        if self.local:
+            sync(Path(self.full(path)))
+        return int(self.files.get_file_info(self.full(path)).size)
+
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name, over one that may be there; on disk when this returns.
+
+        Where a store copies instead (S3), a reader sees the copy when it is whole.
+        """
+        full = self.full(target)
+        self.files.create_dir(full.rpartition("/")[0], recursive=True)
+        self.files.move(self.full(source), full)
+        if self.local:
+            parent = Path(full).parent
+            while True:  # the directories may be new too
+                sync(parent)
+                if parent == Path(self.root) or parent == parent.parent:
+                    break
+                parent = parent.parent
+
+    def remove(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self.files.delete_file(self.full(path))
+
+    def remove_all(self, directory: str) -> None:
+        """Delete a directory and everything in it, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self.files.delete_dir(self.full(directory))
+
+
+def sync(path: Path) -> None:
+    """Have a local file or directory on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,90 @@
+"""Raw rows of a transport as rows of the schema: whole columns at a time, copied where they must.
+
+Numbers, subjects and payloads pass through as they are. What cannot be read as asked for (text
+that is not UTF-8, JSON that does not fit the schema) is null.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_jetstream import headers
+from pyspark_jetstream.json_payloads import parse
+from pyspark_jetstream.transport.base import Wanted
+
+
+class RowShaper:
+    """Turns raw batches of one stream into batches of a schema.
+
+    Args:
+        stream: Its name, for the column `stream`.
+        schema: The Arrow schema that Spark expects; its names are columns of `schema.TYPES`.
+        payload: What becomes of payloads: binary, string, json or none.
+    """
+
+    def __init__(self, stream: str, schema: pa.Schema, payload: str) -> None:
+        self._stream = stream
+        self._schema = schema
+        self._payload = payload
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the schema needs of a row."""
+        names = self._schema.names
+        return Wanted(
+            headers="headers" in names or "header_block" in names,
+            data="data" in names,
+            subject="subject" in names,
+            ts="timestamp" in names or "timestamp_ns" in names,
+            size="size" in names,
+        )
+
+    def shape(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the columns of the schema."""
+        columns = [self._column(field, rows) for field in self._schema]
+        if not columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _column(self, field: pa.Field, rows: pa.RecordBatch) -> pa.Array:
+        match field.name:
+            case "stream":
+                return _repeated(self._stream, rows.num_rows)
+            case "timestamp":
+                # Nanoseconds are cut to microseconds, the second cast is all that computes.
+                exact = rows.column("ts").cast(pa.timestamp("ns", "UTC"))
+                return exact.cast(field.type, safe=False)
+            case "timestamp_ns":
+                return rows.column("ts")
+            case "headers":
+                return headers.as_maps(rows.column("headers"), field.type)
+            case "header_block":
+                return rows.column("headers")
+            case "data" if self._payload == "string":
+                return text(rows.column("data"))
+            case "data" if self._payload == "json":
+                return parse(text(rows.column("data")), field.type)
+            case name:
+                return rows.column(name)
+
+
+def _repeated(value: str, count: int) -> pa.Array:
+    """A column of one text. `pa.scalar` would import pandas, which takes longer than most tasks."""
+    data = value.encode()
+    offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
+    one = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])
+    return pa.repeat(one[0], count)
+
+
+def text(column: pa.Array) -> pa.Array:
+    """Bytes as text; null where they are not UTF-8."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text_or_none(one) for one in column.to_pylist()], pa.string())
+
+
+def _text_or_none(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

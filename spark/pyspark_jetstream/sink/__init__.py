@@ -1,0 +1,1 @@
+"""Writing rows into streams, in batch and streaming, over the NATS protocol."""

@@ -1,0 +1,112 @@
+"""Rows published one by one, with ids by which the stream knows those that it has already."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import add
+
+import pyarrow as pa
+
+from pyspark_jetstream.nats.errors import NatsError
+from pyspark_jetstream.nats.publishing import Messages, NotStored, Publisher
+from pyspark_jetstream.sink.ids import with_ids
+from pyspark_jetstream.sink.options import SinkOptions
+from pyspark_jetstream.sink.rows import RowEncoder, RowError, blocks
+from pyspark_jetstream.sink.tasks import Task
+from pyspark_jetstream.transport.errors import NotReachable
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a task has published; of the rows, `duplicates` were stored before."""
+
+    rows: int
+    duplicates: int
+
+
+def publish(
+    options: SinkOptions, task: Task, run: str, batches: Iterator[pa.RecordBatch]
+) -> Published:
+    """Publish the rows of a partition in their order and wait until all are stored.
+
+    Args:
+        run: What stands for query and batch in ids where a write has no number.
+
+    Raises:
+        RowError: A row is no message, or the stream refused it; the rows before it are stored.
+        NotReachable: The server was away for too long.
+    """
+    encoder = RowEncoder(options.shape, task.partition)
+    prefix = id_prefix(options, task, run)
+    rows = duplicates = 0
+
+    def stored(acks: list[bytes]) -> None:
+        nonlocal duplicates
+        duplicates += b"".join(acks).count(b'"duplicate":')
+
+    publisher = Publisher(options.settings, options.in_flight, options.bytes_in_flight, stored)
+    try:
+        for batch in batches:
+            for piece in pieces(batch, options.in_flight // 4):
+                subjects, lines, payloads = encoder.encode(piece)
+                made = (
+                    with_ids(prefix, rows, subjects, lines, payloads)
+                    if options.ids
+                    else blocks(lines)
+                )
+                chunk = Messages(subjects, made, payloads)
+                check_sizes(chunk, publisher.max_payload, rows, task.partition)
+                publisher.send(chunk)
+                rows += len(chunk)
+        publisher.finish()
+    except NotStored as error:
+        raise RowError(
+            f"row {error.place} of partition {task.partition} was not stored: "
+            f"subject {error.subject!r}: {error.error}"
+        ) from error
+    except NatsError as error:
+        raise NotReachable(f"writing partition {task.partition}: {error}") from error
+    finally:
+        publisher.close()
+    return Published(rows, duplicates)
+
+
+def id_prefix(options: SinkOptions, task: Task, run: str) -> str:
+    """App, batch and partition of ids: the same when a batch is written again.
+
+    A batch write without a number is known by its run only, so that attempts of its tasks have the
+    same ids, and another run of it has others.
+    """
+    if task.query:
+        return f"{options.app or task.query}/{task.batch}/{task.partition}"
+    if options.version is not None:
+        return f"{options.app}/{options.version}/{task.partition}"
+    return f"{options.app or 'batch'}/{run.rpartition(':')[2]}/{task.partition}"
+
+
+def pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """A batch in parts of so many rows, or fewer where rows are large."""
+    if not batch.num_rows:
+        return
+    mean = max(1, batch.nbytes // batch.num_rows)
+    step = max(1, min(rows, _CHUNK_BYTES // mean))
+    for begin in range(0, batch.num_rows, step):
+        yield batch.slice(begin, step)
+
+
+def check_sizes(chunk: Messages, most: int, first: int, partition: int) -> None:
+    """Refuse a row that is larger than what the server takes, which would end the connection.
+
+    Raises:
+        RowError: It names the first such row.
+    """
+    blocks, payloads = chunk.blocks, chunk.payloads
+    if max(map(len, blocks), default=0) + max(map(len, payloads), default=0) <= most:
+        return
+    for place, size in enumerate(map(add, map(len, blocks), map(len, payloads))):
+        if size > most:
+            raise RowError(
+                f"row {first + place} of partition {partition}: {size} bytes to "
+                f"{chunk.subjects[place].decode()!r} are more than the server's max_payload, {most}"
+            )

@@ -1,0 +1,267 @@
+"""The transactions of a stream: a client of the API `$JG.API.TXN.>`, which is jetgate's own."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark_jetstream.nats.connection import Connection
+from pyspark_jetstream.nats.deadline import Deadline, pause
+from pyspark_jetstream.nats.errors import (
+    Away,
+    Disconnected,
+    NatsError,
+    NoResponders,
+    Refused,
+    Timeout,
+    refused,
+)
+from pyspark_jetstream.nats.requests import Requests, encoded
+from pyspark_jetstream.nats.settings import Settings
+from pyspark_jetstream.transport.errors import JetStreamError, NotReachable
+
+PREFIX = "$JG.API.TXN"
+_EXPIRES = 5
+"""Seconds after which a COMMIT is answered with how far it is."""
+_NO_LEDGER = 20001
+_SUPERSEDED = (20002, 20003)
+_OLD = 20005
+_BACKOFF = 0.2
+_T = TypeVar("_T")
+
+
+class TransactionError(JetStreamError):
+    """A transaction that the stream does not take; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a run of an app may do.
+
+    Args:
+        token: Higher than that of every run before it.
+        batch: The last batch in the ledger; None if there is none.
+        subject: Blocks are staged below it, under one more token.
+        max_payload: Bytes of a block with its headers.
+    """
+
+    token: int
+    batch: int | None
+    subject: str
+    max_payload: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Rows that one attempt of a task has staged; small, for the driver gets it by pickle."""
+
+    id: str
+    seqs: tuple[tuple[int, int], ...]
+    rows: int
+    crc: int
+
+    def manifest(self) -> dict[str, Any]:
+        """What COMMIT says of it."""
+        return {"id": self.id, "seqs": self.seqs, "rows": self.rows, "crc": self.crc}
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A batch that is stored."""
+
+    batch: int
+    rows: int
+    duplicates: int
+    first_seq: int
+    last_seq: int
+
+
+class Ledger:
+    """The ledger of one app at one stream.
+
+    Args:
+        settings: Servers and secrets.
+        stream: The target.
+        app: The name of the writer.
+        patience: Seconds without an answer, or without progress, after which it is given up.
+    """
+
+    def __init__(self, settings: Settings, stream: str, app: str, patience: float) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._app = app
+        self._patience = patience
+        self._requests: Requests | None = None
+
+    def open(self, run: str) -> Opened:
+        """Take the token of a run; the same run gets the same token again.
+
+        Args:
+            run: `<query>:<run>`; another query cannot go on where one has written batches.
+
+        Raises:
+            TransactionError: The run was superseded, the app is that of another query, or the
+                server has no transactions.
+            NotReachable: It did not answer for too long.
+        """
+        self._check_owner(run)
+        answer = self._ask("OPEN", {"app": self._app, "run": run})
+        if "token" not in answer:
+            raise TransactionError(self._unserved())
+        return Opened(
+            token=int(answer["token"]),
+            batch=answer.get("batch"),
+            subject=str(answer["stage"]["subject"]),
+            max_payload=int(answer["max_payload"]),
+        )
+
+    def _check_owner(self, run: str) -> None:
+        """Refuse an app that is another query's.
+
+        The numbers of its batches mean nothing here: that a checkpoint was deleted would not show
+        as long as the last batch has the number of the first.
+        """
+        for entry in self._ask("INFO", {}).get("apps", ()):
+            known = str(entry["run"]).partition(":")[0]
+            if entry["app"] != self._app or known == run.partition(":")[0]:
+                continue
+            if entry.get("state"):
+                raise TransactionError(
+                    f"stream {self._stream!r}: app {self._app!r} is that of query {known!r}, whose "
+                    f"last batch is {entry['batch']}; this is query {run.partition(':')[0]!r}. "
+                    "The checkpoint was deleted, or two queries have one txnAppId: restore it, or "
+                    f"write as another app, or forget it with {PREFIX}.DELETE.{self._stream}"
+                )
+
+    def commit(self, opened: Opened, batch: int, attempts: list[Attempt]) -> Committed:
+        """Have a batch stored, and wait until it is; the first manifest of a batch wins.
+
+        Raises:
+            TransactionError: The batch is older than the last one, another run has taken over, or
+                a row was refused.
+            NotReachable: There was no progress for too long; committing again goes on.
+        """
+        body = {
+            "app": self._app,
+            "token": opened.token,
+            "batch": batch,
+            "attempts": [attempt.manifest() for attempt in attempts],
+            "expires": _EXPIRES * 10**9,
+        }
+        deadline, promoted = Deadline(self._patience), -1
+        while True:
+            answer = self._ask("COMMIT", body)
+            if answer["state"] == "done":
+                return Committed(
+                    batch=int(answer["batch"]),
+                    rows=int(answer["rows"]),
+                    duplicates=int(answer["duplicates"]),
+                    first_seq=int(answer["first_seq"]),
+                    last_seq=int(answer["last_seq"]),
+                )
+            if answer["state"] == "stopped":
+                raise TransactionError(self._stopped(batch, answer))
+            if answer["promoted"] > promoted:
+                deadline, promoted = Deadline(self._patience), answer["promoted"]
+            elif deadline.passed():
+                raise NotReachable(
+                    f"stream {self._stream!r}: batch {batch} of app {self._app!r} is at row "
+                    f"{promoted} of {answer['rows']} for {self._patience:g} s (option 'timeout')"
+                )
+
+    def close(self) -> None:
+        """Close the connection."""
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.connection.close()
+
+    def _ask(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request, which is asked again where a connection breaks."""
+        return self._persistently(lambda requests: self._answer(requests, verb, body))
+
+    def _answer(self, requests: Requests, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+        subject = f"{PREFIX}.{verb}.{self._stream}"
+        token = requests.send(subject, encoded(body))
+        timeout = max(self._settings.timeout, 2.0 * _EXPIRES)
+        _, payload = requests.first(token, subject, timeout)
+        found = _parsed(payload)
+        error = found.get("error")
+        if error and "state" not in found:
+            raise refused(error)
+        return found
+
+    def _persistently(self, ask: Callable[[Requests], _T]) -> _T:
+        deadline, was_serving = Deadline(self._patience), False
+        while True:
+            try:
+                if self._requests is None:
+                    self._requests = Requests(Connection(self._settings))
+                return ask(self._requests)
+            except NoResponders as error:
+                # A node that has just taken over serves it in a moment; perhaps it did between the
+                # two questions.
+                self.close()
+                if deadline.passed() or was_serving:
+                    raise TransactionError(self._unserved()) from error
+                was_serving = not self._is_starting()
+            except (Disconnected, Timeout, Away) as error:
+                self.close()
+                if deadline.passed():
+                    raise NotReachable(f"stream {self._stream!r}: {error}") from error
+            except Refused as error:
+                self.close()
+                raise TransactionError(self._refused(error)) from error
+            except NatsError as error:
+                self.close()
+                raise TransactionError(f"stream {self._stream!r}: {error}") from error
+            pause(_BACKOFF)
+
+    def _is_starting(self) -> bool:
+        """Whether the server has no JetStream at all yet, so that more may come."""
+        try:
+            with Connection(self._settings) as connection:
+                Requests(connection).api(f"{self._settings.api_prefix}.INFO")
+        except NatsError:
+            return True
+        return False
+
+    def _unserved(self) -> str:
+        return (
+            f"stream {self._stream!r}: nobody answers {PREFIX}.OPEN.{self._stream} at "
+            f"{', '.join(self._settings.servers)}. delivery=transactional needs a jetgate server, "
+            "and the permission to publish there; other JetStream servers take "
+            "delivery=at-least-once"
+        )
+
+    def _refused(self, error: Refused) -> str:
+        hint = ""
+        if error.err_code in _SUPERSEDED:
+            hint = ". Another driver writes as this app; stop one of them, or give it another name"
+        elif error.err_code == _OLD:
+            hint = (
+                ". The checkpoint is older than what was written, or was deleted: write as another "
+                "txnAppId, or restore it. Rows are never skipped silently"
+            )
+        return f"stream {self._stream!r}: {error}{hint}"
+
+    def _stopped(self, batch: int, answer: dict[str, Any]) -> str:
+        where = f"stream {self._stream!r}: batch {batch} of app {self._app!r} has stopped behind "
+        where += f"{answer['promoted']} of {answer['rows']} rows"
+        refused = answer.get("refused")
+        error = (refused or {}).get("error") or answer.get("error") or {}
+        if refused:
+            where += (
+                f", at row {refused['row']} of block {refused['seq']} of attempt "
+                f"{refused['attempt']!r}, subject {refused['subject']!r}"
+            )
+        words = f"{error.get('description', '')} (err_code {error.get('err_code', 0)})"
+        return f"{where}: {words}. What is committed again goes on there"
+
+
+def _parsed(payload: bytes) -> dict[str, Any]:
+    """A JSON object; an empty one where it is none."""
+    try:
+        found = json.loads(payload)
+    except ValueError:
+        found = {}
+    return found if isinstance(found, dict) else {}

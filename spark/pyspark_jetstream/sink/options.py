@@ -1,0 +1,164 @@
+"""What is written, and how: the options of writers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark_jetstream.nats.settings import Settings
+from pyspark_jetstream.options import CONNECTION, connection_options, refuse_unknown
+from pyspark_jetstream.sink.rows import Shape
+from pyspark_jetstream.subjects import is_filter, is_literal
+from pyspark_jetstream.values import InvalidOption, Values
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+WRITE = (
+    "stream",
+    "subject",
+    "delivery",
+    "ids",
+    "txnAppId",
+    "txnVersion",
+    "maxInFlight",
+    "maxBytesInFlight",
+)
+"""Options of writing, in batch and streaming."""
+
+AT_LEAST_ONCE, TRANSACTIONAL = "at-least-once", "transactional"
+
+_TEXT = ("string",)
+_BYTES = ("binary", "string")
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_COLUMNS = {
+    "subject": _TEXT,
+    "data": _BYTES,
+    "headers": ("map<string,array<string>>", "map<string,string>", "binary"),
+    "msg_id": _TEXT,
+    "ttl": (*_TEXT, *_WHOLE),
+    "expected_last_seq": _WHOLE,
+    "expected_last_subject_seq": _WHOLE,
+}
+"""Columns that mean something, and their types."""
+
+_IGNORED = ("stream", "seq", "timestamp", "timestamp_ns", "size")
+"""Columns of what was read, which the target gives anew."""
+
+_EXPECTED = ("expected_last_seq", "expected_last_subject_seq")
+_IN_FLIGHT = 4096
+_BYTES_IN_FLIGHT = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a writer is asked for.
+
+    Args:
+        settings: How to reach NATS.
+        target: The stream, for transactions; else "".
+        shape: The columns.
+        transactional: Whether rows are staged and stored exactly once.
+        ids: Whether rows get message ids.
+        app: The name under which the ledger or the ids know the writer; "" if none was given.
+        version: The number of a batch write; None in streaming, and where none was given.
+        in_flight, bytes_in_flight: What may be without an acknowledgement in each task.
+        patience: Seconds without progress after which a commit is given up.
+    """
+
+    settings: Settings
+    target: str
+    shape: Shape
+    transactional: bool
+    ids: bool
+    app: str
+    version: int | None
+    in_flight: int
+    bytes_in_flight: int
+    patience: float
+
+
+def sink_options(
+    options: Mapping[str, str], schema: "StructType", *, overwrite: bool, streaming: bool
+) -> SinkOptions:
+    """The options of a writer. Raises InvalidOption."""
+    values = Values(options)
+    refuse_unknown(values, (*CONNECTION, *WRITE, *_SPARK))
+    if overwrite:
+        raise InvalidOption("mode", "overwrite", "append: a stream is a log")
+    if values.text("transport") not in (None, "auto", "nats"):
+        raise InvalidOption("transport", values.text("transport"), "nats, for writing always is")
+    if values.text("servers") is None:
+        raise InvalidOption("servers", None, "addresses such as nats://host:4222, to write to")
+    connection = connection_options(values)
+    assert connection.nats is not None, "there are servers"
+    delivery = values.choice("delivery", (AT_LEAST_ONCE, TRANSACTIONAL), AT_LEAST_ONCE)
+    version = values.number("txnVersion", least=0)
+    if streaming and version is not None:
+        raise InvalidOption("txnVersion", version, "none in streaming, where batches are numbered")
+    transactional = delivery == TRANSACTIONAL
+    app = values.text("txnAppId") or ""
+    _check_transaction(values, app, version, transactional, streaming)
+    return SinkOptions(
+        settings=connection.nats,
+        target=(values.text("stream") or "") if transactional else "",
+        shape=_shape(values, schema, transactional),
+        transactional=transactional,
+        ids=values.choice("ids", ("on", "off"), "off" if transactional else "on") == "on",
+        app=app,
+        version=version,
+        in_flight=values.number("maxInFlight") or _IN_FLIGHT,
+        bytes_in_flight=values.size("maxBytesInFlight") or _BYTES_IN_FLIGHT,
+        patience=connection.timeout,
+    )
+
+
+_SPARK = ("path", "checkpointLocation", "queryName")
+"""What Spark itself passes to writers."""
+
+
+def _check_transaction(
+    values: Values, app: str, version: int | None, transactional: bool, streaming: bool
+) -> None:
+    if "/" in app or not app.isprintable() or len(app) > 128:
+        raise InvalidOption("txnAppId", app, "a name of at most 128 characters without a slash")
+    if not transactional:
+        if version is not None and not app:
+            raise InvalidOption("txnAppId", None, "a name, where txnVersion is set")
+        return
+    if not app:
+        raise InvalidOption("txnAppId", None, "a name that stays the same, for transactions")
+    if not streaming and version is None:
+        raise InvalidOption("txnVersion", None, "the number of this write, for transactions")
+    if values.text("stream") is None:
+        raise InvalidOption("stream", None, "the name of the stream, for transactions")
+    if values.choice("ids", ("on", "off"), "off") == "on":
+        raise InvalidOption("ids", "on", "off: a transaction stores every row once without ids")
+
+
+def _shape(values: Values, schema: "StructType", transactional: bool) -> Shape:
+    found = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for name, kind in found.items():
+        if name in _IGNORED:
+            continue
+        if name not in _COLUMNS:
+            expected = "columns " + ", ".join(_COLUMNS) + "; those of what was read are ignored"
+            raise InvalidOption("column", name, expected)
+        if kind not in _COLUMNS[name]:
+            raise InvalidOption(
+                f"column {name}", kind, "one of the types " + ", ".join(_COLUMNS[name])
+            )
+        if transactional and name in _EXPECTED:
+            raise InvalidOption("column", name, "none in transactions: it is for at-least-once")
+    subject = values.text("subject") or ""
+    if not subject and "subject" not in found:
+        raise InvalidOption("subject", None, "a subject, or a column subject")
+    if subject and not (is_filter(subject) and is_literal(subject)):
+        raise InvalidOption("subject", subject, "a subject without wildcards")
+    if "data" not in found:
+        raise InvalidOption("column", "data missing", "a column data, the payload")
+    stream = values.names_list("stream")
+    if len(stream) > 1:
+        raise InvalidOption("stream", values.text("stream"), "the name of one stream")
+    columns = frozenset(name for name in found if name in _COLUMNS)
+    # A transaction names its stream itself.
+    return Shape(subject, "" if transactional or not stream else stream[0], columns)

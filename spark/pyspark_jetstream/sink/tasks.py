@@ -1,0 +1,42 @@
+"""Which task writes: of what query, batch and partition."""
+
+from dataclasses import dataclass
+
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+_RUN = "spark.jobGroup.id"
+"""Local properties of the tasks of a streaming query; its run is the group of its jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Where in Spark a piece of a write is done.
+
+    Args:
+        partition: The number of the partition.
+        query: The streaming query by the id in its checkpoint; "" for others.
+        batch: The number of its micro-batch; -1 for others.
+        run: The run of that query; "" for others.
+    """
+
+    partition: int
+    query: str
+    batch: int
+    run: str
+
+
+def this_task() -> Task:
+    """The task that calls."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "called in a task"
+    query = context.getLocalProperty(_QUERY) or ""
+    if not query:
+        return Task(context.partitionId(), "", -1, "")
+    return Task(
+        context.partitionId(),
+        query,
+        int(context.getLocalProperty(_BATCH) or -1),
+        context.getLocalProperty(_RUN) or "",
+    )

@@ -1,0 +1,160 @@
+"""The writers that Spark asks for: pickled to tasks, made again on the driver for each commit."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
+
+from pyspark_jetstream.schema import to_arrow
+from pyspark_jetstream.sink.at_least_once import publish
+from pyspark_jetstream.sink.ledger import Attempt, Ledger
+from pyspark_jetstream.sink.options import SinkOptions, sink_options
+from pyspark_jetstream.sink.staging import stage
+from pyspark_jetstream.sink.tasks import this_task
+from pyspark_jetstream.transport.errors import JetStreamError
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # before PySpark 4.1: see OldStreamWriter
+    MODERN = False
+else:
+    MODERN = True
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+    from pyspark.sql.types import StructType
+
+_OLD_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver.
+
+    Args:
+        run: The run that it belongs to.
+        rows: How many rows it wrote.
+        duplicates: How many of them the stream had already.
+        attempt: What it staged, for a transaction.
+    """
+
+    run: str
+    rows: int
+    duplicates: int = 0
+    attempt: Attempt | None = None
+
+
+def write(options: SinkOptions, run: str, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Write the rows of one task.
+
+    Args:
+        run: The run of a batch write; that of a streaming query is known by its tasks.
+    """
+    task = this_task()
+    run = f"{task.query}:{task.run}" if task.query else run
+    if not options.transactional:
+        published = publish(options, task, run, batches)
+        return Written(run, published.rows, published.duplicates)
+    ledger = _ledger(options)
+    try:
+        opened = ledger.open(run)
+    finally:
+        ledger.close()
+    attempt = stage(options, opened, task.partition, batches)
+    return Written(run, attempt.rows, attempt=attempt)
+
+
+def commit(options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None]) -> None:
+    """Have what the tasks of a batch staged stored; nothing is to do without transactions."""
+    if not options.transactional:
+        return
+    written = [message for message in messages if isinstance(message, Written)]
+    runs = {message.run for message in written}
+    if len(runs) != 1 or len(written) != len(messages):
+        raise JetStreamError(f"a batch of {len(messages)} tasks has messages of {len(runs)} runs")
+    attempts = [one.attempt for one in written if one.attempt is not None and one.attempt.rows]
+    ledger = _ledger(options)
+    try:
+        ledger.commit(ledger.open(runs.pop()), batch, attempts)
+    finally:
+        ledger.close()
+
+
+def _ledger(options: SinkOptions) -> Ledger:
+    return Ledger(options.settings, options.target, options.app, options.patience)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame once.
+
+    Its attempts leave nothing to abort: what they staged and no manifest names is swept.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._run = f"batch:{uuid.uuid4().hex}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write one partition; runs in a task."""
+        return write(self._options, self._run, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All partitions are written; runs on the driver."""
+        commit(self._options, self._options.version or 0, messages)
+
+
+class _StreamWriter:
+    """Writes micro-batches; there is a new one for each of them, and another for its commit."""
+
+    def __init__(self, options: SinkOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All partitions are written; runs on the driver."""
+        commit(self._options, batchId, messages)
+
+
+class OldStreamWriter(_StreamWriter, DataSourceStreamWriter):
+    """For PySpark 4.0, which hands rows to streaming writers one by one."""
+
+    def write(self, iterator: "Iterator[Row]") -> Written:
+        """Write one partition of a micro-batch; runs in a task."""
+        return write(self._options, "", self._batches(iterator))
+
+    def _batches(self, rows: "Iterator[Row]") -> Iterator[pa.RecordBatch]:
+        while some := [row.asDict() for row in islice(rows, _OLD_ROWS)]:
+            yield pa.RecordBatch.from_pylist(some, self._schema)
+
+
+if MODERN:
+
+    class StreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
+        """For PySpark 4.1 and newer."""
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+            """Write one partition of a micro-batch; runs in a task."""
+            return write(self._options, "", iterator)
+
+
+def batch_writer(
+    options: Mapping[str, str], schema: "StructType", *, overwrite: bool
+) -> BatchWriter:
+    """The writer of a batch query. Raises InvalidOption."""
+    return BatchWriter(sink_options(options, schema, overwrite=overwrite, streaming=False))
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: "StructType", *, overwrite: bool
+) -> DataSourceStreamWriter:
+    """The writer of a streaming query, for this PySpark. Raises InvalidOption."""
+    checked = sink_options(options, schema, overwrite=overwrite, streaming=True)
+    return (StreamWriter if MODERN else OldStreamWriter)(checked, to_arrow(schema))

@@ -1,0 +1,135 @@
+"""The last message of each subject: which ones they are, and reading them while they change.
+
+The driver finds their sequences, tasks read them. In between a subject may get another message,
+which may remove the one that was found; then the newer one is found again by its subject. So every
+subject that is not deleted has a row, however fast the stream changes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_jetstream.splits import even
+from pyspark_jetstream.transport.base import Page, Transport, Wanted
+
+_FEW = 64
+"""So many subjects are looked for one by one, in one statement that also reads their messages."""
+
+_ROUNDS = 4
+_DELETED = rb"\r\n(KV-Operation: *(DEL|PURGE)|Nats-Marker-Reason:)"
+_NOTHING = Wanted(headers=False, data=False, ts=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Last messages of subjects, by ascending sequence; small when pickled.
+
+    Args:
+        table: Columns seq, subject and size, as a stream of Arrow's IPC format.
+    """
+
+    table: bytes
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "Latest":
+        """From a table with at least these columns."""
+        sink = pa.BufferOutputStream()
+        chosen = table.select(["seq", "subject", "size"])
+        codec = "zstd" if pa.Codec.is_available("zstd") else None
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        with pa.ipc.new_stream(sink, chosen.schema, options=options) as writer:
+            writer.write_table(chosen)
+        return cls(sink.getvalue().to_pybytes())
+
+    def rows(self) -> pa.Table:
+        """The table."""
+        return pa.ipc.open_stream(self.table).read_all()
+
+
+def find_latest(
+    transport: Transport, stream: str, filters: tuple[str, ...], up_to: int, *, current: bool
+) -> pa.Table:
+    """The last message of each subject as of a sequence: columns seq, subject, size.
+
+    Args:
+        transport: Reads the stream.
+        stream: Its name.
+        filters: Subjects; empty for all.
+        up_to: Later messages do not count.
+        current: A subject that has only later messages is there with the last one of them, for it
+            may have been replaced since.
+    """
+    found = _table(transport.last_by_subject(stream, filters, up_to, _NOTHING))
+    if current:
+        # Asked after the first: a subject that was replaced in between is in one of both.
+        now = _table(transport.last_by_subject(stream, filters, None, _NOTHING))
+        now = now.filter(pc.greater(now["seq"], up_to))
+        known = pc.is_in(now["subject"], value_set=found["subject"].combine_chunks())
+        found = pa.concat_tables([found, now.filter(pc.invert(known))])
+    return found.sort_by("seq")
+
+
+def divide(table: pa.Table, parts: int) -> list[Latest]:
+    """Cut a table into at most so many parts of nearly equal length."""
+    return [Latest.of(table.slice(a, b - a)) for a, b in even(table.num_rows, parts)]
+
+
+def read_latest(
+    transport: Transport, stream: str, latest: Latest, wanted: Wanted, *, current: bool
+) -> Iterator[pa.RecordBatch]:
+    """Read the messages that were found, raw.
+
+    Args:
+        transport: Reads the stream.
+        stream: Its name.
+        latest: What was found.
+        wanted: Which of the expensive columns are read.
+        current: Replace what is not there any more and leave out subjects that were deleted.
+    """
+    planned = latest.rows()
+    if not current:
+        for page in transport.points(stream, planned["seq"].to_pylist(), wanted):
+            yield page.rows
+        return
+    wanted = replace(wanted, headers=True)  # they tell what was deleted
+    rounds = 0
+    while planned.num_rows:
+        seen: list[pa.Array] = []
+        for page in transport.points(stream, planned["seq"].to_pylist(), wanted):
+            seen.append(page.rows.column("seq"))
+            yield without_deleted(page.rows)
+        found = pa.chunked_array(seen, pa.int64()).combine_chunks()
+        missing = planned.filter(pc.invert(pc.is_in(planned["seq"], value_set=found)))["subject"]
+        rounds += 1
+        if len(missing) <= _FEW or rounds == _ROUNDS:
+            yield from _one_by_one(transport, stream, missing.to_pylist(), wanted)
+            return
+        now = _table(transport.last_by_subject(stream, (), None, _NOTHING))
+        planned = now.filter(pc.is_in(now["subject"], value_set=missing.combine_chunks()))
+
+
+def without_deleted(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows without those that say that a key was deleted or has expired."""
+    blocks = rows.column("headers")
+    if blocks.null_count == len(blocks):
+        return rows
+    deleted = pc.match_substring_regex(blocks, _DELETED.decode("latin-1"))
+    return rows.filter(pc.invert(pc.fill_null(deleted, False)))
+
+
+def _one_by_one(
+    transport: Transport, stream: str, subjects: list[str], wanted: Wanted
+) -> Iterator[pa.RecordBatch]:
+    """The last messages of subjects; each statement finds and reads in one state of the stream."""
+    for begin in range(0, len(subjects), _FEW):
+        some = tuple(subjects[begin : begin + _FEW])
+        for page in transport.last_by_subject(stream, some, None, wanted):
+            yield without_deleted(page.rows)
+
+
+def _table(pages: Iterator[Page]) -> pa.Table:
+    batches = [page.rows.select(["seq", "subject", "size"]) for page in pages]
+    schema = pa.schema([("seq", pa.int64()), ("subject", pa.string()), ("size", pa.int64())])
+    return pa.Table.from_batches(batches, schema)

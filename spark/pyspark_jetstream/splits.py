@@ -1,0 +1,68 @@
+"""How a range of sequences becomes partitions, by count and by estimated size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark_jetstream.options import SplitOptions
+from pyspark_jetstream.transport.base import Head
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Sequences from `first` to `last`, both included; `last < first` is none."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return max(0, self.last - self.first + 1)
+
+
+def estimate(head: Head, span: Span) -> tuple[int, int]:
+    """How many messages and bytes a span holds, if they are spread evenly over the stream."""
+    there = Span(head.first_seq, head.last_seq)
+    inside = len(Span(max(span.first, there.first), min(span.last, there.last)))
+    if not inside or not len(there):
+        return 0, 0
+    return -(-head.messages * inside // len(there)), -(-head.bytes * inside // len(there))
+
+
+def cut(span: Span, messages: int, size: int, options: SplitOptions) -> list[Span]:
+    """Cut a span into spans of nearly equal length that cover it.
+
+    Args:
+        span: What is to be read; none gives no partition.
+        messages: How many messages it is thought to hold.
+        size: How many bytes.
+        options: The limits of a partition.
+    """
+    if not len(span):
+        return []
+    parts = max(options.min_partitions, -(-size // options.max_bytes))
+    if options.max_messages is not None:
+        parts = max(parts, -(-messages // options.max_messages))
+    return [Span(span.first + a, span.first + b - 1) for a, b in even(len(span), parts)]
+
+
+def even(length: int, parts: int) -> list[tuple[int, int]]:
+    """Cut `length` items into at most `parts` runs, none empty: their begins and ends."""
+    parts = max(1, min(parts, length))
+    edges = [length * place // parts for place in range(parts + 1)]
+    return list(pairwise(edges)) if length else []
+
+
+def shares(total: int, waiting: Sequence[int]) -> list[int]:
+    """Divide `total` exactly among those who wait, in proportion to how much waits for each.
+
+    Where there is less to divide than there are those who wait, the largest get one each. Nobody
+    gets more than waits for him as long as `total` is at most all that waits.
+    """
+    everything = sum(waiting)
+    if not everything:
+        return [0] * len(waiting)
+    given = [total * one // everything for one in waiting]
+    rest = sorted(range(len(waiting)), key=lambda place: -(total * waiting[place] % everything))
+    for place in rest[: total - sum(given)]:
+        given[place] += 1
+    return given

@@ -1,0 +1,123 @@
+"""Subjects and filters: which filters are valid, what they match, and the same in SQL.
+
+A filter is tokens with dots between them; `*` stands for one token, a last `>` for one or more.
+"""
+
+import re
+
+from pyspark_jetstream.values import InvalidOption
+
+_SPACE = re.compile(r"[\s\x00]")
+
+
+def checked(filters: tuple[str, ...], option: str) -> tuple[str, ...]:
+    """The filters without those that another one includes. Raises InvalidOption."""
+    for filter_ in filters:
+        if not is_filter(filter_):
+            raise InvalidOption(option, filter_, "subjects such as orders.*.new or orders.>")
+    return tuple(
+        one
+        for one in filters
+        if not any(other != one and includes(other, one) for other in filters)
+    )
+
+
+def is_filter(text: str) -> bool:
+    """Whether it is a subject or a subject with wildcards."""
+    tokens = text.split(".")
+    return all(tokens) and not _SPACE.search(text) and ">" not in tokens[:-1]
+
+
+def is_literal(filter_: str) -> bool:
+    """Whether a filter has no wildcards, so that it is a subject."""
+    return not any(token in ("*", ">") for token in filter_.split("."))
+
+
+def includes(wider: str, narrower: str) -> bool:
+    """Whether every subject that `narrower` matches is matched by `wider`."""
+    left, right = wider.split("."), narrower.split(".")
+    for place, token in enumerate(left):
+        if token == ">":
+            return len(right) > place
+        if place >= len(right) or right[place] == ">":
+            return False
+        if token != "*" and token != right[place]:
+            return False
+    return len(left) == len(right)
+
+
+def matches(filters: tuple[str, ...], subject: str) -> bool:
+    """Whether any filter matches; no filters match everything."""
+    return not filters or any(includes(one, subject) for one in filters)
+
+
+def apart(one: str, other: str) -> bool:
+    """Whether no subject matches both filters, for certain."""
+    for left, right in zip(one.split("."), other.split("."), strict=False):
+        if ">" in (left, right):
+            return False
+        if left != right and "*" not in (left, right):
+            return True
+    left_rest, right_rest = len(one.split(".")), len(other.split("."))
+    return left_rest != right_rest
+
+
+def regex(filter_: str) -> str:
+    """The regular expression of a filter, for Python, PostgreSQL and RE2 alike."""
+    tokens = filter_.split(".")
+    parts = [
+        ".+"
+        if token == ">" and place == len(tokens) - 1
+        else "[^.]+"
+        if token == "*"
+        else re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", token)
+        for place, token in enumerate(tokens)
+    ]
+    return "^" + r"\.".join(parts) + "$"
+
+
+def prefix(filter_: str) -> str:
+    """What every subject that the filter matches begins with, dot included where one must come."""
+    fixed: list[str] = []
+    for token in filter_.split("."):
+        if token in ("*", ">"):
+            return "".join(one + "." for one in fixed)
+        fixed.append(token)
+    return filter_
+
+
+def after_prefix(start: str) -> str:
+    """The least text, in byte order, behind all texts that begin with a prefix ending in a dot."""
+    return start[:-1] + "/"  # the character behind the dot
+
+
+def sql_condition(filters: tuple[str, ...], column: str = "subject") -> str:
+    """The condition that any of the filters matches, as SQL over a column that collates "C".
+
+    A subject is compared, a filter that ends in its only wildcard `>` is a range, and only what
+    is left needs a regular expression.
+    """
+    if not filters:
+        return "true"
+    literals = [one for one in filters if is_literal(one)]
+    terms = [f"{column} in ({', '.join(map(sql_text, literals))})"] if literals else []
+    terms += [_wildcard_condition(one, column) for one in filters if not is_literal(one)]
+    return "(" + " or ".join(terms) + ")"
+
+
+def _wildcard_condition(filter_: str, column: str) -> str:
+    start = prefix(filter_)
+    if filter_ == ">":
+        return "true"
+    terms = []
+    if start:
+        terms += [f"{column} >= {sql_text(start)}", f"{column} < {sql_text(after_prefix(start))}"]
+    if filter_ != start + ">":
+        terms.append(f"{column} ~ {sql_text(regex(filter_))}")
+    return "(" + " and ".join(terms) + ")"
+
+
+def sql_text(text: str) -> str:
+    """A text as an SQL literal, whatever is in it and however the session is set."""
+    quoted = text.replace("'", "''")
+    return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"

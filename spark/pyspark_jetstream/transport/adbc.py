@@ -1,0 +1,140 @@
+"""A connection to PostgreSQL by the low-level classes of ADBC.
+
+Its DB-API imports `pyarrow.dataset`, and with it pandas: half a second of a processor in each
+process that Spark starts. Errors are those of `adbc_driver_manager`, with `sqlstate`.
+"""
+
+import weakref
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from adbc_driver_manager import AdbcStatement
+
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+class Rows:
+    """What a query gives, in batches, as it comes; to be closed.
+
+    Reading raises `pyarrow.ArrowException` or OSError where the connection breaks.
+    """
+
+    def __init__(
+        self, session: "AdbcSession", statement: "AdbcStatement", reader: pa.RecordBatchReader
+    ) -> None:
+        self._session = session
+        self._statement = statement
+        self.reader = reader
+        self.is_over = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from self.reader
+        self.is_over = True
+
+    def close(self) -> None:
+        """Leave out the rest."""
+        self._session.forget(self)
+        self.reader.close()
+        self._statement.close()
+
+
+class AdbcSession:
+    """One connection; each statement is a transaction, or all until `commit`.
+
+    Args:
+        dsn: Connection string, which the texts of errors may repeat.
+        autocommit: Whether each statement is a transaction.
+
+    Raises:
+        ImportError: The driver is not installed.
+        adbc_driver_manager.Error: There is no connection.
+    """
+
+    def __init__(self, dsn: str, *, autocommit: bool) -> None:
+        from adbc_driver_manager import AdbcConnection
+        from adbc_driver_postgresql import connect
+
+        self._open: weakref.WeakSet[Rows] = weakref.WeakSet()
+        self._has_rest = False
+        self._database = connect(dsn)
+        try:
+            self._connection = AdbcConnection(self._database)
+            if not autocommit:
+                self._connection.set_autocommit(False)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every answer was read to its end, so that the next one is what is asked for."""
+        return not self._has_rest and all(rows.is_over for rows in self._open)
+
+    def forget(self, rows: Rows) -> None:
+        """An answer is closed, read or not."""
+        self._has_rest = self._has_rest or not rows.is_over
+        self._open.discard(rows)
+
+    def close(self) -> None:
+        """Close the connection and what it gives; what was not committed is undone."""
+        for rows in list(self._open):
+            rows.close()
+        self._connection.close()
+        self._database.close()
+
+    def commit(self) -> None:
+        """End the transaction and begin another."""
+        self._connection.commit()
+
+    def execute(self, query: str) -> None:
+        """Run a statement that gives no rows."""
+        with self._statement() as statement:
+            statement.set_sql_query(query)
+            statement.execute_update()
+
+    def query(self, query: str) -> Rows:
+        """Run a statement that gives rows."""
+        statement = self._statement()
+        try:
+            statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
+            statement.set_sql_query(query)
+            stream, _ = statement.execute_query()
+            rows = Rows(self, statement, pa.RecordBatchReader.from_stream(stream))
+        except BaseException:
+            statement.close()
+            raise
+        self._open.add(rows)
+        return rows
+
+    def ingest(self, table: str, rows: pa.Table) -> None:
+        """Create a temporary table of these rows."""
+        with self._statement() as statement:
+            statement.set_options(
+                **{
+                    "adbc.ingest.target_table": table,
+                    "adbc.ingest.mode": "adbc.ingest.mode.create",
+                    "adbc.ingest.temporary": "true",
+                }
+            )
+            statement.bind_stream(rows)
+            statement.execute_update()
+
+    def _statement(self) -> "AdbcStatement":
+        from adbc_driver_manager import AdbcStatement
+
+        return AdbcStatement(self._connection)

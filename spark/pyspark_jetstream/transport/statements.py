@@ -1,0 +1,131 @@
+"""The SQL of the `sql` transport, over the documented views of the schema `jetgate`.
+
+Values are written into the statements, because PostgreSQL's COPY, by which ADBC reads, takes no
+parameters. The first row of a page is the head it was read under: its `seq` is null, its `subject`
+is the numbers of the head with blanks between them.
+"""
+
+from collections.abc import Sequence
+
+from pyspark_jetstream.subjects import sql_condition, sql_text
+from pyspark_jetstream.transport.base import Wanted
+
+_HEAD = "concat_ws(' ', incarnation, first_seq, last_seq, messages, bytes, last_ts)"
+
+_KINDS = {"size": "integer", "headers": "bytea", "data": "bytea"}
+
+
+class Statements:
+    """Statements about streams of one account.
+
+    Args:
+        account: Whose streams are meant.
+        verify: Whether rows come with their checksum.
+    """
+
+    def __init__(self, account: str, verify: bool) -> None:
+        self._account = sql_text(account)
+        self._verify = verify
+
+    def head(self, stream: str) -> str:
+        """The head of a stream: one row with one text, or none."""
+        return f"select {_HEAD} as head from jetgate.heads where {self._of(stream)}"
+
+    def page(
+        self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
+    ) -> str:
+        """The head, then the messages of a range of sequences."""
+        return self._under_head(
+            stream,
+            wanted,
+            f"jetgate.log where {self._id(stream)} and seq between {first:d} and {last:d}"
+            f" and {sql_condition(filters)} order by seq",
+        )
+
+    def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> str:
+        """The head, then single messages."""
+        listed = ",".join(map(str, seqs))
+        return self._under_head(
+            stream,
+            wanted,
+            f"jetgate.log where {self._id(stream)} and seq = any('{{{listed}}}'::bigint[])"
+            f" and seq between {min(seqs):d} and {max(seqs):d} order by seq",
+        )
+
+    def last_by_subject(
+        self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
+    ) -> str:
+        """The head, then the last message of each subject."""
+        limit = "null" if up_to is None else f"{up_to:d}"
+        found = " union all ".join(
+            f"select * from jetgate.last_by_subject({sql_text(stream)}, {sql_text(one)},"
+            f" {limit}::bigint, {self._account})"
+            for one in filters or (">",)
+        )
+        if len(filters) > 1:  # a subject may match several
+            found = f"select distinct on (seq) * from ({found}) as each order by seq"
+        return self._under_head(stream, wanted, f"({found}) as found order by seq")
+
+    def bound(
+        self, stream: str, after: int, last: int, filters: tuple[str, ...], rows: int, size: int
+    ) -> str:
+        """How far at most `rows` messages with at most `size` bytes go: one row.
+
+        Its columns: the last sequence among them, how many they are, their bytes; and how many
+        were looked at, the first of them.
+        """
+        fits = f"n <= {rows:d} and total <= {size:d}"
+        return (
+            f"select max(seq) filter (where {fits}) as seq, count(*) filter (where {fits}) as n,"
+            f" max(total) filter (where {fits})::bigint as total, count(*) as looked,"
+            " min(seq) as first"
+            " from (select seq, row_number() over up as n, sum(size) over up as total from ("
+            f"select seq, size from jetgate.log where {self._id(stream)}"
+            f" and seq > {after:d} and seq <= {last:d} and {sql_condition(filters)}"
+            f" order by seq limit {rows:d}) as read"
+            " window up as (order by seq rows unbounded preceding)) as counted"
+        )
+
+    def seq_at(self, stream: str, ts: int) -> str:
+        """The first sequence at or after a time in nanoseconds."""
+        return f"select jetgate.seq_at({sql_text(stream)}, {ts:d}::bigint, {self._account}) as seq"
+
+    def consumers(self, stream: str) -> str:
+        """What is known of the stream's consumers, with the names of `CONSUMER.INFO`."""
+        return (
+            "select name, delivered_stream_seq + lag as last_seq, delivered_stream_seq,"
+            " ack_floor_stream_seq, ack_pending as num_ack_pending,"
+            " redelivered as num_redelivered, null::bigint as num_pending"
+            f" from jetgate.consumers where {self._of(stream)} order by name"
+        )
+
+    def stored_at(self, stream: str, seq: int) -> str:
+        """When the first message from a sequence on was stored."""
+        return (
+            f"select ts from jetgate.log where {self._id(stream)} and seq >= {seq:d}"
+            " order by seq limit 1"
+        )
+
+    def _under_head(self, stream: str, wanted: Wanted, source: str) -> str:
+        chosen = {
+            "ts": wanted.ts,
+            "size": wanted.size,
+            "headers": wanted.headers or self._verify,
+            "data": wanted.data or self._verify,
+            "crc": self._verify,
+        }
+        names = [name for name, is_wanted in chosen.items() if is_wanted]
+        nulls = "".join(f", null::{_KINDS.get(name, 'bigint')} as {name}" for name in names)
+        subject = "subject" if wanted.subject else "null"
+        rows = ", ".join(["seq", subject, *names])
+        return (
+            f"select null::bigint as seq, {_HEAD} as subject{nulls}"
+            f" from jetgate.heads where {self._of(stream)} union all (select {rows} from {source})"
+        )
+
+    def _id(self, stream: str) -> str:
+        """The condition on `jetgate.log` by which PostgreSQL reads in the order of the index."""
+        return f"id = (select id from jetgate.heads where {self._of(stream)})"
+
+    def _of(self, stream: str) -> str:
+        return f"stream = {sql_text(stream)} and account = {self._account}"

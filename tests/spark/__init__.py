@@ -1,0 +1,1 @@
+"""Tests of the Spark format against servers, and with Spark itself."""
