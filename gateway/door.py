@@ -1,0 +1,214 @@
+"""The one door: it makes of what a request says an answer to the question who asks.
+
+Whoever opens something for a caller, a request or a socket, asks `Door.admit`, keeps the `Caller`
+for as long as that lasts, and says `Door.leave` then. Looked at are, in this order: credentials
+that were read elsewhere (the first frame or the sub-protocol of a WebSocket), `Authorization`, a
+ticket where the endpoint takes one, the cookie of a session. Where the server knows no users,
+nobody is asked.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from starlette.types import Scope
+
+from core.client import Client
+from core.runtime.clock import Clock
+from gateway.call import Caller, Gateway
+from gateway.identities import Identities, Identity, Login, Opened
+from gateway.problems import Problem
+from gateway.signin.credentials import Credentials, cookie_of, from_header, unauthorized
+from gateway.signin.endings import Ending
+from gateway.signin.kept import SignIn
+from gateway.signin.origins import is_secure, origin_of, refuse_cross_site
+from gateway.signin.rights import RightsOf
+from gateway.signin.sessions import Session, cookie_name
+
+
+class Said(NamedTuple):
+    """What a request says of who asks."""
+
+    credentials: Credentials
+    session: Session | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Admitted(Caller):
+    """A caller with the connection that he took."""
+
+    identity: Identity | None = None
+
+
+class Door:
+    """Lets callers in. Life cycle: `close` ends everything that was let in.
+
+    Attributes:
+        sign_in: sessions, tickets, rates.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        clock: Clock,
+        *,
+        login: Login | None = None,
+        make: Callable[[Client], Gateway],
+        rights: RightsOf | None = None,
+    ) -> None:
+        settings = gateway.settings
+        self.sign_in = SignIn(settings, clock)
+        self._settings = settings
+        self._anybody = Admitted(gateway, self.sign_in)
+        self._gateway = gateway
+        self._identities = login and Identities(
+            login, make, rights=rights, idle_max=settings.identities_idle_max
+        )
+        self._inside = 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether the server knows users, so that everybody has to say who he is."""
+        return self._identities is not None
+
+    @asynccontextmanager
+    async def enter(
+        self, scope: Scope, *, ticket: str = "", credentials: Credentials | None = None
+    ) -> AsyncIterator[Caller]:
+        """Admit a caller, until the block ends."""
+        caller = await self.admit(scope, ticket=ticket, credentials=credentials)
+        try:
+            yield caller
+        finally:
+            self.leave(caller)
+
+    async def admit(
+        self, scope: Scope, *, ticket: str = "", credentials: Credentials | None = None
+    ) -> Admitted:
+        """Let a caller in.
+
+        Args:
+            scope: of the request or of the handshake.
+            ticket: what the endpoint found in `?ticket=`; endpoints that take none leave it out.
+            credentials: what was read elsewhere, which decides alone.
+
+        Raises:
+            Problem: 401 not known; 403 a page of another site; 429 too much of one identity; 503
+                too much altogether, or the server cannot be asked.
+        """
+        if self._inside >= self._settings.requests_max:
+            retry = {"Retry-After": "1"}
+            raise Problem(503, "too-many-at-once", "requests: too many at once", headers=retry)
+        if self._identities is None:
+            caller = self._anyone(scope, ticket)
+        else:
+            caller = await self._known(
+                self._identities, scope, self._said(scope, ticket, credentials)
+            )
+        self._inside += 1
+        return caller
+
+    def leave(self, caller: Admitted) -> None:
+        """Say that what a caller was let in for has ended."""
+        self._inside -= 1
+        if caller.identity is not None and self._identities is not None:
+            self._identities.give_back(caller.identity)
+
+    def users_changed(self) -> None:
+        """End what lasts for those whose permissions are others now; they may begin it again."""
+        if self._identities is not None:
+            self._identities.users_changed()
+
+    async def close(self) -> None:
+        """End everything that was let in."""
+        self.sign_in.sessions.close()
+        if self._identities is not None:
+            await self._identities.close()
+
+    def _anyone(self, scope: Scope, ticket: str) -> Admitted:
+        refuse_cross_site(scope, self._settings.cors_origins, needs_proof=False)
+        if ticket:
+            self.sign_in.tickets.redeem(ticket, origin_of(scope))
+        if self.sign_in.rates is None:
+            return self._anybody
+        key = _address(scope)
+        return Admitted(self._gateway, self.sign_in, key, quota=self.sign_in.rates.take(key))
+
+    def _said(self, scope: Scope, ticket: str, credentials: Credentials | None) -> Said:
+        if credentials is not None:
+            return Said(credentials)
+        headers = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(headers) > 1:
+            raise unauthorized("Authorization: is there twice")
+        if headers and (text := headers[0].decode("latin-1")):
+            return Said(from_header(text))
+        if ticket:
+            found = self.sign_in.tickets.redeem(ticket, origin_of(scope))
+            assert found.credentials is not None, "issued to somebody known"
+            return Said(found.credentials, found.session)
+        value = cookie_of(scope["headers"], cookie_name(is_secure=is_secure(scope)))
+        if not value:
+            raise unauthorized("Authorization: Basic or Bearer credentials are needed")
+        session = self.sign_in.sessions.find(value)
+        if session is None:
+            raise unauthorized("the session has ended", "session-ended", asks=False)
+        refuse_cross_site(scope, self._settings.cors_origins, needs_proof=True)
+        return Said(session.credentials, session)
+
+    async def _known(self, identities: Identities, scope: Scope, said: Said) -> Admitted:
+        credentials, session = said
+        identity, opened = await self._take(identities, scope, said)
+        rates = self.sign_in.rates
+        try:
+            if identity.users > self._settings.identity_requests_max:
+                detail = f"requests: {self._settings.identity_requests_max} of this identity wait"
+                retry = {"Retry-After": "1"}
+                raise Problem(429, "too-many-waiting", detail, headers=retry)
+            quota = None if rates is None else rates.take(identity.key)
+        except Problem:
+            identities.give_back(identity)
+            raise
+        own = (identity.endings,) if session is None else (identity.endings, session.endings)
+        return Admitted(
+            opened.gateway,
+            self.sign_in,
+            identity.key,
+            credentials.name,
+            credentials,
+            session,
+            opened.can_ask,
+            opened.rights,
+            quota,
+            own,
+            identity,
+        )
+
+    async def _take(
+        self, identities: Identities, scope: Scope, said: Said
+    ) -> tuple[Identity, Opened]:
+        """Take the connection of who asks; who is not known has a rate by his address."""
+        credentials, session = said
+        rates = self.sign_in.rates
+        # An unknown one counts until it is known to be right: who guesses has guesses enough.
+        guess = b"" if rates is None or identities.knows(credentials.key) else _address(scope)
+        if rates is not None and guess:
+            rates.take(guess)
+        try:
+            return await identities.take(credentials)
+        except Problem as problem:
+            if problem.status != 401:
+                raise
+            guess = b""
+            self.sign_in.sessions.end_all(credentials.key, Ending.REVOKED)
+            if session is not None:
+                raise unauthorized(str(Ending.REVOKED), "session-ended", asks=False) from None
+            raise
+        finally:
+            if rates is not None and guess:
+                rates.give_back(guess)
+
+
+def _address(scope: Scope) -> bytes:
+    client = scope.get("client")
+    return f"address {client[0] if client else ''}".encode()

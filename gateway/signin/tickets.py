@@ -1,0 +1,88 @@
+"""Tickets: text that lets somebody in once, soon, for who asked for it.
+
+A browser cannot set headers on the handshake of a WebSocket, so it asks for a ticket and puts it
+into the URL. What is in a URL may be seen by others: that is why a ticket is good for one use and
+for seconds only, and from the page alone that asked for it.
+"""
+
+import secrets
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from hashlib import sha256
+
+from core.runtime.clock import Clock
+from gateway.problems import Problem
+from gateway.signin.credentials import Credentials, unauthorized
+from gateway.signin.sessions import Session
+
+_BILLION = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Who may come in. `origin`: of the page that asked; empty: it was no page.
+
+    `expires`: monotonic, in nanoseconds. A ticket that a session asked for ends with it.
+    """
+
+    credentials: Credentials | None
+    session: Session | None
+    origin: str
+    expires: int
+
+
+class Tickets:
+    """Tickets that were not used yet, oldest first; at most `each_max` of each identity."""
+
+    def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
+        self._clock = clock
+        self._lifetime = int(seconds * _BILLION)
+        self._seconds = seconds
+        self._each_max = each_max
+        self._open: OrderedDict[bytes, Ticket] = OrderedDict()
+        self._counts: Counter[bytes] = Counter()
+
+    def issue(self, credentials: Credentials | None, session: Session | None, origin: str) -> str:
+        """Return a ticket. Raises Problem 429 when too many of this identity were not used."""
+        self._forget_old()
+        if self._counts[_key(credentials)] >= self._each_max:
+            retry = {"Retry-After": str(max(1, round(self._seconds)))}
+            detail = f"tickets: {self._each_max} were not used yet"
+            raise Problem(429, "too-many-tickets", detail, headers=retry)
+        text = secrets.token_urlsafe(32)
+        expires = self._clock.monotonic() + self._lifetime
+        self._open[_digest(text)] = Ticket(credentials, session, origin, expires)
+        self._counts[_key(credentials)] += 1
+        return text
+
+    def redeem(self, text: str, origin: str) -> Ticket:
+        """Use up a ticket, whatever comes of it. Raises Problem 401."""
+        self._forget_old()
+        ticket = self._open.pop(_digest(text), None)
+        if ticket is None:
+            raise unauthorized("ticket: unknown, used or too old", "bad-ticket", asks=False)
+        self._count_down(ticket)
+        if ticket.origin and ticket.origin != origin:
+            raise unauthorized("ticket: a page of another origin asked", "bad-ticket", asks=False)
+        if ticket.session is not None and ticket.session.endings.reason is not None:
+            raise unauthorized(f"ticket: {ticket.session.endings.reason}", "bad-ticket", asks=False)
+        return ticket
+
+    def _forget_old(self) -> None:
+        now = self._clock.monotonic()
+        while self._open and next(iter(self._open.values())).expires <= now:
+            self._count_down(self._open.popitem(last=False)[1])
+
+    def _count_down(self, ticket: Ticket) -> None:
+        key = _key(ticket.credentials)
+        self._counts[key] -= 1
+        if not self._counts[key]:
+            del self._counts[key]
+
+
+def _key(credentials: Credentials | None) -> bytes:
+    return b"" if credentials is None else credentials.key
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "replace")).digest()

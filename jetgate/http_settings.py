@@ -1,0 +1,88 @@
+"""The rules and limits of HTTP as an operator writes them: the block `http` of --config, and flags.
+
+Every member of `gateway.settings.Settings` but the key of ack tokens may stand in the block.
+"""
+
+from dataclasses import MISSING, fields, replace
+from typing import Any
+
+from core.errors import ConfigError
+from gateway.settings import Settings
+
+_SECRET = "ack_key"
+_MAY_BE_ZERO = frozenset(("identities_idle_max", "rate_requests"))
+DEFAULTS: dict[str, Any] = {
+    member.name: member.default
+    for member in fields(Settings)
+    if member.name != _SECRET and member.default is not MISSING
+}
+
+
+def settings_of(block: Any) -> Settings:
+    """Read the block `http`. Raises ConfigError for a member that is unknown or cannot be used."""
+    if not isinstance(block, dict):
+        raise ConfigError("http", "expected a block of limits")
+    values = {name: _value(name, value) for name, value in block.items()}
+    return checked(Settings(**values))
+
+
+def with_flags(
+    settings: Settings, *, proxies: list[str], origins: list[str], rate: str
+) -> Settings:
+    """Add what flags say: their lists to those of the block, and their rate limit instead of it.
+
+    Raises:
+        ConfigError: a value cannot be used.
+    """
+    if rate:
+        requests, slash, seconds = rate.partition("/")
+        if not (slash and _is_count(requests) and _is_count(seconds)):
+            text = f"{rate!r}: expected requests/seconds, such as 600/60"
+            raise ConfigError("--http-rate-limit", text)
+        settings = replace(settings, rate_requests=int(requests), rate_seconds=float(seconds))
+    return checked(
+        replace(
+            settings,
+            trusted_proxies=(*settings.trusted_proxies, *proxies),
+            cors_origins=(*settings.cors_origins, *origins),
+        )
+    )
+
+
+def checked(settings: Settings) -> Settings:
+    """Return settings with origins as browsers write them. Raises ConfigError."""
+    if not settings.trusted_proxies and not settings.cors_origins:
+        return settings
+    from gateway.signin.forwarding import network_of  # most servers need neither
+    from gateway.signin.origins import checked_origin
+
+    for text in settings.trusted_proxies:
+        try:
+            network_of(text)
+        except ValueError as error:
+            raise ConfigError("--http-trusted-proxy", str(error)) from None
+    try:
+        origins = tuple(map(checked_origin, settings.cors_origins))
+    except ValueError as error:
+        raise ConfigError("--http-cors-origin", str(error)) from None
+    return replace(settings, cors_origins=origins)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text[:18]) > 0 and len(text) < 10
+
+
+def _value(name: str, value: Any) -> Any:
+    default = DEFAULTS.get(name)
+    if default is None:
+        raise ConfigError("http", f'unknown field "{name}"; docs/signin.md lists them')
+    if isinstance(default, tuple):
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ConfigError(f"http.{name}", "expected a list of texts")
+        return tuple(value)
+    kinds = (int, float) if isinstance(default, float) else (int,)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise ConfigError(f"http.{name}", f"{value!r}: expected a number, such as {default}")
+    if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
+        raise ConfigError(f"http.{name}", f"{value!r}: expected more than nothing")
+    return type(default)(value)

@@ -1,0 +1,47 @@
+"""TLS on the HTTP port: a certificate and its key, from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+CERT, KEY = "--http-tls-cert", "--http-tls-key"
+
+
+def tls_of(cert: str, key: str) -> ssl.SSLContext | None:
+    """Read a certificate (with its chain) and its key, both PEM; None when neither is given.
+
+    Raises:
+        ConfigError: a file cannot be used; the text names it.
+    """
+    if not cert and not key:
+        return None
+    if not cert or not key:
+        raise ConfigError(CERT if key else KEY, f"{CERT} and {KEY} need each other")
+    import ssl  # a start without TLS does not wait for it
+
+    for flag, path in ((CERT, cert), (KEY, key)):
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ConfigError(flag, f"cannot read {path}: {reason}") from error
+        if b"-----BEGIN " not in text:
+            raise ConfigError(flag, f"{path} is no PEM file")
+        if b"ENCRYPTED" in text:
+            raise ConfigError(flag, f"{path} needs a passphrase, which nobody could give")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(cert, key)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise ConfigError(KEY, f"{key} is not the key of {cert}") from error
+        raise ConfigError(CERT, f"{cert} with {key}: {error.reason or error}") from error
+    return context

@@ -1,0 +1,277 @@
+"""The door as endpoints use it: tickets, revocation, changed permissions, very many identities."""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from core.auth.users import Permissions, Rule, User, Users
+from core.client import Client, NotPermitted, Options, attach, connect
+from core.client import link as links
+from core.pubsub.server import Hub
+from core.runtime.clock import SystemClock
+from core.runtime.turn import Turn
+from core.transport.loopback import connect_trusted
+from gateway.app import create_app
+from gateway.door import Door
+from gateway.problems import Problem
+from gateway.settings import Settings
+from gateway.signin.credentials import Credentials, from_subprotocols
+from gateway.signin.endings import Ending
+from jetgate.login import login_to, rights_in
+from tests.gateway.serving import SETTINGS
+from tests.gateway.web import basic
+from tests.support.eventually import observed
+from tests.support.sessions import ManualClock
+
+PAGE = "https://chat.example"
+ANN, BOB = User("ann", "a"), User("bob", "b")
+
+
+def _unreachable(receive: links.Receive, closed: links.Closed) -> links.Link:
+    raise AssertionError("nobody connects without saying who they are")
+
+
+@asynccontextmanager
+async def _door(
+    *users: User, settings: Settings = SETTINGS, clock: ManualClock | None = None
+) -> AsyncIterator[tuple[Hub, Door]]:
+    """A door before a hub without streams, as the process has it."""
+    hub = Hub(Turn(), SystemClock(), users=Users(users=users or (ANN, BOB)), jetstream=False)
+    server = await connect(attach(partial(connect_trusted, hub)))
+    app = create_app(
+        settings,
+        Client(attach(_unreachable), Options()),
+        login=login_to(hub),
+        rights=rights_in(hub),
+        server=server,
+        clock=clock,
+    )
+    door: Door = app.state.door
+    hub.on_users = door.users_changed
+    async with asyncio.timeout(60):
+        yield hub, door
+    await door.close()
+    await server.close()
+
+
+def _scope(user: str = "", *, origin: str = "", kind: str = "websocket") -> dict[str, Any]:
+    headers = [(b"host", b"localhost")]
+    if user:
+        headers.append((b"authorization", basic(user, user[0]).encode()))
+    if origin:
+        headers.append((b"origin", origin.encode()))
+    return {"type": kind, "headers": headers, "client": ("127.0.0.1", 1)}
+
+
+async def _ticket(door: Door, user: str, origin: str = "") -> str:
+    async with door.enter(_scope(user, origin=origin)) as caller:
+        return caller.sign_in.tickets.issue(caller.credentials, caller.session, origin)
+
+
+async def _refusal(door: Door, scope: dict[str, Any], **given: Any) -> str:
+    with pytest.raises(Problem) as caught:
+        await door.admit(scope, **given)
+    return caught.value.kind
+
+
+def test_a_ticket_lets_in_once_who_asked_for_it() -> None:
+    async def run() -> None:
+        async with _door() as (_, door):
+            ticket = await _ticket(door, "ann")
+            async with door.enter(_scope(), ticket=ticket) as caller:
+                assert caller.name == "ann"
+            assert await _refusal(door, _scope(), ticket=ticket) == "bad-ticket"
+            assert await _refusal(door, _scope(), ticket=ticket[:-1]) == "bad-ticket"
+            assert await _refusal(door, _scope(), ticket="\udc80") == "bad-ticket"
+            assert await _refusal(door, _scope()) == "unauthorized"
+
+    asyncio.run(run())
+
+
+def test_a_ticket_is_for_the_page_that_asked() -> None:
+    async def run() -> None:
+        async with _door() as (_, door):
+            for origin in ("", "null", "https://evil.example"):
+                ticket = await _ticket(door, "ann", PAGE)
+                scope = _scope(origin=origin)
+                assert await _refusal(door, scope, ticket=ticket) == "bad-ticket"
+                scope = _scope(origin=PAGE)
+                assert await _refusal(door, scope, ticket=ticket) == "bad-ticket", "it was used up"
+            ticket = await _ticket(door, "ann", PAGE)
+            async with door.enter(_scope(origin=PAGE), ticket=ticket) as caller:
+                assert caller.name == "ann"
+
+    asyncio.run(run())
+
+
+def test_a_ticket_is_good_for_seconds() -> None:
+    async def run() -> None:
+        clock = ManualClock()
+        settings = dataclasses.replace(SETTINGS, tickets_max=2)
+        async with _door(settings=settings, clock=clock) as (_, door):
+            late, soon = await _ticket(door, "ann"), await _ticket(door, "ann")
+            with pytest.raises(Problem, match="too-many-tickets"):
+                await _ticket(door, "ann")
+            assert await _ticket(door, "bob"), "others have their own"
+            clock.advance(29.9)
+            async with door.enter(_scope(), ticket=soon):
+                clock.advance(0.1)
+            assert await _refusal(door, _scope(), ticket=late) == "bad-ticket"
+            assert await _ticket(door, "ann"), "there is room again"
+
+    asyncio.run(run())
+
+
+def test_a_ticket_of_a_session_ends_with_it() -> None:
+    async def run() -> None:
+        async with _door() as (_, door):
+            sign_in = door.sign_in
+            _, session = sign_in.sessions.begin(Credentials("ann", "a"))
+            ticket = sign_in.tickets.issue(session.credentials, session, "")
+            other = sign_in.tickets.issue(session.credentials, session, "")
+            told: list[Ending] = []
+            async with door.enter(_scope(), ticket=ticket) as caller:
+                caller.on_end(told.append)
+                sign_in.sessions.end(session, Ending.SIGNED_OUT)
+                assert told == [Ending.SIGNED_OUT] == [caller.ended]
+            assert await _refusal(door, _scope(), ticket=other) == "bad-ticket"
+
+    asyncio.run(run())
+
+
+def test_a_handshake_with_a_cookie_comes_from_a_page_of_ours() -> None:
+    async def run() -> None:
+        settings = dataclasses.replace(SETTINGS, cors_origins=(PAGE,))
+        async with _door(settings=settings) as (_, door):
+            value, _ = door.sign_in.sessions.begin(Credentials("ann", "a"))
+            for origin in ("", "null", "https://evil.example", "https://localhost"):
+                scope = _scope(origin=origin)
+                scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
+                assert await _refusal(door, scope) == "cross-site"
+            for origin in ("http://localhost", PAGE):
+                scope = _scope(origin=origin)
+                scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
+                async with door.enter(scope) as caller:
+                    assert caller.name == "ann"
+
+    asyncio.run(run())
+
+
+def test_credentials_of_a_first_frame_decide_alone() -> None:
+    async def run() -> None:
+        async with _door() as (_, door):
+            async with door.enter(_scope("ann"), credentials=Credentials("bob", "b")) as caller:
+                assert caller.name == "bob"
+            wrong = Credentials(token="x")
+            assert await _refusal(door, _scope("ann"), credentials=wrong) == "unauthorized"
+
+    asyncio.run(run())
+
+
+def test_a_subprotocol_carries_a_token() -> None:
+    assert from_subprotocols(["js.v1.json", "bearer.cyNjcmV0"]) == Credentials(token="s#cret")
+    assert from_subprotocols(["js.v1.json"]) is None
+    for bad in (["bearer."], ["bearer.a"], ["bearer._w"], ["bearer.YQ", "bearer.YQ"]):
+        with pytest.raises(Problem, match="unauthorized"):
+            from_subprotocols(bad)
+
+
+def test_who_is_no_longer_known_is_told_so() -> None:
+    async def run() -> None:
+        async with _door() as (hub, door):
+            value, session = door.sign_in.sessions.begin(Credentials("ann", "a"))
+            ended: dict[str, Ending] = {}
+            async with door.enter(_scope("ann")) as ann, door.enter(_scope("bob")) as bob:
+                ann.on_end(partial(ended.__setitem__, "ann"))
+                bob.on_end(partial(ended.__setitem__, "bob"))
+                ann.on_end(partial(ended.__setitem__, "nobody"))()
+                hub.use_users(Users(users=(BOB, User("ann", "another"))), None)
+                await observed(lambda: ended)
+                await observed(lambda: ann.gateway.client.closed)
+            assert ended == {"ann": Ending.REVOKED}
+            scope = _scope(origin="http://localhost")
+            scope["headers"].append((b"cookie", f"jetgate={value}".encode()))
+            assert await _refusal(door, scope) == "session-ended"
+            assert session.endings.reason is Ending.REVOKED
+            assert await _refusal(door, _scope("ann")) == "unauthorized"
+
+    asyncio.run(run())
+
+
+def test_other_permissions_end_what_lasts_and_hold_at_once() -> None:
+    async def run() -> None:
+        async with _door() as (hub, door):
+            told: list[Ending] = []
+            async with door.enter(_scope("ann")) as ann, door.enter(_scope("bob")) as bob:
+                ann.on_end(told.append)
+                bob.on_end(lambda _: told.append(Ending.CLOSED))
+                ann.gateway.client.check(b"x")
+                hub.use_users(Users(users=(BOB, User("ann", "a", Permissions(Rule(()))))), None)
+                assert told == [Ending.CHANGED]
+                with pytest.raises(NotPermitted):
+                    ann.gateway.client.check(b"x")
+                assert not ann.gateway.client.closed, "what it does is finished"
+                async with door.enter(_scope("ann")) as again:
+                    assert again.gateway.client is not ann.gateway.client
+            await observed(lambda: ann.gateway.client.closed)
+
+    asyncio.run(run())
+
+
+def test_hundreds_are_served_at_once_and_idle_ones_are_let_go() -> None:
+    async def run() -> None:
+        names = [f"u{number}" for number in range(1500)]
+        settings = dataclasses.replace(SETTINGS, identities_idle_max=10)
+        async with _door(*(User(name, "u") for name in names), settings=settings) as (hub, door):
+            callers = await asyncio.gather(*(door.admit(_scope(name)) for name in names))
+            assert len({caller.gateway.client for caller in callers}) == len(names)
+            assert not any(caller.gateway.client.closed for caller in callers)
+            for caller in callers:
+                door.leave(caller)
+            await observed(lambda: len(hub.sessions) == 10 + 1)
+
+    asyncio.run(run())
+
+
+def test_too_much_at_once_is_refused_by_name() -> None:
+    async def run() -> None:
+        settings = dataclasses.replace(SETTINGS, identity_requests_max=2, requests_max=3)
+        async with _door(settings=settings) as (_, door):
+            async with door.enter(_scope("ann")), door.enter(_scope("ann")):
+                assert await _refusal(door, _scope("ann")) == "too-many-waiting"
+                async with door.enter(_scope("bob")):
+                    assert await _refusal(door, _scope("bob")) == "too-many-at-once"
+            async with door.enter(_scope("ann")), door.enter(_scope("ann")):
+                pass
+
+    asyncio.run(run())
+
+
+def test_guesses_at_once_are_as_many_as_one_after_the_other() -> None:
+    async def run() -> None:
+        settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=3600.0)
+        async with _door(settings=settings) as (_, door):
+            guesses = (Credentials("ann", str(number)) for number in range(10))
+            found = await asyncio.gather(
+                *(_refusal(door, _scope(), credentials=guess) for guess in guesses)
+            )
+            assert sorted(found) == ["quota-exceeded"] * 7 + ["unauthorized"] * 3
+
+    asyncio.run(run())
+
+
+def test_who_is_right_has_used_up_no_guess() -> None:
+    async def run() -> None:
+        names = [f"u{number}" for number in range(10)]
+        settings = dataclasses.replace(SETTINGS, rate_requests=1, rate_seconds=3600.0)
+        async with _door(*(User(name, "u") for name in names), settings=settings) as (_, door):
+            for name in names:
+                async with door.enter(_scope(name)) as caller:
+                    assert caller.name == name
+
+    asyncio.run(run())
