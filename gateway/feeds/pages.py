@@ -1,0 +1,165 @@
+"""Reading a stream behind a position, a page at a time.
+
+A page is asked for when it is wanted, and no larger than wanted: between two pages nothing is
+held here, and the server forgets the consumer of one who asks no more.
+"""
+
+from dataclasses import dataclass, field
+
+from core.client import ConnectionLost, JetStream, Msg, NoResponders, RequestTimeout
+from core.client.subscribe import JsMsg, Position
+from core.client.subscribe.deleting import delete_consumer
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from core.model.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, NextRequest
+from core.runtime.tasks import spawn
+from gateway.feeds.entries import Entry, Gap, Item, Start, has_jump, with_gaps
+
+_NANOS = 1_000_000_000
+_INACTIVE_S = 30
+_PAGE_WAIT_S = 5.0
+_GONE = (503, 409)
+_EMPTY = (404, 408)
+_TOO_MANY = err_code("JSMaximumConsumersLimit")
+_TOO_LARGE = "Message Size Exceeds MaxBytes"
+
+
+class ConsumerGone(Exception):
+    """The consumer of the pages is not there any more; another can be made."""
+
+
+@dataclass(slots=True)
+class Pages:
+    """Pages of a stream, or of what matches `matching`.
+
+    Attributes:
+        position: of the last message, or behind which the first will be.
+    """
+
+    js: JetStream
+    stream: str
+    matching: str
+    position: Position = field(default_factory=lambda: Position(0, 0))
+    _consumer: str = ""
+    _next: int = 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a consumer to ask."""
+        return bool(self._consumer)
+
+    async def open(self, start: Start) -> Gap | None:
+        """Make the consumer; return the gap between the position that was wanted and what there
+        is. Raises ApiError and ClientError."""
+        if start.after is not None:
+            gap = await self.find(start.after)
+            await self._create(Start(after=self.position))
+            return gap
+        made = await self._create(start)
+        info = await self.js.stream_info(self.stream)
+        self.position = Position(info.created, made)
+        return None
+
+    async def find(self, after: Position) -> Gap | None:
+        """Set the position behind which reading goes on; return the gap between it and `after`.
+
+        Raises ApiError and ClientError.
+        """
+        info = await self.js.stream_info(self.stream)
+        state = info.state
+        if after.incarnation != info.created or after.seq > state.last_seq:
+            self.position = Position(info.created, max(state.first_seq, 1) - 1)
+        elif after.seq + 1 < state.first_seq:
+            self.position = Position(info.created, state.first_seq - 1)
+        else:
+            self.position = after
+            return None
+        return Gap(after, self.position, state.first_seq, state.last_seq)
+
+    async def page(self, messages: int, nbytes: int) -> list[Item]:
+        """Return the next messages, with the gaps among them; none at the end of the stream.
+
+        `nbytes` may be exceeded by one message. Raises ConsumerGone, ApiError and ClientError.
+        """
+        batch = await self._pull(messages, nbytes)
+        position = self.position
+        items: list[Item] = [Entry(msg) for msg in batch]
+        if has_jump(position.seq, batch):
+            info = await self.js.stream_info(self.stream)
+            state = info.state
+            if info.created == position.incarnation and position.seq + 1 < state.first_seq:
+                items = with_gaps(position, batch, state.first_seq, state.last_seq)
+        if batch:
+            self.position = Position(position.incarnation, batch[-1].stream_seq)
+        return items
+
+    def close(self) -> None:
+        """Delete the consumer, in the background."""
+        if self._consumer and not self.js.client.closed:
+            spawn(self.forget(), name="pages close")
+
+    async def forget(self) -> None:
+        """Delete the consumer; the next page needs another one."""
+        consumer, self._consumer = self._consumer, ""
+        if consumer:
+            await delete_consumer(self.js, self.stream, consumer)
+
+    async def _create(self, start: Start) -> int:
+        """Make a consumer; return the sequence behind which it begins."""
+        after, policy, seq = start.after, start.policy, start.seq
+        if after is not None:
+            policy, seq = DeliverPolicy.BY_START_SEQUENCE, after.seq + 1
+        per_subject = policy is DeliverPolicy.LAST_PER_SUBJECT
+        config = ConsumerConfig(
+            deliver_policy=policy,
+            opt_start_seq=seq,
+            opt_start_time=start.time or None,
+            ack_policy=AckPolicy.NONE,
+            filter_subject=self.matching or (">" if per_subject else ""),
+            inactive_threshold=_INACTIVE_S * _NANOS,
+            mem_storage=True,
+            num_replicas=1,
+        )
+        made = await self.js.add_consumer(self.stream, config)
+        self._consumer, self._next = made.name, 1
+        return made.delivered.stream_seq
+
+    async def _pull(self, messages: int, nbytes: int) -> list[JsMsg]:
+        request = NextRequest(batch=messages, max_bytes=nbytes, no_wait=True)
+        pull = self.js.pull(self.stream, self._consumer, request)
+        try:
+            while not pull.ended:
+                if not await pull.changed(_PAGE_WAIT_S):
+                    raise RequestTimeout(self._consumer.encode(), _PAGE_WAIT_S)
+        finally:
+            await pull.release()
+        batch = self._in_order(pull.take())
+        if batch:
+            return batch
+        if pull.status in _GONE:
+            if pull.text == _TOO_LARGE and nbytes:
+                return await self._pull(1, 0)
+            raise ConsumerGone(pull.text)
+        return []
+
+    def _in_order(self, messages: list[Msg]) -> list[JsMsg]:
+        batch: list[JsMsg] = []
+        for msg in messages:
+            made = JsMsg(msg, takes_acks=False)
+            if made.consumer_seq != self._next:
+                self.close()  # something was lost on its way: the next page begins behind it
+                break
+            self._next += 1
+            batch.append(made)
+        return batch
+
+
+def is_over(js: JetStream, error: Exception) -> bool:
+    """Say whether there is nothing to read any more, now or later."""
+    if isinstance(error, ConnectionLost):
+        return js.client.closed
+    if isinstance(error, NoResponders | RequestTimeout | ConsumerGone):
+        return False
+    if not isinstance(error, ApiError) or error.err_code == _TOO_MANY:
+        return False
+    return error.code in (400, 404)

@@ -1,0 +1,74 @@
+"""One WebSocket connection, in the `websockets` library under uvicorn, with an end for who takes
+nothing.
+
+Beside what ASGI knows, `websocket.send` takes `wire`: WebSocket frames as they travel. Frames of a
+server are not masked, so those that many readers get are made once for all of them.
+"""
+
+import asyncio
+from asyncio.transports import BaseTransport
+from typing import Any, cast
+
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame, Opcode
+
+from gateway.write_watch import WriteWatch
+
+PING_INTERVAL_S = 20.0
+FRAME_BYTES_MAX = 2 * 1024 * 1024
+
+UVICORN_OPTIONS: dict[str, Any] = {
+    "ws_max_size": FRAME_BYTES_MAX,
+    "ws_ping_interval": PING_INTERVAL_S,
+    "ws_ping_timeout": 20.0,
+    "ws_per_message_deflate": False,
+}
+"""How uvicorn is to run it. Without deflate, which would cost each reader his own compression."""
+
+
+def wire(payload: bytes, *, is_text: bool) -> bytes:
+    """Return the WebSocket frame of a payload."""
+    opcode = Opcode.TEXT if is_text else Opcode.BINARY
+    return Frame(opcode, payload).serialize(mask=False)
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """Closes a connection that takes nothing for `write_seconds`."""
+
+    write_seconds = 30.0
+    _writes: WriteWatch | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Begin."""
+        super().connection_made(transport)
+        self._writes = WriteWatch(cast(asyncio.Transport, transport), self.write_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        if self._writes is not None:
+            self._writes.stop()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        super().pause_writing()
+        if self._writes is not None:
+            self._writes.start()
+
+    def resume_writing(self) -> None:
+        """The socket takes more."""
+        if self._writes is not None:
+            self._writes.stop()
+        super().resume_writing()
+
+    async def send(self, message: Any) -> None:
+        """Take an event of the application."""
+        data = message.get("wire")
+        if data is None:
+            await super().send(message)
+            return
+        await self.writable.wait()
+        if self.disconnected or self.close_sent or self.transport.is_closing():
+            raise ClientDisconnected
+        self.transport.write(data)

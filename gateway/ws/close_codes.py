@@ -1,0 +1,83 @@
+"""THE TABLE of close codes: what a client does about each. Documents and SDKs are made from it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Remedy(Enum):
+    """What a client does after a close."""
+
+    NOTHING = "nothing"
+    """The client has closed, or asked for it."""
+    GIVE_UP = "give up"
+    """The same again would end in the same way: tell the user or the programmer."""
+    SIGN_IN = "sign in"
+    """New credentials are needed."""
+    RETRY = "retry"
+    """Connect again at once, and resume."""
+    BACK_OFF = "back off"
+    """Connect again after a pause that grows, and resume."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCode:
+    """A row. 4000-4099 are about sign-in, 4100-4199 about the protocol, 4200-4299 say to connect
+    again at once, 4300-4399 after a pause."""
+
+    code: int
+    name: str
+    remedy: Remedy
+    meaning: str
+
+
+NORMAL = CloseCode(1000, "normal", Remedy.NOTHING, "closed as asked")
+GOING_AWAY = CloseCode(1001, "going-away", Remedy.RETRY, "the other side leaves")
+TOO_BIG = CloseCode(1009, "too-big", Remedy.GIVE_UP, "a frame larger than `max_frame`")
+INVALID_TEXT = CloseCode(1007, "invalid-text", Remedy.GIVE_UP, "text that is not UTF-8")
+WIRE_ERROR = CloseCode(1002, "wire-error", Remedy.GIVE_UP, "not the WebSocket protocol")
+ABNORMAL = CloseCode(
+    1006, "abnormal", Remedy.BACK_OFF, "cut off without a word: the network, or a kill"
+)
+NO_PONG = CloseCode(1011, "no-pong", Remedy.BACK_OFF, "a ping was not answered within 20 s")
+RESTART = CloseCode(1012, "restart", Remedy.RETRY, "this node stops")
+UNAUTHORIZED = CloseCode(4000, "unauthorized", Remedy.SIGN_IN, "credentials that are not known")
+NO_HELLO = CloseCode(4001, "no-hello", Remedy.SIGN_IN, "no `hello` with credentials within 5 s")
+FORBIDDEN = CloseCode(4002, "forbidden", Remedy.GIVE_UP, "the user may not use this")
+REVOKED = CloseCode(4003, "revoked", Remedy.SIGN_IN, "the credentials are not good any more")
+BAD_FRAME = CloseCode(4100, "bad-frame", Remedy.GIVE_UP, "a frame that cannot be read")
+LATE_HELLO = CloseCode(4101, "late-hello", Remedy.GIVE_UP, "a second `hello`, or one too late")
+LOST = CloseCode(4200, "connection-lost", Remedy.RETRY, "the façade lost its server")
+NOT_LEADING = CloseCode(4201, "not-leading", Remedy.RETRY, "another node leads now")
+INTERNAL = CloseCode(4300, "internal", Remedy.BACK_OFF, "an error of the server")
+UNAVAILABLE = CloseCode(4301, "unavailable", Remedy.BACK_OFF, "the server cannot be reached")
+
+CLOSE_CODES: tuple[CloseCode, ...] = (
+    NORMAL,
+    GOING_AWAY,
+    WIRE_ERROR,
+    ABNORMAL,
+    INVALID_TEXT,
+    TOO_BIG,
+    NO_PONG,
+    RESTART,
+    UNAUTHORIZED,
+    NO_HELLO,
+    FORBIDDEN,
+    REVOKED,
+    BAD_FRAME,
+    LATE_HELLO,
+    LOST,
+    NOT_LEADING,
+    INTERNAL,
+    UNAVAILABLE,
+)
+
+
+def remedy_of(code: int) -> Remedy:
+    """Return what to do about a code; of one that is not in the table, what its hundred says."""
+    for row in CLOSE_CODES:
+        if row.code == code:
+            return row.remedy
+    if 4000 <= code < 4200:
+        return Remedy.SIGN_IN if code < 4100 else Remedy.GIVE_UP
+    return Remedy.RETRY if 4200 <= code < 4300 else Remedy.BACK_OFF

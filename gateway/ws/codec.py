@@ -1,0 +1,179 @@
+"""Frames to bytes and back, in the two encodings (pure)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from core.client import Msg
+from core.client.subscribe import JsMsg
+from core.model.gotime import format_time
+from core.model.message import StoredMsg
+from gateway import rendering
+from gateway.ws import frames
+from gateway.ws.frames import ClientFrame, ServerFrame
+
+
+class BadFrame(ValueError):
+    """What came is no frame."""
+
+
+Render = Callable[[JsMsg], bytes]
+
+
+class Codec:
+    """One encoding.
+
+    Attributes:
+        subprotocol: its name in the handshake.
+        is_text: whether its frames are text frames of WebSocket.
+    """
+
+    subprotocol: str
+    is_text: bool
+    _decoder: Any
+    _encoder: Any
+
+    def decode(self, data: str | bytes) -> list[ClientFrame]:
+        """Read what one WebSocket frame holds: a frame, or an array of frames.
+
+        Raises BadFrame.
+        """
+        if isinstance(data, str) is not self.is_text:
+            kind = "text" if self.is_text else "binary"
+            raise BadFrame(f"{self.subprotocol} has {kind} frames")
+        try:
+            found: ClientFrame | list[ClientFrame] = self._decoder.decode(data)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise BadFrame(str(error)) from None
+        except RecursionError:
+            raise BadFrame("nested too deeply") from None
+        return found if isinstance(found, list) else [found]
+
+    def encode(self, frame: ServerFrame) -> bytes:
+        """Write a frame."""
+        encoded: bytes = self._encoder.encode(frame)
+        return encoded
+
+    def shown(self, headers: bytes, payload: bytes) -> "frames.Message | frames.PackedMessage":
+        """Return a message with these headers and this payload."""
+        raise NotImplementedError
+
+    def followed(self, msg: JsMsg) -> bytes:
+        """Write a message of an ordered feed."""
+        return self._encoded(self._of_stream(msg))
+
+    def delivered(self, msg: JsMsg, token: str) -> bytes:
+        """Write a message of a durable feed."""
+        made = self._of_stream(msg)
+        made.delivered = msg.delivered
+        if token:
+            made.token = token
+        return self._encoded(made)
+
+    def heard(self, msg: Msg) -> bytes:
+        """Write a message of a core feed."""
+        made = self.shown(msg.headers, msg.payload)
+        made.subject = msg.subject.decode(errors="replace")
+        if msg.reply:
+            made.reply = msg.reply.decode(errors="replace")
+        return self._encoded(made)
+
+    def stored(self, msg: StoredMsg) -> bytes:
+        """Write a message that was read."""
+        made = self.shown(msg.hdrs, msg.data)
+        made.subject, made.seq, made.time = msg.subject, msg.seq, format_time(msg.time)
+        return self._encoded(made)
+
+    def replied(self, msg: Msg) -> bytes:
+        """Write the answer to a request."""
+        return self._encoded(self.shown(msg.headers, msg.payload))
+
+    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
+        """Write the frame `msg` of a feed."""
+        raise NotImplementedError
+
+    def answer(self, kind: str, ident: int, body: bytes) -> bytes:
+        """Write a frame that holds one message."""
+        raise NotImplementedError
+
+    def _encoded(self, message: "frames.Message | frames.PackedMessage") -> bytes:
+        encoded: bytes = self._encoder.encode(message)
+        return encoded
+
+    def _of_stream(self, msg: JsMsg) -> "frames.Message | frames.PackedMessage":
+        made = self.shown(msg.headers, msg.payload)
+        made.subject = msg.subject.decode(errors="replace")
+        made.seq, made.time, made.pending = msg.stream_seq, format_time(msg.time), msg.pending
+        return made
+
+
+class JsonCodec(Codec):
+    """`js.v1.json`."""
+
+    subprotocol = "js.v1.json"
+    is_text = True
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.json.Decoder(frames.JsonFrame | list[frames.JsonFrame])
+        self._encoder = msgspec.json.Encoder()
+
+    def shown(self, headers: bytes, payload: bytes) -> frames.Message:
+        """Return a message with these headers and this payload."""
+        message = frames.Message()
+        rendering.fill(message, headers, payload)
+        return message
+
+    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
+        """Write the frame `msg` of a feed."""
+        return b'{"type":"msg","sid":%d,"messages":[%b]}' % (sid, b",".join(bodies))
+
+    def answer(self, kind: str, ident: int, body: bytes) -> bytes:
+        """Write a frame that holds one message."""
+        return b'{"type":"%b","id":%d,"message":%b}' % (kind.encode(), ident, body)
+
+
+class PackCodec(Codec):
+    """`js.v1.msgpack`."""
+
+    subprotocol = "js.v1.msgpack"
+    is_text = False
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.msgpack.Decoder(frames.PackedFrame | list[frames.PackedFrame])
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def shown(self, headers: bytes, payload: bytes) -> frames.PackedMessage:
+        """Return a message with these headers and this payload."""
+        message = frames.PackedMessage(data=payload)
+        if headers:
+            message.headers = rendering.header_values(headers)
+        return message
+
+    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
+        """Write the frame `msg` of a feed."""
+        head = self._map(("type", "msg"), ("sid", sid))
+        return b"".join((head, _MESSAGES, _array(len(bodies)), *bodies))
+
+    def answer(self, kind: str, ident: int, body: bytes) -> bytes:
+        """Write a frame that holds one message."""
+        return self._map(("type", kind), ("id", ident)) + _MESSAGE + body
+
+    def _map(self, *items: tuple[str, object]) -> bytes:
+        """The beginning of a map with these items and one more."""
+        parts: Iterable[object] = (part for item in items for part in item)
+        return bytes((0x80 + len(items) + 1,)) + b"".join(map(self._encoder.encode, parts))
+
+
+_MESSAGES = msgspec.msgpack.encode("messages")
+_MESSAGE = msgspec.msgpack.encode("message")
+
+
+def _array(size: int) -> bytes:
+    """The head of an array in MessagePack."""
+    return bytes((0x90 + size,)) if size < 16 else b"\xdc" + size.to_bytes(2, "big")
+
+
+JSON_CODEC = JsonCodec()
+CODECS: tuple[Codec, ...] = (JSON_CODEC, PackCodec())
+"""In the order in which the server would choose."""

@@ -1,0 +1,395 @@
+"""One connection: frames in, actions, frames out.
+
+One task reads, one writes. The writer asks feeds for what they have when the socket has room for
+it, so a reader who is slow holds no more than one slice beside the socket's own buffer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+
+from starlette.types import Receive, Scope, Send
+
+from core.client import ClientError
+from core.client.subscribe import SubscribeError
+from core.errors import ApiError
+from core.runtime.tasks import spawn, stop
+from gateway.acking import send_acks
+from gateway.call import Caller, Gateway
+from gateway.door import Door
+from gateway.observations import RequestFailed
+from gateway.problems import Problem, problem_of
+from gateway.signin.credentials import Credentials
+from gateway.signin.endings import Ending
+from gateway.validation import name
+from gateway.websocket_protocol import FRAME_BYTES_MAX, PING_INTERVAL_S, wire
+from gateway.ws import close_codes, frames
+from gateway.ws.asking import Asking
+from gateway.ws.close_codes import CloseCode
+from gateway.ws.codec import Codec
+from gateway.ws.link import SLICE_BYTES, Feed, Link
+from gateway.ws.meaning import kind_of, request_of, verb_of
+from gateway.ws.session import Action, Close, Refusal, Session
+
+_REASON_BYTES_MAX = 123
+_UNREAD_BYTES_MAX = 256 * 1024
+
+
+class Entrance:
+    """How a connection gets a caller: by its handshake, or by `hello`."""
+
+    def __init__(self, gateway: Gateway, door: Door, scope: Scope, lent: AsyncExitStack) -> None:
+        self.gateway = gateway
+        self._door = door
+        self._scope = scope
+        self._lent = lent
+
+    async def admit(self, *, ticket: str = "", credentials: Credentials | None = None) -> Caller:
+        """Let a caller in until the connection ends. Raises Problem."""
+        entered = self._door.enter(self._scope, ticket=ticket, credentials=credentials)
+        caller = await self._lent.enter_async_context(entered)
+        if not caller.can_ask:
+            raise Problem(403, "no-inbox", "this user may not subscribe to _INBOX.>")
+        return caller
+
+
+class Connection(Link):
+    """Serves a connection that was accepted."""
+
+    def __init__(
+        self,
+        entrance: Entrance,
+        codec: Codec,
+        receive: Receive,
+        send: Send,
+        caller: Caller | None,
+    ) -> None:
+        self.codec = codec
+        self.gateway = entrance.gateway if caller is None else caller.gateway
+        self._caller = caller
+        self._entrance = entrance
+        self._receive = receive
+        self._send = send
+        self._settings = entrance.gateway.settings
+        self._session = Session(
+            codec, needs_hello=caller is None, feeds_max=self._settings.feeds_max
+        )
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._ready: dict[Feed, None] = {}
+        self._feeds: dict[int, Feed] = {}
+        self._drains: dict[Feed, asyncio.Future[None]] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self._asking: Asking | None = None
+        self._still_asks: Callable[[], None] = _ignore
+        self._end: tuple[CloseCode, str] | None = None
+        self._event = asyncio.Event()
+        self._room = asyncio.Event()
+
+    # -- what parts of it see ----------------------------------------------------------------
+
+    def put(self, payload: bytes) -> None:
+        """Write a frame before what feeds have."""
+        self._out.append(wire(payload, is_text=self.codec.is_text))
+        self._out_bytes += len(payload)
+        self._event.set()
+
+    def ready(self, feed: Feed) -> None:
+        """Let a feed be asked for what it has."""
+        self._ready[feed] = None
+        self._event.set()
+
+    def forget(self, feed: Feed) -> None:
+        """Let go of a feed that has ended."""
+        if self._feeds.get(feed.sid) is feed:
+            del self._feeds[feed.sid]
+            self._session.end(feed.sid)
+        self._ready.pop(feed, None)
+        self._drained(feed)
+
+    def close(self, code: CloseCode, reason: str = "") -> None:
+        """Write what is written already, and close."""
+        if self._end is None:
+            self._end = code, reason or code.meaning
+            self._event.set()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Serve until either side closes."""
+        writer = spawn(self._write(), name="websocket writer")
+        loop = asyncio.get_running_loop()
+        hello = None
+        try:
+            if self._session.needs_hello:
+                wait = self._settings.hello_timeout
+                hello = loop.call_later(wait, self._no_hello)
+            elif self._caller is not None:
+                self._welcome(self._caller)
+            await self._read()
+        finally:
+            if hello is not None:
+                hello.cancel()
+            await self._leave(writer)
+
+    async def _read(self) -> None:
+        while True:
+            event = await self._receive()
+            if event["type"] != "websocket.receive":
+                return
+            data = event.get("text")
+            for action in self._session.receive(event["bytes"] if data is None else data):
+                await self._act(action)
+            await self._wait_for_room()
+
+    async def _wait_for_room(self) -> None:
+        """Read no more from a client who asks and does not read the answers."""
+        while self._end is None and (
+            self._out_bytes > _UNREAD_BYTES_MAX
+            or len(self._work) > self._settings.feed_controls_max
+            or (
+                self._asking is not None
+                and self._asking.unanswered > self._settings.feed_unanswered_max
+            )
+        ):
+            self._room.clear()
+            await self._room.wait()
+
+    async def _leave(self, writer: "asyncio.Task[None]") -> None:
+        self._still_asks()
+        self.gateway.feeds.unwatch(self._lost)
+        if self._asking is not None:
+            self._asking.close()
+        await stop(writer, *self._work)
+        for feed in list(self._feeds.values()):
+            with suppress(ApiError, ClientError):
+                await feed.close()
+
+    def _welcome(self, caller: Caller, ident: int | None = None) -> None:
+        self.gateway = gateway = caller.gateway
+        self._still_asks = caller.on_end(self._revoked)
+        self._asking = Asking(self)
+        try:
+            gateway.feeds.watch(self._lost)
+        except ClientError:
+            self.close(close_codes.LOST)
+            return
+        made = frames.Welcome(
+            gateway.client.info.max_payload,
+            FRAME_BYTES_MAX,
+            self._settings.feeds_max,
+            PING_INTERVAL_S,
+        )
+        if ident is not None:
+            made.id = ident
+        self.say(made)
+
+    def _no_hello(self) -> None:
+        if self._session.needs_hello:
+            self.close(close_codes.NO_HELLO)
+
+    def _revoked(self, reason: Ending) -> None:
+        if reason is Ending.CLOSED:
+            self._lost()
+        else:
+            self.close(close_codes.REVOKED, str(reason))
+
+    def _lost(self) -> None:
+        self.close(close_codes.NOT_LEADING)
+
+    # -- acting ------------------------------------------------------------------------------
+
+    async def _act(self, action: Action) -> None:
+        match action:
+            case Close(code, reason):
+                self.close(code, reason)
+            case Refusal(ident, problem):
+                self.say(frames.Error(problem.members(), ident))
+            case frames.Hello():
+                await self._hello(action)
+            case frames.Credit(sid):
+                if (feed := self._feeds.get(sid)) is not None:
+                    feed.granted()
+            case frames.Ping(ident):
+                self.say(frames.Pong(ident))
+            case frames.Subscribe():
+                self._later(action.id, partial(self._subscribe, action))
+            case frames.Unsubscribe(ident, sid):
+                self._later(ident, partial(self._unsubscribe, ident, sid))
+            case frames.Drain(ident, sid):
+                self._later(ident, partial(self._drain, ident, sid))
+            case frames.Get():
+                self._later(action.id, partial(self._get, action))
+            case frames.Ack() | frames.Nak() | frames.Term() | frames.Progress():
+                if action.sync:
+                    self._later(action.id, partial(self._ack, action))
+                else:
+                    await self._guarded(action.id, partial(self._ack, action))
+            case _:
+                self._ask(action)
+
+    async def _hello(self, frame: frames.Hello) -> None:
+        said = Credentials(token=frame.token)
+        if not frame.token:
+            said = Credentials(frame.user, frame.password)
+        try:
+            caller = await self._entrance.admit(credentials=said)
+        except Problem as problem:
+            code = {401: close_codes.UNAUTHORIZED, 403: close_codes.FORBIDDEN}
+            self.close(code.get(problem.status, close_codes.UNAVAILABLE), problem.detail)
+            return
+        self._welcome(caller, frame.id)
+
+    def _ask(self, frame: frames.Publishes | frames.Requests) -> None:
+        asking = self._asking
+        if asking is None:
+            return
+        try:
+            if isinstance(frame, frames.Publish | frames.PackedPublish):
+                asking.publish(frame)
+            else:
+                asking.ask(frame)
+        except (Problem, ClientError) as error:
+            self.say(frames.Error(problem_of(error).members(), frame.id))
+
+    def _later(self, ident: int | None, work: Callable[[], Awaitable[None]]) -> None:
+        """Carry out what takes a while; the next frames need not wait for it."""
+        task = spawn(self._guarded(ident, work), name="websocket frame")
+        self._work.add(task)
+        task.add_done_callback(self._worked)
+
+    def _worked(self, task: "asyncio.Task[None]") -> None:
+        self._work.discard(task)
+        self._room.set()
+
+    async def _guarded(self, ident: int | None, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception as error:
+            problem = _problem_of(error)
+            if problem.status == 500:
+                self.gateway.observe(RequestFailed("webSocket", error))
+            made = frames.Error(problem.members())
+            if ident is not None:
+                made.id = ident
+            self.say(made)
+
+    async def _subscribe(self, frame: frames.Subscribe) -> None:
+        account = self._session.accounts.get(frame.sid)
+        if account is None:
+            raise _unsubscribed()
+        try:
+            feed = kind_of(frame)(self, frame, account)
+            self._feeds[frame.sid] = feed
+            said = await feed.open()
+        except BaseException:
+            self._feeds.pop(frame.sid, None)
+            if self._session.accounts.get(frame.sid) is account:
+                self._session.end(frame.sid)
+            raise
+        if self._feeds.get(frame.sid) is not feed:  # unsubscribed while it opened
+            await feed.close()
+            raise _unsubscribed()
+        self.say(said)
+        feed.granted()
+        self.ready(feed)
+
+    async def _unsubscribe(self, ident: int, sid: int) -> None:
+        feed = self._feeds.pop(sid, None)
+        if feed is not None:
+            self._ready.pop(feed, None)
+            await feed.close()
+        self.say(frames.Done(ident))
+
+    async def _drain(self, ident: int, sid: int | None) -> None:
+        chosen = [feed for feed in self._feeds.values() if sid in (None, feed.sid)]
+        for feed in chosen:
+            await feed.drain()
+            if self._feeds.get(feed.sid) is feed:  # else it has ended by itself
+                written = self._drains[feed] = asyncio.get_running_loop().create_future()
+                self.ready(feed)
+                await written
+                self.forget(feed)
+            await feed.close()
+        self.say(frames.Done(ident))
+
+    def _drained(self, feed: Feed) -> None:
+        written = self._drains.pop(feed, None)
+        if written is not None and not written.done():
+            written.set_result(None)
+
+    async def _get(self, frame: frames.Get) -> None:
+        stream = name(frame.stream, "stream")
+        request = request_of(frame, self.gateway)
+        found = await self.gateway.js.message(stream, request)
+        self.put(self.codec.answer("message", frame.id, self.codec.stored(found)))
+
+    async def _ack(self, frame: frames.Acks) -> None:
+        failed = await send_acks(self.gateway, verb_of(frame), frame.tokens, sync=frame.sync)
+        if failed or frame.id is not None:
+            made = frames.Acked(len(frame.tokens) - len(failed), failed)
+            if frame.id is not None:
+                made.id = frame.id
+            self.say(made)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                self._event.clear()
+                data = self._next()
+                if data:
+                    await self._send({"type": "websocket.send", "wire": data})
+                    self._room.set()
+                elif self._end is not None:
+                    code, reason = self._end
+                    text = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
+                    event = {"type": "websocket.close", "code": code.code, "reason": text}
+                    await self._send(event)
+                    return
+                else:
+                    await self._event.wait()
+        except OSError:  # the client has gone
+            return
+        except Exception as error:
+            self.gateway.observe(RequestFailed("webSocket", error))
+            self._out, self._ready, self._end = [], {}, None
+            self.close(close_codes.INTERNAL)
+            await self._write()
+        finally:
+            self._room.set()
+
+    def _next(self) -> bytes:
+        """What to write next: answers, then a round of the feeds."""
+        parts, self._out, self._out_bytes = self._out, [], 0
+        if self._end is not None:
+            return b"".join(parts)
+        size = 0
+        ready = self._ready
+        while ready and size < SLICE_BYTES:
+            feed = next(iter(ready))
+            del ready[feed]
+            made = feed.take()
+            if made is not None:
+                parts.append(made)
+                size += len(made)
+                ready[feed] = None
+            else:
+                self._drained(feed)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unsubscribed() -> Problem:
+    return Problem(409, "unsubscribed", "unsubscribed before it began")
+
+
+def _problem_of(error: Exception) -> Problem:
+    if isinstance(error, SubscribeError):
+        return Problem(404, "no-stream", str(error))
+    return problem_of(error)
+
+
+def _ignore() -> None:
+    """There is nothing to take back yet."""

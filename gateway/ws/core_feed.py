@@ -1,0 +1,110 @@
+"""A feed of core messages: what nobody takes is dropped, and counted."""
+
+import re
+from collections import deque
+
+from core.client import Msg, NotPermitted, Subscription
+from gateway.problems import Problem
+from gateway.validation import filter_subject
+from gateway.websocket_protocol import wire
+from gateway.ws.credit import Account
+from gateway.ws.frames import Dropped, Subscribe, Subscribed
+from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
+
+_OVERHEAD = 512
+_SYSTEM = re.compile(rb"(?:\$(?!KV\.|O\.)|_INBOX\.|_R_\.|_GR_\.)")
+"""How the subjects begin that are the system's, or somebody's answers."""
+_QUEUE = re.compile(r"[^\s\x00-\x20\x7f]{1,255}")
+
+
+class CoreFeed(Feed):
+    """Holds messages only while the socket has no room, up to a number of bytes."""
+
+    def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
+        super().__init__(link, wanted, account)
+        self._id = wanted.id
+        self._subject = wanted.subject
+        self._queue = wanted.queue
+        self._limit = link.gateway.settings.feed_unread_bytes_max
+        self._waiting: deque[Msg] = deque()
+        self._held = 0
+        self._dropped = 0
+        self._sub: Subscription | None = None
+        self._sees_all = False
+
+    async def open(self) -> Subscribed:
+        """Subscribe, and return when the server has taken it."""
+        gateway = self._link.gateway
+        subject = filter_subject(self._subject, gateway.settings).encode()
+        if _SYSTEM.match(subject):
+            raise Problem(403, "reserved-subject", "subject: reserved for the system")
+        if self._queue and not _QUEUE.fullmatch(self._queue):
+            raise Problem(400, "bad-name", "queue: has blanks or control characters")
+        self._sees_all = subject[:1] in (b"*", b">")
+        client = gateway.client
+        sub = client.subscribe(subject, self._on_batch, queue=self._queue.encode())
+        self._sub = sub
+        try:
+            await client.flush(gateway.settings.api_timeout)
+            if sub.denied:
+                raise NotPermitted(subject)
+        except BaseException:
+            await self.close()
+            raise
+        return Subscribed(self._id, self.sid)
+
+    def take(self) -> bytes | None:
+        """Return what waits, and how many were dropped before."""
+        codec = self._link.codec
+        parts: list[bytes] = []
+        bodies: list[bytes] = []
+        size = 0
+        waiting = self._waiting
+        while waiting and len(bodies) < SLICE_MESSAGES and size < SLICE_BYTES:
+            msg = waiting.popleft()
+            size += _size(msg)
+            self._held -= _size(msg) + _OVERHEAD
+            bodies.append(codec.heard(msg))
+        if bodies:
+            parts.append(self._frames(bodies))
+        if not waiting and self._dropped:
+            told = codec.encode(Dropped(self.sid, self._dropped))
+            self._dropped = 0
+            parts.append(wire(told, is_text=codec.is_text))
+        return b"".join(parts) if parts else None
+
+    async def drain(self) -> None:
+        """Let what is under way arrive."""
+        if self._sub is not None:
+            await self._link.gateway.client.drain_subscription(self._sub)
+
+    async def close(self) -> None:
+        """End the subscription."""
+        self._is_over = True
+        self._waiting.clear()
+        sub, self._sub = self._sub, None
+        if sub is not None:
+            sub.unsubscribe()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting
+
+    def _on_batch(self, batch: list[Msg]) -> None:
+        account = self.account
+        for msg in batch:
+            if self._sees_all and _SYSTEM.match(msg.subject):
+                continue
+            size = _size(msg)
+            if self._held + size > self._limit or not account.left()[0]:
+                self._dropped += 1
+                continue
+            account.use(1, size)
+            self._held += size + _OVERHEAD
+            self._waiting.append(msg)
+        self._wake()
+
+
+def _size(msg: Msg) -> int:
+    return len(msg.subject) + len(msg.headers) + len(msg.payload)

@@ -1,0 +1,35 @@
+"""What a feed may still send (pure)."""
+
+UNLIMITED = 1 << 62
+
+
+class Account:
+    """Totals of messages and bytes since the feed began: granted, and used.
+
+    The last message may exceed the bytes. A total never falls: a grant that is late, repeated or
+    smaller changes nothing.
+    """
+
+    __slots__ = ("granted_bytes", "granted_msgs", "used_bytes", "used_msgs")
+
+    def __init__(self, msgs: int | None = None, nbytes: int | None = None) -> None:
+        self.granted_msgs = UNLIMITED if msgs is None else msgs
+        self.granted_bytes = UNLIMITED if nbytes is None else nbytes
+        self.used_msgs = 0
+        self.used_bytes = 0
+
+    def grant(self, msgs: int | None, nbytes: int | None) -> None:
+        """Raise the totals; None leaves one as it is."""
+        self.granted_msgs = max(self.granted_msgs, msgs or 0)
+        self.granted_bytes = max(self.granted_bytes, nbytes or 0)
+
+    def left(self) -> tuple[int, int]:
+        """Return how many messages and bytes may be sent; both 0 when either is used up."""
+        msgs = self.granted_msgs - self.used_msgs
+        nbytes = self.granted_bytes - self.used_bytes
+        return (msgs, nbytes) if msgs > 0 and nbytes > 0 else (0, 0)
+
+    def use(self, msgs: int, nbytes: int) -> None:
+        """Note what is sent."""
+        self.used_msgs += msgs
+        self.used_bytes += nbytes

@@ -1,0 +1,198 @@
+"""A feed of a pull consumer: one request at a time, for no more than its credit.
+
+What was asked for and not written when the feed ends is given back (`-NAK`).
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+
+from core.client import ClientError, Msg, Pull
+from core.client.subscribe import JsMsg, NotJetStream
+from core.errors import ApiError
+from core.model.consumer import ConsumerConfig, NextRequest
+from core.runtime.tasks import spawn, stop
+from gateway.problems import Problem, problem_of
+from gateway.validation import name
+from gateway.ws.credit import Account
+from gateway.ws.frames import Interrupted, Subscribe, Subscribed
+from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
+
+_NANOS = 1_000_000_000
+_PULL_MESSAGES = 256
+_PULL_BYTES = 256 * 1024
+_EXPIRES_S = 30
+_HEARTBEAT_S = 5
+_SILENCE_S = 3.0 * _HEARTBEAT_S
+_RETRY_FIRST_S = 0.05
+_RETRY_MAX_S = 2.0
+_QUIET = (0, 404, 408)
+_TOO_LARGE = "Message Size Exceeds MaxBytes"
+_DELETED = "Consumer Deleted"
+
+
+class DurableFeed(Feed):
+    """Reads a pull consumer. Deliveries are acknowledged by their tokens, also after it ended."""
+
+    def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
+        super().__init__(link, wanted, account)
+        self._id = wanted.id
+        self._names = wanted.stream, wanted.consumer
+        self._waiting: deque[JsMsg] = deque()
+        self._may_ask = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._taken.set()
+        self._stopping = False
+        self._pull: Pull | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._one_of_any_size = False
+        self._most = _PULL_MESSAGES
+        self._most_bytes = _PULL_BYTES
+        self._expires = _EXPIRES_S * _NANOS
+
+    async def open(self) -> Subscribed:
+        """See that there is such a consumer."""
+        stream, consumer = name(self._names[0], "stream"), name(self._names[1], "consumer")
+        info = await self._link.gateway.js.consumer_info(stream, consumer)
+        if info.config.is_push:
+            raise Problem(409, "push-consumer", f"consumer {consumer}: is not a pull consumer")
+        if info.config.priority_groups:
+            raise Problem(409, "priority-groups", f"consumer {consumer}: only over fetch")
+        self._respect(info.config)
+        self._reading = spawn(self._read(), name="durable feed")
+        return Subscribed(self._id, self.sid, stream)
+
+    def take(self) -> bytes | None:
+        """Return what waits."""
+        waiting, codec = self._waiting, self._link.codec
+        seal = self._link.gateway.tokens.seal
+        bodies: list[bytes] = []
+        size = 0
+        while waiting and len(bodies) < SLICE_MESSAGES and size < SLICE_BYTES:
+            msg = waiting.popleft()
+            size += msg.size
+            bodies.append(codec.delivered(msg, seal(msg.reply)))
+        if not waiting:
+            self._taken.set()
+        return self._frames(bodies) if bodies else None
+
+    def granted(self) -> None:
+        """There is more credit."""
+        self._may_ask.set()
+
+    async def drain(self) -> None:
+        """Ask for no more; what the server sent was asked for, and is written."""
+        self._stopping = True
+        if self._pull is not None:
+            self._pull.interrupt()
+        self._may_ask.set()
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+
+    async def close(self) -> None:
+        """End at once; give back what was not written."""
+        self._is_over = True
+        await stop(self._reading)
+        waiting, self._waiting = self._waiting, deque()
+        with suppress(ClientError):  # the ack wait will do it
+            await self._give_back(list(waiting))
+
+    def _respect(self, config: ConsumerConfig) -> None:
+        """Ask for no more than the consumer allows."""
+        self._most = min(self._most, config.max_batch or self._most)
+        self._most_bytes = min(self._most_bytes, config.max_bytes or self._most_bytes)
+        self._expires = min(self._expires, config.max_expires or self._expires)
+
+    async def _read(self) -> None:
+        wait = _RETRY_FIRST_S
+        while not self._stopping:
+            try:
+                problem = await self._ask()
+            except (ApiError, ClientError) as error:
+                if self._link.gateway.client.closed:
+                    return
+                problem = problem_of(error)
+            if problem is None:
+                wait = _RETRY_FIRST_S
+                continue
+            if not await self._still_there():
+                return
+            self._link.say(Interrupted(self.sid, problem.members()))
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, _RETRY_MAX_S)
+
+    async def _ask(self) -> Problem | None:
+        """Pull once, as much as may be sent; return what went wrong."""
+        await self._taken.wait()
+        messages, nbytes = self.account.left()
+        if not messages:
+            self._may_ask.clear()
+            await self._may_ask.wait()
+            return None
+        one, self._one_of_any_size = self._one_of_any_size, False
+        request = NextRequest(
+            batch=1 if one else min(messages, self._most),
+            max_bytes=0 if one else min(nbytes, self._most_bytes),
+            expires=self._expires,
+            idle_heartbeat=min(_HEARTBEAT_S * _NANOS, self._expires // 2),
+        )
+        pull = self._pull = self._link.gateway.js.pull(*self._names, request)
+        silent = False
+        try:
+            while not pull.ended and not pull.interrupted and not silent:
+                beats = pull.heartbeats
+                silent = not await pull.changed(_SILENCE_S) and pull.heartbeats == beats
+                self._put(pull.take())
+        except BaseException:
+            await pull.release()
+            await self._give_back(pull.take())
+            raise
+        finally:
+            self._pull = None
+        await pull.release()
+        self._put(pull.take())
+        return self._judge(pull, silent=silent)
+
+    def _judge(self, pull: Pull, *, silent: bool) -> Problem | None:
+        if pull.text == _TOO_LARGE:
+            self._one_of_any_size = True
+        elif silent:
+            return Problem(503, "no-heartbeats", "the consumer has fallen silent")
+        elif pull.status not in _QUIET and pull.text not in ("Batch Completed", ""):
+            return Problem(503, "consumer-busy", f"{pull.status} {pull.text}")
+        elif pull.status not in _QUIET:
+            return Problem(503, "no-responders", "nobody serves this consumer at the moment")
+        return None
+
+    async def _still_there(self) -> bool:
+        """Say whether the consumer exists; end the feed where it does not."""
+        try:
+            info = await self._link.gateway.js.consumer_info(*self._names)
+            self._respect(info.config)
+        except ApiError as error:
+            if error.code == 404:
+                self._ended(error)
+                return False
+        except ClientError:
+            return not self._link.gateway.client.closed
+        return True
+
+    def _put(self, messages: list[Msg]) -> None:
+        size = 0
+        for msg in messages:
+            try:
+                made = JsMsg(msg, takes_acks=True)
+            except NotJetStream:
+                continue
+            self._waiting.append(made)
+            size += made.size
+        if messages:
+            self.account.use(len(messages), size)
+            self._taken.clear()
+            self._wake()
+
+    async def _give_back(self, messages: list[Msg] | list[JsMsg]) -> None:
+        if messages:
+            with suppress(ClientError):
+                replies = [msg.reply for msg in messages]
+                await self._link.gateway.js.ack(replies, [b"-NAK"] * len(replies))

@@ -1,0 +1,65 @@
+"""The route of `/v1/ws`: from a handshake to a connection, or to its refusal over HTTP."""
+
+from contextlib import AsyncExitStack
+from urllib.parse import parse_qs
+
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
+
+from gateway.call import Caller, Gateway
+from gateway.door import Door
+from gateway.problems import Problem, problem_of, respond
+from gateway.signin.credentials import from_subprotocols
+from gateway.ws.connection import Connection, Entrance
+from gateway.ws.handshake import codec_of
+
+PATH = "/v1/ws"
+
+
+class WebSocketRoute(BaseRoute):
+    """Takes every WebSocket handshake."""
+
+    def __init__(self, gateway: Gateway, door: Door) -> None:
+        self._gateway = gateway
+        self._door = door
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """WebSockets, all of them."""
+        return (Match.FULL if scope["type"] == "websocket" else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection to its end."""
+        await receive()  # websocket.connect
+        async with AsyncExitStack() as lent:
+            try:
+                connection = await self._accepted(scope, receive, send, lent)
+            except Exception as error:
+                problem = problem_of(error)
+                await respond(problem, scope["path"])(scope, receive, send)
+                return
+            await connection.serve()
+
+    async def _accepted(
+        self, scope: Scope, receive: Receive, send: Send, lent: AsyncExitStack
+    ) -> Connection:
+        if scope["path"] != PATH:
+            raise Problem(404, "no-such-route", f"WebSockets are at {PATH}")
+        codec, subprotocol = codec_of(scope)
+        entrance = Entrance(self._gateway, self._door, scope, lent)
+        caller = await self._known(scope, entrance)
+        await send({"type": "websocket.accept", "subprotocol": subprotocol})
+        return Connection(entrance, codec, receive, send, caller)
+
+    async def _known(self, scope: Scope, entrance: Entrance) -> Caller | None:
+        """Who the handshake says that it is; None: `hello` is to say so. Raises Problem."""
+        ticket = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", [""])[0]
+        credentials = from_subprotocols(scope["subprotocols"])
+        names = {name for name, _ in scope["headers"]}
+        if (
+            self._door.asks
+            and not ticket
+            and credentials is None
+            and not names & {b"authorization", b"cookie"}
+        ):
+            return None
+        return await entrance.admit(ticket=ticket, credentials=credentials)

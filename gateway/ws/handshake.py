@@ -1,0 +1,25 @@
+"""What a handshake asks to be spoken."""
+
+from starlette.types import Scope
+
+from gateway.problems import Problem
+from gateway.ws.codec import CODECS, JSON_CODEC, Codec
+
+_BEARER = "bearer."
+
+
+def codec_of(scope: Scope) -> tuple[Codec, str | None]:
+    """The encoding to speak, and the sub-protocol to answer with; without any offered JSON.
+
+    Raises Problem 400.
+    """
+    offered = [name for name in scope["subprotocols"] if not name.startswith(_BEARER)]
+    for name in offered:
+        for codec in CODECS:
+            if codec.subprotocol == name:
+                return codec, name
+    if offered or scope["subprotocols"]:
+        known = ", ".join(codec.subprotocol for codec in CODECS)
+        detail = f"Sec-WebSocket-Protocol: one of {known} is needed"
+        raise Problem(400, "no-such-subprotocol", detail)
+    return JSON_CODEC, None

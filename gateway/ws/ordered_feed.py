@@ -1,0 +1,111 @@
+"""A feed of every message of a stream, in order: no acknowledgements, positions instead."""
+
+from core.client.subscribe import Position, Target
+from core.client.subscribe.lookup import find_stream
+from core.model.consumer import DeliverPolicy
+from core.model.gotime import parse_time
+from gateway.feeds.entries import Gap, Start
+from gateway.feeds.reader import StreamReader
+from gateway.problems import Problem, bad_request
+from gateway.validation import filter_subject, name
+from gateway.websocket_protocol import wire
+from gateway.ws.credit import Account
+from gateway.ws.frames import Begin, Gapped, Named, Place, Subscribe, Subscribed
+from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
+
+
+class OrderedFeed(Feed):
+    """Reads as `gateway.feeds.reader` does, within its credit."""
+
+    def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
+        super().__init__(link, wanted, account)
+        self._wanted = wanted
+        self._reader: StreamReader | None = None
+
+    async def open(self) -> Subscribed:
+        """Find the beginning."""
+        wanted, gateway = self._wanted, self._link.gateway
+        start = start_of(wanted.begin, wanted.after)
+        matching = filter_subject(wanted.filter, gateway.settings) if wanted.filter else ""
+        if wanted.stream:
+            stream = name(wanted.stream, "stream")
+        else:
+            stream = await find_stream(gateway.js, Target(subject=matching))
+        reader = StreamReader(gateway.feeds.tails, gateway.js, stream, matching, self._wake)
+        await reader.open(start)
+        self._reader = reader
+        position = reader.position
+        made = Subscribed(
+            wanted.id, self.sid, stream, str(position.incarnation), position.seq, reader.recovered
+        )
+        if reader.first_gap is not None:
+            made.first_seq = reader.first_gap.first_seq
+            made.last_seq = reader.first_gap.last_seq
+        return made
+
+    def take(self) -> bytes | None:
+        """Return a slice, or a gap."""
+        reader, account = self._reader, self.account
+        if reader is None:
+            return None
+        messages, nbytes = account.left()
+        if not messages:
+            return None
+        found = reader.take(min(messages, SLICE_MESSAGES), min(nbytes, SLICE_BYTES))
+        if found is None:
+            if (error := reader.error) is not None:
+                self._ended(error)
+            return None
+        codec = self._link.codec
+        if found.gap is not None:
+            return wire(codec.encode(self._gapped(found.gap)), is_text=codec.is_text)
+        account.use(found.count, found.size)
+        shared = found.shared
+        if shared is None:
+            return self._frames([entry.form(codec.followed) for entry in found.messages()])
+        key = (codec.subprotocol, self.sid, self._batch, found.key)
+        made = shared.get(key)
+        if made is None:
+            bodies = [entry.form(codec.followed) for entry in found.messages()]
+            made = shared[key] = self._frames(bodies)
+        return made
+
+    async def close(self) -> None:
+        """Read no more."""
+        self._is_over = True
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.close()
+
+    def _gapped(self, gap: Gap) -> Gapped:
+        position = gap.position
+        return Gapped(
+            self.sid,
+            gap.after.seq,
+            str(position.incarnation),
+            position.seq,
+            gap.first_seq,
+            gap.last_seq,
+        )
+
+
+def start_of(begin: Named | Begin | None, after: Place | None) -> Start:
+    """Return where a feed begins. Raises Problem."""
+    if after is not None:
+        if begin is not None:
+            raise bad_request("bad-parameter", "from and after exclude each other")
+        return Start(after=Position(int(after.incarnation), after.seq))
+    if not isinstance(begin, Begin):
+        return Start(DeliverPolicy(begin or "new"))
+    if (begin.seq is None) == (begin.time is None):
+        raise bad_request("bad-parameter", "from: one of seq and time")
+    if begin.seq is not None:
+        return Start(DeliverPolicy.BY_START_SEQUENCE, seq=begin.seq)
+    return Start(DeliverPolicy.BY_START_TIME, time=_time(begin.time or ""))
+
+
+def _time(text: str) -> int:
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise Problem(400, "bad-parameter", "from: time is not an RFC 3339 time") from None
