@@ -1,0 +1,281 @@
+"""Keys of a key-value bucket: the values and their ends."""
+
+import msgspec
+from starlette.responses import Response
+
+from core.client import OrderedReader
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.gotime import format_time, parse_time
+from core.model.message import MsgGetRequest, PubAck, StoredMsg
+from core.model.stream import StreamPurgeRequest
+from gateway import entity_tags, kv_store
+from gateway.bucket_models import Cleaned, KvCleaning, KvRevision
+from gateway.buckets import KV, bucket_name
+from gateway.call import Call
+from gateway.feeding import Feed, Listing
+from gateway.headers import Items, message_headers, preconditions, refuse_repeated, response_headers
+from gateway.kv_feed import KvFeed
+from gateway.problems import Problem, bad_request
+from gateway.responses import JSON, PlainResponse, location_of, no_content
+from gateway.stream_info import existing, no_bucket
+from gateway.validation import duration, flag, sequence, struct
+
+_NO_MESSAGE = err_code("JSNoMessageFound")
+_NO_STREAM = err_code("JSStreamNotFound")
+_HISTORY_MAX = 64
+_READ_S = 5.0
+# What curl says of any body, and what says nothing.
+_NO_TYPE = (b"application/x-www-form-urlencoded", b"application/octet-stream")
+_WRITES = (b"nats-ttl", b"nats-msg-id")
+_CONDITIONS = (b"if-match", b"if-none-match", b"idempotency-key")
+_SHOWN = {
+    "Cache-Control": "private, no-cache",
+    "Vary": "Accept",
+    # A value is data: its type is one that runs nothing (see `response_headers`), and stays so.
+    "X-Content-Type-Options": "nosniff",
+}
+_RAW_SHOWN = [(name.lower().encode(), value.encode()) for name, value in _SHOWN.items()]
+
+
+async def read_key(call: Call) -> Response:
+    """Read the value of a key: the last, or that of `revision`.
+
+    The value is the body; with `Accept: application/json` it is in an object.
+    """
+    bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
+    if "revision" in call.query:
+        found = await _revision(call, bucket, key)
+    else:
+        found = await kv_store.value(call, bucket, key)
+    etag = f'"{found.seq}"'
+    if call.header(b"if-none-match") and entity_tags.is_known(call, etag):
+        return Response(None, 304, headers={"ETag": etag} | _SHOWN)
+    if call.accepts(JSON):
+        body = msgspec.json.encode(kv_store.entry_of(bucket, key, found)) + b"\n"
+        return Response(body, headers={"ETag": etag} | _SHOWN, media_type=JSON)
+    headers = [
+        (b"etag", etag.encode()),
+        (b"js-created", format_time(found.time).encode()),
+        (b"content-type", _media_type(found)),
+        *_RAW_SHOWN,
+    ]
+    return PlainResponse(found.data, 200, headers)
+
+
+def _media_type(found: StoredMsg) -> bytes:
+    if not found.hdrs:
+        return b"application/octet-stream"
+    items = [(b"Content-Type", value) for value in _content_types(found.hdrs)]
+    return response_headers(items)[1]
+
+
+def _content_types(headers: bytes) -> list[bytes]:
+    lines = (line.partition(b":") for line in headers.split(b"\r\n"))
+    return [value.strip() for name, _, value in lines if name.lower() == b"content-type"]
+
+
+async def _revision(call: Call, bucket: str, key: str) -> StoredMsg:
+    revision = sequence(call.query["revision"], "revision")
+    if not revision:
+        raise bad_request("bad-parameter", "revision: begins at 1")
+    try:
+        found = await call.gateway.js.message(f"KV_{bucket}", MsgGetRequest(seq=revision))
+    except ApiError as error:
+        if error.err_code == _NO_STREAM:
+            raise no_bucket(bucket) from None
+        if error.err_code != _NO_MESSAGE:
+            raise
+        raise kv_store.no_key(bucket, key) from None
+    if found.subject != f"$KV.{bucket}.{key}":
+        place = kv_store.place_of(await existing(call, KV, bucket))
+        if found.subject != place.reads + key:
+            raise kv_store.no_key(bucket, key)
+    if found.hdrs and kv_store.operation_of(found.hdrs) != "PUT":
+        raise kv_store.no_key(bucket, key, found)
+    return found
+
+
+async def put_key(call: Call) -> Response:
+    """Store a value: in any case, if the key has none, or if a revision is its last.
+
+    201: the key had none, which `If-None-Match: *` asked for.
+    """
+    bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
+    items = _items(call)
+    creates = bool(items) and "if-none-match" in call.headers
+    if items and "nats-ttl" in call.headers and not creates:
+        await _check_lifetime(call, bucket)
+    body = await call.body(call.gateway.client.info.max_payload)
+    if creates:
+        items = [item for item in items if item[0] != kv_store.EXPECTED]
+        ack = await kv_store.create(call, bucket, key, body, items)
+    else:
+        ack = await _store(call, bucket, key, body, items)
+    return _stored(bucket, key, ack, creates=creates)
+
+
+async def _store(call: Call, bucket: str, key: str, body: bytes, items: Items) -> PubAck:
+    try:
+        return await kv_store.store(call, bucket, key, body, items)
+    except ApiError as error:
+        raise kv_store.conflict(error) from None
+
+
+async def _check_lifetime(call: Call, bucket: str) -> None:
+    info = await existing(call, KV, bucket)
+    if info["config"].get("max_msgs_per_subject", 1) != 1:
+        detail = (
+            "Nats-TTL: a key that exists needs a bucket of history 1, or an older value returns"
+        )
+        raise bad_request("ttl-not-possible", f"{detail} when this one expires")
+
+
+def _items(call: Call) -> Items:
+    """The message headers of a write."""
+    known: Items = []
+    is_conditional = False
+    for name, value in call.scope["headers"]:
+        if name == b"content-type":
+            if value not in _NO_TYPE:
+                known.append((name, value))
+        elif name in _CONDITIONS:
+            is_conditional = True
+        elif name in _WRITES:
+            known.append((name, value))
+        elif name == b"js-expect" or name.startswith(b"nats-"):
+            shown = name.decode(errors="replace")
+            raise bad_request("header-not-allowed", f"{shown}: has no meaning for a key")
+    items = message_headers(known, call.gateway.settings) if known else []
+    if is_conditional:
+        items += preconditions(call.headers)
+    refuse_repeated(items)
+    return items
+
+
+def _stored(bucket: str, key: str, ack: PubAck, *, creates: bool) -> Response:
+    headers = [(b"etag", b'"%d"' % ack.seq), (b"content-type", JSON.encode())]
+    status = 200
+    if ack.duplicate:
+        headers.append((b"idempotency-replayed", b"true"))
+    elif creates:
+        status = 201
+        headers.append((b"location", location_of("kv", bucket, key).encode()))
+    body = msgspec.json.encode(KvRevision(bucket, key, ack.seq)) + b"\n"
+    return PlainResponse(body, status, headers)
+
+
+async def delete_key(call: Call) -> Response:
+    """Delete a key: a marker is its last revision, and older values stay in the history."""
+    return await _end(call, [(b"KV-Operation", b"DEL")])
+
+
+async def purge_key(call: Call) -> Response:
+    """Delete a key with its history: only the marker stays, for `Nats-TTL` if that is given."""
+    return await _end(call, [(b"KV-Operation", b"PURGE"), (b"Nats-Rollup", b"sub")])
+
+
+async def _end(call: Call, marker: Items) -> Response:
+    bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
+    await call.no_body()
+    if "if-none-match" in call.headers:
+        raise bad_request("bad-header", "If-None-Match: means nothing here")
+    items = [item for item in _items(call) if item[0] != b"Content-Type"]
+    if "nats-ttl" in call.headers and len(marker) == 1:
+        raise bad_request("ttl-not-possible", "Nats-TTL: only :purge may let its marker expire")
+    ack = await _store(call, bucket, key, b"", marker + items)
+    return no_content({"Js-Revision": str(ack.seq)})
+
+
+async def key_history(call: Call) -> Response:
+    """Read the revisions of a key that are kept, markers too, oldest first; `limit`: the newest."""
+    bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
+    limit = sequence(call.query.get("limit", str(_HISTORY_MAX)), "limit")
+    if not 1 <= limit <= _HISTORY_MAX:
+        raise bad_request("bad-parameter", f"limit: 1 to {_HISTORY_MAX}")
+    info = await existing(call, KV, bucket)
+    prefix = kv_store.place_of(info).reads
+    config = ConsumerConfig(filter_subject=prefix + key)
+    reader = OrderedReader(call.gateway.js, f"KV_{bucket}", config, finite=True)
+    listing = Listing(call, reader, "entries", info["state"]["last_seq"])
+    pending = await listing.open()
+    if not pending:
+        await reader.close()
+        raise kv_store.no_key(bucket, key)
+    listing.show = kv_store.Renderer(bucket, prefix, skip=max(0, pending - limit)).entry
+    return listing
+
+
+async def list_keys(call: Call) -> Response:
+    """List the keys that have a value, of the whole bucket or those that a filter selects."""
+    bucket = bucket_name(call.params["bucket"])
+    info = await existing(call, KV, bucket)
+    prefix = kv_store.place_of(info).reads
+    config = kv_store.filtered(
+        prefix, _filters(call), DeliverPolicy.LAST_PER_SUBJECT, headers_only=True
+    )
+    reader = OrderedReader(call.gateway.js, f"KV_{bucket}", config, finite=True)
+    listing = Listing(call, reader, "keys", info["state"]["last_seq"])
+    listing.show = kv_store.Renderer(bucket, prefix).key
+    await listing.open()
+    return listing
+
+
+async def watch_keys(call: Call) -> Response:
+    """Follow the changes of keys, after what is there; as lines or server-sent events.
+
+    It begins with `open`, says `ready` when what was there has been sent, and goes on behind a
+    `position` that it is given as Last-Event-ID.
+    """
+    bucket = bucket_name(call.params["bucket"])
+    query = call.query
+    wanted = KvFeed(
+        bucket=bucket,
+        filters=_filters(call),
+        history=flag(query.get("history", "false"), "history"),
+        updates_only=flag(query.get("updates_only", "false"), "updates_only"),
+        ignore_deletes=flag(query.get("ignore_deletes", "false"), "ignore_deletes"),
+        meta_only=flag(query.get("meta_only", "false"), "meta_only"),
+    )
+    if wanted.history and wanted.updates_only:
+        raise bad_request("bad-parameter", "history and updates_only exclude each other")
+    return await Feed.begin(call, await existing(call, KV, bucket), wanted)
+
+
+async def clean_bucket(call: Call) -> Response:
+    """Remove the markers of keys that were deleted some time ago, and what is left behind them."""
+    bucket = bucket_name(call.params["bucket"])
+    request = struct(KvCleaning, await call.json_body())
+    age = duration(request.older_than, "older_than")
+    info = await existing(call, KV, bucket)
+    before = parse_time(info["ts"]) - age
+    js = call.gateway.js
+    config = kv_store.filtered(
+        kv_store.place_of(info).reads, (), DeliverPolicy.LAST_PER_SUBJECT, headers_only=True
+    )
+    reader = OrderedReader(js, f"KV_{bucket}", config, finite=True)
+    purged = 0
+    try:
+        await reader.open()
+        while messages := await reader.read(_READ_S):
+            for msg in messages:
+                if msg.time <= before and kv_store.operation_of(msg.headers) != "PUT":
+                    # Nothing above the marker: the key may have a value again.
+                    request_of = StreamPurgeRequest(filter=msg.subject, seq=msg.seq + 1)
+                    purged += await js.purge_stream(f"KV_{bucket}", request_of)
+    finally:
+        await reader.close()
+    return Response(msgspec.json.encode(Cleaned(purged)), media_type=JSON)
+
+
+def _filters(call: Call) -> tuple[str, ...]:
+    """The keys that a query selects; none: all."""
+    if "keys" not in call.query:
+        return ()
+    limit = call.gateway.settings.subject_bytes_max
+    filters = tuple(kv_store.key_filter(text, limit) for text in call.query["keys"].split(","))
+    if len(filters) > call.gateway.settings.watch_filters_max:
+        most = call.gateway.settings.watch_filters_max
+        raise Problem(400, "bad-parameter", f"keys: more than {most}")
+    return filters

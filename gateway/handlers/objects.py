@@ -1,0 +1,257 @@
+"""Objects of a store."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from core.client import Delivered, OrderedReader
+from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.gotime import format_time, parse_time
+from core.runtime.nuid import nuid
+from gateway import entity_tags, object_store
+from gateway.bucket_models import Link, ObjectInfo, ObjectPatch
+from gateway.buckets import OBJECTS, bucket_name
+from gateway.call import Call
+from gateway.downloading import Download, repr_digest, span_of
+from gateway.feeding import Feed, Listing
+from gateway.handlers.streams import merged
+from gateway.headers import Items, message_headers, response_headers
+from gateway.headers import check as check_headers
+from gateway.object_feed import ObjectFeed
+from gateway.problems import Problem, bad_request
+from gateway.responses import JSON, location_of, no_content
+from gateway.stream_info import existing
+from gateway.uploading import store_object
+from gateway.validation import flag, json_bytes, json_object, sequence, struct
+
+_NO_TYPE = (b"application/x-www-form-urlencoded", b"application/octet-stream")
+_SHOWN = {
+    "Accept-Ranges": "bytes",
+    "Cache-Control": "private, no-cache",
+    # An object is data: never a page, a script or a frame of this origin.
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+}
+
+
+async def read_object(call: Call) -> Response:
+    """Read an object, or a range of its bytes; links are followed."""
+    bucket, name = _place(call)
+    info = await object_store.resolved(call, bucket, name)
+    headers = _headers(info)
+    etag = headers["ETag"]
+    if "if-none-match" in call.headers and entity_tags.is_known(call, etag):
+        return Response(None, 304, headers=headers)
+    ranged = call.headers.get("range")
+    if call.scope["method"] == "HEAD" or call.headers.get("if-range", etag) != etag:
+        ranged = None
+    download = Download(call, info, span_of(ranged, info.size), headers)
+    shown, media_type = response_headers(_items(info.headers))
+    download.raw_headers += [(b"content-type", media_type), *shown]
+    await download.open()
+    return download
+
+
+def _items(headers: dict[str, list[str]]) -> Items:
+    return [
+        (name.encode(errors="replace"), value.encode(errors="replace"))
+        for name, values in headers.items()
+        for value in values
+    ]
+
+
+def _headers(info: ObjectInfo) -> dict[str, str]:
+    headers = {"ETag": f'"{info.revision}"', "Last-Modified": _http_date(info.mtime)} | _SHOWN
+    if digest := repr_digest(info):
+        headers["Repr-Digest"] = digest
+    return headers
+
+
+def _http_date(time: str) -> str:
+    return format_datetime(datetime.fromtimestamp(parse_time(time) // 10**9, UTC), usegmt=True)
+
+
+async def put_object(call: Call) -> Response:
+    """Store the body as an object: a new one (201), or in place of what it was (200)."""
+    bucket, name = _place(call)
+    headers: dict[str, list[str]] = {}
+    for key, value in message_headers(_known(call), call.gateway.settings):
+        headers.setdefault(key.decode(), []).append(value.decode(errors="replace"))
+    described: dict[str, Any] = {"headers": headers}
+    if "js-description" in call.headers:
+        described["description"] = call.headers["js-description"]
+    info, is_new = await store_object(call, bucket, name, _chunk_size(call), described)
+    return _stored(call, info, 201 if is_new else 200)
+
+
+def _known(call: Call) -> Items:
+    known: Items = []
+    for name, value in call.scope["headers"]:
+        if name.startswith(b"nats-") and not name.startswith(b"nats-h-"):
+            shown = name.decode(errors="replace")
+            raise bad_request("header-not-allowed", f"{shown}: objects have none of these")
+        if name.startswith(b"nats-h-") or (name == b"content-type" and value not in _NO_TYPE):
+            known.append((name, value))
+    return known
+
+
+def _chunk_size(call: Call) -> int:
+    most = call.gateway.client.info.max_payload
+    usual = min(call.gateway.settings.object_chunk_bytes, most)
+    size = sequence(call.headers.get("js-chunk-size", str(usual)), "Js-Chunk-Size")
+    if not 1024 <= size <= most:
+        raise bad_request("bad-header", f"Js-Chunk-Size: 1024 to {most}")
+    return size
+
+
+def _stored(call: Call, info: ObjectInfo, status: int) -> Response:
+    headers = {"ETag": f'"{info.revision}"'}
+    if digest := repr_digest(info):
+        headers["Repr-Digest"] = digest
+    if status == 201:
+        headers["Location"] = location_of("objects", info.bucket, info.name)
+    if not info.mtime:
+        info.mtime = format_time(call.gateway.clock.now())  # official clients do so too
+    return _json(info, status, headers)
+
+
+async def read_object_info(call: Call) -> Response:
+    """Read what is known of an object; of a link, what is known of the link."""
+    info = await object_store.live(call, *_place(call))
+    etag = f'"{info.revision}"'
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if "if-none-match" in call.headers and entity_tags.is_known(call, etag):
+        return Response(None, 304, headers=headers)
+    return _json(info, 200, headers)
+
+
+async def patch_object(call: Call) -> Response:
+    """Change what is known of an object (JSON merge patch); another `name` renames it."""
+    bucket, name = _place(call)
+    patch = json_object(await call.json_body())
+    old = await object_store.live(call, bucket, name)
+    object_store.check(call, old)
+    wanted = _patched(old, patch)
+    object_store.checked_name(wanted.name)
+    check_headers(_items(wanted.headers), call.gateway.settings)
+    renames = wanted.name != name
+    target = old
+    if renames:
+        there = await object_store.find(call, bucket, wanted.name)
+        if there is not None and not there.deleted:
+            raise Problem(409, "object-exists", f"there is an object {wanted.name!r} already")
+
+    def make(current: ObjectInfo | None) -> ObjectInfo:
+        if renames:
+            if current is not None and not current.deleted:
+                raise Problem(409, "object-exists", f"there is an object {wanted.name!r} already")
+            return _described(target, wanted)
+        if current is None or current.deleted:
+            raise object_store.no_object(bucket, name)
+        return _described(current, _patched(current, patch))
+
+    info, _ = await object_store.change(call, bucket, wanted.name, there if renames else old, make)
+    if renames:
+        subject = object_store.info_subject(bucket, name)
+        await object_store.purge(call, bucket, subject, old.revision + 1)
+    info.mtime = ""
+    return _stored(call, info, 200)
+
+
+def _patched(info: ObjectInfo, patch: Mapping[str, Any]) -> ObjectPatch:
+    current = ObjectPatch(info.name, info.description, info.headers, info.metadata)
+    return struct(ObjectPatch, json_bytes(merged(msgspec.to_builtins(current), patch)))
+
+
+def _described(info: ObjectInfo, wanted: ObjectPatch) -> ObjectInfo:
+    return msgspec.structs.replace(
+        info,
+        name=wanted.name,
+        description=wanted.description,
+        headers=wanted.headers,
+        metadata=wanted.metadata,
+    )
+
+
+async def delete_object(call: Call) -> Response:
+    """Delete an object: its chunks are removed, its name stays as that of a deleted one."""
+    bucket, name = _place(call)
+    await call.no_body()
+    old = await object_store.live(call, bucket, name)
+    object_store.check(call, old)
+
+    def make(current: ObjectInfo | None) -> ObjectInfo:
+        if current is None or current.deleted:
+            raise object_store.no_object(bucket, name)
+        return msgspec.structs.replace(current, size=0, chunks=0, digest="", deleted=True)
+
+    info, replaced = await object_store.change(call, bucket, name, old, make)
+    await object_store.drop_chunks(call, replaced)
+    return no_content({"Js-Revision": str(info.revision)})
+
+
+async def link_object(call: Call) -> Response:
+    """Make a link to an object, or without `name` to a store; a link may be replaced by another."""
+    bucket, name = _place(call)
+    link = struct(Link, await call.json_body())
+    bucket_name(link.bucket)
+    if link.name:
+        target = await object_store.live(call, link.bucket, link.name)
+        if target.link is not None:
+            raise Problem(409, "object-is-link", "a link cannot lead to a link")
+    else:
+        await existing(call, OBJECTS, link.bucket)
+    old = await object_store.find(call, bucket, name)
+    object_store.check(call, old)
+
+    def make(current: ObjectInfo | None) -> ObjectInfo:
+        if current is not None and not current.deleted and current.link is None:
+            raise Problem(409, "object-exists", f"there is an object {name!r}, which is no link")
+        return ObjectInfo(bucket, name, 0, nuid(), 0, 0, "", link=link)
+
+    info, replaced = await object_store.change(call, bucket, name, old, make)
+    is_new = replaced is None or replaced.deleted
+    return _stored(call, info, 201 if is_new else 200)
+
+
+async def list_objects(call: Call) -> Response:
+    """List the objects of a store; with `deleted` also those that were."""
+    bucket = bucket_name(call.params["bucket"])
+    deleted = flag(call.query.get("deleted", "false"), "deleted")
+    info = await existing(call, OBJECTS, bucket)
+    config = ConsumerConfig(
+        filter_subject=f"$O.{bucket}.M.>", deliver_policy=DeliverPolicy.LAST_PER_SUBJECT
+    )
+    reader = OrderedReader(call.gateway.js, f"OBJ_{bucket}", config, finite=True)
+
+    def show(msg: Delivered) -> ObjectInfo | None:
+        shown = object_store.info_of(msg)
+        return None if shown.deleted and not deleted else shown
+
+    listing = Listing(call, reader, "objects", info["state"]["last_seq"])
+    listing.show = show
+    await listing.open()
+    return listing
+
+
+async def watch_objects(call: Call) -> Response:
+    """Follow the changes of objects, after what is there; as lines or server-sent events."""
+    bucket = bucket_name(call.params["bucket"])
+    wanted = ObjectFeed(
+        bucket=bucket,
+        updates_only=flag(call.query.get("updates_only", "false"), "updates_only"),
+        ignore_deletes=flag(call.query.get("ignore_deletes", "false"), "ignore_deletes"),
+    )
+    return await Feed.begin(call, await existing(call, OBJECTS, bucket), wanted)
+
+
+def _place(call: Call) -> tuple[str, str]:
+    return bucket_name(call.params["bucket"]), object_store.object_name(call)
+
+
+def _json(value: object, status: int, headers: dict[str, str]) -> Response:
+    return Response(msgspec.json.encode(value) + b"\n", status, headers=headers, media_type=JSON)

@@ -1,0 +1,68 @@
+"""The changes of a bucket's keys, as events."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from core.client import Delivered
+from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.gotime import format_time
+from gateway import kv_store
+from gateway.bucket_models import KvChange
+from gateway.rendering import show_payload
+
+_EVENTS: dict[str, Literal["put", "delete", "purge"]] = {
+    "PUT": "put",
+    "DEL": "delete",
+    "PURGE": "purge",
+}
+
+
+@dataclass(slots=True)
+class KvFeed:
+    """What of a bucket to follow, and how it is shown."""
+
+    bucket: str
+    filters: tuple[str, ...]
+    history: bool
+    updates_only: bool
+    ignore_deletes: bool
+    meta_only: bool
+    _prefix: str = field(default="", init=False)
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return f"KV_{self.bucket}"
+
+    @property
+    def only_news(self) -> bool:
+        """Whether what is there already is left out."""
+        return self.updates_only
+
+    def config(self, info: dict[str, Any]) -> ConsumerConfig:
+        """What a consumer would deliver from the beginning of the feed."""
+        self._prefix = kv_store.place_of(info).reads
+        begin = DeliverPolicy.LAST_PER_SUBJECT
+        if self.history:
+            begin = DeliverPolicy.ALL
+        elif self.updates_only:
+            begin = DeliverPolicy.NEW
+        return kv_store.filtered(self._prefix, self.filters, begin, headers_only=self.meta_only)
+
+    def event(self, msg: Delivered, position: str) -> KvChange | None:
+        """The event of a message."""
+        operation = kv_store.operation_of(msg.headers) if msg.headers else "PUT"
+        if operation != "PUT" and self.ignore_deletes:
+            return None
+        change = KvChange(
+            bucket=self.bucket,
+            key=msg.subject.removeprefix(self._prefix),
+            revision=msg.seq,
+            created=format_time(msg.time),
+            operation=operation,
+            event=_EVENTS[operation],
+            position=position,
+        )
+        if operation == "PUT" and not self.meta_only:
+            show_payload(change, msg.payload)
+        return change

@@ -1,0 +1,233 @@
+"""Keys and values of a bucket (ADR-8): the messages behind them.
+
+A bucket is first taken for one that holds its keys itself. Only when nothing is found that way is
+its stream asked whether it is the mirror of another: then keys are read under their original's
+subjects, and written to the original.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from core.client import Delivered, NoResponders, header_items
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.gotime import format_time
+from core.model.message import PubAck, StoredMsg
+from gateway import repeated
+from gateway.batch_lines import receipt_problem
+from gateway.bucket_models import KvEntry, KvKey
+from gateway.buckets import KV
+from gateway.call import Call
+from gateway.headers import Items, block
+from gateway.problems import Problem, bad_request, problem_of
+from gateway.rendering import show_payload
+from gateway.repeated import WRONG_SEQUENCE
+from gateway.stream_info import existing, no_bucket
+
+Operation = Literal["PUT", "DEL", "PURGE"]
+
+EXPECTED = b"Nats-Expected-Last-Subject-Sequence"
+_KEY = re.compile(r"[-/_=A-Za-z0-9]+(?:\.[-/_=A-Za-z0-9]+)*")
+_FILTER = re.compile(r"(?:(?:[-/_=A-Za-z0-9]+|\*)(?:\.|\Z))*>?")
+_RULE = "letters, digits and - _ / = in tokens separated by single dots"
+_NO_MESSAGE = err_code("JSNoMessageFound")
+_NO_STREAM = err_code("JSStreamNotFound")
+_TRIES = 5
+_MARKERS: dict[bytes, Operation] = {b"MaxAge": "PURGE", b"Purge": "PURGE", b"Remove": "DEL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the keys of a bucket are: the beginnings of their subjects, read and written."""
+
+    reads: str
+    writes: str
+
+
+def key_name(call: Call) -> str:
+    """Check the key in the path."""
+    key = call.params["key"]
+    if not _KEY.fullmatch(key):
+        raise bad_request("bad-key", f"key: {_RULE}")
+    limit = call.gateway.settings.subject_bytes_max
+    if len(key) > limit:
+        raise bad_request("bad-key", f"key: longer than {limit} bytes")
+    return key
+
+
+def key_filter(text: str, limit: int) -> str:
+    """Check a key that may have wildcards."""
+    if not text or text.endswith(".") or len(text) > limit or not _FILTER.fullmatch(text):
+        raise bad_request("bad-key", f"keys: {_RULE}; * is any one token, > at the end all others")
+    return text
+
+
+def place_of(info: dict[str, Any]) -> Place:
+    """Where the keys of the bucket of a stream are."""
+    bucket = str(info["config"]["name"]).removeprefix("KV_")
+    mirror = info["config"].get("mirror")
+    if not mirror:
+        return Place(f"$KV.{bucket}.", f"$KV.{bucket}.")
+    reads = "$KV.{}.".format(mirror["name"].removeprefix("KV_"))
+    api = (mirror.get("external") or {}).get("api", "")
+    return Place(reads, f"{api}.{reads}" if api else reads)
+
+
+async def last_entry(call: Call, bucket: str, key: str) -> StoredMsg:
+    """The last message of a key, be it a marker. Raises Problem 404."""
+    js = call.gateway.js
+    try:
+        return await js.last(f"KV_{bucket}", f"$KV.{bucket}.{key}")
+    except ApiError as error:
+        if error.err_code == _NO_STREAM:
+            raise no_bucket(bucket) from None
+        if error.err_code != _NO_MESSAGE:
+            raise
+    place = place_of(await existing(call, KV, bucket))
+    if place.reads != f"$KV.{bucket}.":
+        try:
+            return await js.last(f"KV_{bucket}", place.reads + key)
+        except ApiError as error:
+            if error.err_code != _NO_MESSAGE:
+                raise
+    raise no_key(bucket, key)
+
+
+async def value(call: Call, bucket: str, key: str) -> StoredMsg:
+    """The last value of a key. Raises Problem 404 for one that is deleted, too."""
+    found = await last_entry(call, bucket, key)
+    if found.hdrs and operation_of(found.hdrs) != "PUT":
+        raise no_key(bucket, key, found)
+    return found
+
+
+def no_key(bucket: str, key: str, marker: StoredMsg | None = None) -> Problem:
+    """A key has no value; `marker` is the deletion that ended it."""
+    if marker is None:
+        return Problem(404, "key-not-found", f"no key {key!r} in bucket {bucket!r}")
+    detail = f"key {key!r} in bucket {bucket!r} was deleted"
+    return Problem(404, "key-not-found", detail, current_sequence=marker.seq)
+
+
+def operation_of(headers: bytes) -> Operation:
+    """What a message does to its key."""
+    if b"KV-Operation:" not in headers and b"Nats-Marker-Reason:" not in headers:
+        return "PUT"
+    items = dict(reversed(header_items(headers)))
+    operation = items.get(b"KV-Operation")
+    if operation is not None:
+        return "PURGE" if operation == b"PURGE" else "DEL" if operation == b"DEL" else "PUT"
+    return _MARKERS.get(items.get(b"Nats-Marker-Reason", b""), "PUT")
+
+
+async def store(call: Call, bucket: str, key: str, payload: bytes, items: Items) -> PubAck:
+    """Store a value or a marker. Raises Problem, ApiError or ClientError."""
+    limit = call.gateway.client.info.max_payload
+    if len(payload) + len(block(items)) > limit:
+        raise Problem(413, "body-too-large", f"headers and body: larger than {limit} bytes")
+    try:
+        return await _publish(call, f"$KV.{bucket}.{key}", payload, items)
+    except NoResponders:
+        place = place_of(await existing(call, KV, bucket))
+    if place.writes == f"$KV.{bucket}.":
+        raise receipt_problem(b"", 503)
+    try:
+        return await _publish(call, place.writes + key, payload, items)
+    except NoResponders:
+        raise receipt_problem(b"", 503) from None
+
+
+async def _publish(call: Call, subject: str, payload: bytes, items: Items) -> PubAck:
+    try:
+        return await repeated.publish(call, subject.encode(), payload, items)
+    except ValueError:
+        raise receipt_problem(b"", 0) from None
+
+
+async def create(call: Call, bucket: str, key: str, payload: bytes, items: Items) -> PubAck:
+    """Store the value of a key that has none: never had, or was deleted. Raises Problem 412."""
+    expected = 0
+    for _ in range(_TRIES):
+        try:
+            return await store(call, bucket, key, payload, [*items, (EXPECTED, b"%d" % expected)])
+        except ApiError as error:
+            if error.err_code not in WRONG_SEQUENCE:
+                raise
+            refused = error
+        try:
+            found = await last_entry(call, bucket, key)
+        except Problem as gone:
+            if gone.kind != "key-not-found":
+                raise
+            expected = 0
+            continue
+        if operation_of(found.hdrs) == "PUT":
+            raise conflict(refused, found.seq)
+        expected = found.seq
+    raise conflict(refused, 0)
+
+
+def conflict(error: ApiError, revision: int = 0) -> Exception:
+    """A 412 that names the current revision; an error about something else as it is."""
+    if error.err_code not in WRONG_SEQUENCE:
+        return error
+    problem = problem_of(error)
+    if revision:
+        problem.extra["current_sequence"] = revision
+    current = problem.extra.get("current_sequence")
+    if current:
+        problem.detail = f"the current revision is {current}"
+        problem.headers["ETag"] = f'"{current}"'
+    elif current == 0:
+        problem.detail = "the key has no revision"
+    return problem
+
+
+def entry_of(bucket: str, key: str, msg: StoredMsg | Delivered) -> KvEntry:
+    """The JSON form of a message."""
+    headers, payload = (
+        (msg.hdrs, msg.data) if isinstance(msg, StoredMsg) else (msg.headers, msg.payload)
+    )
+    operation = operation_of(headers) if headers else "PUT"
+    entry = KvEntry(bucket, key, msg.seq, format_time(msg.time), operation)
+    if operation == "PUT":
+        show_payload(entry, payload)
+    return entry
+
+
+def filtered(
+    prefix: str, keys: tuple[str, ...], begin: DeliverPolicy, *, headers_only: bool
+) -> ConsumerConfig:
+    """What a consumer delivers of these keys; of all when none is named."""
+    subjects = tuple(prefix + key for key in keys) or (prefix + ">",)
+    one = len(subjects) == 1
+    return ConsumerConfig(
+        deliver_policy=begin,
+        filter_subject=subjects[0] if one else "",
+        filter_subjects=() if one else subjects,
+        headers_only=headers_only,
+    )
+
+
+class Renderer:
+    """Shows the messages of a list; `skip` leaves out the first ones."""
+
+    def __init__(self, bucket: str, prefix: str, *, skip: int = 0) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self._skip = skip
+
+    def entry(self, msg: Delivered) -> KvEntry | None:
+        """A revision of a key."""
+        if self._skip:
+            self._skip -= 1
+            return None
+        return entry_of(self._bucket, msg.subject.removeprefix(self._prefix), msg)
+
+    def key(self, msg: Delivered) -> KvKey | None:
+        """A key, if it has a value."""
+        if msg.headers and operation_of(msg.headers) != "PUT":
+            return None
+        return KvKey(msg.subject.removeprefix(self._prefix), msg.seq, format_time(msg.time))

@@ -1,0 +1,41 @@
+"""The changes of a store's objects, as events."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.client import Delivered
+from core.model.consumer import ConsumerConfig, DeliverPolicy
+from gateway import object_store
+from gateway.bucket_models import ObjectChange, ObjectInfo
+
+
+@dataclass(slots=True)
+class ObjectFeed:
+    """What of a store to follow."""
+
+    bucket: str
+    updates_only: bool
+    ignore_deletes: bool
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return f"OBJ_{self.bucket}"
+
+    @property
+    def only_news(self) -> bool:
+        """Whether what is there already is left out."""
+        return self.updates_only
+
+    def config(self, info: dict[str, Any]) -> ConsumerConfig:
+        """What a consumer would deliver from the beginning of the feed."""
+        begin = DeliverPolicy.NEW if self.updates_only else DeliverPolicy.LAST_PER_SUBJECT
+        return ConsumerConfig(filter_subject=f"$O.{self.bucket}.M.>", deliver_policy=begin)
+
+    def event(self, msg: Delivered, position: str) -> ObjectChange | None:
+        """The event of a message."""
+        info = object_store.info_of(msg)
+        if info.deleted and self.ignore_deletes:
+            return None
+        members = {name: getattr(info, name) for name in ObjectInfo.__struct_fields__}
+        return ObjectChange(**members, event="delete" if info.deleted else "put", position=position)

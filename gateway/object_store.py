@@ -1,0 +1,239 @@
+"""Objects of a store (ADR-20): their information, and the chunks behind it.
+
+The information of an object is the last message of its subject; its sequence is the object's
+revision and entity tag. Changes are stored only if that is still the one that they were made from,
+so of two that meet none leaves chunks behind that belong to nobody.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from core.client import ClientError, Delivered, NoResponders
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from core.model.gotime import format_time
+from core.model.message import StoredMsg
+from core.model.stream import StreamPurgeRequest
+from gateway.batch_lines import receipt_problem
+from gateway.bucket_models import Link, ObjectInfo
+from gateway.call import Call
+from gateway.headers import block
+from gateway.problems import Problem, bad_request, problem_of
+from gateway.stream_info import no_bucket
+
+_ROLLUP = (b"Nats-Rollup", b"sub")
+_EXPECTED = b"Nats-Expected-Last-Subject-Sequence"
+_NO_MESSAGE = err_code("JSNoMessageFound")
+_NO_STREAM = err_code("JSStreamNotFound")
+_WRONG = (err_code("JSStreamWrongLastSequence"), err_code("JSStreamWrongLastSequenceConstant"))
+_NAME_MAX = 600
+_TRIES = 100  # each that fails means that somebody else was faster
+_LINKS_MAX = 4
+
+
+class _Options(msgspec.Struct, omit_defaults=True):
+    link: Link | None = None
+    max_chunk_size: int = 0
+
+
+class _Stored(msgspec.Struct, omit_defaults=True):
+    """The payload of an information message. Unknown members of other clients are dropped."""
+
+    name: str
+    bucket: str
+    nuid: str
+    size: int | None = 0
+    chunks: int | None = 0
+    description: str | None = None
+    headers: dict[str, list[str]] | None = None
+    metadata: dict[str, str] | None = None
+    options: _Options | None = None
+    digest: str | None = None
+    deleted: bool | None = False
+
+
+_decoder = msgspec.json.Decoder(_Stored)
+
+
+def object_name(call: Call) -> str:
+    """Check the name of an object: anything that a subject can hold in base64."""
+    return checked_name(call.params["name"])
+
+
+def checked_name(name: str) -> str:
+    """Check the name of an object."""
+    if not name or len(name.encode(errors="replace")) > _NAME_MAX:
+        raise bad_request("bad-name", f"object name: 1 to {_NAME_MAX} bytes")
+    return name
+
+
+def info_subject(bucket: str, name: str) -> str:
+    """The subject of an object's information."""
+    return f"$O.{bucket}.M.{urlsafe_b64encode(name.encode()).decode()}"
+
+
+def chunk_subject(bucket: str, nuid: str) -> str:
+    """The subject of an object's chunks."""
+    return f"$O.{bucket}.C.{nuid}"
+
+
+def info_of(msg: StoredMsg | Delivered) -> ObjectInfo:
+    """Read an information message. Raises Problem when it is none."""
+    payload = msg.data if isinstance(msg, StoredMsg) else msg.payload
+    try:
+        stored = _decoder.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise Problem(502, "bad-object-info", "the stored information is not of ADR-20") from None
+    options = stored.options or _Options()
+    return ObjectInfo(
+        bucket=stored.bucket,
+        name=stored.name,
+        revision=msg.seq,
+        nuid=stored.nuid,
+        size=stored.size or 0,
+        chunks=stored.chunks or 0,
+        mtime=format_time(msg.time),
+        digest=stored.digest or "",
+        description=stored.description or "",
+        headers=stored.headers or {},
+        metadata=stored.metadata or {},
+        max_chunk_size=options.max_chunk_size,
+        link=options.link,
+        deleted=stored.deleted or False,
+    )
+
+
+def _payload(info: ObjectInfo) -> bytes:
+    # Written even when they are nothing: other clients read them without asking.
+    shown: dict[str, Any] = {"name": info.name, "bucket": info.bucket, "nuid": info.nuid}
+    shown |= {"size": info.size, "chunks": info.chunks}
+    for member in ("description", "headers", "metadata", "digest", "deleted"):
+        if value := getattr(info, member):
+            shown[member] = value
+    shown["options"] = _Options(info.link, info.max_chunk_size)
+    return msgspec.json.encode(shown)
+
+
+async def find(call: Call, bucket: str, name: str) -> ObjectInfo | None:
+    """The information of an object, be it deleted; None when there never was one."""
+    try:
+        found = await call.gateway.js.last(f"OBJ_{bucket}", info_subject(bucket, name))
+    except ApiError as error:
+        if error.err_code == _NO_STREAM:
+            raise no_bucket(bucket) from None
+        if error.err_code != _NO_MESSAGE:
+            raise
+        return None
+    return info_of(found)
+
+
+async def live(call: Call, bucket: str, name: str) -> ObjectInfo:
+    """The information of an object. Raises Problem 404 when there is none."""
+    info = await find(call, bucket, name)
+    if info is None or info.deleted:
+        raise no_object(bucket, name)
+    return info
+
+
+async def resolved(call: Call, bucket: str, name: str) -> ObjectInfo:
+    """The information of an object, or of the one that its links lead to. Raises Problem."""
+    for _ in range(_LINKS_MAX):
+        info = await live(call, bucket, name)
+        if info.link is None:
+            return info
+        if not info.link.name:
+            detail = f"object {name!r} is a link to store {info.link.bucket!r}"
+            raise Problem(409, "object-is-link", detail, link={"bucket": info.link.bucket})
+        bucket, name = info.link.bucket, info.link.name
+    raise Problem(409, "too-many-links", f"more than {_LINKS_MAX} links lead on from each other")
+
+
+def no_object(bucket: str, name: str) -> Problem:
+    """There is no such object."""
+    return Problem(404, "object-not-found", f"no object {name!r} in store {bucket!r}")
+
+
+def check(call: Call, info: ObjectInfo | None) -> None:
+    """Raise Problem 412 unless the conditions of a change hold for what is there now."""
+    if_match, if_none_match = call.headers.get("if-match"), call.headers.get("if-none-match")
+    tag = f'"{info.revision}"' if info is not None and not info.deleted else ""
+    if if_none_match is not None:
+        if if_none_match.strip() != "*":
+            raise bad_request("bad-header", 'If-None-Match: only "*" means something here')
+        if tag:
+            raise _failed("there is one already", info)
+    if if_match is not None:
+        tags = [text.strip() for text in if_match.split(",")]
+        if not tag or (tags != ["*"] and tag not in tags):
+            raise _failed("it is another now" if tag else "there is none", info)
+
+
+def _failed(detail: str, info: ObjectInfo | None) -> Problem:
+    if info is None:
+        return Problem(412, "precondition-failed", detail)
+    headers = {} if info.deleted else {"ETag": f'"{info.revision}"'}
+    return Problem(
+        412, "precondition-failed", detail, headers=headers, current_sequence=info.revision
+    )
+
+
+async def change(
+    call: Call,
+    bucket: str,
+    name: str,
+    old: ObjectInfo | None,
+    make: Callable[[ObjectInfo | None], ObjectInfo],
+) -> tuple[ObjectInfo, ObjectInfo | None]:
+    """Store what `make` makes of the information; return it, and what it replaced.
+
+    When somebody else was faster, the conditions of the request are judged again. Raises Problem.
+    """
+    for _ in range(_TRIES):
+        info = make(old)
+        try:
+            await _store(call, info, old.revision if old is not None else 0)
+        except ApiError as error:
+            if error.err_code not in _WRONG:
+                raise
+            refused = error
+            old = await find(call, bucket, name)
+            check(call, old)
+            continue
+        return info, old
+    raise problem_of(refused)
+
+
+async def _store(call: Call, info: ObjectInfo, expected: int) -> None:
+    """Store information; fills in where it is. Raises ApiError."""
+    headers = block([_ROLLUP, (_EXPECTED, b"%d" % expected)])
+    subject = info_subject(info.bucket, info.name).encode()
+    payload = _payload(info)
+    limit = call.gateway.client.info.max_payload
+    if len(payload) + len(headers) > limit:
+        raise Problem(413, "body-too-large", f"information: larger than {limit} bytes")
+    try:
+        ack = await call.gateway.publisher.publish(subject, payload, headers)
+    except NoResponders:
+        raise no_bucket(info.bucket) from None
+    except ValueError:
+        raise receipt_problem(b"", 0) from None
+    info.revision = ack.seq
+
+
+async def drop_chunks(call: Call, info: ObjectInfo | None) -> None:
+    """Remove the chunks of an object that was replaced or deleted."""
+    if info is None or info.deleted or info.link is not None or not info.chunks:
+        return
+    await purge(call, info.bucket, chunk_subject(info.bucket, info.nuid))
+
+
+async def purge(call: Call, bucket: str, subject: str, below: int = 0) -> None:
+    """Remove the messages of a subject, all or those below a sequence."""
+    request = StreamPurgeRequest(filter=subject, seq=below)
+    try:
+        await call.gateway.js.purge_stream(f"OBJ_{bucket}", request)
+    except (ApiError, ClientError) as error:
+        raise problem_of(error) from None
