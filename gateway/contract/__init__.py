@@ -1,0 +1,1 @@
+"""The contract of the façade, made from the route table: an OpenAPI document, and pages to read."""

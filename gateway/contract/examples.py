@@ -1,0 +1,63 @@
+"""Examples: what was asked of a server and answered by it, shown at each operation.
+
+They are kept in `examples.json`, which `python -m tests.gateway.examples` writes by asking.
+"""
+
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from gateway.operation import Operation
+
+Document = dict[str, Any]
+
+
+class Example(Struct, kw_only=True, omit_defaults=True):
+    """One request and its answer.
+
+    Bodies are text where they are no JSON. `headers` are those of the request that matter.
+    """
+
+    operation: str
+    title: str
+    params: dict[str, str] = {}
+    query: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    media_type: str = ""
+    body: Any | UnsetType = UNSET
+    status: int = 0
+    answer_type: str = ""
+    answer: Any | UnsetType = UNSET
+
+
+class Examples:
+    """All examples, by operation."""
+
+    def __init__(self) -> None:
+        self._by_operation: dict[str, list[Example]] = {}
+        for example in recorded():
+            self._by_operation.setdefault(example.operation, []).append(example)
+
+    def show(self, row: Operation, operation: Document) -> None:
+        """Put the examples of an operation where OpenAPI has them."""
+        for number, example in enumerate(self._by_operation.get(row.id, ())):
+            name = f"example{number + 1}"
+            if not isinstance(example.body, UnsetType):
+                content = operation["requestBody"]["content"]
+                _put(content, example.media_type, name, example, example.body)
+            answer = operation["responses"][str(example.status)]
+            if not isinstance(example.answer, UnsetType) and "content" in answer:
+                _put(answer["content"], example.answer_type, name, example, example.answer)
+
+
+def recorded() -> list[Example]:
+    """The examples in the file."""
+    text = files("gateway.contract").joinpath("examples.json").read_bytes()
+    return msgspec.json.decode(text, type=list[Example])
+
+
+def _put(content: Document, media_type: str, name: str, example: Example, value: Any) -> None:
+    place = content.get(media_type) or content.get("*/*") or content["application/octet-stream"]
+    place.setdefault("examples", {})[name] = {"summary": example.title, "value": value}

@@ -1,0 +1,186 @@
+"""The kinds of problems: what each says, and what to do about it."""
+
+from dataclasses import dataclass
+
+from core.model.api_errors import TABLE
+from gateway.problems import PREFIX, kind_of, status_of
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One `type` of a problem.
+
+    Attributes:
+        statuses: of the answer; the first is the usual one.
+        meaning: what has happened, and what to do.
+        err_code: JetStream's number, 0 where the façade itself says so.
+    """
+
+    statuses: tuple[int, ...]
+    meaning: str
+    err_code: int = 0
+
+    @property
+    def status(self) -> int:
+        """The usual status."""
+        return self.statuses[0]
+
+
+_OWN: dict[str, tuple[int, str]] = {
+    "bad-cloud-event": (400, "The ce-* headers are not those of a CloudEvent 1.0 in binary mode."),
+    "bad-duration": (400, "A duration is a number of nanoseconds, or text such as 500ms or 2m."),
+    "bad-encoding": (400, "Paths and queries are percent-encoded UTF-8."),
+    "bad-forwarded": (400, "Forwarded and X-Forwarded-* do not name one caller."),
+    "bad-header": (400, "A header has a value that it cannot have."),
+    "bad-host": (400, "A request has one Host."),
+    "bad-json": (400, "The body is not the JSON that the operation takes; `detail` says where."),
+    "bad-key": (400, "Keys have letters, digits, - _ / = and dots between tokens."),
+    "bad-line": (400, "A line of a batch is not a message; the others are not touched."),
+    "bad-name": (400, "Names have no blanks, control characters, or . * > / and \\."),
+    "bad-object-info": (502, "What is stored about the object is not of ADR-20: see its stream."),
+    "bad-parameter": (400, "A parameter has a value that it cannot have."),
+    "bad-subject": (400, "Subjects have no blanks, control characters or empty tokens."),
+    "bad-ticket": (401, "The ticket is unknown, used, too old, or of a page of another origin."),
+    "bad-token": (400, "An acknowledgement token is not one that this server has made."),
+    "body-too-large": (413, "The body is larger than the server takes; `detail` says how large."),
+    "bucket-not-found": (404, "There is no such bucket."),
+    "consumer-busy": (503, "The consumer does not answer: begin the feed again."),
+    "consumer-not-found": (404, "There is no such consumer."),
+    "cors-refused": (403, "The page's origin is not among those that may ask."),
+    "cross-site": (403, "A page of another site asked with the cookie of this one."),
+    "digest-mismatch": (400, "The bytes are not those of the digest. Sent: nothing was stored."),
+    "direct-not-allowed": (409, "Many messages are read by Direct Get: set allow_direct first."),
+    "empty-batch": (400, "A batch has at least one message."),
+    "feed-exists": (409, "A feed of that `sid` is open: choose another one."),
+    "foreign-token": (400, "An acknowledgement token is of another consumer."),
+    "header-not-allowed": (400, "A header may not be sent with this request."),
+    "headers-too-large": (431, "There are more headers, or larger ones, than the server takes."),
+    "internal": (500, "An error of the server. The outcome is unknown: ask before you repeat."),
+    "jetstream": (400, "JetStream refused it, by an `err_code` newer than this façade."),
+    "key-not-found": (404, "The key has no value, or not that revision."),
+    "method-not-allowed": (405, "The path takes other methods: they are in Allow."),
+    "no-answer": (504, "The outcome is unknown. Repeat with the same Idempotency-Key."),
+    "no-heartbeat": (503, "The server fell silent in the middle of a fetch: fetch again."),
+    "no-heartbeats": (503, "The consumer said nothing for too long: begin the feed again."),
+    "no-inbox": (403, "The user may not subscribe to an inbox, so nothing can be answered."),
+    "no-responders": (503, "Nobody serves this subject at the moment."),
+    "no-stream": (404, "No stream captures the subject: nothing was stored."),
+    "no-such-feed": (404, "No feed of that `sid` is open."),
+    "no-such-route": (404, "Nothing is at this path."),
+    "no-such-subprotocol": (
+        400,
+        "The sub-protocol is not one that is spoken: `detail` lists them.",
+    ),
+    "not-a-dead-letter": (409, "The message does not say which message of a stream it holds."),
+    "not-a-receipt": (502, "Something else than a stream has answered on the subject."),
+    "not-confirmed": (504, "The acknowledgements may not be recorded. Repeat them."),
+    "not-connected": (503, "The connection to the server was lost; the outcome is unknown."),
+    "not-http": (400, "What came is no HTTP/1.1 request."),
+    "not-permitted": (403, "The user may not publish to or read this subject."),
+    "not-ready": (503, "The server is starting, or cannot store anything."),
+    "object-changed": (503, "The object was replaced while it was read: read it again."),
+    "object-exists": (409, "There is an object of that name already."),
+    "object-is-link": (409, "The object is a link to a bucket, or a link would lead to a link."),
+    "object-not-found": (404, "There is no such object."),
+    "pinned-to-another": (423, "Another client of the priority group is pinned: try again later."),
+    "precondition-failed": (412, "It was changed meanwhile: read it again, then decide."),
+    "priority-groups": (409, "A durable feed does not read consumers with priority groups."),
+    "pull-refused": (409, "The consumer refused the fetch; `detail` says why."),
+    "push-consumer": (409, "A durable feed reads pull consumers, not those that push."),
+    "quota-exceeded": (
+        429,
+        "More requests than the rate limit allows: RateLimit says when it ends.",
+    ),
+    "range-not-satisfiable": (416, "The object is shorter than where the range begins."),
+    "read-refused": (400, "The server refused the read; `detail` says why."),
+    "repeated-parameter": (400, "A parameter is there twice."),
+    "reserved-subject": (403, "Subjects that begin with $ and _INBOX are the system's."),
+    "server-refused": (503, "The server refused the connection."),
+    "session-ended": (
+        401,
+        "The session, or what the caller signed in with, has ended: sign in again.",
+    ),
+    "slow-body": (408, "Nothing of the body came for too long."),
+    "slow-headers": (408, "The request did not come for too long."),
+    "slow-reader": (503, "The answer was read too slowly: it ends here."),
+    "standby": (503, "This node stands by until it leads: ask another, or try again."),
+    "starting": (503, "This node is starting: try again in a second."),
+    "target-too-long": (414, "Path and query are longer than the server takes."),
+    "too-many-at-once": (503, "More requests at once than the server takes: try again."),
+    "too-many-connections": (503, "More connections than the server takes: try again."),
+    "too-many-feeds": (429, "More feeds than one connection may have."),
+    "too-many-links": (409, "Too many links lead on from each other."),
+    "too-many-requests": (429, "Too much at once: wait as long as Retry-After says."),
+    "too-many-tickets": (429, "Too many tickets of this identity were not used."),
+    "too-many-tokens": (413, "More tokens in one request than the server takes."),
+    "too-many-waiting": (429, "Too many requests of this identity wait."),
+    "ttl-not-possible": (400, "The bucket does not allow a lifetime per key."),
+    "unauthorized": (401, "Credentials are missing, or are not known."),
+    "unexpected-body": (400, "The operation has no body."),
+    "unknown-parameter": (400, "The operation does not know the parameter; `detail` lists those."),
+    "unsubscribed": (409, "The feed was ended before it began."),
+    "unsupported-encoding": (415, "Bodies are taken without compression."),
+    "unsupported-media-type": (415, "The body is of a type that the operation does not take."),
+    "websocket-needed": (426, "The path takes WebSocket handshakes."),
+}
+
+_ALSO = {
+    "digest-mismatch": (502,),
+    "jetstream": (404, 409, 412, 500, 503),
+    "not-a-receipt": (409,),
+    "pull-refused": (400, 412),
+    "read-refused": (413,),
+    "stream-msg-delete-failed": (404,),
+    "stream-store-failed": (413,),
+}
+"""Other statuses that a kind is answered with."""
+
+KINDS: dict[str, Kind] = {
+    kind: Kind((status, *_ALSO.get(kind, ())), meaning) for kind, (status, meaning) in _OWN.items()
+}
+for _row in TABLE.values():
+    _kind = kind_of(_row.err_code)
+    _statuses = (status_of(_row), *_ALSO.get(_kind, ()))
+    KINDS.setdefault(_kind, Kind(_statuses, _row.description, _row.err_code))
+"""Every kind, by the end of its `type`."""
+
+EVERYWHERE = (
+    "bad-forwarded",
+    "bad-host",
+    "cors-refused",
+    "headers-too-large",
+    "not-http",
+    "slow-headers",
+    "target-too-long",
+    "too-many-connections",
+)
+"""What any request may be answered with."""
+WITH_NAME = (
+    "bad-encoding",
+    "cross-site",
+    "internal",
+    "jetstream",
+    "no-answer",
+    "no-inbox",
+    "not-connected",
+    "not-permitted",
+    "quota-exceeded",
+    "repeated-parameter",
+    "server-refused",
+    "session-ended",
+    "standby",
+    "starting",
+    "too-many-at-once",
+    "too-many-requests",
+    "too-many-waiting",
+    "unauthorized",
+    "unknown-parameter",
+)
+"""What a request may be answered with that asks for more than whether the process lives."""
+WITH_BODY = ("body-too-large", "slow-body", "unsupported-encoding")
+WITH_JSON = ("bad-json", "unsupported-media-type")
+
+
+def type_of(kind: str) -> str:
+    """The `type` of a problem."""
+    return PREFIX + kind

@@ -1,0 +1,280 @@
+"""The OpenAPI 3.1 document of the façade, from its route table."""
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from gateway.contract.examples import Examples
+from gateway.contract.kinds import EVERYWHERE, KINDS, WITH_BODY, WITH_JSON, WITH_NAME, type_of
+from gateway.contract.links import LINKS
+from gateway.contract.parameters import (
+    PATH,
+    QUERY,
+    REQUEST_HEADERS,
+    RESPONSE_HEADERS,
+    SOMETIMES,
+)
+from gateway.contract.schemas import Schemas, body_name, named
+from gateway.models import ProblemBody
+from gateway.operation import RAW, Operation
+from gateway.problems import MEDIA_TYPE as PROBLEM
+from gateway.responses import JSON, NDJSON
+
+Document = dict[str, Any]
+
+EVENTS = "text/event-stream"
+MERGE_PATCH = "application/merge-patch+json"
+_OCTETS = "application/octet-stream"
+_NO_BODY = (101, 204, 304)
+_OPEN = ("healthz",)
+_MEANINGS = {
+    101: "The connection speaks WebSocket from now on.",
+    200: "It is done.",
+    201: "It was created.",
+    202: "It is under way.",
+    204: "It is done, and there is nothing to say.",
+    206: "A part of it.",
+    304: "It is what the caller has already.",
+}
+_TAGS = {
+    "account": "What the account uses.",
+    "advisories": "What JetStream tells of.",
+    "consumers": "Views of a stream, fetching from them and acknowledging.",
+    "kv": "Key-value buckets, those of the official clients.",
+    "objects": "Object stores, those of the official clients.",
+    "publish": "Many messages at once.",
+    "session": "Who a browser is, by a cookie.",
+    "stream-names": "The names of streams.",
+    "streams": "Streams and the messages in them.",
+    "subjects": "One message at a time, and requests.",
+    "tail": "A stream by one of its subjects, followed.",
+    "tickets": "Who a WebSocket is of.",
+    "ws": "Everything over one WebSocket: docs/websocket.md.",
+    "system": "Health, metrics and this reference.",
+}
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_INFO = {
+    "title": "jetgate",
+    "summary": "JetStream over HTTP.",
+    "description": "Bodies of JetStream's own objects are the JSON of the JetStream API. Errors are"
+    " problem details (RFC 9457): `x-problems` of an operation are the words that end their `type`."
+    " GET is answered without a body to HEAD, and OPTIONS with the methods of a path in Allow.",
+    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+
+
+def document(operations: Iterable[Operation], version: str) -> Document:
+    """The document: every path, body, parameter, header and problem of these operations."""
+    rows = tuple(operations)
+    schemas = Schemas((*rows, _problem_row()))
+    examples = Examples()
+    paths: dict[str, Document] = {}
+    for row in rows:
+        operation = _operation(row, schemas)
+        examples.show(row, operation)
+        paths.setdefault(row.path, {})[row.method.lower()] = operation
+    used = {_tag(row.path) for row in rows}
+    return {
+        "openapi": "3.1.0",
+        "info": {"version": version} | _INFO,
+        "servers": [{"url": "/", "description": "This server."}],
+        "tags": [{"name": tag, "description": _TAGS[tag]} for tag in sorted(used)],
+        "security": [{}, {"basic": []}, {"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(schemas.components.items())),
+            "parameters": _parameters(rows),
+            "responses": _refusals(schemas),
+            "headers": _headers(rows),
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+def _problem_row() -> Operation:
+    """What brings the schema of problems along."""
+    return Operation("problem", "GET", "/", _unused, None, ProblemBody)
+
+
+async def _unused(_call: object) -> Any:
+    raise AssertionError("not a route")
+
+
+def _operation(row: Operation, schemas: Schemas) -> Document:
+    said = (row.handler.__doc__ or "").strip().split("\n\n")
+    found: Document = {
+        "operationId": row.id,
+        "tags": [_tag(row.path)],
+        "summary": " ".join(said[0].split()).rstrip("."),
+        "parameters": _references(row),
+        "responses": _responses(row, schemas),
+        "x-problems": problems_of(row),
+    }
+    if said[1:]:
+        found["description"] = "\n\n".join(" ".join(part.split()) for part in said[1:])
+    if row.id in _OPEN:
+        found["security"] = [{}]
+    if row.takes is not None:
+        found["requestBody"] = {"required": _needs_body(row), "content": _taken(row, schemas)}
+    return found
+
+
+def _tag(path: str) -> str:
+    parts = path.strip("/").split("/")
+    if parts[0] != "v1":
+        return "system"
+    return "consumers" if "consumers" in parts else parts[1].partition(":")[0]
+
+
+def _needs_body(row: Operation) -> bool:
+    """Whether an empty body is none of these: those of our own have defaults where they can."""
+    if row.takes is RAW:
+        return False
+    if not isinstance(row.takes, type) or row.takes.__module__.startswith("core."):
+        return True
+    if row.merges:
+        return True
+    try:
+        msgspec.json.decode(b"{}", type=row.takes)
+    except msgspec.ValidationError:
+        return True
+    return False
+
+
+def _names(row: Operation) -> Iterable[tuple[str, str]]:
+    """Where the parameters of an operation are, and what they are called in the tables."""
+    yield from (("path", name) for name in _PARAMETER.findall(row.path))
+    yield from (("query", name) for name in row.query or ())
+    yield from (("header", name) for name in row.headers)
+
+
+def _references(row: Operation) -> list[Document]:
+    return [{"$ref": f"#/components/parameters/{_key(place, name)}"} for place, name in _names(row)]
+
+
+def _key(place: str, name: str) -> str:
+    return f"{place}-{name.replace('#', '-')}"
+
+
+def _parameters(rows: Iterable[Operation]) -> dict[str, Document]:
+    tables = {"path": PATH, "query": QUERY, "header": REQUEST_HEADERS}
+    found: dict[str, Document] = {}
+    for place, name in {each for row in rows for each in _names(row)}:
+        schema, text = tables[place][name]
+        found[_key(place, name)] = {
+            "name": name.partition("#")[0],
+            "in": place,
+            "required": place == "path",
+            "description": text,
+            "schema": schema,
+        }
+    return dict(sorted(found.items()))
+
+
+def _headers(rows: Iterable[Operation]) -> dict[str, Document]:
+    used = {name for row in rows for names in row.shows.values() for name in names}
+    found: dict[str, Document] = {}
+    for name in sorted(used | {"Retry-After", "WWW-Authenticate"}):
+        schema, text = RESPONSE_HEADERS[name]
+        required = name not in SOMETIMES
+        found[name] = {"description": text, "required": required, "schema": schema}
+    return found
+
+
+def _taken(row: Operation, schemas: Schemas) -> Document:
+    if row.takes is RAW:
+        return {_OCTETS: {"schema": named("Bytes")}}
+    body = {"schema": schemas.of(body_name(row, "Request"))}
+    content: Document = {JSON: body}
+    if row.merges:
+        content[MERGE_PATCH] = body
+    if row.takes_lines is not None:
+        line = schemas.of(body_name(row, "RequestLine"))
+        content[NDJSON] = {"schema": named("Lines"), "x-line": line}
+    return content
+
+
+def _responses(row: Operation, schemas: Schemas) -> Document:
+    found: Document = {}
+    for status in row.statuses:
+        answer: Document = {"description": _MEANINGS[status]}
+        if shown := row.shows.get(status):
+            answer["headers"] = {name: _shown(name) for name in sorted(shown)}
+        if status not in _NO_BODY and (content := _given(row, schemas)):
+            answer["content"] = content
+        if links := LINKS.get((row.id, status)):
+            answer["links"] = links
+        found[str(status)] = answer
+    statuses = {status for kind in problems_of(row) for status in KINDS[kind].statuses}
+    for status in sorted(statuses - {*row.statuses}):
+        found[str(status)] = {"$ref": f"#/components/responses/{_refusal_name(status)}"}
+    return found
+
+
+def _shown(header: str) -> Document:
+    return {"$ref": f"#/components/headers/{header}"}
+
+
+def _given(row: Operation, schemas: Schemas) -> Document:
+    content: Document = {}
+    if row.gives is RAW:
+        schema = "Text" if row.media_type.startswith("text/") else "Bytes"
+        content[row.media_type] = {"schema": named(schema)}
+    elif row.gives is not None:
+        content[JSON] = {"schema": schemas.of(body_name(row, "Response"))}
+    if row.json is not None:
+        content[JSON] = {"schema": schemas.of(body_name(row, "Json"))}
+    if row.lines is not None:
+        line = schemas.of(body_name(row, "Line"))
+        content[NDJSON] = {"schema": named("Lines"), "x-line": line}
+    if row.events is not None:
+        event = schemas.of(body_name(row, "Event"))
+        content[EVENTS] = {"schema": named("Events"), "x-event": event}
+    return content
+
+
+def problems_of(row: Operation) -> list[str]:
+    """The kinds of problems of an operation."""
+    kinds = {*row.problems, *EVERYWHERE}
+    if row.id not in _OPEN:
+        kinds.update(WITH_NAME)
+    if row.takes is not None or "unexpected-body" in kinds:
+        kinds.update(WITH_BODY)
+    if row.takes is not None and row.takes is not RAW:
+        kinds.update(WITH_JSON)
+    return sorted(kinds)
+
+
+def _refusal_name(status: int) -> str:
+    return HTTPStatus(status).name.title().replace("_", "")
+
+
+def _refusals(schemas: Schemas) -> dict[str, Document]:
+    """An answer for each status of problems."""
+    found: dict[str, Document] = {}
+    for status in sorted({status for kind in KINDS.values() for status in kind.statuses}):
+        kinds = [name for name, kind in sorted(KINDS.items()) if status in kind.statuses]
+        said = "\n".join(f"- `{kind}`: {KINDS[kind].meaning}" for kind in kinds)
+        found[_refusal_name(status)] = _refusal(status, kinds[0], said, schemas)
+    return found
+
+
+def _refusal(status: int, kind: str, said: str, schemas: Schemas) -> Document:
+    example = {"type": type_of(kind), "title": HTTPStatus(status).phrase, "status": status}
+    content = {"schema": schemas.of("ProblemResponse"), "example": example}
+    headers = _REFUSAL_HEADERS.get(status, ())
+    shown = {"headers": {name: _shown(name) for name in headers}} if headers else {}
+    return {"description": said, **shown, "content": {PROBLEM: content}}
+
+
+_REFUSAL_HEADERS = {
+    401: ("WWW-Authenticate",),
+    429: ("Retry-After",),
+    503: ("Retry-After",),
+}
