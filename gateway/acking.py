@@ -1,8 +1,12 @@
 """Acknowledging a list of tokens."""
 
+import orjson
 from starlette.responses import Response
 
-from gateway.call import Call
+from core.client import Msg
+from gateway.call import Call, Gateway
+from gateway.fetching import Poll, document, wanted_of
+from gateway.models import AckNextRequest
 from gateway.problems import Problem
 from gateway.responses import json_response
 from gateway.tokens import BadToken
@@ -14,32 +18,73 @@ async def acknowledge(
     call: Call, stream: str, consumer: str, verb: bytes, tokens: list[str], sync: bool
 ) -> Response:
     """Send `verb` for each token that is valid here; those that are not are told apart."""
-    limit = call.gateway.settings.ack_tokens_max
-    if len(tokens) > limit:
-        raise Problem(413, "too-many-tokens", f"tokens: more than {limit}")
-    replies, good, failed = _opened(call, stream, consumer, tokens)
-    if replies:
-        payloads = [verb] * len(replies)
-        if sync:
-            failed += await _confirmed(call, replies, payloads, good)
-        else:
-            await call.gateway.js.ack(replies, payloads)
+    failed = await send_acks(call.gateway, verb, tokens, sync=sync, whose=(stream, consumer))
     return json_response({"succeeded": len(tokens) - len(failed), "failed": failed})
 
 
+async def send_acks(
+    gateway: Gateway,
+    verb: bytes,
+    tokens: list[str],
+    *,
+    sync: bool,
+    whose: tuple[str, str] | None = None,
+) -> Failed:
+    """Send `verb` for each valid token; return those that had no effect. It waits only with `sync`.
+
+    `whose`: stream and consumer that all of them have to be of. Raises Problem and ClientError.
+    """
+    _bounded(gateway, tokens)
+    replies, good, failed = _opened(gateway, whose, tokens)
+    if replies:
+        payloads = [verb] * len(replies)
+        if sync:
+            failed += await _confirmed(gateway, replies, payloads, good)
+        else:
+            await gateway.js.ack(replies, payloads)
+    return failed
+
+
+async def acknowledge_next(
+    call: Call, stream: str, consumer: str, request: AckNextRequest
+) -> Response:
+    """Acknowledge every token that is valid here, the last together with a fetch (`+NXT`).
+
+    Without a valid token nothing is fetched.
+    """
+    tokens = request.tokens
+    _bounded(call.gateway, tokens)
+    wanted = wanted_of(call, stream, consumer, request)
+    replies, _, failed = _opened(call.gateway, (stream, consumer), tokens)
+    messages: list[Msg] = []
+    if replies:
+        wanted.ack = replies.pop()
+        if replies:
+            await call.gateway.js.ack(replies, [b"+ACK"] * len(replies))
+        messages = await Poll(call, wanted).all()
+    counts = {"succeeded": len(tokens) - len(failed), "failed": failed}
+    return await document(call, messages, orjson.dumps(counts)[:-1] + b",", {})
+
+
+def _bounded(gateway: Gateway, tokens: list[str]) -> None:
+    limit = gateway.settings.ack_tokens_max
+    if len(tokens) > limit:
+        raise Problem(413, "too-many-tokens", f"tokens: more than {limit}")
+
+
 def _opened(
-    call: Call, stream: str, consumer: str, tokens: list[str]
+    gateway: Gateway, whose: tuple[str, str] | None, tokens: list[str]
 ) -> tuple[list[bytes], list[str], Failed]:
     replies: list[bytes] = []
     good: list[str] = []
     failed: Failed = []
     for token in tokens:
         try:
-            reply, delivery = call.gateway.tokens.open(token)
+            reply, delivery = gateway.tokens.open(token)
         except BadToken as error:
             failed.append(_failure(token, Problem(400, "bad-token", str(error))))
             continue
-        if (delivery.stream, delivery.consumer) != (stream, consumer):
+        if whose is not None and (delivery.stream, delivery.consumer) != whose:
             problem = Problem(400, "foreign-token", "a delivery of another consumer")
             failed.append(_failure(token, problem))
             continue
@@ -49,9 +94,9 @@ def _opened(
 
 
 async def _confirmed(
-    call: Call, replies: list[bytes], payloads: list[bytes], tokens: list[str]
+    gateway: Gateway, replies: list[bytes], payloads: list[bytes], tokens: list[str]
 ) -> Failed:
-    answers = await call.gateway.js.ack_sync(replies, payloads)
+    answers = await gateway.js.ack_sync(replies, payloads)
     failed: Failed = []
     for i, answer in enumerate(answers.payloads):
         if answer is None:

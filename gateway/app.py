@@ -1,30 +1,41 @@
 """The ASGI application: every request through one table, every error through one translator."""
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.client import Client, ClientError, JetStream
 from core.runtime.clock import Clock, SystemClock
-from gateway.call import Call, Disconnected, Gateway, read_query
-from gateway.identities import Identities, Login
+from gateway.call import Call, Caller, Disconnected, Gateway, read_query
+from gateway.contract.reference import Reference
+from gateway.cutting import Cut
+from gateway.door import Admitted, Door
+from gateway.feeds.feeds import Feeds
+from gateway.identities import Login
 from gateway.metrics import Metrics, Snapshot
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
 from gateway.problems import Problem, problem_of, respond
 from gateway.routes import ROUTES
 from gateway.routing import Table
 from gateway.settings import Settings
+from gateway.signin.cors import Cors
+from gateway.signin.credentials import unauthorized
+from gateway.signin.forwarding import Forwarding, network_of
+from gateway.signin.rights import RightsOf
 from gateway.tokens import AckTokens
+from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
 _OPEN = frozenset(("healthz",))
 """Operations that ask for no credentials."""
+_ANSWERED_HERE = frozenset(("createSession", "createTicket", "endSession", "readSession"))
+"""Operations that ask the server nothing, and so need no permission for its answers."""
 
 
 def create_app(
@@ -32,6 +43,8 @@ def create_app(
     client: Client,
     *,
     login: Login | None = None,
+    rights: RightsOf | None = None,
+    server: Client | None = None,
     observe: Observe | None = None,
     snapshot: Callable[[], Snapshot] | None = None,
     clock: Clock | None = None,
@@ -42,102 +55,191 @@ def create_app(
         settings: Limits, times and the key of ack tokens.
         client: A connected client; the caller closes it after the server has stopped.
         login: Connects for whoever asks; then nothing but /healthz is served without credentials,
-            and `client` need not be connected. The caller closes `app.state.identities`.
+            and `client` need not be connected. The caller closes `app.state.door`.
+        rights: What the core says that somebody may do, where it can be asked.
+        server: A connection that may do everything, for look-ups; asked only after `rights`.
         observe: Told of each request and of each failure that is ours.
         snapshot: What the node says of itself, for /metrics; None leaves that out.
         clock: Where request times are taken from.
     """
     metrics = Metrics(snapshot)
+    clock = clock or SystemClock()
 
     def tell(observation: Observation) -> None:
         metrics.observe(observation)
         if observe is not None:
             observe(observation)
 
+    js = JetStream(client, timeout=settings.api_timeout)
     gateway = Gateway(
         settings=settings,
         client=client,
-        js=JetStream(client, timeout=settings.api_timeout),
+        js=js,
+        feeds=_feeds(js, settings),
         publisher=JetStream(client, timeout=settings.publish_timeout),
         tokens=AckTokens(settings.ack_key),
         metrics=metrics,
         observe=tell,
+        reference=Reference(),
+        clock=clock,
+        server=server,
     )
 
     def serve(client: Client) -> Gateway:
         js = JetStream(client, timeout=settings.api_timeout)
         publisher = JetStream(client, timeout=settings.publish_timeout)
-        return replace(gateway, client=client, js=js, publisher=publisher)
+        feeds = _feeds(js, settings)
+        return replace(gateway, client=client, js=js, publisher=publisher, feeds=feeds)
 
-    identities = None if login is None else Identities(login, serve)
-    route = TableRoute(gateway, Table(ROUTES), clock or SystemClock(), identities)
-    app = Starlette(routes=[route])
-    app.state.identities = identities
+    door = Door(gateway, clock, login=login, make=serve, rights=rights)
+    route = TableRoute(door, Table(ROUTES), clock, gateway)
+    app = Facade(route, WebSocketRoute(gateway, door), _middleware(settings))
+    app.state.door = door
     return app
+
+
+def _feeds(js: JetStream, settings: Settings) -> Feeds:
+    return Feeds(js, settings.tail_messages_max, settings.tail_bytes_max)
+
+
+class Facade(Starlette):
+    """An application of a route for requests and one for WebSockets, which answer every error."""
+
+    def __init__(
+        self, requests: "TableRoute", sockets: WebSocketRoute, middleware: list[Middleware]
+    ) -> None:
+        super().__init__(routes=[requests, sockets], middleware=middleware)
+        self._requests = requests
+        self._sockets = sockets
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Go to the routes at once, through what was asked for alone."""
+        requests, sockets = self._requests, self._sockets
+
+        async def route(scope: Scope, receive: Receive, send: Send) -> None:
+            taken = sockets if scope["type"] == "websocket" else requests
+            await taken.handle(scope, receive, send)
+
+        app: ASGIApp = route
+        for cls, args, kwargs in reversed(self.user_middleware):
+            app = cls(app, *args, **kwargs)
+        return app
+
+
+def _middleware(settings: Settings) -> list[Middleware]:
+    """What stands before the table, where it was asked for."""
+    found: list[Middleware] = []
+    if settings.trusted_proxies:
+        found.append(Middleware(Forwarding, map(network_of, settings.trusted_proxies)))
+    if settings.cors_origins:
+        found.append(Middleware(Cors, settings.cors_origins))
+    return found
 
 
 class TableRoute(BaseRoute):
     """Takes every HTTP request."""
 
-    def __init__(
-        self, gateway: Gateway, table: Table, clock: Clock, identities: Identities | None
-    ) -> None:
-        self._gateway = gateway
-        self._identities = identities
+    def __init__(self, door: Door, table: Table, clock: Clock, gateway: Gateway) -> None:
+        self._door = door
         self._table = table
         self._clock = clock
+        self._gateway = gateway
+        self._open = Caller(gateway, door.sign_in)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """HTTP, all of it; anything else is refused by the framework."""
+        """HTTP, all of it."""
         return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"nothing serves {scope['type']} here")
         begin = self._clock.monotonic()
-        async with AsyncExitStack() as lent:
-            name, response = await self._answer(scope, receive, lent)
+        answer = Answer()
+        try:
+            await self._answer(answer, scope, receive)
+            response = answer.response
             if response is None:
                 return
             seconds = (self._clock.monotonic() - begin) / _BILLION
-            done = RequestDone(name, scope["method"], response.status_code, seconds)
+            done = RequestDone(answer.operation, scope["method"], response.status_code, seconds)
             self._gateway.observe(done)
+            if answer.caller is not None and answer.caller.quota is not None:
+                send = _with_quota(send, answer.caller)
             with suppress(Disconnected, ClientError, Problem):  # too late for another answer
                 await response(scope, receive, send)
+        finally:
+            if answer.caller is not None:
+                self._door.leave(answer.caller)
 
-    async def _answer(
-        self, scope: Scope, receive: Receive, lent: AsyncExitStack
-    ) -> tuple[str, Response | None]:
-        name = "none"
+    async def _answer(self, answer: "Answer", scope: Scope, receive: Receive) -> None:
         try:
-            _check_size(self._gateway.settings, scope)
+            _check_head(self._gateway.settings, scope)
             found = self._table.find(scope["method"], scope["raw_path"])
             operation, params, allow = found
             if operation is None:
-                return "options", Response(None, 204, headers={"Allow": allow})
-            name = operation.id
-            gateway = self._gateway
-            if self._identities is not None and name not in _OPEN:
-                who = self._identities.use(Headers(scope=scope))
-                gateway = await lent.enter_async_context(who)
+                answer.operation = "options"
+                answer.response = Response(None, 204, headers={"Allow": allow})
+                return
+            answer.operation = operation.id
+            caller: Caller = self._open
+            if operation.id not in _OPEN:
+                caller = answer.caller = await self._door.admit(scope)
+                if not caller.can_ask and operation.id not in _ANSWERED_HERE:
+                    raise Problem(403, "no-inbox", "this user may not subscribe to _INBOX.>")
+                if caller.endings:
+                    receive = Cut(receive, caller)
             query = read_query(scope["query_string"], operation.query)
-            return name, await operation.handler(Call(gateway, scope, receive, params, query))
+            answer.response = await operation.handler(Call(caller, scope, receive, params, query))
         except Disconnected:
-            return name, None
+            if answer.caller is not None and (ended := answer.caller.ended) is not None:
+                problem = unauthorized(str(ended), "session-ended", asks=False)
+                answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
         except Exception as error:
             problem = problem_of(error)
             if problem.status == 500:
-                self._gateway.observe(RequestFailed(name, error))
-            return name, respond(problem, scope["raw_path"].decode("latin-1"))
+                self._gateway.observe(RequestFailed(answer.operation, error))
+            answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
 
 
-def _check_size(settings: Settings, scope: Scope) -> None:
+@dataclass(slots=True)
+class Answer:
+    """What is known of a request so far; `response` None: there is nobody to answer."""
+
+    operation: str = "none"
+    caller: Admitted | None = None
+    response: Response | None = None
+
+
+def _with_quota(send: Send, caller: Caller) -> Send:
+    """Tell with an answer what is left of the rate limit."""
+    rates, quota = caller.sign_in.rates, caller.quota
+    assert rates is not None
+    assert quota is not None
+    headers = [(k.lower().encode(), v.encode()) for k, v in rates.headers(quota).items()]
+
+    async def telling(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *headers]
+        await send(message)
+
+    return telling
+
+
+def _check_head(settings: Settings, scope: Scope) -> None:
     target = len(scope["raw_path"]) + len(scope["query_string"])
     if target > settings.target_bytes_max:
         raise Problem(
             414, "target-too-long", f"path and query: more than {settings.target_bytes_max} bytes"
         )
     headers = scope["headers"]
-    size = sum(len(name) + len(value) for name, value in headers)
+    size = hosts = 0
+    for name, value in headers:
+        size += len(name) + len(value)
+        hosts += name == b"host"
     if len(headers) > settings.header_count_max or size > settings.header_bytes_max:
         limits = f"{settings.header_count_max}, {settings.header_bytes_max} bytes"
         raise Problem(431, "headers-too-large", f"headers: more than {limits}")
+    if hosts != 1 and (hosts or scope.get("http_version") == "1.1"):
+        # A proxy and we could each take another one for the name of this server (RFC 9112, 3.2).
+        raise Problem(400, "bad-host", "headers: one Host is needed")

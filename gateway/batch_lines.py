@@ -7,15 +7,16 @@ bytes that came, and a receipt that is a success is passed back as the server wr
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
+from typing import Protocol
 
 import msgspec
 import orjson
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from core.client import Batch, ReplyBatch, read_ack
 from core.errors import ApiError
 from gateway import headers as headers_of
-from gateway.models import Expect, PublishLine
+from gateway.models import Expect, HeaderValues, PublishLine
 from gateway.problems import Problem, bad_request, problem_of
 from gateway.settings import Settings
 from gateway.validation import header_text, publish_subject
@@ -23,6 +24,14 @@ from gateway.validation import header_text, publish_subject
 _SUCCESS = b'{"stream":'
 _SUBJECTS_KEPT = 8192
 _NO_STREAM = "no stream captures this subject"
+
+
+class Written(Protocol):
+    """A payload as JSON has it."""
+
+    data: Raw | UnsetType
+    text: str | UnsetType
+    data_base64: str | UnsetType
 
 
 class Lines:
@@ -73,9 +82,9 @@ class Lines:
     def _put(self, run: "Run", line: PublishLine) -> None:
         try:
             subject = self._subjects.get(line.subject) or self._subject(line.subject)
-            payload = _payload(line)
+            payload = payload_of(line)
             plain = line.headers is None and line.msg_id is None and line.expect is None
-            headers = b"" if plain else _headers(line, self._settings)
+            headers = b"" if plain else headers_of_line(line, self._settings)
             if len(payload) + len(headers) > self._max_payload:
                 detail = f"headers and payload: larger than {self._max_payload} bytes"
                 raise Problem(413, "body-too-large", detail)
@@ -102,7 +111,8 @@ def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
     return found == len(kept) and all(line[:1] == b"{" and line[-1:] == b"}" for line in kept)
 
 
-def _payload(line: PublishLine) -> bytes:
+def payload_of(line: Written) -> bytes:
+    """The payload of a message in JSON. Raises Problem."""
     data, text, encoded = line.data, line.text, line.data_base64
     if data is not UNSET:
         assert not isinstance(data, UnsetType)
@@ -130,20 +140,31 @@ def _payload(line: PublishLine) -> bytes:
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-def _headers(line: PublishLine, settings: Settings) -> bytes:
+def headers_of_line(line: PublishLine, settings: Settings) -> bytes:
+    """The header block of a line. Raises Problem."""
+    return header_block(line.headers, settings, line.msg_id, line.expect)
+
+
+def header_block(
+    headers: HeaderValues | None,
+    settings: Settings,
+    msg_id: str | None = None,
+    expect: Expect | None = None,
+) -> bytes:
+    """The header block of a message to publish. Raises Problem."""
     items: headers_of.Items = []
-    for name, values in (line.headers or {}).items():
+    for name, values in (headers or {}).items():
         key = name.encode()
         if key[:5].lower() == b"nats-":
             key = headers_of.jetstream_name(key)
         for value in [values] if isinstance(values, str) else values:
             items.append((key, _header_value(value, name)))
-    if line.msg_id is not None:
-        if not line.msg_id:
+    if msg_id is not None:
+        if not msg_id:
             raise bad_request("bad-header", "msg_id: empty")
-        items.append((b"Nats-Msg-Id", _header_value(line.msg_id, "msg_id")))
-    if line.expect is not None:
-        items += _expectations(line.expect)
+        items.append((b"Nats-Msg-Id", _header_value(msg_id, "msg_id")))
+    if expect is not None:
+        items += _expectations(expect)
     headers_of.check(items, settings)
     headers_of.refuse_repeated(items)
     return headers_of.block(items)
@@ -193,6 +214,16 @@ class Run:
         """Note a line that cannot be published."""
         self.refused[self.size] = problem
         self.size += 1
+
+    def append(self, other: "Run") -> None:
+        """Append the messages of another run."""
+        self.refused |= {self.size + place: problem for place, problem in other.refused.items()}
+        mine, its = self.batch, other.batch
+        mine.subjects += its.subjects
+        mine.payloads += its.payloads
+        mine.headers += its.headers
+        mine.nbytes += its.nbytes
+        self.size += other.size
 
     def results(self, tally: "Tally") -> list[bytes]:
         """One JSON text per line, in order."""

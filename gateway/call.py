@@ -1,18 +1,27 @@
 """One HTTP request as a handler sees it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
 from core.client import Client, JetStream
+from core.runtime.clock import Clock
+from gateway.feeds.feeds import Feeds
 from gateway.metrics import Metrics
 from gateway.observations import Observe
 from gateway.problems import Problem, bad_request
 from gateway.settings import Settings
+from gateway.signin.credentials import Credentials
+from gateway.signin.endings import Ending, Endings, OnEnd
+from gateway.signin.kept import SignIn
+from gateway.signin.rates import Quota
+from gateway.signin.rights import Rights
+from gateway.signin.sessions import Session
 from gateway.tokens import AckTokens
 from gateway.validation import percent_decoded
 
@@ -26,6 +35,34 @@ class Disconnected(Exception):
     """The caller went away; there is nobody to answer."""
 
 
+class Reference(Protocol):
+    """What describes the operations (`gateway.contract`)."""
+
+    @property
+    def openapi(self) -> bytes:
+        """The OpenAPI document."""
+        ...
+
+    @property
+    def asyncapi(self) -> bytes:
+        """The AsyncAPI document."""
+        ...
+
+    @property
+    def page(self) -> str:
+        """The reference as a page."""
+        ...
+
+    @property
+    def problems(self) -> str:
+        """The page of all problems."""
+        ...
+
+    def problem(self, kind: str) -> str | None:
+        """The page of one kind of problem; None where there is none of that name."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """What handlers work with."""
@@ -37,23 +74,88 @@ class Gateway:
     metrics: Metrics
     tokens: AckTokens
     observe: Observe
+    reference: Reference
+    clock: Clock
+    feeds: Feeds
+    server: Client | None = None
+    """A connection that may do everything, to look something up for who may read it; None: there
+    is none, and everybody looks with what he may do himself."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """Who asks, for as long as his request or socket lasts. Made by the door (`gateway.door`).
+
+    Attributes:
+        gateway: what serves him, over his own connection.
+        sign_in: sessions, tickets, rates.
+        key: what limits are counted by.
+        name: what may be shown of him; empty where the server knows no users.
+        credentials: what he is known by; None where the server knows no users.
+        session: the session that let him in.
+        can_ask: whether answers of the server reach him; else he can only be sent messages.
+        rights: what the core says that he may do; None: everything, or it is not known beforehand.
+        quota: what is left of his rate limit, if there is one.
+    """
+
+    gateway: Gateway
+    sign_in: SignIn
+    key: bytes = b""
+    name: str = ""
+    credentials: Credentials | None = None
+    session: Session | None = None
+    can_ask: bool = True
+    rights: Rights | None = None
+    quota: Quota | None = None
+    endings: tuple[Endings, ...] = ()
+
+    @property
+    def ended(self) -> Ending | None:
+        """Why he is no longer who he was let in as; None: he is."""
+        for endings in self.endings:
+            if endings.reason is not None:
+                return endings.reason
+        return None
+
+    def on_end(self, call: OnEnd) -> Callable[[], None]:
+        """Call this once when he is no longer who he was let in as; at once if that is so already.
+
+        Returns what takes that back, to be called when the response or socket has ended.
+        """
+        is_told = False
+
+        def once(reason: Ending) -> None:
+            nonlocal is_told
+            if not is_told:
+                is_told = True
+                call(reason)
+
+        for endings in self.endings:
+            endings.add(once)
+
+        def take_back() -> None:
+            for endings in self.endings:
+                endings.discard(once)
+
+        return take_back
 
 
 class Call:
     """A request: parameters checked for form, the body under a limit."""
 
-    __slots__ = ("gateway", "headers", "params", "query", "receive", "scope")
+    __slots__ = ("caller", "gateway", "headers", "params", "query", "receive", "scope")
 
     def __init__(
         self,
-        gateway: Gateway,
+        caller: Caller,
         scope: Scope,
         receive: Receive,
         params: Mapping[str, str],
         query: Mapping[str, str],
     ) -> None:
-        self.gateway = gateway
+        self.caller = caller
+        self.gateway = caller.gateway
         self.scope = scope
         self.receive = receive
         self.params = params
@@ -63,7 +165,7 @@ class Call:
     async def body(self, limit: int) -> bytes:
         """The whole body. Raises Problem 413 when it is larger than `limit` bytes."""
         self.refuse_encoding()
-        announced = self.headers.get("content-length", "0")
+        announced = self.header(b"content-length")
         size = int(announced) if announced.isdigit() and len(announced) < 20 else 0
         if size > limit and (size > _DRAIN_MAX or "expect" in self.headers):
             raise _too_large(limit)
@@ -80,6 +182,16 @@ class Call:
         if size > limit:
             raise _too_large(limit)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def header(self, name: bytes) -> bytes:
+        """The first value of a header, by its name in lower case; empty when it is not there.
+
+        `headers` finds the same, and spends a microsecond on what is not there.
+        """
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return bytes(value)
+        return b""
 
     async def chunk(self, within: float) -> tuple[bytes, bool]:
         """The next piece of the body, and whether more follow.
@@ -114,7 +226,7 @@ class Call:
 
     def accepts(self, media_type: str) -> bool:
         """Whether the caller names this type in Accept (wildcards do not count)."""
-        return media_type in self.headers.get("accept", "").lower()
+        return media_type.encode() in self.header(b"accept").lower()
 
     def prefers(self, preference: str) -> bool:
         """Whether `Prefer` has this preference."""
@@ -123,8 +235,8 @@ class Call:
 
     def refuse_encoding(self) -> None:
         """Raise Problem 415 for a compressed body: what it inflates to cannot be known."""
-        encoding = self.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
+        encoding = self.header(b"content-encoding")
+        if encoding and encoding.strip().lower() not in (b"", b"identity"):
             raise Problem(415, "unsupported-encoding", "Content-Encoding: only identity")
 
 

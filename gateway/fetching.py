@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from core.client import ClientError, Msg, Pull
+from core.client import ClientError, Msg, Pull, header_items
 from core.errors import ApiError
 from core.model.consumer import NextRequest
-from core.runtime.tasks import spawn, stop
 from gateway import rendering
-from gateway.call import Call, Disconnected
-from gateway.models import FetchRequest
-from gateway.problems import Problem, bad_request
+from gateway.call import Call
+from gateway.gathered import arriving, watched
+from gateway.models import Fetching, FetchRequest, Place
+from gateway.problems import RETRY, Problem, bad_request
+from gateway.raw_messages import INERT, Origin, shown_headers
 from gateway.response_body import ResponseBody
 from gateway.responses import JSON, NDJSON, no_content
 from gateway.tokens import read_delivery
@@ -30,11 +31,16 @@ _GRACE_S = 1.0
 _SLICE_BYTES = 256 * 1024
 _EMPTY = (404, 408)
 _GONE = (503, 409)
+_PIN = b"Nats-Pin-Id"
+_NO_STORE = {"Cache-Control": "no-store"}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Wanted:
-    """A fetch with all defaults filled in. `expires` in nanoseconds."""
+    """A fetch with all defaults filled in. `expires` and `heartbeat` in nanoseconds.
+
+    `ack`: the reply subject of a delivery that the first request acknowledges (`+NXT`).
+    """
 
     stream: str
     consumer: str
@@ -42,29 +48,71 @@ class Wanted:
     max_bytes: int
     expires: int
     fill: bool
+    heartbeat: int
+    place: Place
+    ack: bytes = b""
 
 
 async def fetch_answer(call: Call, stream: str, consumer: str, request: FetchRequest) -> Response:
     """Run a fetch and choose the form of the answer."""
-    wanted = _wanted(call, stream, consumer, request)
+    wanted = wanted_of(call, stream, consumer, request)
     poll = Poll(call, wanted)
+    if request.raw:
+        return await _raw(poll, request)
     if call.accepts(NDJSON):
         return await _streamed(poll)
+    if wanted.heartbeat:
+        raise bad_request("bad-parameter", f"heartbeat: only with Accept: {NDJSON}")
     messages = await poll.all()
     if not messages:
         return no_content({"Js-Reason": poll.reason()})
-    parts = [b'{"messages":[']
+    headers = _NO_STORE | {"Js-Pending": str(read_delivery(messages[-1].reply).pending)}
+    return await document(call, messages, b"{", headers)
+
+
+async def document(
+    call: Call, messages: list[Msg], head: bytes, headers: dict[str, str]
+) -> Response:
+    """A JSON object that ends with `messages`; `head` is its beginning."""
+    parts = [head + b'"messages":[']
     async for piece in _pieces(call, messages):
         parts.append(b",".join(piece))
         parts.append(b",")
-    parts[-1] = b"]}"
-    headers = {"Js-Pending": str(read_delivery(messages[-1].reply).pending)}
-    return _Document(call, messages, b"".join(parts), headers)
+    if messages:
+        parts.pop()
+    parts.append(b"]}")
+    response = _Document(call, messages, b"".join(parts), JSON.encode())
+    response.headers.update(headers)
+    return response
 
 
-def _wanted(call: Call, stream: str, consumer: str, request: FetchRequest) -> Wanted:
+async def _raw(poll: "Poll", request: FetchRequest) -> Response:
+    """One message as itself: its payload is the body."""
+    if request.batch not in (None, 1):
+        raise bad_request("bad-parameter", "raw: one message, batch can only be 1")
+    messages = await poll.all()
+    if not messages:
+        return no_content({"Js-Reason": poll.reason()})
+    msg = messages[0]
+    delivery = read_delivery(msg.reply)
+    own = Origin(delivery.stream, msg.subject, delivery.stream_seq, delivery.time)
+    shown, media_type = shown_headers(own, msg.headers)
+    response = _Document(poll.call, messages, msg.payload, media_type)
+    response.headers.update(INERT | _NO_STORE)
+    response.headers["Js-Token"] = poll.call.gateway.tokens.seal(msg.reply)
+    response.headers["Js-Pending"] = str(delivery.pending)
+    response.headers["Js-Delivered"] = str(delivery.delivered)
+    response.raw_headers.extend(shown)
+    return response
+
+
+def wanted_of(call: Call, stream: str, consumer: str, request: Fetching) -> Wanted:
+    """Fill in what a request leaves out. Raises Problem for what cannot be."""
     settings = call.gateway.settings
-    batch = request.batch or settings.fetch_batch_default
+    raw, heartbeat = False, 0
+    if isinstance(request, FetchRequest):
+        raw, heartbeat = request.raw, duration(request.heartbeat, "heartbeat")
+    batch = 1 if raw else request.batch or settings.fetch_batch_default
     if batch > settings.fetch_batch_max:
         raise bad_request("bad-parameter", f"batch: more than {settings.fetch_batch_max}")
     expires = int(settings.fetch_expires_default * _NANOS)
@@ -76,8 +124,18 @@ def _wanted(call: Call, stream: str, consumer: str, request: FetchRequest) -> Wa
         raise bad_request("bad-parameter", "no_wait and fill exclude each other")
     if request.no_wait:
         expires = 0
-    max_bytes = min(request.max_bytes or settings.fetch_bytes_max, settings.fetch_bytes_max)
-    return Wanted(stream, consumer, batch, max_bytes, expires, request.fill and expires > 0)
+    if heartbeat * 2 > expires:
+        raise bad_request("bad-parameter", "heartbeat: more than half of expires")
+    return Wanted(
+        stream=stream,
+        consumer=consumer,
+        batch=batch,
+        max_bytes=min(request.max_bytes or settings.fetch_bytes_max, settings.fetch_bytes_max),
+        expires=expires,
+        fill=request.fill and expires > 0,
+        heartbeat=heartbeat,
+        place=request,
+    )
 
 
 class Poll:
@@ -89,6 +147,8 @@ class Poll:
         self._status = 0
         self._text = ""
         self._left = wanted.batch
+        self._pin = wanted.place.pin_id
+        self._ack = wanted.ack
 
     def reason(self) -> str:
         """Why the fetch brought nothing."""
@@ -127,42 +187,45 @@ class Poll:
     async def _pull(self, batch: int, expires: int, *, no_wait: bool) -> AsyncIterator[list[Msg]]:
         wanted = self._wanted
         js = self.call.gateway.js
-        request = NextRequest(
-            batch=batch, expires=expires, no_wait=no_wait, max_bytes=wanted.max_bytes
-        )
-        pull = js.pull(wanted.stream, wanted.consumer, request)
-        watch = spawn(_watch(self.call, pull), name="fetch watch")
+        request = self._request(batch, expires, no_wait=no_wait)
+        pull = js.pull(wanted.stream, wanted.consumer, request, ack=self._ack)
+        self._ack = b""
         limit = (expires / _NANOS if expires else js.timeout) + _GRACE_S
+        silence = 2 * request.idle_heartbeat / _NANOS or None
         try:
-            async for some in _arriving(pull, limit):
-                self._left -= len(some)
-                yield some
+            async with watched(self.call, pull):
+                async for some in arriving(pull, limit, silence):
+                    self._took(some)
+                    yield some
         finally:
-            await stop(watch)
-            await pull.release()
             _give_back(self.call, pull.take())
+        if silence is not None and not pull.ended:
+            raise Problem(503, "no-heartbeat", "the server has fallen silent", headers=RETRY)
         if pull.status and self._left == wanted.batch:
             self._status, self._text = pull.status, pull.text
             if pull.status not in _EMPTY:
                 raise await _refusal(self.call, wanted, pull)
 
+    def _request(self, batch: int, expires: int, *, no_wait: bool) -> NextRequest:
+        wanted, place = self._wanted, self._wanted.place
+        return NextRequest(
+            batch=batch,
+            expires=expires,
+            no_wait=no_wait,
+            max_bytes=wanted.max_bytes,
+            idle_heartbeat=wanted.heartbeat if expires else 0,
+            group=place.group,
+            priority=place.priority,
+            min_pending=place.min_pending,
+            min_ack_pending=place.min_ack_pending,
+            id=self._pin,
+        )
 
-async def _arriving(pull: Pull, seconds: float) -> AsyncIterator[list[Msg]]:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while True:
-        if pull.interrupted:
-            raise Disconnected
-        if some := pull.take():
-            yield some
-        elif pull.ended or not await pull.changed(max(deadline - loop.time(), 0.0)):
-            return
-
-
-async def _watch(call: Call, pull: Pull) -> None:
-    while (await call.receive())["type"] != "http.disconnect":
-        pass
-    pull.interrupt()
+    def _took(self, some: list[Msg]) -> None:
+        """Count messages; the first of a pinned client tells the id that the next request needs."""
+        self._left -= len(some)
+        if some and self._wanted.place.group and _PIN in some[0].headers:
+            self._pin = dict(header_items(some[0].headers))[_PIN].decode(errors="replace")
 
 
 def _give_back(call: Call, messages: list[Msg]) -> None:
@@ -186,7 +249,11 @@ async def _refusal(call: Call, wanted: Wanted, pull: Pull) -> Problem | ApiError
             return error
         return Problem(503, "no-responders", "the consumer is not served at the moment")
     if text.startswith("Exceeded MaxWaiting"):
-        return Problem(429, "too-many-requests", text, headers={"Retry-After": "1"})
+        return Problem(429, "too-many-requests", text, headers=RETRY)
+    if pull.status == 423:
+        return Problem(
+            423, "pinned-to-another", "another client is pinned, or pin_id is not its id"
+        )
     status = 400 if text.startswith("Exceeded") else pull.status
     return Problem(status if status in (400, 409, 412) else 409, "pull-refused", text)
 
@@ -207,7 +274,7 @@ async def _pieces(call: Call, messages: list[Msg]) -> AsyncIterator[list[bytes]]
         yield piece
 
 
-async def _streamed(poll: Poll) -> Response:
+async def _streamed(poll: "Poll") -> Response:
     batches = poll.batches()
     first = await anext(batches, None)
     if first is None:
@@ -216,14 +283,11 @@ async def _streamed(poll: Poll) -> Response:
 
 
 class _Document(Response):
-    """A JSON response; a caller who does not take all of it can use nothing of it."""
+    """A response of one piece; a caller who does not take all of it can use nothing of it."""
 
-    media_type = JSON
-
-    def __init__(
-        self, call: Call, messages: list[Msg], body: bytes, headers: dict[str, str]
-    ) -> None:
-        super().__init__(body, headers=headers)
+    def __init__(self, call: Call, messages: list[Msg], body: bytes, media_type: bytes) -> None:
+        super().__init__(body)
+        self.raw_headers.append((b"content-type", media_type))
         self._call = call
         self._messages = messages
 
@@ -249,7 +313,7 @@ class _Lines(Response):
     def __init__(
         self, poll: Poll, first: list[Msg], batches: AsyncGenerator[list[Msg], None]
     ) -> None:
-        super().__init__(None)
+        super().__init__(None, headers=_NO_STORE)
         del self.headers["content-length"]
         self._poll = poll
         self._first = first
@@ -260,7 +324,10 @@ class _Lines(Response):
         some: list[Msg] | None = self._first
         async with aclosing(self._batches), ResponseBody(self._poll.call, send) as out:
             while some is not None:
-                await self._send(out, some)
+                if some:
+                    await self._send(out, some)
+                else:
+                    await out.send(b"\n")  # a heartbeat
                 some = await anext(self._batches, None)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -1,10 +1,10 @@
 """HTTP headers to message headers and back.
 
-Into messages: `Nats-H-<Name>` is the user's `<Name>`; of JetStream's own (`Nats-*`) those that
-steer one publish are taken, all others are refused. HTTP names have no case, so names arrive in
-the usual form (`X-Order-Id`).
-Out of messages: JetStream's own as they are, everything else behind `Nats-H-`, so that no message
-can set a cookie, a redirect or a policy on a response.
+Into messages: `Nats-H-<Name>` is the user's `<Name>`; `ce-*` are those of CloudEvents; of
+JetStream's own (`Nats-*`) those that steer one publish are taken, all others are refused. HTTP
+names have no case, so names arrive in the usual form (`X-Order-Id`).
+Out of messages: JetStream's own and those of CloudEvents as they are, everything else behind
+`Nats-H-`, so that no message can set a cookie, a redirect or a policy on a response.
 """
 
 import re
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from starlette.datastructures import Headers
 
+from gateway import cloud_events
 from gateway.problems import Problem, bad_request
 from gateway.settings import Settings
 from gateway.validation import header_text, sequence
@@ -65,6 +66,7 @@ def jetstream_name(name: bytes) -> bytes:
 
 def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> Items:
     """The message headers in the headers of a publish request."""
+    raw = list(raw)
     items: Items = []
     for name, value in raw:
         if name.startswith(_USER):
@@ -73,6 +75,7 @@ def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> I
             items.append((jetstream_name(name), _value(name, value)))
         elif name == b"content-type" and value:
             items.append((b"Content-Type", _value(name, value)))
+    items += cloud_events.to_message(raw)
     check(items, settings)
     return items
 
@@ -143,6 +146,8 @@ def response_headers(items: Items) -> tuple[list[tuple[bytes, bytes]], bytes]:
     shown: list[tuple[bytes, bytes]] = []
     omitted = 0
     media_type = b"application/octet-stream"
+    if cloud_events.is_event(items):
+        shown, items = _event_headers(items)
     for name, value in items:
         if not _TOKEN.fullmatch(name) or _UNPRINTABLE.search(value):
             omitted += 1
@@ -155,6 +160,25 @@ def response_headers(items: Items) -> tuple[list[tuple[bytes, bytes]], bytes]:
     if omitted:
         shown.append((b"Js-Headers-Omitted", b"%d" % omitted))
     return shown, media_type
+
+
+def _event_headers(items: Items) -> tuple[Items, Items]:
+    """The `ce-*` headers to show, and all others; the type of the data is its Content-Type."""
+    event: Items = []
+    others: Items = []
+    content_type = b""
+    for name, value in items:
+        lower = name.lower()
+        if lower == b"ce-datacontenttype":
+            content_type = cloud_events.media_type(value)
+        elif lower.startswith(cloud_events.PREFIX) and _TOKEN.fullmatch(name):
+            event.append((lower, cloud_events.to_http(value)))
+        else:
+            others.append((name, value))
+    if content_type:
+        others = [item for item in others if item[0].lower() != b"content-type"]
+        others.append((b"Content-Type", content_type))
+    return event, others
 
 
 def block(items: Items) -> bytes:

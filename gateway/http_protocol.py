@@ -10,8 +10,9 @@ import asyncio
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from core.runtime.sockets import untaken
 from gateway.problems import Problem, respond
+from gateway.settings import Settings
+from gateway.write_watch import WriteWatch
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -23,31 +24,51 @@ class HttpProtocol(HttpToolsProtocol):
         head_bytes: how many they may be. The exact limits are the façade's; this one bounds what
             is kept before it can judge.
         write_seconds: how long a caller may take not a byte of what is written.
+        connections_max: how many there may be; others are answered with 503.
     """
 
     head_seconds = 20.0
     head_bytes = 128 * 1024
     write_seconds = 30.0
+    connections_max = 65_536
     _reads_head = False
     _size = 0
     _late: asyncio.TimerHandle | None = None
-    _untaken = 0
-    _stuck: asyncio.TimerHandle | None = None
+    _writes: WriteWatch | None = None
+
+    def use_limits(self, settings: Settings) -> None:
+        """Take limits other than those above, and refuse who comes when there are too many."""
+        self.head_seconds = settings.head_seconds
+        self.head_bytes = settings.head_bytes
+        self.write_seconds = settings.write_timeout
+        self.connections_max = settings.connections_max
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
         super().connection_made(transport)
+        self._writes = WriteWatch(transport, self.write_seconds)
         self._arm()
+        if len(self.connections) > self.connections_max:
+            retry = {"Retry-After": "1"}
+            self._refuse(Problem(503, "too-many-connections", "no more are taken", headers=retry))
+
+    def _should_upgrade(self) -> bool:
+        """Only a whole handshake becomes a WebSocket; whatever else asks is answered over HTTP."""
+        has_key = any(name == b"sec-websocket-key" for name, _ in self.headers)
+        return has_key and bool(super()._should_upgrade())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._disarm()
-        self._forget_writes()
+        if self._writes is not None:
+            self._writes.stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take a read."""
         super().data_received(data)
+        if self.transport.get_protocol() is not self:
+            return  # a WebSocket now
         if self._reads_head:
             self._size += len(data)
             if self._size > self.head_bytes:
@@ -86,7 +107,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """The socket takes more."""
-        self._forget_writes()
+        if self._writes is not None:
+            self._writes.stop()
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -95,21 +117,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch_writes()
 
     def _watch_writes(self) -> None:
-        self._forget_writes()
-        if self.transport.get_write_buffer_size():
-            self._untaken = untaken(self.transport)
-            self._stuck = self.loop.call_later(self.write_seconds, self._look_at_writes)
-
-    def _forget_writes(self) -> None:
-        if self._stuck is not None:
-            self._stuck.cancel()
-            self._stuck = None
-
-    def _look_at_writes(self) -> None:
-        if untaken(self.transport) < self._untaken:
-            self._watch_writes()
-        else:
-            self.transport.abort()
+        if self._writes is not None:
+            self._writes.start()
 
     def _is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

@@ -1,68 +1,115 @@
 """The HTTP port: uvicorn in the event loop of the process, started and stopped by it.
 
 The port is open as long as the process lives; what answers on it changes: a standby answers 503,
-a leader serves the façade. While it is not known yet which of them this is, requests wait for it,
-except the one that asks just that.
+a leader serves the façade. Until it is known which of them this is, `HttpStart` has the port.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.runtime.tasks import spawn
 from gateway.http_protocol import HttpProtocol
+from gateway.http_start import HttpStart
 from gateway.problems import Problem, respond
+from gateway.settings import Settings
+from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 
 _DRAIN_S = 0.5
-_START_S = 30.0
-_ABOUT_THE_START = "/readyz"
+_POLL_S = 0.002
+_DATE_S = 1.0
+_DEFAULTS = Settings()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: the process decides when to stop."""
+    """uvicorn without its own signal handlers and sockets: the process has them.
+
+    It also ends when it is told to, where uvicorn looks ten times a second.
+    """
+
+    def __init__(self, config: uvicorn.Config, when_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._when_started = when_started
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Have `serve` return when the requests under way are answered."""
+        self.should_exit = True
+        self._ending.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Be ready for connections, and tell."""
+        await super().startup(sockets)
+        self._when_started()
+
+    async def main_loop(self) -> None:
+        """Keep the date of responses until the end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_S):
+                    await self._ending.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let every connection end with the request that it has, if it has one."""
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        while (state.connections or state.tasks) and not self.force_exit:  # noqa: ASYNC110 (no event)
+            await asyncio.sleep(_POLL_S)
+
 
 class HttpServer:
-    """Serves HTTP on a listening socket."""
+    """Serves HTTP on the socket of a start, and what its connections have asked, once `use` says
+    what is to answer.
+    """
 
-    def __init__(self, listening: socket.socket) -> None:
-        self.port = int(listening.getsockname()[1])
-        self._listening = listening
-        self._app: ASGIApp = starting
-        self._is_chosen = asyncio.Event()
+    def __init__(self, start: HttpStart, settings: Settings = _DEFAULTS) -> None:
+        self.port = start.port
+        self._settings = settings
+        self._start = start
+        self._app: ASGIApp = standby
         self._server = _Server(
             uvicorn.Config(
                 self._dispatch,
                 interface="asgi3",
                 http=HttpProtocol,
-                ws="none",
+                ws=WebSocketProtocol,
                 lifespan="off",
                 access_log=False,
                 log_config=None,
+                log_level="warning",  # it would log the query of every handshake: credentials
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=75,
-            )
+                timeout_keep_alive=settings.keep_alive_seconds,
+                **UVICORN_OPTIONS,
+            ),
+            self._take_over,
         )
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Serve from now on."""
-        self._task = spawn(self._server.serve(sockets=[self._listening]), name="http")
-
     def use(self, app: ASGIApp) -> None:
-        """Let another application answer from now on."""
+        """Let this application answer from now on."""
         self._app = app
-        self._is_chosen.set()
+        if self._task is None:
+            self._task = spawn(self._server.serve(sockets=[]), name="http")
+
+    def _take_over(self) -> None:
+        self._start.hand_over(self._protocol)
+
+    def _protocol(self) -> HttpProtocol:
+        server = self._server
+        protocol = HttpProtocol(server.config, server.server_state, {})
+        protocol.use_limits(self._settings)
+        return protocol
 
     async def stop(self) -> None:
         """Accept nothing new, give requests half a second, close.
@@ -70,10 +117,10 @@ class HttpServer:
         Long polls that still wait, and callers that do not read, are disconnected then: messages
         that they did not get are given back while the server can still take them.
         """
+        self._start.stop()
         if self._task is None:
-            self._listening.close()
             return
-        self._server.should_exit = True
+        self._server.end()
         done, _ = await asyncio.wait([self._task], timeout=_DRAIN_S)
         if not done:
             for connection in list(self._server.server_state.connections):
@@ -85,17 +132,7 @@ class HttpServer:
         self._task = None
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._app is starting and scope.get("path") != _ABOUT_THE_START:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_START_S):
-                    await self._is_chosen.wait()
         await self._app(scope, receive, send)
-
-
-async def starting(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with 503: what is to answer is not there yet."""
-    problem = Problem(503, "starting", "this node is starting", headers={"Retry-After": "1"})
-    await respond(problem, scope.get("path", ""))(scope, receive, send)
 
 
 async def standby(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,135 +1,202 @@
-"""Who asks, where the server knows users: one connection to it for each identity.
+"""One connection to the server for each identity that asks.
 
-A request names itself in `Authorization`, `Basic` with user and password or `Bearer` with a token.
-The server itself judges that, as it does for every client, and what the identity may publish and
-subscribe; nothing is served over a connection of somebody else.
+The server itself judges who somebody is, as it does for every client, and what the identity may
+publish and subscribe; nothing is served over a connection of somebody else.
 """
 
 import asyncio
-import hashlib
-from base64 import b64decode
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-
-from starlette.datastructures import Headers
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from core.client import Client, ClientError, ServerRefused
 from core.runtime.tasks import spawn
 from gateway.call import Gateway
 from gateway.problems import Problem
+from gateway.signin.credentials import Credentials, unauthorized
+from gateway.signin.endings import Ending, Endings
+from gateway.signin.rights import Rights, RightsOf
 
 Login = Callable[[str, str, str], Awaitable[Client]]
 """Connects as user, password, token (those not given are empty). Raises ServerRefused."""
 
-_Outcome = Gateway | Problem
-_KEPT_MAX = 256
-_CHALLENGE = {"WWW-Authenticate": 'Basic realm="jetgate", Bearer realm="jetgate"'}
+_REFUSALS = (
+    "authorization violation",
+    "user authentication expired",
+    "user authentication revoked",
+    "account authentication expired",
+)
 
 
-class _Kept:
-    """The connection of one identity, and how many requests it serves now."""
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A connection.
 
-    __slots__ = ("opening", "users")
+    `can_ask`: whether the user may subscribe to the answers of requests. `permissions`: those it
+    was opened with, to be compared.
+    """
 
-    def __init__(self, opening: "asyncio.Task[_Outcome]") -> None:
+    gateway: Gateway
+    can_ask: bool
+    rights: Rights | None
+    permissions: object
+
+
+_Outcome = Opened | Problem
+
+
+class Identity:
+    """The connection of one identity, how many requests it serves now, and who is told its end."""
+
+    __slots__ = ("credentials", "endings", "key", "opening", "users")
+
+    def __init__(self, credentials: Credentials, opening: "asyncio.Task[_Outcome]") -> None:
+        self.credentials = credentials
+        self.key = credentials.key
         self.opening = opening
         self.users = 0
+        self.endings = Endings()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection has ended, or could not be made."""
+        if not self.opening.done():
+            return False
+        if self.opening.cancelled() or self.opening.exception() is not None:
+            return True
+        outcome = self.opening.result()
+        return isinstance(outcome, Problem) or outcome.gateway.client.closed
+
+    @property
+    def opened(self) -> Opened | None:
+        """The connection, if there is one."""
+        if not self.opening.done() or self.is_over:
+            return None
+        outcome = self.opening.result()
+        return outcome if isinstance(outcome, Opened) else None
 
 
 class Identities:
-    """The connections in use, by a digest of their credentials.
+    """The identities whose connections are open, by a digest of their credentials.
 
-    When there are too many, those that were not used for longest are closed; none that serves a
-    request is.
+    However many are served at once, each has its connection. Of those that are not, the ones that
+    were not for longest are closed when there are more than `idle_max`.
     """
 
-    def __init__(self, login: Login, make: Callable[[Client], Gateway]) -> None:
+    def __init__(
+        self,
+        login: Login,
+        make: Callable[[Client], Gateway],
+        *,
+        rights: RightsOf | None,
+        idle_max: int,
+    ) -> None:
         self._login = login
         self._make = make
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._rights = rights
+        self._idle_max = idle_max
+        self._all: dict[bytes, Identity] = {}
+        self._idle: OrderedDict[bytes, Identity] = OrderedDict()
 
-    @asynccontextmanager
-    async def use(self, headers: Headers) -> AsyncIterator[Gateway]:
-        """Lend what serves a request, until it is answered. Raises Problem 401 or 403."""
-        user, password, token = credentials(headers.get("authorization", ""))
-        key = hashlib.sha256(f"{len(user)}:{user}{len(token)}:{token}{password}".encode()).digest()
-        kept = self._kept.get(key)
-        if kept is None or (kept.opening.done() and _is_over(kept.opening)):
-            kept = _Kept(spawn(self._open(user, password, token), name="identity"))
-            self._kept[key] = kept
-        self._kept.move_to_end(key)
-        kept.users += 1
+    def knows(self, key: bytes) -> bool:
+        """Whether the connection of an identity is open, or being opened."""
+        identity = self._all.get(key)
+        return identity is not None and not identity.is_over
+
+    async def take(self, credentials: Credentials) -> tuple[Identity, Opened]:
+        """Take the connection of an identity, until `give_back`. Raises Problem 401 or 503."""
+        key = credentials.key
+        identity = self._all.get(key)
+        if identity is None or identity.is_over:
+            opening = spawn(self._open(credentials), name="identity")
+            identity = self._all[key] = Identity(credentials, opening)
+        self._idle.pop(key, None)
+        identity.users += 1
         try:
-            outcome = await asyncio.shield(kept.opening)
+            outcome = await asyncio.shield(identity.opening)
             if isinstance(outcome, Problem):
-                if self._kept.get(key) is kept:
-                    del self._kept[key]
+                if self._all.get(key) is identity:
+                    del self._all[key]
                 raise outcome
-            yield outcome
-        finally:
-            kept.users -= 1
-            self._make_room()
+        except BaseException:
+            self.give_back(identity)
+            raise
+        return identity, outcome
 
-    async def _open(self, user: str, password: str, token: str) -> _Outcome:
+    def give_back(self, identity: Identity) -> None:
+        """Say that a request, or a socket, no longer needs what it took."""
+        identity.users -= 1
+        if identity.users:
+            return
+        if self._all.get(identity.key) is not identity:
+            spawn(_end(identity, Ending.CLOSED), name="identity end")
+            return
+        self._idle[identity.key] = identity
+        while len(self._idle) > self._idle_max:
+            key, oldest = self._idle.popitem(last=False)
+            del self._all[key]
+            spawn(_end(oldest, Ending.CLOSED), name="identity end")
+
+    def revoke(self, identity: Identity) -> None:
+        """Close the connection of who is no longer known, and what lasts as long as it."""
+        self._forget(identity)
+        spawn(_end(identity, Ending.REVOKED), name="identity end")
+
+    def renew(self, identity: Identity) -> None:
+        """Serve who asks next over a new connection; what lasts ends, and may begin again."""
+        self._forget(identity)
+        identity.endings.end(Ending.CHANGED)
+        if not identity.users:
+            spawn(_end(identity, Ending.CHANGED), name="identity end")
+
+    def users_changed(self) -> None:
+        """Renew the identities whose permissions are others now."""
+        for identity in list(self._all.values()):
+            opened = identity.opened
+            rights = None if opened is None else opened.rights
+            if opened and rights and rights.permissions != opened.permissions:
+                self.renew(identity)
+
+    async def close(self) -> None:
+        """End every connection."""
+        everybody, self._all, self._idle = list(self._all.values()), {}, OrderedDict()
+        for identity in everybody:
+            await _end(identity, Ending.CLOSED)
+
+    def _forget(self, identity: Identity) -> None:
+        if self._all.get(identity.key) is identity:
+            del self._all[identity.key]
+            self._idle.pop(identity.key, None)
+
+    async def _open(self, credentials: Credentials) -> _Outcome:
         try:
-            client = await self._login(user, password, token)
+            client = await self._login(credentials.user, credentials.password, credentials.token)
             await client.flush()
         except ServerRefused:
             return unauthorized("the server does not know these credentials")
         except (ClientError, OSError, TimeoutError):
             headers = {"Retry-After": "1"}
             return Problem(503, "not-connected", "no connection to the server", headers=headers)
-        if client.last_error.lower().startswith("permissions violation for subscription"):
-            await client.close()
-            return Problem(403, "no-inbox", "this user may not subscribe to _INBOX.>")
-        return self._make(client)
+        refused = client.last_error.lower().startswith("permissions violation for subscription")
+        client.on_change = lambda: self._changed(credentials.key, client)
+        rights = None if self._rights is None else self._rights(client)
+        permissions = None if rights is None else rights.permissions
+        return Opened(self._make(client), not refused, rights, permissions)
 
-    def _make_room(self) -> None:
-        while len(self._kept) > _KEPT_MAX:
-            idle = next((key for key, kept in self._kept.items() if not kept.users), None)
-            if idle is None:
-                return
-            spawn(_end(self._kept.pop(idle).opening), name="identity end")
-
-    async def close(self) -> None:
-        """End every connection."""
-        all_kept, self._kept = list(self._kept.values()), OrderedDict()
-        for kept in all_kept:
-            await _end(kept.opening)
-
-
-def credentials(authorization: str) -> tuple[str, str, str]:
-    """Read the header: user, password, token. Raises Problem 401."""
-    scheme, _, value = authorization.strip().partition(" ")
-    value = value.strip()
-    if scheme.lower() == "bearer" and value:
-        return "", "", value
-    if scheme.lower() == "basic" and value:
-        try:
-            user, colon, password = b64decode(value, validate=True).decode().partition(":")
-        except ValueError:
-            raise unauthorized("Authorization: Basic needs base64 of user:password") from None
-        if colon:
-            return user, password, ""
-    raise unauthorized("Authorization: Basic or Bearer credentials are needed")
+    def _changed(self, key: bytes, client: Client) -> None:
+        """Look whether a connection was lost because its user is no longer known."""
+        identity = self._all.get(key)
+        opened = None if identity is None else identity.opened
+        if identity is None or opened is None or opened.gateway.client is not client:
+            return
+        if client.connected:
+            return
+        if client.last_error.lower().startswith(_REFUSALS):
+            self.revoke(identity)
 
 
-def unauthorized(detail: str) -> Problem:
-    """A 401."""
-    return Problem(401, "unauthorized", detail, headers=_CHALLENGE)
-
-
-def _is_over(task: "asyncio.Task[_Outcome]") -> bool:
-    if task.cancelled() or task.exception() is not None:
-        return True
-    outcome = task.result()
-    return isinstance(outcome, Problem) or outcome.client.closed
-
-
-async def _end(task: "asyncio.Task[_Outcome]") -> None:
-    await asyncio.wait([task])
-    if task.cancelled() or task.exception() is not None:
-        return
-    if isinstance(outcome := task.result(), Gateway):
-        await outcome.client.close()
+async def _end(identity: Identity, reason: Ending) -> None:
+    await asyncio.wait([identity.opening])
+    identity.endings.end(reason)
+    if (opened := identity.opened) is not None:
+        await opened.gateway.client.close()

@@ -21,9 +21,12 @@ from core.client import (
     RequestTimeout,
 )
 from core.errors import ApiError
-from core.model.api_errors import TABLE, err_code
+from core.model.api_errors import TABLE, ApiErrorRow, err_code
 
 MEDIA_TYPE = "application/problem+json"
+RETRY = {"Retry-After": "1"}
+"""The header of an answer that may be another in a second."""
+PREFIX = "urn:jetgate:problem:"
 _STATUS_BY_NAME = {
     "JSAccountResourcesExceeded": 409,  # limits of the account
     "JSConsumerCreate": 400,
@@ -89,7 +92,7 @@ class Problem(Exception):
     def members(self, instance: str = "") -> dict[str, object]:
         """The JSON object."""
         body: dict[str, object] = {
-            "type": f"urn:jetgate:problem:{self.kind}",
+            "type": f"{PREFIX}{self.kind}",
             "title": self.title,
             "status": self.status,
         }
@@ -108,7 +111,7 @@ def problem_of(error: Exception) -> Problem:
         return _api_problem(error)
     if isinstance(error, NoResponders):
         return Problem(
-            503, "no-responders", "nobody serves this request at the moment", headers=_RETRY
+            503, "no-responders", "nobody serves this request at the moment", headers=RETRY
         )
     if isinstance(error, NotPermitted):
         return Problem(403, "not-permitted", str(error))
@@ -120,18 +123,20 @@ def problem_of(error: Exception) -> Problem:
         )
     if isinstance(error, ConnectionLost):
         detail = "the connection to the server was lost; the outcome is unknown"
-        return Problem(503, "not-connected", detail, headers=_RETRY)
+        return Problem(503, "not-connected", detail, headers=RETRY)
     if isinstance(error, ClientError):
         return Problem(503, "server-refused", "the server refused the connection")
     return Problem(500, "internal", "an error of the server; the outcome is unknown")
 
 
-_RETRY = {"Retry-After": "1"}
+def kind_of(code: int) -> str:
+    """The kind of a refusal by JetStream, by its number."""
+    return _KINDS.get(code, "jetstream")
 
 
 def _api_problem(error: ApiError) -> Problem:
-    status = _status(error)
-    kind = _KINDS.get(error.err_code, "jetstream")
+    status = status_of(error)
+    kind = kind_of(error.err_code)
     extra: dict[str, object] = {"err_code": error.err_code} if error.err_code else {}
     headers: dict[str, str] = {}
     if (
@@ -145,7 +150,8 @@ def _api_problem(error: ApiError) -> Problem:
     return Problem(status, kind, error.description, title=title, headers=headers, **extra)
 
 
-def _status(error: ApiError) -> int:
+def status_of(error: ApiError | ApiErrorRow) -> int:
+    """The HTTP status of a refusal by JetStream."""
     text = error.description.lower()
     if error.err_code == _NOT_DELETED:
         return 404 if "no message" in text or "eof" in text else 409

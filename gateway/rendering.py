@@ -1,14 +1,16 @@
 """Messages as JSON."""
 
 from base64 import b64encode
+from typing import Protocol
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from core.client import Msg, header_items
+from core.client.subscribe import JsMsg
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
-from gateway.models import Message
+from gateway.models import Message, Reply
 from gateway.tokens import AckTokens, read_delivery
 
 _encoder = msgspec.json.Encoder()
@@ -16,10 +18,12 @@ _raw = msgspec.json.Decoder(Raw)
 _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
-def stored(stream: str, msg: StoredMsg) -> bytes:
-    """The JSON of a message read from a stream."""
+def stored(stream: str, msg: StoredMsg, pending: int | None = None) -> bytes:
+    """The JSON of a message read from a stream; `pending`: how many more there are to read."""
     message = Message(stream, msg.subject, msg.seq, format_time(msg.time))
-    _fill(message, msg.hdrs, msg.data)
+    if pending is not None:
+        message.pending = pending
+    fill(message, msg.hdrs, msg.data)
     return _encoder.encode(message)
 
 
@@ -36,26 +40,70 @@ def delivered(msg: Msg, tokens: AckTokens) -> bytes:
         pending=delivery.pending,
         token=tokens.seal(msg.reply),
     )
-    _fill(message, msg.headers, msg.payload)
+    fill(message, msg.headers, msg.payload)
     return _encoder.encode(message)
 
 
-def _fill(message: Message, headers: bytes, payload: bytes) -> None:
+def followed(msg: JsMsg) -> bytes:
+    """The JSON of a message of a stream that is followed; it needs no acknowledgement."""
+    message = Message(
+        msg.stream,
+        msg.subject.decode(errors="replace"),
+        msg.stream_seq,
+        format_time(msg.time),
+        pending=msg.pending,
+    )
+    fill(message, msg.headers, msg.payload)
+    return _encoder.encode(message)
+
+
+def reply(msg: Msg) -> bytes:
+    """The JSON of an answer to a request."""
+    answer = Reply()
+    fill(answer, msg.headers, msg.payload)
+    return _encoder.encode(answer)
+
+
+class _Shown(Protocol):
+    headers: dict[str, list[str]]
+    data: Raw | UnsetType
+    text: str | UnsetType
+    data_base64: str | UnsetType
+
+
+def fill(message: _Shown, headers: bytes, payload: bytes) -> None:
+    """Set headers, and of `data`, `text` and `data_base64` the one that shows the payload."""
     if headers:
-        values: dict[str, list[str]] = {}
-        for name, value in header_items(headers):
-            key = name.decode(errors="replace")
-            values.setdefault(key, []).append(value.decode(errors="replace"))
-        message.headers = values
-    message.data = _json_value(payload)
-    if message.data is UNSET:
+        message.headers = header_values(headers)
+    show_payload(message, payload)
+
+
+class _WithPayload(Protocol):
+    data: Raw | UnsetType
+    text: str | UnsetType
+    data_base64: str | UnsetType
+
+
+def show_payload(shown: _WithPayload, payload: bytes) -> None:
+    """Put a payload into the member that says what it is."""
+    shown.data = _json_value(payload)
+    if shown.data is UNSET:
         try:
-            message.text = payload.decode()
+            shown.text = payload.decode()
         except UnicodeDecodeError:
-            message.data_base64 = b64encode(payload).decode()
+            shown.data_base64 = b64encode(payload).decode()
 
 
-def _json_value(payload: bytes) -> Raw | msgspec.UnsetType:
+def header_values(headers: bytes) -> dict[str, list[str]]:
+    """The headers of a message by name, case kept."""
+    values: dict[str, list[str]] = {}
+    for name, value in header_items(headers):
+        key = name.decode(errors="replace")
+        values.setdefault(key, []).append(value.decode(errors="replace"))
+    return values
+
+
+def _json_value(payload: bytes) -> Raw | UnsetType:
     """The payload to embed when it is a JSON object or array, on one line."""
     if payload[:1] not in (b"{", b"["):
         return UNSET

@@ -5,6 +5,7 @@ must be given back then, so whoever sends them has to know.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Self
 
 from starlette.types import Send
@@ -14,11 +15,15 @@ from gateway.call import Call, Disconnected
 
 
 class ResponseBody:
-    """Sends a body to a caller that is still connected. A context manager."""
+    """Sends a body to a caller that is still connected. A context manager.
 
-    def __init__(self, call: Call, send: Send) -> None:
+    `on_gone` is called when the caller disconnects.
+    """
+
+    def __init__(self, call: Call, send: Send, on_gone: Callable[[], None] | None = None) -> None:
         self._call = call
         self._send = send
+        self._on_gone = on_gone
         self._watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -27,6 +32,11 @@ class ResponseBody:
 
     async def __aexit__(self, *error: object) -> None:
         await stop(self._watch)
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        """Call this when the caller has disconnected."""
+        if self._watch is not None:
+            self._watch.add_done_callback(lambda _: tell())
 
     async def send(self, body: bytes) -> None:
         """Send a piece; an empty one only waits until those before it were written.
@@ -40,10 +50,17 @@ class ResponseBody:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
         self._check()
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the caller has disconnected."""
+        return self._watch is not None and self._watch.done()
+
     def _check(self) -> None:
-        if self._watch is not None and self._watch.done():
+        if self.is_gone:
             raise Disconnected
 
     async def _until_gone(self) -> None:
         while (await self._call.receive())["type"] != "http.disconnect":
             pass
+        if self._on_gone is not None:
+            self._on_gone()

@@ -35,3 +35,16 @@ def location_of(*segments: str) -> str:
 def no_content(headers: dict[str, str] | None = None) -> Response:
     """A 204."""
     return Response(None, 204, headers=headers)
+
+
+class PlainResponse(Response):
+    """A response whose header lines are given as they are sent, but for the length.
+
+    Nothing is encoded or looked up: for the answers that are asked for most.
+    """
+
+    def __init__(self, body: bytes, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.status_code = status
+        self.background = None
+        self.body = body
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), *headers]

@@ -1,218 +1,134 @@
 """THE TABLE of operations: name, place, who serves it, what it takes and gives.
 
-The reference of the façade is generated from it. `{name}` in a path stands for one segment,
-percent-decoded once; `:verb` at the end of a segment is part of the route.
+The contract of the façade (`gateway.contract`) is generated from it. `{name}` in a path stands for
+one segment, percent-decoded once; `:verb` at the end of a segment is part of the route.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-
-from starlette.responses import Response
-
-from core.model.consumer import ConsumerConfig, ConsumerInfo, ConsumerListResponse
-from core.model.stream import StreamConfig, StreamInfo, StreamListResponse, StreamNamesResponse
+from core.model.account import AccountStats
 from gateway import models
-from gateway.call import Call
-from gateway.handlers import consumers, messages, publish, streams, system
+from gateway.consumer_routes import CONSUMER_ROUTES
+from gateway.handlers import account, advisories, reference, sign_in, system, tails
+from gateway.kv_routes import KV_ROUTES
+from gateway.message_routes import MESSAGE_ROUTES
+from gateway.object_routes import OBJECT_ROUTES
+from gateway.operation import RAW, Operation
+from gateway.refusals import ASKED
+from gateway.stream_routes import STREAM_ROUTES
 
-Handler = Callable[[Call], Awaitable[Response]]
-
-RAW = bytes
-"""A body or answer of any type, taken as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One row. `takes` and `gives` are the types of the bodies; `statuses` those of success.
-
-    `query`: the parameters it knows; None: any, for probes and scrapers bring their own.
-    """
-
-    id: str
-    method: str
-    path: str
-    handler: Handler
-    takes: object = None
-    gives: object = None
-    statuses: tuple[int, ...] = (200,)
-    query: tuple[str, ...] | None = field(default=())
-
-
-_STREAM = "/v1/streams/{stream}"
-_CONSUMERS = "/v1/streams/{stream}/consumers"
-_CONSUMER = "/v1/streams/{stream}/consumers/{consumer}"
-_MESSAGES = "/v1/streams/{stream}/messages"
+_HTML = "text/html"
+_SESSION = "/v1/session"
 
 ROUTES: tuple[Operation, ...] = (
+    *MESSAGE_ROUTES,
+    *STREAM_ROUTES,
+    *CONSUMER_ROUTES,
+    *KV_ROUTES,
+    *OBJECT_ROUTES,
     Operation(
-        "publishMessage",
-        "POST",
-        "/v1/subjects/{subject}",
-        publish.publish_one,
+        "readAccount",
+        "GET",
+        "/v1/account",
+        account.account,
+        None,
+        AccountStats,
+        shows={200: ("Cache-Control",)},
+        problems=ASKED,
+    ),
+    Operation(
+        "followAdvisories",
+        "GET",
+        "/v1/advisories",
+        advisories.advisories,
+        query=("filter",),
+        events=models.Advisory | models.Dropped,
+        shows={200: ("Cache-Control",)},
+        problems=("bad-subject",),
+    ),
+    Operation(
+        "openWebSocket",
+        "GET",
+        "/v1/ws",
+        tails.open_websocket,
+        statuses=(101,),
+        query=None,
+        problems=("websocket-needed",),
+    ),
+    Operation("readOpenApi", "GET", "/openapi.json", reference.openapi, None, models.OpenApi),
+    Operation("readAsyncApi", "GET", "/asyncapi.json", reference.asyncapi, None, models.AsyncApi),
+    Operation("readDocs", "GET", "/docs", reference.docs, None, RAW, media_type=_HTML),
+    Operation(
+        "listProblems",
+        "GET",
+        "/docs/problems",
+        reference.list_problems,
+        None,
         RAW,
-        models.PublishResult,
-        (201, 200),
+        media_type=_HTML,
     ),
     Operation(
-        "publishBatch",
-        "POST",
-        "/v1/publish",
-        publish.publish_batch,
-        list[models.PublishLine],
-        list[models.PublishResult | models.ProblemBody],
-    ),
-    Operation(
-        "listStreams",
+        "readProblem",
         "GET",
-        "/v1/streams",
-        streams.list_streams,
+        "/docs/problems/{kind}",
+        reference.show_problem,
         None,
-        StreamListResponse,
-        query=("subject", "offset"),
+        RAW,
+        media_type=_HTML,
+        problems=("no-such-route",),
     ),
     Operation(
-        "createStream",
+        "createTicket",
         "POST",
-        "/v1/streams",
-        streams.create_stream,
-        StreamConfig,
-        StreamInfo,
+        "/v1/tickets",
+        sign_in.create_ticket,
+        None,
+        models.Ticket,
         (201,),
+        shows={201: ("Cache-Control",)},
+        problems=("too-many-tickets", "unexpected-body"),
     ),
     Operation(
-        "listStreamNames",
-        "GET",
-        "/v1/stream-names",
-        streams.list_stream_names,
-        None,
-        StreamNamesResponse,
-        query=("subject", "offset"),
-    ),
-    Operation(
-        "readStream",
-        "GET",
-        _STREAM,
-        streams.read_stream,
-        None,
-        StreamInfo,
-        query=("subjects", "deleted", "offset"),
-    ),
-    Operation(
-        "putStream", "PUT", _STREAM, streams.put_stream, StreamConfig, StreamInfo, (200, 201)
-    ),
-    Operation("patchStream", "PATCH", _STREAM, streams.patch_stream, StreamConfig, StreamInfo),
-    Operation("deleteStream", "DELETE", _STREAM, streams.delete_stream, None, None, (204,)),
-    Operation(
-        "purgeStream",
+        "createSession",
         "POST",
-        _STREAM + ":purge",
-        streams.purge_stream,
-        models.PurgeRequest,
-        models.PurgeResult,
-    ),
-    Operation(
-        "listConsumers",
-        "GET",
-        _CONSUMERS,
-        consumers.list_consumers,
+        _SESSION,
+        sign_in.create_session,
         None,
-        ConsumerListResponse,
-        query=("offset",),
-    ),
-    Operation(
-        "createConsumer",
-        "POST",
-        _CONSUMERS,
-        consumers.create_consumer,
-        ConsumerConfig,
-        ConsumerInfo,
+        models.Session,
         (201,),
-    ),
-    Operation("readConsumer", "GET", _CONSUMER, consumers.read_consumer, None, ConsumerInfo),
-    Operation(
-        "putConsumer",
-        "PUT",
-        _CONSUMER,
-        consumers.put_consumer,
-        ConsumerConfig,
-        ConsumerInfo,
-        (200, 201),
+        shows={201: ("Cache-Control", "Set-Cookie")},
+        problems=("unexpected-body",),
     ),
     Operation(
-        "patchConsumer", "PATCH", _CONSUMER, consumers.patch_consumer, ConsumerConfig, ConsumerInfo
-    ),
-    Operation("deleteConsumer", "DELETE", _CONSUMER, consumers.delete_consumer, None, None, (204,)),
-    Operation(
-        "fetchMessages",
-        "POST",
-        _CONSUMER + ":fetch",
-        consumers.fetch,
-        models.FetchRequest,
-        models.Messages,
-        (200, 204),
-    ),
-    Operation(
-        "ackMessages",
-        "POST",
-        _CONSUMER + ":ack",
-        consumers.ack,
-        models.AckRequest,
-        models.AckResult,
-    ),
-    Operation(
-        "nakMessages",
-        "POST",
-        _CONSUMER + ":nak",
-        consumers.nak,
-        models.NakRequest,
-        models.AckResult,
-    ),
-    Operation(
-        "termMessages",
-        "POST",
-        _CONSUMER + ":term",
-        consumers.term,
-        models.TermRequest,
-        models.AckResult,
-    ),
-    Operation(
-        "progressMessages",
-        "POST",
-        _CONSUMER + ":progress",
-        consumers.progress,
-        models.AckRequest,
-        models.AckResult,
-    ),
-    Operation(
-        "findMessage",
+        "readSession",
         "GET",
-        _MESSAGES,
-        messages.find_message,
+        _SESSION,
+        sign_in.read_session,
         None,
-        models.Message,
-        (200, 304),
-        query=("last_by", "next_by", "seq", "start_time"),
+        models.Session,
+        shows={200: ("Cache-Control",)},
     ),
     Operation(
-        "readMessage",
-        "GET",
-        _MESSAGES + "/{seq}",
-        messages.read_message,
-        None,
-        models.Message,
-        (200, 304),
-    ),
-    Operation(
-        "deleteMessage",
+        "endSession",
         "DELETE",
-        _MESSAGES + "/{seq}",
-        messages.delete_message,
+        _SESSION,
+        sign_in.end_session,
         None,
         None,
         (204,),
-        query=("erase",),
+        shows={204: ("Cache-Control", "Set-Cookie")},
+        problems=("unexpected-body",),
     ),
     Operation("healthz", "GET", "/healthz", system.healthz, None, models.Health, query=None),
-    Operation("readyz", "GET", "/readyz", system.readyz, None, models.Health, query=None),
-    Operation("metrics", "GET", "/metrics", system.metrics, None, RAW, query=None),
+    Operation(
+        "readyz",
+        "GET",
+        "/readyz",
+        system.readyz,
+        None,
+        models.Health,
+        query=None,
+        problems=("not-ready", "starting"),
+    ),
+    Operation(
+        "metrics", "GET", "/metrics", system.metrics, None, RAW, query=None, media_type="text/plain"
+    ),
 )

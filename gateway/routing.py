@@ -6,8 +6,8 @@ Paths are matched as they came and each parameter is percent-decoded once afterw
 
 from collections.abc import Iterable
 
+from gateway.operation import Operation
 from gateway.problems import Problem
-from gateway.routes import Operation
 from gateway.validation import percent_decoded
 
 Params = dict[str, str]
@@ -16,13 +16,14 @@ Params = dict[str, str]
 class _Node:
     """Routes that share a beginning. `verbs`: endings `:verb` of a parameter segment."""
 
-    __slots__ = ("fixed", "methods", "parameter", "verbs")
+    __slots__ = ("allow", "fixed", "methods", "parameter", "verbs")
 
     def __init__(self) -> None:
         self.fixed: dict[bytes, _Node] = {}
         self.parameter: tuple[str, _Node] | None = None
         self.verbs: dict[bytes, tuple[str, _Node]] = {}
         self.methods: dict[str, Operation] = {}
+        self.allow = ""
 
 
 class Table:
@@ -37,6 +38,7 @@ class Table:
             if operation.method in node.methods:
                 raise ValueError(f"two operations at {operation.method} {operation.path}")
             node.methods[operation.method] = operation
+            node.allow = _allow(node)
 
     def find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
         """The operation, its parameters, and the methods that exist there.
@@ -46,7 +48,7 @@ class Table:
         node, raw = self._walk(raw_path)
         if node is None or not node.methods:
             raise Problem(404, "no-such-route", "nothing is at this path")
-        allow = _allow(node)
+        allow = node.allow
         if method == "OPTIONS":
             return None, {}, allow
         operation = node.methods.get("GET" if method == "HEAD" else method)

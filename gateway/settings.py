@@ -10,15 +10,44 @@ class Settings:
     """Limits and times. Bytes, counts and seconds.
 
     `ack_key` signs ack tokens: every node of one system has the same, or tokens of one node mean
-    nothing to another.
+    nothing to another. `trusted_proxies` are networks in CIDR form, `cors_origins` exact origins;
+    `rate_requests` in `rate_seconds` are what an identity may make, 0: any number. All of them are
+    explained in docs/signin.md.
     """
 
-    ack_key: bytes
+    ack_key: bytes = b""
+    trusted_proxies: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    rate_requests: int = 0
+    rate_seconds: float = 60.0
+    ticket_seconds: float = 30.0
+    tickets_max: int = 10_000
+    session_seconds: float = 43_200.0
+    sessions_max: int = 100
+    identities_idle_max: int = 1024
+    identity_requests_max: int = 16_384
+    requests_max: int = 65_536
+    connections_max: int = 65_536
+    keep_alive_seconds: int = 75
+    head_seconds: float = 20.0
+    head_bytes: int = 128 * 1024
     api_timeout: float = 5.0
     publish_timeout: float = 5.0
     write_timeout: float = 30.0
     body_idle_max: float = 20.0
     stream_idle_max: float = 300.0
+    request_timeout_default: float = 5.0
+    request_timeout_max: float = 60.0
+    replies_max: int = 10_000
+    event_pause: float = 15.0
+    events_unread_bytes_max: int = 4 * MIB
+    hello_timeout: float = 5.0
+    feeds_max: int = 256
+    feed_controls_max: int = 64
+    feed_unanswered_max: int = 16_384
+    feed_unread_bytes_max: int = MIB
+    tail_messages_max: int = 8192
+    tail_bytes_max: int = 8 * MIB
     fetch_expires_default: float = 20.0
     fetch_expires_max: float = 60.0
     fetch_batch_default: int = 100
@@ -26,6 +55,7 @@ class Settings:
     fetch_bytes_max: int = 16 * MIB
     ack_tokens_max: int = 10_000
     json_body_max: int = MIB
+    atomic_body_max: int = 8 * MIB
     line_max: int = MIB
     subject_bytes_max: int = 1024
     subject_tokens_max: int = 64
@@ -37,3 +67,8 @@ class Settings:
     batch_unacked_bytes_max: int = 8 * MIB
     batch_unacked_max: int = 16_384
     batch_unread_max: int = 262_144
+    feed_heartbeat: float = 15.0
+    watch_filters_max: int = 64
+    object_chunk_bytes: int = 128 * 1024
+    object_unacked_bytes_max: int = MIB
+    object_read_bytes: int = 2 * MIB

@@ -40,12 +40,14 @@ _INT64_MAX = 2**63 - 1
 
 def percent_decoded(segment: bytes, what: str) -> str:
     """Decode a path or query part, once. Anything that is not UTF-8 afterwards is refused."""
-    if _BAD_PERCENT.search(segment):
-        raise bad_request("bad-encoding", f"{what}: a percent sign without two hexadecimal digits")
     try:
-        return unquote_to_bytes(segment).decode() if b"%" in segment else segment.decode()
+        if b"%" not in segment:
+            return segment.decode()
+        if not _BAD_PERCENT.search(segment):
+            return unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:
         raise bad_request("bad-encoding", f"{what}: not UTF-8") from None
+    raise bad_request("bad-encoding", f"{what}: a percent sign without two hexadecimal digits")
 
 
 def name(text: str, what: str) -> str:
@@ -105,6 +107,14 @@ def sequence(text: str, what: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 2**64:
         raise bad_request("bad-parameter", f"{what}: not a sequence number")
     return int(text)
+
+
+def page_offset(text: str) -> int:
+    """Read how many entries of a list to leave out."""
+    count = sequence(text, "offset")
+    if count > _INT64_MAX:
+        raise bad_request("bad-parameter", "offset: too large")
+    return count
 
 
 def flag(text: str, what: str) -> bool:

@@ -6,11 +6,11 @@ from starlette.responses import Response
 
 from core.runtime.nuid import nuid
 from gateway import entity_tags
-from gateway.acking import acknowledge
+from gateway.acking import acknowledge, acknowledge_next
 from gateway.call import Call
 from gateway.fetching import fetch_answer
 from gateway.handlers.streams import merged, named
-from gateway.models import AckRequest, FetchRequest, NakRequest, TermRequest
+from gateway.models import AckNextRequest, AckRequest, FetchRequest, NakRequest, TermRequest
 from gateway.problems import bad_request
 from gateway.responses import created, json_response, location_of, no_content
 from gateway.validation import (
@@ -19,7 +19,7 @@ from gateway.validation import (
     json_bytes,
     json_object,
     name,
-    sequence,
+    page_offset,
     struct,
 )
 
@@ -27,7 +27,7 @@ from gateway.validation import (
 async def list_consumers(call: Call) -> Response:
     """List the consumers of a stream with configuration and state, a page at a time."""
     stream = name(call.params["stream"], "stream")
-    offset = sequence(call.query.get("offset", "0"), "offset")
+    offset = page_offset(call.query.get("offset", "0"))
     reply = await call.gateway.js.call(f"CONSUMER.LIST.{stream}", {"offset": offset})
     return json_response(reply)
 
@@ -97,7 +97,11 @@ async def delete_consumer(call: Call) -> Response:
 
 
 async def fetch(call: Call) -> Response:
-    """Fetch messages, waiting for them when there are none."""
+    """Fetch messages, waiting for them when there are none.
+
+    As JSON, or as lines while they arrive, with blank ones as heartbeats; with `raw` one message as
+    itself, as it is read by its sequence. 204: there was none in time.
+    """
     stream, consumer = _names(call)
     request = struct(FetchRequest, await call.json_body())
     return await fetch_answer(call, stream, consumer, request)
@@ -129,6 +133,13 @@ async def progress(call: Call) -> Response:
     """Say that work goes on, so that the ack wait begins again."""
     request = struct(AckRequest, await call.json_body())
     return await acknowledge(call, *_names(call), b"+WPI", request.tokens, request.sync)
+
+
+async def ack_next(call: Call) -> Response:
+    """Acknowledge deliveries and fetch the next messages with the same request."""
+    stream, consumer = _names(call)
+    request = struct(AckNextRequest, await call.json_body())
+    return await acknowledge_next(call, stream, consumer, request)
 
 
 def _names(call: Call) -> tuple[str, str]:

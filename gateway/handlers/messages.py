@@ -4,29 +4,30 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from core.client import header_items
 from core.model.api_errors import api_error
-from core.model.gotime import format_time, parse_time
+from core.model.gotime import parse_time
 from core.model.message import MsgGetRequest, StoredMsg
 from gateway import entity_tags, rendering
 from gateway.call import Call
-from gateway.headers import response_headers
+from gateway.models import ReadRequest
 from gateway.problems import bad_request
+from gateway.raw_messages import INERT, Origin, shown_headers
+from gateway.reading import Read, read_answer
 from gateway.responses import JSON, no_content
-from gateway.validation import filter_subject, flag, name, sequence
+from gateway.validation import filter_subject, flag, name, sequence, struct
 
+_VARY = "Accept, Authorization, Cookie"  # who signs in next in a browser is somebody else
 _FOREVER = "private, max-age=86400, immutable"
 _ALWAYS_ASK = "private, no-cache"
-_NO_TIME = "start_time: not an RFC 3339 time (in a query its + is written %2B)"
-# A payload is data: never a page, a script or a frame of this origin.
-_INERT = {
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "sandbox; default-src 'none'",
-}
+_NO_TIME = "not an RFC 3339 time (in a query its + is written %2B)"
 
 
 async def read_message(call: Call) -> Response:
-    """Read the message with a sequence."""
+    """Read the message with a sequence.
+
+    Its payload is the body and its headers come as `Nats-H-<Name>`; with `Accept: application/json`
+    all of it is JSON.
+    """
     stream = name(call.params["stream"], "stream")
     seq = sequence(call.params["seq"], "sequence")
     if not seq:
@@ -36,7 +37,10 @@ async def read_message(call: Call) -> Response:
 
 
 async def find_message(call: Call) -> Response:
-    """Read the last message of a subject, the next one, or the first one since a time."""
+    """Read the last message of a subject, the next one, or the first one since a time.
+
+    It is answered as if read by its sequence.
+    """
     stream = name(call.params["stream"], "stream")
     msg = await call.gateway.js.message(stream, _request(call, call.query))
     return _answer(call, stream, msg, _ALWAYS_ASK)
@@ -52,37 +56,74 @@ def _request(call: Call, query: Mapping[str, str]) -> MsgGetRequest:
         raise bad_request("bad-parameter", "seq and start_time exclude each other")
     following = filter_subject(query["next_by"], settings) if "next_by" in query else ""
     if "start_time" in query:
-        return MsgGetRequest(next_by_subj=following, start_time=_time(query["start_time"]))
+        return MsgGetRequest(
+            next_by_subj=following, start_time=_time(query["start_time"], "start_time")
+        )
     if not following:
         raise bad_request("bad-parameter", "one of last_by, next_by or start_time is needed")
     seq = sequence(query.get("seq", "1"), "seq")
     return MsgGetRequest(next_by_subj=following, seq=max(seq, 1))
 
 
-def _time(text: str) -> int:
+async def read_messages(call: Call) -> Response:
+    """Read many messages: one after the other, or the last ones of subjects.
+
+    As JSON, or as lines that end with one that has the `end`. The stream has `allow_direct`.
+    """
+    stream = name(call.params["stream"], "stream")
+    request = struct(ReadRequest, await call.json_body())
+    return await read_answer(Read(call, stream, _many(call, request)))
+
+
+def _many(call: Call, request: ReadRequest) -> MsgGetRequest:
+    settings = call.gateway.settings
+    batch = request.batch or settings.fetch_batch_default
+    if batch > settings.fetch_batch_max:
+        raise bad_request("bad-parameter", f"batch: more than {settings.fetch_batch_max}")
+    as_of = request.up_to_seq is not None or request.up_to_time is not None
+    if request.up_to_seq is not None and request.up_to_time is not None:
+        raise bad_request("bad-parameter", "up_to_seq and up_to_time exclude each other")
+    if request.multi_last is None and as_of:
+        raise bad_request("bad-parameter", "up_to_seq and up_to_time go with multi_last")
+    if request.multi_last is not None and (request.next_by or request.start_time):
+        raise bad_request("bad-parameter", "multi_last goes with neither next_by nor start_time")
+    if request.seq is not None and request.start_time is not None:
+        raise bad_request("bad-parameter", "seq and start_time exclude each other")
+    start = _optional_time(request.start_time, "start_time")
+    first = 1 if request.multi_last is None and start is None else 0
+    return MsgGetRequest(
+        seq=request.seq or first,
+        start_time=start,
+        next_by_subj=filter_subject(request.next_by, settings) if request.next_by else "",
+        multi_last=tuple(filter_subject(text, settings) for text in request.multi_last or ()),
+        up_to_seq=request.up_to_seq or 0,
+        up_to_time=_optional_time(request.up_to_time, "up_to_time"),
+        batch=batch,
+        max_bytes=min(request.max_bytes or settings.fetch_bytes_max, settings.fetch_bytes_max),
+    )
+
+
+def _optional_time(text: str | None, what: str) -> int | None:
+    return None if text is None else _time(text, what)
+
+
+def _time(text: str, what: str) -> int:
     try:
         return parse_time(text)
     except ValueError:
-        raise bad_request("bad-parameter", _NO_TIME) from None
+        raise bad_request("bad-parameter", f"{what}: {_NO_TIME}") from None
 
 
 def _answer(call: Call, stream: str, msg: StoredMsg, caching: str) -> Response:
     etag = f'"{msg.seq}"'
-    headers = {"ETag": etag, "Cache-Control": caching, "Vary": "Accept"}
+    headers = {"ETag": etag, "Cache-Control": caching, "Vary": _VARY}
     if entity_tags.is_known(call, etag):
         return Response(None, 304, headers=headers)
     if call.accepts(JSON):
         return Response(rendering.stored(stream, msg), headers=headers, media_type=JSON)
-    response = Response(msg.data, headers=headers | _INERT)
-    own = [
-        (b"Nats-Stream", stream.encode()),
-        (b"Nats-Subject", msg.subject.encode()),
-        (b"Nats-Sequence", b"%d" % msg.seq),
-        (b"Nats-Time-Stamp", format_time(msg.time).encode()),
-    ]
-    taken = {key.lower() for key, _ in own}
-    stored = [item for item in header_items(msg.hdrs) if item[0].lower() not in taken]
-    shown, media_type = response_headers(own + stored)
+    response = Response(msg.data, headers=headers | INERT)
+    origin = Origin(stream, msg.subject.encode(), msg.seq, msg.time)
+    shown, media_type = shown_headers(origin, msg.hdrs)
     response.raw_headers.append((b"content-type", media_type))
     response.raw_headers.extend(shown)
     return response

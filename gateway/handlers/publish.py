@@ -7,6 +7,7 @@ from msgspec import Raw
 from starlette.responses import Response
 
 from core.client import ClientError, NoResponders
+from gateway import atomic, repeated
 from gateway.batch_lines import Lines, Run, Tally, receipt_problem
 from gateway.batching import PublishStream
 from gateway.call import Call
@@ -19,17 +20,21 @@ _LINES = (NDJSON, "application/ndjson", "application/jsonl")
 
 
 async def publish_one(call: Call) -> Response:
-    """Publish the body as one message."""
+    """Publish the body as one message.
+
+    The body is the payload, whatever it is, and its `Content-Type` is kept with it. `Nats-H-<Name>`
+    sets the header `<Name>` of the message; `ce-*` are those of a CloudEvent in binary mode.
+    """
     gateway = call.gateway
     subject = publish_subject(call.params["subject"], gateway.settings)
     items = message_headers(call.scope["headers"], gateway.settings)
     items += preconditions(call.headers)
     refuse_repeated(items)
     body = await call.body(gateway.client.info.max_payload)
-    if len(body) + len(headers := block(items)) > gateway.client.info.max_payload:
+    if len(body) + len(block(items)) > gateway.client.info.max_payload:
         raise Problem(413, "body-too-large", "headers and body: larger than the server takes")
     try:
-        ack = await gateway.publisher.publish(subject, body, headers)
+        ack = await repeated.publish(call, subject, body, items)
     except NoResponders:
         raise receipt_problem(b"", 503) from None
     except ValueError:
@@ -48,27 +53,44 @@ async def publish_one(call: Call) -> Response:
 
 
 async def publish_batch(call: Call) -> Response:
-    """Publish many messages: lines of JSON streamed both ways, or one JSON array."""
+    """Publish many messages: lines of JSON streamed both ways, or one JSON array.
+
+    One result for each message, in the same order; one that is refused stops no other.
+    """
     media_type = call.media_type()
     if media_type in _LINES:
         call.refuse_encoding()
         return PublishStream(call, brief=call.prefers("return=minimal"))
     if media_type == JSON:
         return await _array(call)
-    raise Problem(415, "unsupported-media-type", f"Content-Type: {NDJSON} or {JSON} is needed")
+    raise _unsupported()
+
+
+async def publish_atomic(call: Call) -> Response:
+    """Publish many messages so that all of them are stored, or none.
+
+    They belong to one stream, which has `allow_atomic`. The problem of a message that is bad by
+    itself has its `line`.
+    """
+    media_type = call.media_type()
+    settings = call.gateway.settings
+    if media_type in _LINES:
+        run = await atomic.read_lines(call, await call.body(settings.atomic_body_max))
+    elif media_type == JSON:
+        run = _items(call, await call.body(settings.json_body_max))
+    else:
+        raise _unsupported()
+    return await atomic.publish_atomic(call, run)
+
+
+def _unsupported() -> Problem:
+    detail = f"Content-Type: {NDJSON} or {JSON} is needed"
+    return Problem(415, "unsupported-media-type", detail)
 
 
 async def _array(call: Call) -> Response:
     gateway = call.gateway
-    body = await call.body(gateway.settings.json_body_max)
-    try:
-        items = msgspec.json.decode(body, type=list[Raw])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise bad_request("bad-json", "body: not a JSON array of messages") from None
-    lines = Lines(gateway.settings, gateway.client.info.max_payload)
-    run = Run()
-    for item in items:
-        lines.item(run, item)
+    run = _items(call, await call.body(gateway.settings.json_body_max))
     if len(run.batch):
         run.replies = gateway.js.start_many(run.batch)
         # What has no receipt when the connection ends will have none.
@@ -76,3 +98,16 @@ async def _array(call: Call) -> Response:
             await run.replies.settled(gateway.settings.publish_timeout)
     results = run.results(Tally(brief=False))
     return Response(b"[" + b",".join(results) + b"]", media_type=JSON)
+
+
+def _items(call: Call, body: bytes) -> Run:
+    """The messages of a JSON array."""
+    try:
+        items = msgspec.json.decode(body, type=list[Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise bad_request("bad-json", "body: not a JSON array of messages") from None
+    lines = Lines(call.gateway.settings, call.gateway.client.info.max_payload)
+    run = Run()
+    for item in items:
+        lines.item(run, item)
+    return run

@@ -16,7 +16,7 @@ from gateway.validation import (
     json_bytes,
     json_object,
     name,
-    sequence,
+    page_offset,
     struct,
 )
 
@@ -33,7 +33,7 @@ async def list_stream_names(call: Call) -> Response:
 
 async def _page(call: Call, verb: str) -> Response:
     query = call.query
-    body: dict[str, Any] = {"offset": sequence(query.get("offset", "0"), "offset")}
+    body: dict[str, Any] = {"offset": page_offset(query.get("offset", "0"))}
     if "subject" in query:
         body["subject"] = filter_subject(query["subject"], call.gateway.settings)
     reply = await call.gateway.js.call(verb, body)
@@ -57,20 +57,33 @@ async def read_stream(call: Call) -> Response:
     """Read configuration and state of a stream."""
     query = call.query
     body: dict[str, Any] = {}
-    if "subjects" in query:
-        body["subjects_filter"] = filter_subject(query["subjects"] or ">", call.gateway.settings)
-        body["offset"] = sequence(query.get("offset", "0"), "offset")
     if flag(query.get("deleted", "false"), "deleted"):
         body["deleted_details"] = True
     stream = name(call.params["stream"], "stream")
     reply = await call.gateway.js.call(f"STREAM.INFO.{stream}", body or None)
-    if "subjects" not in query:
-        for member in ("total", "offset", "limit"):
-            reply.pop(member, None)
+    for member in ("total", "offset", "limit"):
+        reply.pop(member, None)
     headers = entity_tags.tagged(reply)
     if entity_tags.is_known(call, headers["ETag"]):
         return Response(None, 304, headers=headers)
     return json_response(reply, headers=headers)
+
+
+async def list_subjects(call: Call) -> Response:
+    """List the subjects of a stream with how many messages each has, a page at a time."""
+    stream = name(call.params["stream"], "stream")
+    offset = page_offset(call.query.get("offset", "0"))
+    wanted = filter_subject(call.query.get("filter", ">"), call.gateway.settings)
+    body = {"subjects_filter": wanted, "offset": offset}
+    reply = await call.gateway.js.call(f"STREAM.INFO.{stream}", body)
+    counts = reply["state"].get("subjects") or {}
+    page = {
+        "subjects": [{"subject": key, "messages": counts[key]} for key in sorted(counts)],
+        "total": reply.get("total", len(counts)),
+        "offset": reply.get("offset", offset),
+        "limit": reply.get("limit", 0),
+    }
+    return json_response(page, headers={"Cache-Control": "no-store"})
 
 
 async def put_stream(call: Call) -> Response:

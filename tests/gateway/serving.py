@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import threading
+from collections.abc import Callable
 from typing import Self
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from core.client import Client, Options, connect, dial
 from gateway.app import create_app
@@ -13,6 +15,7 @@ from gateway.http_protocol import HttpProtocol
 from gateway.metrics import ConsumerNumbers, Histogram, Snapshot, StreamNumbers
 from gateway.observations import Observation, RequestFailed
 from gateway.settings import Settings
+from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 
 SETTINGS = Settings(ack_key=b"a key for tests only, 32 bytes..")
 
@@ -27,7 +30,9 @@ class GatewayServer:
         *,
         with_users: bool = False,
         http_type: type[HttpProtocol] = HttpProtocol,
+        wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ) -> None:
+        self.wrap = wrap
         self.http_type = http_type
         self.nats = nats
         self.with_users = with_users
@@ -55,19 +60,26 @@ class GatewayServer:
             observe=self._observe,
             snapshot=_snapshot,
         )
-        listening = socket.socket()
+        # With its protocol, or asyncio leaves answers to wait for acknowledgements of TCP.
+        listening = socket.socket(proto=socket.IPPROTO_TCP)
         listening.bind(self.http)
         listening.listen(128)
         self.http = listening.getsockname()
         config = uvicorn.Config(
-            app, log_level="error", access_log=False, ws="none", lifespan="off", http=self.http_type
+            self.wrap(app),
+            log_level="error",
+            access_log=False,
+            ws=WebSocketProtocol,
+            lifespan="off",
+            proxy_headers=False,
+            http=self.http_type,
+            **UVICORN_OPTIONS,
         )
         self._server = uvicorn.Server(config)
         self._ready.set()
         await self._server.serve(sockets=[listening])
         await client.close()
-        if app.state.identities is not None:
-            await app.state.identities.close()
+        await app.state.door.close()
 
     def _observe(self, observation: Observation) -> None:
         if isinstance(observation, RequestFailed):

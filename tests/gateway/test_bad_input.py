@@ -10,6 +10,8 @@ from tests.gateway.conftest import Stream
 from tests.gateway.web import Web
 
 JSON = "Content-Type: application/json\r\n"
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+LARGE_EXTENSION = b"1;" + b"a" * 200_000 + b"\r\n{\r\n0\r\n\r\n"
 
 
 def request(line: str, headers: str = "", body: bytes = b"", *, length: bool = True) -> bytes:
@@ -137,6 +139,7 @@ CASES: dict[str, tuple[bytes, int]] = {
         post("/v1/streams", JSON, b'{"a":' * 5000 + b"1" + b"}" * 5000),
         400,
     ),
+    "number beyond all": (post("/v1/streams", JSON, b'{"name":"A","max_msgs":1e999}'), 400),
     "huge integer": (
         post("/v1/streams", JSON, b'{"name":"A","max_msgs":' + b"9" * 5000 + b"}"),
         400,
@@ -218,6 +221,51 @@ CASES: dict[str, tuple[bytes, int]] = {
         request("POST /v1/streams", "Transfer-Encoding: chunked\r\n", b"zz\r\n", length=False),
         400,
     ),
+    "two equal lengths": (
+        request(
+            "POST /v1/streams", "Content-Length: 3\r\nContent-Length: 3\r\n", b"a", length=False
+        ),
+        400,
+    ),
+    "length with a sign": (request("POST /v1/streams", "Content-Length: +3\r\n"), 400),
+    "length in hexadecimal": (request("POST /v1/streams", "Content-Length: 0x3\r\n"), 400),
+    "chunk size that overflows": (
+        request("POST /v1/streams", CHUNKED, b"FFFFFFFFFFFFFFFFF\r\n", length=False),
+        400,
+    ),
+    "bare line feed after a chunk": (
+        request("POST /v1/streams", CHUNKED, b"0\n\n", length=False),
+        400,
+    ),
+    "large chunk extension": (
+        request("POST /v1/streams", CHUNKED + JSON, LARGE_EXTENSION, length=False),
+        400,
+    ),
+    "two codings": (
+        request("POST /v1/streams", "Transfer-Encoding: chunked, identity\r\n", length=False),
+        400,
+    ),
+    "unknown coding": (
+        request("POST /v1/streams", "Transfer-Encoding: xchunked\r\n", length=False),
+        400,
+    ),
+    "bare line feeds": (b"GET /healthz HTTP/1.1\nHost: x\n\n", 400),
+    "two hosts": (b"GET /healthz HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
+    "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
+    "http/1.0": (b"GET /healthz HTTP/1.0\r\n\r\n", 200),
+    "http/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+    "http/3.9": (b"GET /healthz HTTP/3.9\r\nHost: x\r\n\r\n", 400),
+    "connect": (request("CONNECT x:1"), 400),
+    # Signing in
+    "ticket with a body": (post("/v1/tickets", "", b"x"), 400),
+    "ticket with a parameter": (post("/v1/tickets?origin=x"), 400),
+    "ticket where none is taken": (request("GET /v1/streams?ticket=x"), 400),
+    "session with a body": (post("/v1/session", JSON, b'{"user":"me"}'), 400),
+    "session that is read by a form": (request("PUT /v1/session"), 405),
+    "credentials in a trailer": (
+        request("POST /v1/session", CHUNKED, b"0\r\nAuthorization: x\r\n\r\n", length=False),
+        201,
+    ),
     "bare carriage return in a header": (request("GET /healthz", "A: b\rc\r\n"), 400),
     "bare line feed in a header": (request("GET /healthz", "A: b\nc\r\n"), 400),
     "nul in a header": (publish("a", "Nats-H-A: b\0c\r\n"), 400),
@@ -249,9 +297,10 @@ def test_bad_input_is_the_callers_mistake(web: Web, case: str) -> None:
 
 def test_no_route_ignores_a_parameter(stream: Stream) -> None:
     for operation in ROUTES:
-        if not operation.path.startswith("/v1"):
+        if not operation.path.startswith("/v1") or operation.query is None:
             continue
-        path = operation.path.format(stream=stream.name, consumer="C", subject="a", seq="1")
+        named = {"stream": stream.name, "consumer": "C", "subject": "a", "seq": "1"}
+        path = operation.path.format(**named, bucket="b", key="k", name="o")
 
         for query, kind in (("?x=1", "unknown"), ("?subject=a&subject=b", "")):
             answer = stream.web.send(operation.method, path + query)

@@ -1,11 +1,10 @@
 """Over HTTP everybody is who they are over NATS: no credentials, no service."""
 
 import asyncio
+import dataclasses
 from base64 import b64encode
-from collections.abc import Iterator
 from typing import Any
 
-import bcrypt
 import orjson
 import pytest
 
@@ -16,46 +15,17 @@ from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.turn import Turn
 from gateway.app import create_app
-from gateway.identities import credentials
 from gateway.problems import Problem
+from gateway.settings import Settings
+from gateway.signin.credentials import Credentials, from_header
 from jetgate.login import login_to
-from tests.gateway.serving import SETTINGS, GatewayServer
-from tests.gateway.web import Web
+from tests.gateway.serving import SETTINGS
+from tests.gateway.web import Web, basic
 from tests.support.eventually import observed
-from tests.support.jetgate import JetgateServer
-from tests.support.natsserver import NatsServer
-from tests.support.wire import Closed, Wire
-
-_HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 
 
 def _unreachable(receive: links.Receive, closed: links.Closed) -> Link:
     raise AssertionError("nobody connects without saying who they are")
-
-
-def _basic(user: str, password: str) -> str:
-    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
-
-
-@pytest.fixture(scope="module", params=["nats-server", "jetgate"])
-def guarded(request: pytest.FixtureRequest) -> Iterator[Web]:
-    """The façade over nats-server, then `jetgate dev`, with a user `me` of password `secret`."""
-    if request.param == "jetgate":
-        with JetgateServer("--user", "me", "--pass", _HASH, in_memory=True) as server:
-            with Wire(server.address) as wire:
-                assert b'"auth_required":true' in wire.frame().line
-                wire.send(b"PING\r\n")
-                assert wire.frame().line == b"-ERR 'Authorization Violation'"
-                with pytest.raises(Closed):
-                    wire.frame()
-            yield Web(server.http)
-        return
-    users = f'{{ users: [{{user: me, password: "{_HASH}"}}] }}'
-    with (
-        NatsServer({"authorization": users}) as nats,
-        GatewayServer(nats.address, with_users=True) as server,
-    ):
-        yield Web(server.http)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +36,9 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[Web]:
         "Basic",
         "Basic ?",
         "Basic " + b64encode(b"no colon").decode(),
-        _basic("me", "wrong"),
-        _basic("", ""),
-        _basic("you", "secret"),
+        basic("me", "wrong"),
+        basic("", ""),
+        basic("you", "secret"),
         "Bearer secret",
         "Digest x",
     ],
@@ -84,7 +54,7 @@ def test_without_valid_credentials_nothing_is_told(
 
 
 def test_who_is_known_is_served(guarded: Web) -> None:
-    headers = {"Authorization": _basic("me", "secret")}
+    headers = {"Authorization": basic("me", "secret")}
     for path in ("/v1/streams", "/readyz", "/metrics"):
         assert guarded.send("GET", path, None, headers).status == 200
     assert guarded.get("/healthz").status == 200
@@ -138,18 +108,18 @@ def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
         nowhere = Client(attach(_unreachable), Options())
         app = create_app(SETTINGS, nowhere, login=login_to(hub))
         batch = b'[{"subject":"orders.new"},{"subject":"orders.secret"},{"subject":"x"}]'
-        clerk = _basic("clerk", "c")
+        clerk = basic("clerk", "c")
         answers = [
             await _ask(app, "POST", "/v1/subjects/orders.new", clerk, b"1"),
             await _ask(app, "POST", "/v1/subjects/orders.secret", clerk, b"1"),
             await _ask(app, "GET", "/v1/streams", clerk, b""),
             await _ask(app, "POST", "/v1/publish", clerk, batch),
-            await _ask(app, "POST", "/v1/subjects/a", _basic("mute", "m"), b"1"),
-            await _ask(app, "POST", "/v1/subjects/a", _basic("tcp", "t"), b"1"),
+            await _ask(app, "POST", "/v1/subjects/a", basic("mute", "m"), b"1"),
+            await _ask(app, "POST", "/v1/subjects/a", basic("tcp", "t"), b"1"),
         ]
         # One connection for each identity, none for the refused, which is closed a little later.
-        await observed(lambda: len(hub.sessions) == 1)
-        await app.state.identities.close()
+        await observed(lambda: len(hub.sessions) == 2)
+        await app.state.door.close()
         return answers
 
     answers = asyncio.run(run())
@@ -158,10 +128,33 @@ def test_permissions_hold_and_a_refusal_is_told_at_once() -> None:
     assert [problem["status"] for problem in problems] == [404, 403, 403]
 
 
-def _crowded(users: list[User]) -> tuple[Hub, Any]:
+def test_permissions_hold_for_everything_that_is_asked() -> None:
+    rules = Permissions(Rule(("orders.>",)), Rule(("_INBOX.>",)))
+
+    async def run() -> list[Any]:
+        _, app = _crowded([User("clerk", "c", rules)])
+        clerk = basic("clerk", "c")
+        batch = b'[{"subject":"orders.new"},{"subject":"x"}]'
+        answers = [
+            await _ask(app, "POST", "/v1/subjects/orders.new:request", clerk, b"1"),
+            await _ask(app, "POST", "/v1/subjects/x:request", clerk, b"1"),
+            await _ask(app, "POST", "/v1/publish:atomic", clerk, batch),
+            await _ask(app, "POST", "/v1/streams/S/messages:read", clerk, b"{}"),
+            await _ask(app, "POST", "/v1/streams/S/consumers/C:resume", clerk, b""),
+            await _ask(app, "GET", "/v1/account", clerk, b""),
+            await _ask(app, "GET", "/v1/advisories", clerk, b""),
+        ]
+        await app.state.door.close()
+        return answers
+
+    answers = asyncio.run(run())
+    assert [status for status, _ in answers] == [503, 403, 403, 403, 403, 403, 403]
+
+
+def _crowded(users: list[User], settings: Settings = SETTINGS) -> tuple[Hub, Any]:
     hub = Hub(Turn(), SystemClock(), users=Users(users=tuple(users)), jetstream=False)
     nowhere = Client(attach(_unreachable), Options())
-    return hub, create_app(SETTINGS, nowhere, login=login_to(hub))
+    return hub, create_app(settings, nowhere, login=login_to(hub))
 
 
 def test_a_crowd_of_strangers_is_turned_away() -> None:
@@ -172,40 +165,41 @@ def test_a_crowd_of_strangers_is_turned_away() -> None:
         passwords = [*map(str, range(300)), "c"]
         async with asyncio.timeout(60):
             answers = await asyncio.gather(
-                *(_ask(app, "POST", "/v1/subjects/a", _basic("clerk", p), b"") for p in passwords)
+                *(_ask(app, "POST", "/v1/subjects/a", basic("clerk", p), b"") for p in passwords)
             )
-        await app.state.identities.close()
+        await app.state.door.close()
         return [status for status, _ in answers]
 
     assert asyncio.run(run()) == [401] * 300 + [404]
 
 
 def test_nobody_loses_his_connection_while_he_is_served() -> None:
-    """More users at once than connections are kept; it is the idle ones that go."""
+    """More users at once than idle connections are kept; it is the idle ones that go."""
 
     async def run() -> list[Any]:
-        names = [f"u{number}" for number in range(260)]
-        hub, app = _crowded([User(name, "p") for name in names])
+        names = [f"u{number}" for number in range(60)]
+        settings = dataclasses.replace(SETTINGS, identities_idle_max=20)
+        hub, app = _crowded([User(name, "p") for name in names], settings)
         sent = asyncio.Event()
         async with asyncio.timeout(60):
             asked = [
                 asyncio.create_task(
-                    _ask(app, "POST", "/v1/subjects/a", _basic(name, "p"), b"", sent)
+                    _ask(app, "POST", "/v1/subjects/a", basic(name, "p"), b"", sent)
                 )
                 for name in names
             ]
             await observed(lambda: len(hub.sessions) == len(names))
             sent.set()
             answers = await asyncio.gather(*asked)
-            await observed(lambda: len(hub.sessions) == 256)
-        await app.state.identities.close()
+            await observed(lambda: len(hub.sessions) == 20)
+        await app.state.door.close()
         return [status for status, _ in answers]
 
-    assert asyncio.run(run()) == [404] * 260
+    assert asyncio.run(run()) == [404] * 60
 
 
 def test_a_token_is_a_bearer() -> None:
-    assert credentials("Bearer  abc ") == ("", "", "abc")
-    assert credentials(_basic("u", "p:q")) == ("u", "p:q", "")
+    assert from_header("Bearer  abc ") == Credentials(token="abc")
+    assert from_header(basic("u", "p:q")) == Credentials("u", "p:q")
     with pytest.raises(Problem):
-        credentials("Basic " + b64encode(b"\xff\xfe:").decode())
+        from_header("Basic " + b64encode(b"\xff\xfe:").decode())

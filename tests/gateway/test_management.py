@@ -65,9 +65,15 @@ def test_subjects_of_a_stream_are_counted(stream: Stream) -> None:
     for rest in ("a", "b", "b"):
         stream.publish(rest)
 
-    state = stream.web.get(f"{stream.path}?subjects=%3E").json()["state"]
+    everything = stream.web.get(f"{stream.path}/subjects").json()
+    some = stream.web.get(f"{stream.path}/subjects?filter={stream.subject('b')}").json()
+    beyond = stream.web.get(f"{stream.path}/subjects?offset=2").json()
 
-    assert state["subjects"] == {stream.subject("a"): 1, stream.subject("b"): 2}
+    a, b = ({"subject": stream.subject(rest), "messages": n} for rest, n in (("a", 1), ("b", 2)))
+    assert (everything["subjects"], everything["total"]) == ([a, b], 2)
+    assert some["subjects"] == [b]
+    assert beyond["subjects"] == []
+    assert "subjects" not in stream.web.get(stream.path).json()["state"]
 
 
 def test_purge_removes_what_it_names(stream: Stream) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway import http_protocol
+from gateway import write_watch
 from gateway.http_protocol import HttpProtocol
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import SETTINGS, GatewayServer
@@ -214,7 +214,7 @@ def test_a_caller_who_reads_something_is_waited_for(
     unread: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter([5, 4, 3, 2])
-    monkeypatch.setattr(http_protocol, "untaken", lambda transport: next(left, 1))
+    monkeypatch.setattr(write_watch, "untaken", lambda transport: next(left, 1))
 
     assert _leave_unread(unread, "application/json") == [2]
     assert list(left) == [], "looked at until nothing more was taken"

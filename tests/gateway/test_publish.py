@@ -23,6 +23,25 @@ def test_a_repeated_idempotency_key_is_answered_with_the_first_receipt(stream: S
     assert again.json() == {"stream": stream.name, "seq": 1, "duplicate": True}
 
 
+def test_a_repeated_key_is_answered_with_the_first_receipt_whatever_its_condition(
+    stream: Stream,
+) -> None:
+    subject = stream.subject("a")
+    created = {"If-None-Match": "*", "Idempotency-Key": "create-1"}
+    updated = {"If-Match": '"1"', "Idempotency-Key": "update-1"}
+    answers = [stream.web.publish(subject, b"x", **said) for said in (created, updated) * 2]
+
+    assert [(each.status, each.json()["seq"]) for each in answers] == [
+        (201, 1),
+        (201, 2),
+        (200, 1),
+        (200, 2),
+    ]
+    other = stream.web.publish(subject, b"x", **(updated | {"Idempotency-Key": "update-2"}))
+    assert (other.status, other.kind) == (412, "stream-wrong-last-sequence")
+    assert stream.web.get(stream.path).json()["state"]["messages"] == 2
+
+
 def test_headers_come_back_as_they_were_sent(stream: Stream) -> None:
     stream.publish("a", b"{}", Nats_H_X_Order="7", Content_Type="application/json", Nats_Msg_Id="m")
 

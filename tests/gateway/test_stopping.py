@@ -11,12 +11,19 @@ from core.model.consumer import AckPolicy, ConsumerConfig, NextRequest
 from core.model.stream import StreamConfig
 from gateway.app import create_app
 from gateway.http_server import HttpServer
+from gateway.http_start import HttpStart
 from gateway.tokens import read_delivery
 from tests.gateway.serving import SETTINGS
 from tests.support.eventually import observed
 from tests.support.natsserver import NatsServer
 
 _SECOND = 1_000_000_000
+
+
+async def _start() -> HttpStart:
+    start = HttpStart(listen("127.0.0.1", 0, "HTTP"))
+    await start.start()
+    return start
 
 
 async def _asked(port: int, accept: str, batch: int) -> socket.socket:
@@ -40,8 +47,7 @@ def test_who_waits_is_told_when_the_server_is_another(nats_server: NatsServer, a
 
     async def scenario() -> bytes:
         client = await connect(dial("{}:{}".format(*nats_server.address)))
-        js, http = JetStream(client), HttpServer(listen("127.0.0.1", 0, "HTTP"))
-        http.start()
+        js, http = JetStream(client), HttpServer(await _start())
         http.use(create_app(SETTINGS, client))
         await js.create_stream(StreamConfig(name="STOP", subjects=("stop",)))
         await js.create_consumer("STOP", ConsumerConfig(durable_name="C"))
@@ -81,8 +87,7 @@ def test_what_a_caller_was_not_given_is_given_back(
 
     async def scenario() -> tuple[int, bytes]:
         client = await connect(dial("{}:{}".format(*nats_server.address)))
-        js, http = JetStream(client), HttpServer(listen("127.0.0.1", 0, "HTTP"))
-        http.start()
+        js, http = JetStream(client), HttpServer(await _start())
         http.use(create_app(SETTINGS, client))
         await js.create_stream(StreamConfig(name="STOP", subjects=("stop",)))
         config = ConsumerConfig(

@@ -4,6 +4,9 @@ import contextlib
 import http.client
 import json
 import socket
+import threading
+from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -69,6 +72,18 @@ class Web:
         path = f"/v1/subjects/{quote(subject, safe='')}"
         return self.send("POST", path, body, names(headers))
 
+    def later(self, send: Callable[[], Answer]) -> Callable[[], Answer]:
+        """Send in the background; what is returned waits for the answer."""
+        answers: list[Answer] = []
+        thread = threading.Thread(target=lambda: answers.append(send()))
+        thread.start()
+
+        def answer() -> Answer:
+            thread.join(60)
+            return answers[0]
+
+        return answer
+
     def lines(self, body: bytes, **headers: str) -> Answer:
         all_headers = {"Content-Type": "application/x-ndjson"} | names(headers)
         return self.send("POST", "/v1/publish", body, all_headers)
@@ -91,6 +106,11 @@ class Web:
             except (TimeoutError, ConnectionResetError):
                 pass
             return received
+
+
+def basic(user: str, password: str) -> str:
+    """The value of Authorization for a user."""
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 
 def names(headers: dict[str, str]) -> dict[str, str]:

@@ -1,0 +1,119 @@
+"""An atomic batch (ADR-50) as one call: all of its messages are stored, or none."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from core.client import Batch, ClientError, PayloadTooLarge, ReplyBatch, read_ack
+from core.errors import ApiError
+from core.runtime.nuid import nuid
+from gateway.batch_lines import Lines, Run, receipt_problem
+from gateway.call import Call
+from gateway.problems import Problem, bad_request, problem_of
+from gateway.responses import json_response, location_of
+
+_SLICE_BYTES = 256 * 1024
+
+
+async def read_lines(call: Call, body: bytes) -> Run:
+    """Read NDJSON: pieces of it, so that others get their turns."""
+    lines = _lines_of(call)
+    run = Run()
+    piece: list[bytes] = []
+    size = 0
+    for line in body.split(b"\n"):
+        piece.append(line)
+        size += len(line)
+        if size >= _SLICE_BYTES:
+            run.append(lines.run(piece))
+            piece, size = [], 0
+            await asyncio.sleep(0)
+    run.append(lines.run(piece))
+    return run
+
+
+def _lines_of(call: Call) -> Lines:
+    return Lines(call.gateway.settings, call.gateway.client.info.max_payload)
+
+
+async def publish_atomic(call: Call, run: Run) -> Response:
+    """Store the messages of a run together. Raises Problem; nothing is stored then.
+
+    Only after a 504 that is unknown.
+    """
+    if not run.size:
+        raise bad_request("empty-batch", "body: no messages")
+    if run.refused:
+        raise _at(*min(run.refused.items(), key=lambda item: item[0]))
+    batch_id = nuid()
+    batch = _stamped(call, run.batch, batch_id.encode())
+    replies = call.gateway.js.start_many(batch)
+    settled = await replies.settled(call.gateway.settings.publish_timeout)
+    _raise_refusal(replies, settled=settled)
+    try:
+        ack = read_ack(replies.payloads[-1] or b"")
+    except ValueError:
+        raise Problem(409, "not-a-receipt", _NOT_A_RECEIPT) from None
+    if ack.batch != batch_id:
+        raise Problem(409, "not-a-receipt", _NOT_A_RECEIPT)
+    result: dict[str, object] = {"stream": ack.stream, "seq": ack.seq, "count": ack.count}
+    if ack.domain:
+        result["domain"] = ack.domain
+    if ack.val:
+        result["val"] = ack.val
+    location = location_of("streams", ack.stream, "messages", str(ack.seq))
+    return json_response(result, 201, {"Location": location})
+
+
+_NOT_A_RECEIPT = "not stored as a batch: the subject belongs to something else than one stream"
+
+
+def _stamped(call: Call, batch: Batch, batch_id: bytes) -> Batch:
+    """The messages with their places in the batch. Raises NotPermitted before any is sent."""
+    client = call.gateway.client
+    stamped = Batch()
+    last = len(batch)
+    for place, subject in enumerate(batch.subjects, 1):
+        client.check(subject)
+        own = batch.headers[place - 1]
+        commit = b"Nats-Batch-Commit: 1\r\n" if place == last else b""
+        headers = b"%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n%b\r\n" % (
+            own[:-2] or b"NATS/1.0\r\n",
+            batch_id,
+            place,
+            commit,
+        )
+        payload = batch.payloads[place - 1]
+        if (size := len(headers) + len(payload)) > client.info.max_payload:
+            raise _at(place - 1, problem_of(PayloadTooLarge(size, client.info.max_payload)))
+        stamped.add(subject, payload, headers)
+    return stamped
+
+
+def _raise_refusal(replies: ReplyBatch, *, settled: bool) -> None:
+    """Raise the first refusal: the messages after it are refused because of it."""
+    last = len(replies.payloads) - 1
+    for index, payload in enumerate(replies.payloads):
+        status = replies.statuses.get(index, 0)
+        if payload is None or (not payload and not status and index < last):
+            continue
+        problem: Problem | None = None
+        if status:
+            problem = receipt_problem(payload, status)
+        else:
+            try:
+                read_ack(payload)
+            except ApiError as error:
+                problem = problem_of(error)
+            except (ValueError, ClientError):
+                problem = Problem(409, "not-a-receipt", _NOT_A_RECEIPT)
+        if problem is not None:
+            raise problem if index == last else _at(index, problem)
+    if not settled:
+        raise receipt_problem(None, 0)
+
+
+def _at(index: int, problem: Problem) -> Problem:
+    """The problem of one message; lines are counted from 1."""
+    problem.extra["line"] = index + 1
+    return problem

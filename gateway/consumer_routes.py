@@ -1,0 +1,207 @@
+"""The operations of consumers: management, fetching, acknowledging."""
+
+from core.model.consumer import ConsumerConfig, ConsumerInfo
+from gateway import models
+from gateway.handlers import consumer_verbs, consumers
+from gateway.operation import RAW, Operation
+from gateway.refusals import CONSUMER, CONSUMER_CREATE, CONSUMER_UPDATE, STREAM
+
+_CONSUMERS = "/v1/streams/{stream}/consumers"
+_CONSUMER = "/v1/streams/{stream}/consumers/{consumer}"
+_CONDITIONS = ("If-Match#tags", "If-None-Match#tags")
+_INFO = ("ETag", "Cache-Control")
+_CREATED = (*_INFO, "Location")
+_CHANGE = ("bad-header", "precondition-failed")
+_ACK_PROBLEMS = ("bad-name", "too-many-tokens")
+_FETCH_PROBLEMS = (
+    *CONSUMER,
+    "bad-duration",
+    "bad-parameter",
+    "no-heartbeat",
+    "pinned-to-another",
+    "pull-refused",
+)
+_FETCHED = (
+    "Cache-Control",
+    "Js-Delivered",
+    "Js-Headers-Omitted",
+    "Js-Pending",
+    "Js-Token",
+    "Nats-Sequence",
+    "Nats-Stream",
+    "Nats-Subject",
+    "Nats-Time-Stamp",
+)
+
+CONSUMER_ROUTES: tuple[Operation, ...] = (
+    Operation(
+        "listConsumers",
+        "GET",
+        _CONSUMERS,
+        consumers.list_consumers,
+        None,
+        models.ConsumerPage,
+        query=("offset",),
+        problems=(*STREAM, "bad-parameter"),
+    ),
+    Operation(
+        "createConsumer",
+        "POST",
+        _CONSUMERS,
+        consumers.create_consumer,
+        ConsumerConfig,
+        ConsumerInfo,
+        (201,),
+        shows={201: _CREATED},
+        problems=CONSUMER_CREATE,
+    ),
+    Operation(
+        "readConsumer",
+        "GET",
+        _CONSUMER,
+        consumers.read_consumer,
+        None,
+        ConsumerInfo,
+        (200, 304),
+        headers=("If-None-Match#tags",),
+        shows={200: _INFO, 304: _INFO},
+        problems=(*CONSUMER, "bad-header"),
+    ),
+    Operation(
+        "putConsumer",
+        "PUT",
+        _CONSUMER,
+        consumers.put_consumer,
+        ConsumerConfig,
+        ConsumerInfo,
+        (200, 201),
+        headers=_CONDITIONS,
+        shows={200: _INFO, 201: _CREATED},
+        problems=(*CONSUMER_UPDATE, *_CHANGE),
+    ),
+    Operation(
+        "patchConsumer",
+        "PATCH",
+        _CONSUMER,
+        consumers.patch_consumer,
+        ConsumerConfig,
+        ConsumerInfo,
+        merges=True,
+        headers=_CONDITIONS,
+        shows={200: _INFO},
+        problems=(*CONSUMER_UPDATE, *_CHANGE),
+    ),
+    Operation(
+        "deleteConsumer",
+        "DELETE",
+        _CONSUMER,
+        consumers.delete_consumer,
+        None,
+        None,
+        (204,),
+        headers=_CONDITIONS,
+        problems=(*CONSUMER, *_CHANGE, "unexpected-body"),
+    ),
+    Operation(
+        "fetchMessages",
+        "POST",
+        _CONSUMER + ":fetch",
+        consumers.fetch,
+        models.FetchRequest,
+        RAW,
+        (200, 204),
+        json=models.Messages,
+        lines=models.Message,
+        shows={200: _FETCHED, 204: ("Js-Reason",)},
+        problems=_FETCH_PROBLEMS,
+    ),
+    Operation(
+        "ackMessages",
+        "POST",
+        _CONSUMER + ":ack",
+        consumers.ack,
+        models.AckRequest,
+        models.AckResult,
+        problems=_ACK_PROBLEMS,
+    ),
+    Operation(
+        "nakMessages",
+        "POST",
+        _CONSUMER + ":nak",
+        consumers.nak,
+        models.NakRequest,
+        models.AckResult,
+        problems=(*_ACK_PROBLEMS, "bad-duration"),
+    ),
+    Operation(
+        "termMessages",
+        "POST",
+        _CONSUMER + ":term",
+        consumers.term,
+        models.TermRequest,
+        models.AckResult,
+        problems=(*_ACK_PROBLEMS, "bad-header"),
+    ),
+    Operation(
+        "progressMessages",
+        "POST",
+        _CONSUMER + ":progress",
+        consumers.progress,
+        models.AckRequest,
+        models.AckResult,
+        problems=_ACK_PROBLEMS,
+    ),
+    Operation(
+        "ackAndFetchMessages",
+        "POST",
+        _CONSUMER + ":ack-next",
+        consumers.ack_next,
+        models.AckNextRequest,
+        models.AckNextResult,
+        problems=(*_ACK_PROBLEMS, *_FETCH_PROBLEMS),
+    ),
+    Operation(
+        "pauseConsumer",
+        "POST",
+        _CONSUMER + ":pause",
+        consumer_verbs.pause,
+        models.PauseRequest,
+        models.PauseResult,
+        problems=(*CONSUMER, "bad-duration", "bad-parameter"),
+    ),
+    Operation(
+        "resumeConsumer",
+        "POST",
+        _CONSUMER + ":resume",
+        consumer_verbs.resume,
+        None,
+        models.PauseResult,
+        problems=(*CONSUMER, "unexpected-body"),
+    ),
+    Operation(
+        "unpinConsumer",
+        "POST",
+        _CONSUMER + ":unpin",
+        consumer_verbs.unpin,
+        models.UnpinRequest,
+        None,
+        (204,),
+        problems=(
+            *CONSUMER,
+            "consumer-invalid-group-name",
+            "consumer-invalid-priority-group",
+            "invalid-json",
+        ),
+    ),
+    Operation(
+        "resetConsumer",
+        "POST",
+        _CONSUMER + ":reset",
+        consumer_verbs.reset,
+        models.ResetRequest,
+        models.ResetResult,
+        shows={200: _INFO},
+        problems=(*CONSUMER, "consumer-invalid-reset", "invalid-json"),
+    ),
+)
+"""Consumers, and what is done with their messages."""

@@ -1,0 +1,254 @@
+"""What a bucket holds, as a list, and what becomes of it, as a feed.
+
+Both read the stream at the pace of the caller: nothing is fetched before what came is on its way,
+so a slow caller costs the memory of two pull requests. A feed tells where it is: `position` is
+`<incarnation>:<sequence>`, the incarnation being the time when the stream was created.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, Self
+
+import msgspec
+from msgspec import UNSET
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from core.client import Delivered, OrderedReader
+from core.errors import ApiError
+from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.gotime import parse_time
+from gateway.bucket_models import Ended, Heartbeat, Opened, Ready
+from gateway.call import Call
+from gateway.models import ProblemBody
+from gateway.problems import bad_request, problem_of
+from gateway.response_body import ResponseBody
+from gateway.responses import JSON, NDJSON
+from gateway.validation import sequence
+
+EVENTS = "text/event-stream"
+_END = {"type": "http.response.body", "body": b"", "more_body": False}
+_PIECE = 128 * 1024
+_READ_S = 5.0
+
+
+class Listing(Response):
+    """The messages of a finite reader, as lines or as the array of a JSON object.
+
+    Args:
+        call: The request.
+        reader: What reads; it is closed with the answer.
+        member: The name of the array.
+        last_seq: What is stored after this is not listed.
+    """
+
+    def __init__(self, call: Call, reader: OrderedReader, member: str, last_seq: int) -> None:
+        self._lines = call.accepts(NDJSON)
+        self.media_type = NDJSON if self._lines else JSON
+        super().__init__(None, headers={"Cache-Control": "no-store", "Vary": "Accept"})
+        del self.headers["content-length"]
+        self.show: Callable[[Delivered], object | None] = _nothing
+        self._call = call
+        self._reader = reader
+        self._member = member
+        self._last_seq = last_seq
+
+    async def open(self) -> int:
+        """Begin to read; return how many messages there are."""
+        await self._reader.open()
+        return self._reader.pending
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send everything."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            if scope["method"] == "HEAD":
+                await send(_END)
+                return
+            async with ResponseBody(self._call, send) as out:
+                out.when_gone(self._reader.interrupt)
+                await self._send(out)
+        except ApiError as error:  # too late for another answer: this one stays without an end
+            raise problem_of(error) from None
+        finally:
+            await self._reader.close()
+        await send(_END)
+
+    async def _send(self, out: ResponseBody) -> None:
+        if not self._lines:
+            await out.send(b'{"%s":[' % self._member.encode())
+        between = b"\n" if self._lines else b","
+        begun = False
+        while messages := await self._reader.read(_READ_S):
+            shown = (self.show(msg) for msg in messages if msg.seq <= self._last_seq)
+            for piece in _pieces(value for value in shown if value is not None):
+                await out.send((between if begun else b"") + between.join(piece))
+                begun = True
+            if messages[-1].seq >= self._last_seq:
+                break
+        await out.send(b"]}\n" if not self._lines else b"\n" if begun else b"")
+
+
+class Source(Protocol):
+    """What a feed is about."""
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        ...
+
+    @property
+    def only_news(self) -> bool:
+        """Whether what is there already is left out."""
+        ...
+
+    def config(self, info: dict[str, Any]) -> ConsumerConfig:
+        """What a consumer would deliver from the beginning of the feed."""
+        ...
+
+    def event(self, msg: Delivered, position: str) -> Any | None:
+        """The event of a message, with the members `event` and `position`; None: it is hidden."""
+        ...
+
+
+class Feed(Response):
+    """Changes as they happen, as lines of JSON or as server-sent events."""
+
+    def __init__(self, call: Call, source: Source, info: dict[str, Any]) -> None:
+        self._events = call.accepts(EVENTS)
+        self.media_type = EVENTS if self._events else NDJSON
+        headers = {"Cache-Control": "no-store", "Vary": "Accept", "X-Accel-Buffering": "no"}
+        super().__init__(None, headers=headers)
+        del self.headers["content-length"]
+        self._call = call
+        self._source = source
+        self._incarnation = parse_time(info["created"])
+        self._reader = OrderedReader(call.gateway.js, source.stream, source.config(info), batch=256)
+        self._known = info["state"]["last_seq"]
+        """What is there when the feed begins."""
+        self._seen = 0
+        self._recovered: bool | msgspec.UnsetType = UNSET
+        self._is_ready = False
+
+    @classmethod
+    async def begin(cls, call: Call, info: dict[str, Any], source: Source) -> Self:
+        """Open the feed where the caller wants it to begin. Raises Problem."""
+        feed = cls(call, source, info)
+        resumed = call.headers.get("last-event-id") or call.query.get("last_event_id")
+        if resumed is not None:
+            feed._resume(resumed, info)
+        await feed._reader.open()
+        if source.only_news and feed._recovered is UNSET:
+            feed._seen = feed._known
+        return feed
+
+    def _resume(self, text: str, info: dict[str, Any]) -> None:
+        born, colon, seq = text.partition(":")
+        if not colon:
+            raise bad_request("bad-parameter", "Last-Event-ID: not a position of a feed")
+        incarnation, last = (sequence(part, "Last-Event-ID") for part in (born, seq))
+        state = info["state"]
+        self._recovered = (
+            incarnation == self._incarnation and state["first_seq"] - 1 <= last <= state["last_seq"]
+        )
+        if self._recovered:
+            config = self._source.config(info)
+            start = msgspec.structs.replace(
+                config, deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=last + 1
+            )
+            self._reader = OrderedReader(
+                self._call.gateway.js, self._source.stream, start, batch=256
+            )
+            self._seen = last
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the caller goes or the bucket does."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            if scope["method"] == "HEAD":
+                await send(_END)
+                return
+            async with ResponseBody(self._call, send) as out:
+                out.when_gone(self._reader.interrupt)
+                await self._send(out)
+        finally:
+            await self._reader.close()
+        await send(_END)
+
+    async def _send(self, out: ResponseBody) -> None:
+        begin = [self._line(Opened("open", self._position(), self._recovered))]
+        if not self._reader.pending or self._seen >= self._known:
+            begin.append(self._ready())
+        await out.send(b"".join(begin))
+        heartbeat = self._call.gateway.settings.feed_heartbeat
+        while True:
+            try:
+                messages = await self._reader.read(heartbeat)
+            except ApiError as error:
+                problem = msgspec.convert(problem_of(error).members(), ProblemBody)
+                await out.send(self._line(Ended("end", problem)))
+                return
+            if not messages:
+                # What was there may have gone before it was read.
+                await out.send(self._heartbeat() if self._is_ready else self._ready())
+            for piece in _joined(self._lines(messages)):
+                await out.send(piece)
+
+    def _lines(self, messages: list[Delivered]) -> Iterator[bytes]:
+        for msg in messages:
+            if not self._is_ready and msg.seq > self._known:
+                yield self._ready()
+            self._seen = msg.seq
+            event = self._source.event(msg, self._position())
+            if event is not None:
+                yield self._line(event)
+            if not self._is_ready and (not msg.pending or msg.seq == self._known):
+                yield self._ready()
+
+    def _ready(self) -> bytes:
+        self._is_ready = True
+        self._seen = max(self._seen, self._known)
+        return self._line(Ready("ready", self._position()))
+
+    def _heartbeat(self) -> bytes:
+        return b": heartbeat\n\n" if self._events else self._line(Heartbeat("heartbeat"))
+
+    def _position(self) -> str:
+        return f"{self._incarnation}:{self._seen}"
+
+    def _line(self, event: Any) -> bytes:
+        shown = msgspec.json.encode(event)
+        if not self._events:
+            return shown + b"\n"
+        position = getattr(event, "position", "")
+        place = b"id: %s\n" % position.encode() if position else b""
+        return b"event: %s\n%sdata: %s\n\n" % (event.event.encode(), place, shown)
+
+
+def _pieces(values: Iterable[object]) -> Iterator[list[bytes]]:
+    piece: list[bytes] = []
+    size = 0
+    for value in values:
+        piece.append(msgspec.json.encode(value))
+        size += len(piece[-1])
+        if size > _PIECE:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _joined(lines: Iterator[bytes]) -> Iterator[bytes]:
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        piece.append(line)
+        size += len(line)
+        if size > _PIECE:
+            yield b"".join(piece)
+            piece, size = [], 0
+    if piece:
+        yield b"".join(piece)
+
+
+def _nothing(_: Delivered) -> None:
+    return None

@@ -1,0 +1,177 @@
+"""A stream as server-sent events, resumed by `Last-Event-ID`.
+
+The id of an event is the position behind it, `<incarnation>:<seq>`: whoever comes back with it goes
+on there, on any node, and is told when that is not possible.
+"""
+
+import asyncio
+import re
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from core.client import ClientError
+from core.client.subscribe import Position
+from core.model.consumer import DeliverPolicy
+from core.model.gotime import parse_time
+from gateway import rendering
+from gateway.call import Call
+from gateway.feeds.entries import Gap, Start
+from gateway.feeds.reader import Slice, StreamReader
+from gateway.problems import Problem, bad_request, problem_of
+from gateway.response_body import ResponseBody
+
+_COMMENT = b":\n\n"
+_SLICE_MESSAGES = 512
+_SLICE_BYTES = 64 * 1024
+_RETRY_MS = 1000
+_ID = re.compile(r"([0-9]{1,19}):([0-9]{1,19})")
+_NAMES = {policy.value: policy for policy in DeliverPolicy if "by_start" not in policy.value}
+
+
+def start_of(begin: str, last_event_id: str) -> Start:
+    """Where to begin: behind an event, or as `begin` says. Raises Problem."""
+    if last_event_id:
+        found = _ID.fullmatch(last_event_id)
+        if found is None:
+            raise bad_request("bad-parameter", "Last-Event-ID: not an id of this feed")
+        return Start(after=Position(int(found[1]), int(found[2])))
+    if not begin:
+        return Start()
+    if begin in _NAMES:
+        return Start(_NAMES[begin])
+    if begin.isascii() and begin.isdigit() and int(begin[:19]) > 0 and len(begin) < 20:
+        return Start(DeliverPolicy.BY_START_SEQUENCE, seq=int(begin))
+    try:
+        return Start(DeliverPolicy.BY_START_TIME, time=parse_time(begin))
+    except ValueError:
+        detail = f"from: one of {', '.join(_NAMES)}, a sequence, or an RFC 3339 time"
+        raise bad_request("bad-parameter", detail) from None
+
+
+async def open_tail(call: Call, stream: str, matching: str, start: Start) -> Response:
+    """Begin to read, and return the answer. Raises ApiError and ClientError."""
+    gateway = call.gateway
+    change = asyncio.Event()
+    reader = StreamReader(gateway.feeds.tails, gateway.js, stream, matching, change.set)
+    await reader.open(start)
+    if call.scope["method"] == "HEAD":
+        await reader.close()
+        return Response(None, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
+    return TailResponse(call, stream, reader, change)
+
+
+class TailResponse(Response):
+    """The answer: events until the caller, the stream or the connection to the server is gone."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, call: Call, stream: str, reader: StreamReader, change: asyncio.Event
+    ) -> None:
+        position = _id(reader.position)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(None, headers=headers | {"Js-Last-Event-ID": position})
+        del self.headers["content-length"]
+        self._call = call
+        self._stream = stream
+        self._reader = reader
+        self._change = change
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reader = self._reader
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async with ResponseBody(self._call, send, self._change.set) as out:
+                await out.send(self._first())
+                while (data := await self._next(out)) is not None:
+                    await out.send(data)
+                if (
+                    reader.error is not None
+                    and not out.is_gone
+                    and not self._call.gateway.client.closed
+                ):
+                    await out.send(_end(reader.error))
+        except ClientError:
+            pass
+        finally:
+            await reader.close()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _first(self) -> bytes:
+        reader = self._reader
+        position = reader.position
+        told: dict[str, object] = {
+            "stream": self._stream,
+            "incarnation": str(position.incarnation),
+            "seq": position.seq,
+            "recovered": reader.recovered,
+        }
+        if (gap := reader.first_gap) is not None:
+            told |= {"first_seq": gap.first_seq, "last_seq": gap.last_seq}
+        event = _event("position", position, told)
+        return b"retry: %d\n%b" % (_RETRY_MS, event)
+
+    async def _next(self, out: ResponseBody) -> bytes | None:
+        """Events to send, a comment when there were none for some time; None at the end."""
+        while True:
+            self._change.clear()
+            found = self._reader.take(_SLICE_MESSAGES, _SLICE_BYTES)
+            if found is not None:
+                return self._events(found)
+            if self._reader.error is not None or out.is_gone:
+                return None
+            try:
+                async with asyncio.timeout(self._call.gateway.settings.event_pause):
+                    await self._change.wait()
+            except TimeoutError:
+                return _COMMENT
+
+    def _events(self, found: Slice) -> bytes:
+        gap = found.gap
+        if gap is not None:
+            return _event("gap", gap.position, _gap(gap))
+        shared = found.shared
+        if shared is None:
+            return self._written(found)
+        key = ("sse", found.key)
+        made = shared.get(key)
+        if made is None:
+            made = shared[key] = self._written(found)
+        return made
+
+    def _written(self, found: Slice) -> bytes:
+        incarnation = self._reader.position.incarnation
+        return b"".join(
+            [
+                b"id: %d:%d\ndata: %b\n\n"
+                % (incarnation, entry.msg.stream_seq, entry.form(rendering.followed))
+                for entry in found.messages()
+            ]
+        )
+
+
+def _id(position: Position) -> str:
+    return f"{position.incarnation}:{position.seq}"
+
+
+def _event(kind: str, position: Position, data: dict[str, object]) -> bytes:
+    head = f"id: {_id(position)}\nevent: {kind}\ndata: ".encode()
+    return head + orjson.dumps(data) + b"\n\n"
+
+
+def _gap(gap: Gap) -> dict[str, object]:
+    return {
+        "after": gap.after.seq,
+        "incarnation": str(gap.position.incarnation),
+        "seq": gap.position.seq,
+        "first_seq": gap.first_seq,
+        "last_seq": gap.last_seq,
+        "recovered": False,
+    }
+
+
+def _end(error: Exception) -> bytes:
+    problem = error if isinstance(error, Problem) else problem_of(error)
+    return b"event: end\ndata: %b\n\n" % orjson.dumps(problem.members(), default=str)

@@ -1,0 +1,48 @@
+"""Request and reply."""
+
+from starlette.responses import Response
+
+from gateway.call import Call
+from gateway.headers import block, message_headers, refuse_repeated
+from gateway.problems import bad_request
+from gateway.requesting import Question, many_replies, one_reply
+from gateway.validation import duration, flag, publish_subject, sequence
+
+_NANOS = 1_000_000_000
+
+
+async def request(call: Call) -> Response:
+    """Send the body to whoever serves a subject, and answer with the reply.
+
+    The payload of the reply is the body of the answer, its headers come as `Nats-H-<Name>`. With
+    `replies` those of several come as lines while they arrive.
+    """
+    query = call.query
+    settings = call.gateway.settings
+    subject = publish_subject(call.params["subject"], settings)
+    within = _seconds(query.get("timeout"), "timeout", settings.request_timeout_default)
+    if within > settings.request_timeout_max:
+        limit = f"{settings.request_timeout_max:g}s"
+        raise bad_request("bad-parameter", f"timeout: more than {limit}")
+    many = "replies" in query
+    if not many and (only := {"stall", "until_empty"} & query.keys()):
+        raise bad_request("bad-parameter", f"{min(only)}: only with replies")
+    most = sequence(query.get("replies", "1"), "replies")
+    if not 0 < most <= settings.replies_max:
+        raise bad_request("bad-parameter", f"replies: not 1 to {settings.replies_max}")
+    items = message_headers(call.scope["headers"], settings)
+    refuse_repeated(items)
+    question = Question(
+        subject=subject,
+        body=await call.body(call.gateway.client.info.max_payload),
+        block=block(items),
+        within=within,
+        most=most,
+        stall=_seconds(query["stall"], "stall", 0.0) if "stall" in query else None,
+        until_empty=flag(query.get("until_empty", "false"), "until_empty"),
+    )
+    return await (many_replies if many else one_reply)(call, question)
+
+
+def _seconds(text: str | None, what: str, default: float) -> float:
+    return default if text is None else duration(text, what) / _NANOS

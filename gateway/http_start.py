@@ -1,0 +1,162 @@
+"""The HTTP port while the process starts, before what serves HTTP is imported.
+
+`/readyz` is answered with 503, because it asks just that. Every other request waits for the façade,
+which takes over the connection with what was read from it; after half a minute it is answered with
+503 too. Connections are closed after such an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl  # a start without TLS does not wait for it
+
+_ABOUT_THE_START = "/readyz"
+_PATIENCE_S = 30.0
+_HANDSHAKE_S = 10.0
+_SHUTDOWN_S = 1.0
+_HEAD_BYTES = 128 * 1024
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class HttpStart:
+    """Accepts connections on a listening socket, as long as the process serves HTTP.
+
+    Attributes:
+        port: the port.
+        patience_s: seconds that a request waits.
+        held: the connections whose requests wait.
+        successor: makes what serves one connection, once it is there.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        *,
+        patience_s: float = _PATIENCE_S,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.port = int(listening.getsockname()[1])
+        self.patience_s = patience_s
+        self.held: set[HeldConnection] = set()
+        self.successor: Callable[[], asyncio.Protocol] | None = None
+        self._listening = listening
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Accept connections from now on."""
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            self._server = await loop.create_server(self._accepted, sock=self._listening)
+            return
+        self._server = await loop.create_server(
+            self._accepted,
+            sock=self._listening,
+            ssl=self._tls,
+            ssl_handshake_timeout=_HANDSHAKE_S,
+            ssl_shutdown_timeout=_SHUTDOWN_S,
+        )
+
+    def hand_over(self, successor: Callable[[], asyncio.Protocol]) -> None:
+        """Let a successor have every connection from now on, first those whose requests wait."""
+        self.successor = successor
+        for connection in list(self.held):
+            connection.go_on(successor())
+
+    def stop(self) -> None:
+        """Close the port, and the connections whose requests wait."""
+        if self._server is not None:
+            self._server.close()
+        self._listening.close()
+        for connection in list(self.held):
+            connection.close()
+
+    def _accepted(self) -> asyncio.Protocol:
+        return HeldConnection(self) if self.successor is None else self.successor()
+
+
+class HeldConnection(asyncio.Protocol):
+    """A connection whose request waits."""
+
+    _transport: asyncio.Transport
+    _timer: asyncio.TimerHandle
+
+    def __init__(self, start: HttpStart) -> None:
+        self._start = start
+        self._read = bytearray()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        self._transport = transport
+        self._start.held.add(self)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._start.patience_s, self._refuse)
+        if self._start.successor is not None:  # accepted just before
+            self.go_on(self._start.successor())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The caller has gone, or was answered."""
+        self._start.held.discard(self)
+        self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Answer who asks whether the process is ready; keep what others ask."""
+        self._read += data
+        if _END_OF_HEAD in self._read:
+            self._transport.pause_reading()
+            method, path = self._asked()
+            if method in (b"GET", b"HEAD") and path == _ABOUT_THE_START:
+                self._refuse()
+        elif len(self._read) > _HEAD_BYTES:
+            self._transport.pause_reading()
+
+    def go_on(self, protocol: asyncio.Protocol) -> None:
+        """Let another protocol have the connection, and what was read."""
+        self._start.held.discard(self)
+        self._timer.cancel()
+        if self._transport.is_closing():
+            return
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        self._transport.resume_reading()
+        if self._read:
+            protocol.data_received(bytes(self._read))
+
+    def close(self) -> None:
+        """Close the connection without an answer."""
+        self._transport.close()
+
+    def _asked(self) -> tuple[bytes, str]:
+        """Method and path of the request."""
+        line = bytes(self._read).lstrip(b"\r\n").partition(b"\r\n")[0]
+        method, _, rest = line.partition(b" ")
+        return method, rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
+
+    def _refuse(self) -> None:
+        """Answer that the process is starting, where there is a request, and close."""
+        if _END_OF_HEAD in self._read and not self._transport.is_closing():
+            self._transport.write(_starting(*self._asked()))
+        self._transport.close()
+
+
+def _starting(method: bytes, path: str) -> bytes:
+    """The answer 503, as `gateway.problems` writes it, which takes a while to import."""
+    problem = {
+        "type": "urn:jetgate:problem:starting",
+        "title": "Service Unavailable",
+        "status": 503,
+        "detail": "this node is starting",
+        "instance": path,
+    }
+    body = json.dumps(problem, separators=(",", ":")).encode() + b"\n"
+    head = (
+        b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
+        b"content-type: application/problem+json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    )
+    return head if method == b"HEAD" else head + body

@@ -1,0 +1,153 @@
+"""The operations of messages: to publish, to ask, and to read what is stored."""
+
+from gateway import models
+from gateway.handlers import messages, publish, requests
+from gateway.headers import PUBLISH_HEADERS
+from gateway.operation import RAW, Operation
+from gateway.refusals import STREAM, WRITE, WRITE_ATOMIC
+
+_MESSAGES = "/v1/streams/{stream}/messages"
+_EVENT = ("ce-id", "ce-source", "ce-specversion", "ce-type")
+_HEADER_PROBLEMS = ("bad-header", "header-not-allowed", "bad-cloud-event")
+_SUBJECT_PROBLEMS = ("bad-subject", "reserved-subject")
+_LINE_PROBLEMS = ("bad-header", "bad-json", "bad-line", "header-not-allowed", *_SUBJECT_PROBLEMS)
+_MESSAGE = (
+    "ETag",
+    "Cache-Control",
+    "Js-Headers-Omitted",
+    "Nats-Sequence",
+    "Nats-Stream",
+    "Nats-Subject",
+    "Nats-Time-Stamp",
+)
+_READ = {200: _MESSAGE, 304: ("ETag", "Cache-Control")}
+_RECEIPT = ("ETag", "Location")
+
+MESSAGE_ROUTES: tuple[Operation, ...] = (
+    Operation(
+        "publishMessage",
+        "POST",
+        "/v1/subjects/{subject}",
+        publish.publish_one,
+        RAW,
+        models.PublishResult,
+        (201, 200),
+        headers=(
+            "Idempotency-Key",
+            "If-Match#sequence",
+            "If-None-Match#nothing",
+            "Js-Expect",
+            *PUBLISH_HEADERS,
+            *_EVENT,
+        ),
+        shows={201: _RECEIPT, 200: (*_RECEIPT, "Idempotency-Replayed")},
+        problems=(*_SUBJECT_PROBLEMS, *_HEADER_PROBLEMS, "bad-parameter", *WRITE),
+    ),
+    Operation(
+        "request",
+        "POST",
+        "/v1/subjects/{subject}:request",
+        requests.request,
+        RAW,
+        RAW,
+        query=("timeout", "replies", "stall", "until_empty"),
+        lines=models.Reply,
+        headers=(*PUBLISH_HEADERS, *_EVENT),
+        shows={200: ("Cache-Control", "Js-Headers-Omitted")},
+        problems=(
+            *_SUBJECT_PROBLEMS,
+            *_HEADER_PROBLEMS,
+            "bad-duration",
+            "bad-parameter",
+            "no-responders",
+            "slow-reader",
+        ),
+    ),
+    Operation(
+        "publishBatch",
+        "POST",
+        "/v1/publish",
+        publish.publish_batch,
+        list[models.PublishLine],
+        list[models.PublishResult | models.PublishFailure],
+        takes_lines=models.PublishLine,
+        lines=models.PublishResult | models.PublishFailure | models.PublishSummary,
+        headers=("Prefer",),
+    ),
+    Operation(
+        "publishAtomic",
+        "POST",
+        "/v1/publish:atomic",
+        publish.publish_atomic,
+        list[models.PublishLine],
+        models.AtomicResult,
+        (201,),
+        takes_lines=models.PublishLine,
+        shows={201: ("Location",)},
+        problems=(*_LINE_PROBLEMS, *WRITE_ATOMIC, "empty-batch"),
+    ),
+    Operation(
+        "readMessages",
+        "POST",
+        _MESSAGES + ":read",
+        messages.read_messages,
+        models.ReadRequest,
+        models.ReadResult,
+        lines=models.Message | models.ReadLast,
+        shows={200: ("Cache-Control",)},
+        problems=(
+            *STREAM,
+            "bad-parameter",
+            "bad-subject",
+            "direct-not-allowed",
+            "read-refused",
+        ),
+    ),
+    Operation(
+        "findMessage",
+        "GET",
+        _MESSAGES,
+        messages.find_message,
+        None,
+        RAW,
+        (200, 304),
+        query=("last_by", "next_by", "seq", "start_time"),
+        json=models.Message,
+        headers=("If-None-Match#tags",),
+        shows=_READ,
+        problems=(*STREAM, "bad-header", "bad-parameter", "bad-subject", "no-message-found"),
+    ),
+    Operation(
+        "readMessage",
+        "GET",
+        _MESSAGES + "/{seq}",
+        messages.read_message,
+        None,
+        RAW,
+        (200, 304),
+        json=models.Message,
+        headers=("If-None-Match#tags",),
+        shows=_READ,
+        problems=(*STREAM, "bad-header", "bad-parameter", "no-message-found"),
+    ),
+    Operation(
+        "deleteMessage",
+        "DELETE",
+        _MESSAGES + "/{seq}",
+        messages.delete_message,
+        None,
+        None,
+        (204,),
+        query=("erase",),
+        problems=(
+            *STREAM,
+            "bad-parameter",
+            "no-message-found",
+            "sequence-not-found",
+            "stream-msg-delete-failed",
+            "stream-sealed",
+            "unexpected-body",
+        ),
+    ),
+)
+"""Publishing, asking, reading."""

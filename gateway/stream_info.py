@@ -1,0 +1,24 @@
+"""The stream behind a bucket."""
+
+from typing import Any
+
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from gateway.buckets import Kind
+from gateway.call import Call
+from gateway.problems import Problem
+
+_NO_STREAM = err_code("JSStreamNotFound")
+
+
+async def existing(call: Call, kind: Kind, bucket: str) -> dict[str, Any]:
+    """The stream information of a bucket. Raises Problem 404 when there is none."""
+    try:
+        return await call.gateway.js.call(f"STREAM.INFO.{kind.prefix}{bucket}")
+    except ApiError as error:
+        raise no_bucket(bucket) if error.err_code == _NO_STREAM else error from None
+
+
+def no_bucket(bucket: str) -> Problem:
+    """There is no such bucket."""
+    return Problem(404, "bucket-not-found", f"no bucket {bucket!r}", err_code=_NO_STREAM)

@@ -1,0 +1,35 @@
+"""The end of a connection whose peer takes nothing of what is written."""
+
+import asyncio
+
+from core.runtime.sockets import untaken
+
+
+class WriteWatch:
+    """Aborts a transport whose peer took not a byte for `seconds` while writing was paused."""
+
+    def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
+        self._transport = transport
+        self._seconds = seconds
+        self._untaken = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to look, if anything waits to be taken."""
+        self.stop()
+        if self._transport.get_write_buffer_size():
+            self._untaken = untaken(self._transport)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._seconds, self._look)
+
+    def stop(self) -> None:
+        """Look no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        if untaken(self._transport) < self._untaken:
+            self.start()
+        else:
+            self._transport.abort()
