@@ -1,0 +1,53 @@
+"""jetgate over HTTP: publish, consume and key-value, safe to repeat and hard to interrupt."""
+
+from jetgate_client.client import Jetgate, connect
+from jetgate_client.consuming import Consumption, Delivery
+from jetgate_client.errors import (
+    BadRequest,
+    Conflict,
+    ConnectionLost,
+    Forbidden,
+    JetgateError,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Problem,
+    ServerProblem,
+    TooManyRequests,
+    Unauthorized,
+)
+from jetgate_client.events import Event
+from jetgate_client.kv import Bucket, Change, Entry
+from jetgate_client.payloads import Message, Payload
+from jetgate_client.publishing import Outgoing, Receipt
+from jetgate_client.retrying import Retry
+from jetgate_client.tail import Gap
+
+__all__ = [
+    "BadRequest",
+    "Bucket",
+    "Change",
+    "Conflict",
+    "ConnectionLost",
+    "Consumption",
+    "Delivery",
+    "Entry",
+    "Event",
+    "Forbidden",
+    "Gap",
+    "Jetgate",
+    "JetgateError",
+    "Message",
+    "NotFound",
+    "OutcomeUnknown",
+    "Outgoing",
+    "Payload",
+    "PreconditionFailed",
+    "Problem",
+    "Receipt",
+    "Retry",
+    "ServerProblem",
+    "TooManyRequests",
+    "Unauthorized",
+    "connect",
+]

@@ -1,0 +1,214 @@
+"""The client: everything begins with `connect`."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from jetgate_client import events, publishing
+from jetgate_client.consuming import Consumption, Delivery, Fetch, settle
+from jetgate_client.errors import OutcomeUnknown, Problem
+from jetgate_client.generated import Client
+from jetgate_client.generated.api.consumers import put_consumer
+from jetgate_client.generated.api.kv import put_kv_bucket
+from jetgate_client.generated.api.streams import put_stream
+from jetgate_client.generated.models import (
+    ConsumerConfig,
+    ConsumerInfo,
+    KvConfig,
+    StreamConfig,
+    StreamInfo,
+)
+from jetgate_client.kv import Bucket
+from jetgate_client.payloads import Message, Payload
+from jetgate_client.publishing import Outgoing, Receipt
+from jetgate_client.retrying import Retry
+from jetgate_client.tail import Gap, tail
+from jetgate_client.transport import Bearer, Transport, path_of
+
+T = TypeVar("T")
+
+
+def connect(
+    url: str = "http://localhost:8080",
+    *,
+    token: str | Callable[[], str] = "",
+    user: str = "",
+    password: str = "",
+    retry: Retry | None = None,
+    timeout: float = 30.0,
+    verify: Any = True,
+) -> "Jetgate":
+    """A client of the server at `url`; nothing is sent yet.
+
+    Args:
+        url: Where the HTTP side of the server is.
+        token: Sent as a bearer token; a function is asked for it before each request.
+        user: With `password`, sent as basic credentials.
+        password: Of the user.
+        retry: How often and how long things are tried again.
+        timeout: Seconds that a request may take.
+        verify: As httpx takes it: an `ssl.SSLContext` for a certificate of one's own.
+    """
+    transport = Transport(
+        url,
+        auth=Bearer(token) if token else httpx.BasicAuth(user, password) if user else None,
+        retry=retry or Retry(),
+        timeout=timeout,
+        verify=verify,
+    )
+    return Jetgate(url, transport)
+
+
+class Jetgate:
+    """A client, to be closed by `aclose` or the end of `async with`.
+
+    Attributes:
+        api: What the functions below `jetgate_client.generated.api` take as their `client`: one
+            for each operation of the server. Their refusals are raised as Problem, too.
+    """
+
+    def __init__(self, url: str, transport: Transport) -> None:
+        self._transport = transport
+        self.api = Client(base_url=url, raise_on_unexpected_status=True)
+        self.api.set_async_httpx_client(transport.http)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.http.aclose()
+
+    async def put_stream(self, name: str, **config: Any) -> StreamInfo:
+        """Create a stream, or replace its configuration: members of StreamConfig."""
+        body = StreamConfig.from_dict({"name": name, **config})
+        return _there(await put_stream.asyncio(name, client=self.api, body=body))
+
+    async def put_consumer(self, stream: str, name: str, **config: Any) -> ConsumerInfo:
+        """Create a durable consumer, or replace its configuration: members of ConsumerConfig."""
+        body = ConsumerConfig.from_dict({"durable_name": name, **config})
+        return _there(await put_consumer.asyncio(stream, name, client=self.api, body=body))
+
+    async def put_bucket(self, name: str, **config: Any) -> Bucket:
+        """Create a key-value bucket, or replace its configuration: members of KvConfig."""
+        body = KvConfig.from_dict({"bucket": name, **config})
+        _there(await put_kv_bucket.asyncio(name, client=self.api, body=body))
+        return self.bucket(name)
+
+    def bucket(self, name: str) -> Bucket:
+        """A bucket that is there."""
+        return Bucket(self._transport, name)
+
+    async def publish(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+        msg_id: str = "",
+        last_seq: int | None = None,
+        ttl: str = "",
+    ) -> Receipt:
+        """Publish a message; return when it is stored.
+
+        It carries `msg_id`, or an id of its own, and is sent again until there is an outcome.
+        `last_seq`: only if that is the last sequence of the subject, 0: if it has none.
+        `ttl`: how long it is kept (`10s`). Raises Problem, OutcomeUnknown.
+        """
+        return await publishing.publish(
+            self._transport,
+            subject,
+            payload,
+            headers=headers or {},
+            msg_id=msg_id,
+            last_seq=last_seq,
+            ttl=ttl,
+        )
+
+    async def publish_many(
+        self, messages: Iterable[Outgoing]
+    ) -> list[Receipt | Problem | OutcomeUnknown]:
+        """Publish messages, a thousand in a request; what became of each, in their order."""
+        return await publishing.publish_many(self._transport, messages)
+
+    async def request(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+        within: float = 5.0,
+    ) -> Message:
+        """Ask who serves a subject, once, and wait so long. Raises Problem, ConnectionLost."""
+        return await publishing.request(
+            self._transport, subject, payload, headers=headers or {}, within=within
+        )
+
+    async def message(self, stream: str, seq: int) -> Message:
+        """The message of a sequence. Raises NotFound."""
+        return await publishing.read(
+            self._transport, path_of("streams", stream, "messages", str(seq))
+        )
+
+    async def last_message(self, stream: str, subject: str) -> Message:
+        """The last message of a subject. Raises NotFound."""
+        path = path_of("streams", stream, "messages")
+        return await publishing.read(self._transport, path, last_by=subject)
+
+    def consume(
+        self,
+        stream: str,
+        consumer: str,
+        *,
+        batch: int = 100,
+        expires: float = 30.0,
+        heartbeat: float = 5.0,
+        max_bytes: int | None = None,
+        **place: Any,
+    ) -> Consumption:
+        """The messages of a consumer, without end: iterate over it.
+
+        Args:
+            stream: The name of the stream.
+            consumer: The name of the consumer.
+            batch: How many messages are fetched at once; 1 where one takes long.
+            expires: Seconds that a fetch waits for messages.
+            heartbeat: Seconds between the server's signs of life; two without one is silence.
+            max_bytes: How much is fetched at once.
+            **place: In a priority group: `group`, `priority`, `min_pending`, `min_ack_pending`.
+        """
+        fetch = Fetch(stream, consumer, batch, expires, heartbeat, max_bytes, place)
+        return Consumption(self._transport, fetch)
+
+    async def ack(self, deliveries: Iterable[Delivery], *, sync: bool = False) -> None:
+        """Acknowledge many at once. Raises the first Problem."""
+        await settle(self._transport, "ack", deliveries, sync=sync)
+
+    def tail(
+        self, stream: str, *, subject: str = "", begin: str = "new"
+    ) -> AsyncIterator[Message | Gap]:
+        """The messages of a stream as they are stored, and a Gap where some are missing.
+
+        `subject`: only what matches it. `begin`: `new`, `all`, `last`, `last_per_subject`, a
+        sequence, or a time in RFC 3339.
+        """
+        return tail(self._transport, stream, subject, begin)
+
+    def advisories(self, subject: str = "") -> AsyncIterator[events.Event]:
+        """Advisories, as they are published."""
+        return events.advisories(self._transport, subject)
+
+
+def _there(answer: T | None) -> T:
+    assert answer is not None, "what is no success is raised"
+    return answer

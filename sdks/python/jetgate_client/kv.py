@@ -1,0 +1,172 @@
+"""Key-value buckets: the same that official NATS clients see."""
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from jetgate_client.errors import NotFound
+from jetgate_client.events import follow
+from jetgate_client.payloads import Payload, encoded, members
+from jetgate_client.transport import NDJSON, Transport, path_of
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value of a key, or the marker of its end.
+
+    `operation` is PUT, DEL or PURGE; `created` in RFC 3339; `revision` is the sequence.
+    """
+
+    bucket: str
+    key: str
+    revision: int
+    created: str
+    operation: str
+    value: bytes
+
+    def text(self) -> str:
+        """The value as UTF-8."""
+        return self.value.decode()
+
+    def json(self) -> Any:
+        """The value as JSON."""
+        return json.loads(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a watch tells.
+
+    `event` is `put`, `delete` or `purge` of the `entry`; `ready`: what was there has been told,
+    changes follow; `reset`: what happened meanwhile is not known, so forget everything: all there
+    is follows.
+    """
+
+    event: str
+    position: str
+    entry: Entry | None = None
+
+
+class Bucket:
+    """A bucket. Writes have an id and are repeated until there is an outcome."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self.name = name
+        self._transport = transport
+
+    async def get(self, key: str, *, revision: int | None = None) -> Entry | None:
+        """The value of a key, the last or that of a revision; None where it has none."""
+        query = {} if revision is None else {"revision": str(revision)}
+        try:
+            answer = await self._transport.send(
+                "GET", path_of("kv", self.name, key), params=query, headers={"Accept": "*/*"}
+            )
+        except NotFound as problem:
+            if problem.kind == "key-not-found":
+                return None
+            raise
+        said = answer.headers
+        found = int(said["ETag"].strip('"'))
+        return Entry(self.name, key, found, said["Js-Created"], "PUT", answer.content)
+
+    async def put(self, key: str, value: Payload) -> int:
+        """Store a value; its revision."""
+        return await self._write(key, value, {})
+
+    async def create(self, key: str, value: Payload, *, ttl: str = "") -> int:
+        """Store a value if the key has none, for `ttl` (`10s`). Raises PreconditionFailed."""
+        lifetime = {"Nats-TTL": ttl} if ttl else {}
+        return await self._write(key, value, {"If-None-Match": "*", **lifetime})
+
+    async def update(self, key: str, value: Payload, revision: int) -> int:
+        """Store a value if the last one has this revision. Raises PreconditionFailed."""
+        return await self._write(key, value, {"If-Match": f'"{revision}"'})
+
+    async def _write(self, key: str, value: Payload, headers: dict[str, str]) -> int:
+        content, media_type = encoded(value)
+        if media_type:
+            headers = {"Content-Type": media_type, **headers}
+        path = path_of("kv", self.name, key)
+        return int((await self._changed("PUT", path, headers, content)).json()["revision"])
+
+    async def _changed(
+        self, method: str, path: str, headers: dict[str, str], content: bytes = b""
+    ) -> Any:
+        ident = str(uuid4())
+        sent = {"Idempotency-Key": ident, **headers}
+        return await self._transport.repeat(method, path, what=ident, content=content, headers=sent)
+
+    async def delete(self, key: str, *, revision: int | None = None) -> None:
+        """Put a marker behind the values of a key, if the last one has this revision."""
+        headers = {} if revision is None else {"If-Match": f'"{revision}"'}
+        await self._changed("DELETE", path_of("kv", self.name, key), headers)
+
+    async def purge(self, key: str, *, revision: int | None = None, ttl: str = "") -> None:
+        """Remove the values of a key but for a marker, which is kept for `ttl`."""
+        headers = {} if revision is None else {"If-Match": f'"{revision}"'}
+        if ttl:
+            headers["Nats-TTL"] = ttl
+        await self._changed("POST", path_of("kv", self.name, key, verb="purge"), headers)
+
+    async def history(self, key: str) -> list[Entry]:
+        """What is kept of a key, markers too, oldest first. Raises NotFound."""
+        path = path_of("kv", self.name, key, verb="history")
+        answer = await self._transport.send("GET", path, headers={"Accept": NDJSON})
+        return [_entry(line) for line in answer.content.decode().split("\n") if line]
+
+    async def keys(self, *filters: str) -> list[str]:
+        """The keys that have a value, of those that one of the filters selects."""
+        path = path_of("kv", self.name, verb="keys")
+        answer = await self._transport.send("GET", path, params=_query(filters))
+        return [each["key"] for each in answer.json()["keys"]]
+
+    async def watch(
+        self,
+        *filters: str,
+        history: bool = False,
+        updates_only: bool = False,
+        ignore_deletes: bool = False,
+        meta_only: bool = False,
+    ) -> AsyncIterator[Change]:
+        """What is there, then changes as they happen, across lost connections and restarts."""
+        options = {
+            "history": history,
+            "updates_only": updates_only,
+            "ignore_deletes": ignore_deletes,
+            "meta_only": meta_only,
+        }
+        query = _query(filters) | {name: "true" for name, on in options.items() if on}
+        path = path_of("kv", self.name, verb="watch")
+        is_ready = False
+        async for event in follow(self._transport, path, query, resumes=True):
+            if event is None:
+                continue
+            if event.event == "open":
+                if json.loads(event.data).get("recovered") is False:
+                    is_ready = False
+                    yield Change("reset", event.id)
+            elif event.event == "ready":
+                if not is_ready:
+                    is_ready = True
+                    yield Change("ready", event.id)
+            else:
+                yield Change(event.event, event.id, _entry(event.data))
+
+
+def _query(filters: Iterable[str]) -> dict[str, str]:
+    keys = ",".join(filters)
+    return {"keys": keys} if keys else {}
+
+
+def _entry(text: str) -> Entry:
+    shown, value = members(text)
+    return Entry(
+        shown["bucket"],
+        shown["key"],
+        shown["revision"],
+        shown["created"],
+        shown["operation"],
+        value,
+    )

@@ -1,0 +1,94 @@
+"""Payloads, as they go out and as they come in JSON."""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+Payload = bytes | str | Mapping[str, Any] | list[Any] | int | float | bool | None
+"""Bytes as they are, text in UTF-8; anything else is sent as JSON."""
+
+_decoder = json.JSONDecoder()
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def encoded(payload: Payload) -> tuple[bytes, str]:
+    """The bytes of a payload, and its media type; empty where nothing is to be said of it."""
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(payload), ""
+    if isinstance(payload, str):
+        return payload.encode(), ""
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(), "application/json"
+
+
+def members(text: str) -> tuple[dict[str, Any], bytes]:
+    """The members of an object that shows a payload, and the payload.
+
+    JSON in `data` is taken as it was written: digits, blanks and the order of names are kept.
+    """
+    if '"data":' not in text:
+        shown = json.loads(text)
+        return shown, _plain(shown)
+    shown, payload = {}, None
+    at = _skip(text, 0) + 1
+    while text[at := _skip(text, at)] != "}":
+        name, at = _decoder.raw_decode(text, at)
+        begin = _skip(text, _skip(text, at) + 1)
+        shown[name], at = _decoder.raw_decode(text, begin)
+        if name == "data":
+            payload = text[begin:at].encode()
+        at = _skip(text, at)
+        at += text[at] == ","
+    return shown, _plain(shown) if payload is None else payload
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    assert found is not None, "blanks may be none"
+    return found.end()
+
+
+def _plain(shown: Mapping[str, Any]) -> bytes:
+    if "text" in shown:
+        return str(shown["text"]).encode()
+    return b64decode(shown.get("data_base64", ""))
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of a stream; `time` in RFC 3339, when it was stored."""
+
+    stream: str
+    subject: str
+    seq: int
+    time: str
+    headers: dict[str, list[str]]
+    payload: bytes
+
+    def text(self) -> str:
+        """The payload as UTF-8."""
+        return self.payload.decode()
+
+    def json(self) -> Any:
+        """The payload as JSON."""
+        return json.loads(self.payload)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The message that JSON shows."""
+        shown, payload = members(text)
+        return cls(**origin(shown), payload=payload)
+
+
+def origin(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What all messages have beside their payload."""
+    return {
+        "stream": shown["stream"],
+        "subject": shown["subject"],
+        "seq": shown["seq"],
+        "time": shown["time"],
+        "headers": shown.get("headers", {}),
+    }

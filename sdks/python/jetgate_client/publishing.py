@@ -1,0 +1,174 @@
+"""Publishing: every message has an id, so that what may have been stored is sent again safely."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from jetgate_client.errors import OutcomeUnknown, Problem, is_passing, problem_from
+from jetgate_client.payloads import Message, Payload, encoded
+from jetgate_client.retrying import Backoff
+from jetgate_client.transport import JSON, Transport, path_of
+
+_BATCH = 1000
+_BATCH_BYTES = 700_000  # the server takes 1 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where a message is stored. `duplicate`: it was there already; `val`: of a counter."""
+
+    stream: str
+    seq: int
+    duplicate: bool = False
+    domain: str = ""
+    val: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message of a batch."""
+
+    subject: str
+    payload: Payload = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    msg_id: str = ""
+
+
+Outcome = Receipt | Problem | OutcomeUnknown
+"""What became of a message."""
+
+
+async def publish(
+    transport: Transport,
+    subject: str,
+    payload: Payload,
+    *,
+    headers: Mapping[str, str],
+    msg_id: str,
+    last_seq: int | None,
+    ttl: str,
+) -> Receipt:
+    """Publish one message. Raises Problem, OutcomeUnknown."""
+    content, media_type = encoded(payload)
+    sent = {f"Nats-H-{name}": value for name, value in headers.items()}
+    sent["Nats-Msg-Id"] = msg_id = msg_id or str(uuid4())
+    if media_type:
+        sent["Content-Type"] = media_type
+    if last_seq is not None:
+        sent |= {"If-Match": f'"{last_seq}"'} if last_seq else {"If-None-Match": "*"}
+    if ttl:
+        sent["Nats-TTL"] = ttl
+    path = path_of("subjects", subject)
+    answer = await transport.repeat("POST", path, what=msg_id, content=content, headers=sent)
+    return _receipt(answer.json())
+
+
+def _receipt(said: Mapping[str, Any]) -> Receipt:
+    return Receipt(
+        said["stream"],
+        said["seq"],
+        said.get("duplicate", False),
+        said.get("domain", ""),
+        said.get("val", ""),
+    )
+
+
+async def publish_many(transport: Transport, messages: Iterable[Outgoing]) -> list[Outcome]:
+    """Publish messages in batches; what became of each, in their order."""
+    outcomes: list[Outcome] = []
+    batch: list[bytes] = []
+    ids: list[str] = []
+    size = 0
+    for message in messages:
+        ids.append(message.msg_id or str(uuid4()))
+        batch.append(_line(message, ids[-1]))
+        size += len(batch[-1])
+        if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+            outcomes += await _settled(transport, batch, ids)
+            batch, ids, size = [], [], 0
+    return outcomes + (await _settled(transport, batch, ids) if batch else [])
+
+
+def _line(message: Outgoing, msg_id: str) -> bytes:
+    line: dict[str, Any] = {"subject": message.subject, "msg_id": msg_id}
+    content, media_type = encoded(message.payload)
+    headers = dict(message.headers)
+    if media_type:
+        headers.setdefault("Content-Type", media_type)
+    line["data_base64"] = b64encode(content).decode()
+    if headers:
+        line["headers"] = headers
+    return json.dumps(line).encode()
+
+
+async def _settled(
+    transport: Transport, lines: Sequence[bytes], ids: Sequence[str]
+) -> list[Outcome]:
+    """Send a batch, and again what of it has no outcome yet."""
+    outcomes: list[Outcome] = [OutcomeUnknown(msg_id) for msg_id in ids]
+    left = list(range(len(lines)))
+    backoff = Backoff(transport.retry)
+    until = transport.retry.deadline()
+    while left:
+        content = b"[" + b",".join(lines[i] for i in left) + b"]"
+        headers = {"Content-Type": JSON}
+        try:
+            answer = await transport.repeat(
+                "POST",
+                path_of("publish"),
+                what=ids[left[0]],
+                until=until,
+                content=content,
+                headers=headers,
+            )
+        except OutcomeUnknown:
+            break
+        again: list[int] = []
+        for i, said in zip(left, answer.json(), strict=True):
+            outcome = _receipt(said) if "stream" in said else problem_from(said["error"])
+            if isinstance(outcome, Problem) and is_passing(outcome):
+                again.append(i)
+            else:
+                outcomes[i] = outcome
+        left = again
+        if left and not await backoff.wait(until=until):
+            break
+    return outcomes
+
+
+async def request(
+    transport: Transport,
+    subject: str,
+    payload: Payload,
+    *,
+    headers: Mapping[str, str],
+    within: float,
+) -> Message:
+    """Ask whoever serves a subject, once; wait `within` seconds. Raises Problem, ConnectionLost."""
+    content, media_type = encoded(payload)
+    sent = {f"Nats-H-{name}": value for name, value in headers.items()}
+    if media_type:
+        sent["Content-Type"] = media_type
+    answer = await transport.send(
+        "POST",
+        path_of("subjects", subject, verb="request"),
+        params={"timeout": f"{int(within * 1000)}ms"},
+        content=content,
+        headers={"Accept": "*/*", **sent},
+        timeout=within + 5,
+    )
+    found: dict[str, list[str]] = {}
+    for name, value in answer.headers.multi_items():
+        if name.startswith("nats-"):
+            shown = name.removeprefix("nats-h-").title()
+            found.setdefault(shown, []).append(value)
+    return Message("", subject, 0, "", found, answer.content)
+
+
+async def read(transport: Transport, path: str, **query: str) -> Message:
+    """Read one stored message. Raises Problem, ConnectionLost."""
+    answer = await transport.send("GET", path, params=query)
+    return Message.read(answer.text)

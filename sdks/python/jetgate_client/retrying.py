@@ -1,0 +1,48 @@
+"""How long to wait before something is tried again."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from math import inf
+
+from jetgate_client.errors import JetgateError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Waits that double from `first` to `most` seconds, each a random part of that.
+
+    A write is repeated for at most `writes_for` seconds: well within the duplicate window of the
+    stream (two minutes by default), for what is repeated later would be stored twice. Feeds and
+    fetches are repeated for ever.
+    """
+
+    first: float = 0.1
+    most: float = 5.0
+    writes_for: float = 45.0
+
+    def deadline(self) -> float:
+        """When writes that begin now are given up, in the time of the loop."""
+        return asyncio.get_running_loop().time() + self.writes_for
+
+
+class Backoff:
+    """The waits of one thing that is tried again and again."""
+
+    def __init__(self, retry: Retry) -> None:
+        self._retry = retry
+        self._bound = retry.first
+
+    def reset(self) -> None:
+        """It worked: begin with short waits again."""
+        self._bound = self._retry.first
+
+    async def wait(self, error: JetgateError | None = None, *, until: float = inf) -> bool:
+        """Wait, at least as long as the server asks for; False, at once: it would be too long."""
+        bound, self._bound = self._bound, min(self._bound * 2, self._retry.most)
+        asked = error.retry_after if isinstance(error, Problem) else 0.0
+        pause = max(asked, random.uniform(bound / 2, bound))
+        if asyncio.get_running_loop().time() + pause > until:
+            return False
+        await asyncio.sleep(pause)
+        return True

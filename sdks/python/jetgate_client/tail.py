@@ -1,0 +1,47 @@
+"""Following a stream: every message from a place on, across lost connections and restarts."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from jetgate_client.events import follow
+from jetgate_client.payloads import Message
+from jetgate_client.transport import Transport, path_of
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Messages behind `after` may be missing; what follows is behind `seq`.
+
+    They were removed before they could be sent, or the stream was made anew or restored.
+    `first_seq` and `last_seq` are what it had.
+    """
+
+    after: int
+    seq: int
+    first_seq: int
+    last_seq: int
+
+
+async def tail(
+    transport: Transport, stream: str, subject: str, begin: str
+) -> AsyncIterator[Message | Gap]:
+    """The messages of a stream that match a subject, and what could not be sent."""
+    query = {"filter": subject} if subject else {}
+    if begin:
+        query["from"] = begin
+    place = 0
+    path = path_of("streams", stream, "tail")
+    async for event in follow(transport, path, query, resumes=True):
+        if event is None:
+            continue
+        if event.event == "message":
+            message = Message.read(event.data)
+            place = message.seq
+            yield message
+            continue
+        said = json.loads(event.data)
+        if event.event == "gap" or (event.event == "position" and not said["recovered"]):
+            after = said.get("after", place)
+            yield Gap(after, said["seq"], said.get("first_seq", 0), said.get("last_seq", 0))
+        place = said.get("seq", place)

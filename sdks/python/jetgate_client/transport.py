@@ -1,0 +1,141 @@
+"""Requests: refusals are raised, writes that may be repeated are, answers come line by line."""
+
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from jetgate_client.errors import (
+    ConnectionLost,
+    JetgateError,
+    OutcomeUnknown,
+    TooManyRequests,
+    is_passing,
+    problem_of,
+)
+from jetgate_client.retrying import Backoff, Retry
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+EVENTS = "text/event-stream"
+
+
+def path_of(*segments: str, verb: str = "") -> str:
+    """A path below /v1, its segments percent-encoded."""
+    path = "/".join(["/v1", *(quote(segment, safe="") for segment in segments)])
+    return f"{path}:{verb}" if verb else path
+
+
+async def _refuse(response: httpx.Response) -> None:
+    if response.is_error:
+        await response.aread()
+        raise problem_of(response)
+
+
+class Bearer(httpx.Auth):
+    """A bearer token, or whoever knows it."""
+
+    def __init__(self, token: str | Callable[[], str]) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        token = self._token if isinstance(self._token, str) else self._token()
+        request.headers["Authorization"] = f"Bearer {token}"
+        yield request
+
+
+class Transport:
+    """The HTTP client of one server.
+
+    Attributes:
+        http: the client; it raises problems.
+        retry: how often and how long things are tried again.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        auth: httpx.Auth | None,
+        retry: Retry,
+        timeout: float,
+        verify: Any,
+    ) -> None:
+        self.retry = retry
+        self._timeout = timeout
+        self.http = httpx.AsyncClient(
+            base_url=url,
+            auth=auth,
+            headers={"Accept": JSON},
+            timeout=timeout,
+            verify=verify,
+            # Every feed holds a connection for as long as it lasts.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+            event_hooks={"response": [_refuse]},
+        )
+
+    async def send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send once. Raises Problem, ConnectionLost."""
+        try:
+            return await self.http.request(method, path, **request)
+        except httpx.TransportError as error:
+            raise ConnectionLost(f"{method} {path}: {error or type(error).__name__}") from error
+
+    async def repeat(
+        self, method: str, path: str, *, what: str, until: float | None = None, **request: Any
+    ) -> httpx.Response:
+        """Send until there is an outcome; `what`: how the server knows a repetition.
+
+        Raises Problem, and OutcomeUnknown when the time is over.
+        """
+        backoff = Backoff(self.retry)
+        until = self.retry.deadline() if until is None else until
+        unknown = False
+        while True:
+            try:
+                return await self.send(method, path, **request)
+            except JetgateError as error:
+                if not is_passing(error):
+                    raise
+                unknown = unknown or not isinstance(error, TooManyRequests)
+                if not await backoff.wait(error, until=until):
+                    if unknown:
+                        raise OutcomeUnknown(what) from error
+                    raise
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, silence: float, **request: Any
+    ) -> AsyncIterator["Answer"]:
+        """Send once; the answer comes in pieces. `silence`: seconds without one that are too many.
+
+        Raises Problem, ConnectionLost.
+        """
+        timeout = httpx.Timeout(self._timeout, read=silence)
+        try:
+            async with self.http.stream(method, path, timeout=timeout, **request) as response:
+                yield Answer(response)
+        except httpx.TransportError as error:
+            raise ConnectionLost(f"{method} {path}: {error or type(error).__name__}") from error
+
+
+class Answer:
+    """An answer that comes in pieces."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self._response = response
+
+    async def lines(self) -> AsyncIterator[list[str]]:
+        """Lines that came together, without their ends.
+
+        Cut at line feeds alone: JSON may have the other separators of Unicode inside strings. What
+        follows the last line feed was cut off, and is no line.
+        """
+        rest = b""
+        async for piece in self._response.aiter_bytes():
+            *whole, rest = (rest + piece).split(b"\n")
+            if whole:
+                yield [line.decode().removesuffix("\r") for line in whole]

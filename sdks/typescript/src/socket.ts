@@ -1,0 +1,477 @@
+import { ConnectionLost, JetgateError, OutcomeUnknown, Problem, isPassing, problemFrom } from "./errors.js";
+import type { ProblemMembers } from "./errors.js";
+import { elements, encoded, members, toBase64, written, type Payload, type Shown } from "./payloads.js";
+import { Message } from "./payloads.js";
+import { uniqueId, type PublishOptions, type Receipt } from "./publishing.js";
+import { Backoff, deadline, pause } from "./retrying.js";
+import { Gap } from "./tail.js";
+import type { Transport } from "./transport.js";
+
+const PROTOCOL = "js.v1.json";
+const QUIET_MS = 20_000;
+/** How many messages of a feed may wait to be taken. */
+const CREDIT = 1000;
+/** What closed the connection and will do so again, but for what only a caller can change. */
+const FINAL = [1002, 1007, 1009];
+
+/** How a WebSocket is opened. */
+export interface SocketOptions {
+  /** Where there is none in the environment, as in Node 20. */
+  WebSocket?: typeof WebSocket;
+}
+
+/** So many messages of a core feed were not sent, or nobody knows how many: -1, after a break. */
+export interface Dropped {
+  dropped: number;
+}
+
+/** A message that nobody keeps. */
+export class CoreMessage extends Message {
+  constructor(
+    shown: Fields,
+    payload: Uint8Array,
+    readonly reply: string,
+  ) {
+    super({ stream: "", seq: 0, time: "", ...shown }, payload);
+  }
+}
+
+interface Fields extends Shown {
+  subject: string;
+  seq?: number;
+  time?: string;
+  pending?: number;
+  delivered?: number;
+  token?: string;
+  reply?: string;
+  headers?: Record<string, string[]>;
+}
+
+/** A delivery over a socket. It may be acknowledged over another one, or over HTTP. */
+export class SocketDelivery extends Message {
+  readonly delivered: number;
+  readonly pending: number;
+  readonly token: string;
+
+  constructor(
+    private readonly socket: Socket,
+    stream: string,
+    shown: Fields,
+    payload: Uint8Array,
+  ) {
+    super({ seq: 0, time: "", ...shown, stream }, payload);
+    this.delivered = shown.delivered ?? 0;
+    this.pending = shown.pending ?? 0;
+    this.token = shown.token ?? "";
+  }
+
+  /** It is done; recorded by the server when this resolves. */
+  ack(): Promise<void> {
+    return this.settle("ack", {});
+  }
+
+  /** Give it back, to be delivered again after `delay` seconds. */
+  nak(options: { delay?: number } = {}): Promise<void> {
+    return this.settle("nak", { delay: Math.round((options.delay ?? 0) * 1e9) });
+  }
+
+  /** Never deliver it again. */
+  term(reason = ""): Promise<void> {
+    return this.settle("term", { reason });
+  }
+
+  /** Still working: the ack wait begins again. */
+  progress(): Promise<void> {
+    return this.settle("progress", {});
+  }
+
+  private async settle(type: string, said: object): Promise<void> {
+    if (!this.token) return;
+    const answer = await this.socket.ask({ type, tokens: [this.token], sync: true, ...said }, true);
+    const failed = (answer["failed"] as { problem: ProblemMembers }[])[0];
+    if (!failed) return;
+    const problem = problemFrom(failed.problem);
+    throw isPassing(problem) ? new OutcomeUnknown(this.token, { cause: problem }) : problem;
+  }
+}
+
+type Frame = Record<string, unknown> & { type: string; id?: number; sid?: number };
+
+/** What waits for an answer. */
+interface Question {
+  frame: Frame;
+  repeats: boolean;
+  resolve: (answer: Frame) => void;
+  reject: (error: unknown) => void;
+}
+
+/** A feed: what it asks for each time, and what is done with what comes. */
+interface Feed {
+  sid: number;
+  ask: () => Record<string, unknown>;
+  take: (frame: Frame, text: string) => void;
+  begun: (frame: Frame) => void;
+  fail: (error: unknown) => void;
+}
+
+/**
+ * Feeds, publishes, requests and acknowledgements over one WebSocket.
+ *
+ * It is opened when it is first needed, and opened again when it breaks: feeds go on behind what they
+ * have given, publishes and acknowledgements without an answer are sent again.
+ */
+export class Socket {
+  private readonly made: typeof WebSocket;
+  private readonly feeds = new Map<number, Feed>();
+  private readonly questions = new Map<number, Question>();
+  private opened: WebSocket | undefined;
+  private opening = false;
+  private closed = false;
+  private numbers = 0;
+
+  constructor(
+    private readonly transport: Transport,
+    options: SocketOptions,
+  ) {
+    const made = options.WebSocket ?? globalThis.WebSocket;
+    if (!made) throw new TypeError("no WebSocket here: pass one, or use Node 22");
+    this.made = made;
+  }
+
+  /** End every feed, and close. */
+  close(): void {
+    this.closed = true;
+    this.fail(new ConnectionLost("the socket was closed"));
+    this.opened?.close(1000);
+  }
+
+  /** Publish a message, as `Jetgate.publish` does. */
+  async publish(subject: string, payload: Payload = "", options: PublishOptions = {}): Promise<Receipt> {
+    const msgId = options.msgId ?? uniqueId();
+    const headers = { ...options.headers, ...(options.ttl && { "Nats-TTL": options.ttl }) };
+    const { lastSeq } = options;
+    const frame = {
+      type: "pub",
+      msg_id: msgId,
+      ...outgoing(subject, payload, headers),
+      ...(lastSeq !== undefined && { expect: { last_subject_seq: lastSeq } }),
+    };
+    const until = deadline(this.transport.retry);
+    const backoff = new Backoff(this.transport.retry);
+    for (;;) {
+      try {
+        const said = await this.ask(frame, true, until);
+        const { stream, seq, duplicate = false, domain = "", val = "" } = said as unknown as Receipt;
+        return { stream, seq, duplicate, domain, val };
+      } catch (error) {
+        if (this.closed || !isPassing(error)) throw error;
+        if (await backoff.wait(error, until)) continue;
+        throw new OutcomeUnknown(msgId, { cause: error });
+      }
+    }
+  }
+
+  /** Ask whoever serves a subject, for `within` seconds; sent once. */
+  async request(
+    subject: string,
+    payload: Payload = "",
+    options: { headers?: Record<string, string>; within?: number } = {},
+  ): Promise<Message> {
+    const timeout = Math.round((options.within ?? 5) * 1e9);
+    const frame = { type: "req", timeout, ...outgoing(subject, payload, options.headers ?? {}) };
+    const answer = await this.ask(frame, false);
+    const [shown, bytes] = members<Fields>(written(answer["text"] as string, "message"));
+    return new CoreMessage({ ...shown, subject }, bytes, "");
+  }
+
+  /** The messages of a stream as they are stored, and a Gap where some are missing. */
+  async *tail(
+    stream: string,
+    options: { subject?: string; begin?: string | { seq: number } | { time: string }; signal?: AbortSignal } = {},
+  ): AsyncGenerator<Message | Gap, void, undefined> {
+    let place: { incarnation: string; seq: number } | undefined;
+    const filter = options.subject ? { filter: options.subject } : {};
+    const ask = (): object => ({
+      stream,
+      ...filter,
+      ...(place ? { after: place } : { from: options.begin ?? "new" }),
+    });
+    const gap = (said: Frame): Gap => {
+      const after = (said["after"] as number | undefined) ?? place?.seq ?? 0;
+      const seq = said["seq"] as number;
+      return new Gap(after, seq, (said["first_seq"] as number) ?? 0, (said["last_seq"] as number) ?? 0);
+    };
+    const read = (frame: Frame, text: string): (Message | Gap)[] => {
+      if (frame.type === "msg") {
+        return elements(text, "messages").map((each) => {
+          const [shown, payload] = members<Fields>(each);
+          if (place) place.seq = shown.seq ?? 0;
+          return new Message({ seq: 0, time: "", ...shown, stream }, payload);
+        });
+      }
+      const found = frame.type === "gap" || frame["recovered"] === false ? [gap(frame)] : [];
+      place = { incarnation: frame["incarnation"] as string, seq: frame["seq"] as number };
+      return found;
+    };
+    yield* this.feed(ask, read, () => [], options.signal);
+  }
+
+  /** The messages of a consumer, without end. */
+  async *consume(
+    stream: string,
+    consumer: string,
+    options: { signal?: AbortSignal } = {},
+  ): AsyncGenerator<SocketDelivery, void, undefined> {
+    const read = (frame: Frame, text: string): SocketDelivery[] =>
+      frame.type !== "msg"
+        ? []
+        : elements(text, "messages").map((each) => {
+            const [shown, payload] = members<Fields>(each);
+            return new SocketDelivery(this, stream, shown, payload);
+          });
+    const giveBack = (waiting: SocketDelivery[]): void => {
+      for (const each of waiting) void each.nak().catch(() => undefined);
+    };
+    yield* this.feed(() => ({ stream, consumer }), read, () => [], options.signal, giveBack);
+  }
+
+  /** What is published to a subject from now on, stored or not; what was missed is counted. */
+  async *listen(
+    subject: string,
+    options: { queue?: string; signal?: AbortSignal } = {},
+  ): AsyncGenerator<CoreMessage | Dropped, void, undefined> {
+    const queue = options.queue ? { queue: options.queue } : {};
+    const read = (frame: Frame, text: string): (CoreMessage | Dropped)[] => {
+      if (frame.type === "dropped") return [{ dropped: frame["count"] as number }];
+      if (frame.type !== "msg") return [];
+      return elements(text, "messages").map((each) => {
+        const [shown, payload] = members<Fields>(each);
+        return new CoreMessage(shown, payload, shown.reply ?? "");
+      });
+    };
+    yield* this.feed(() => ({ subject, ...queue }), read, () => [{ dropped: -1 }], options.signal);
+  }
+
+  /** One feed: `ask` says what for, `read` what a frame means, `missed` what a break does, `left` the end. */
+  private async *feed<T>(
+    ask: () => object,
+    read: (frame: Frame, text: string) => T[],
+    missed: () => T[],
+    signal: AbortSignal | undefined,
+    left: (waiting: T[]) => void = () => undefined,
+  ): AsyncGenerator<T, void, undefined> {
+    const sid = ++this.numbers;
+    const waiting: T[] = [];
+    let [taken, granted, began] = [0, CREDIT, false];
+    let failure: unknown;
+    let wake = (): void => undefined;
+    const feed: Feed = {
+      sid,
+      ask() {
+        [taken, granted] = [0, CREDIT]; // totals begin again with the feed
+        return { ...ask(), credit: { msgs: CREDIT } };
+      },
+      take(frame, text) {
+        waiting.push(...read(frame, text));
+        wake();
+      },
+      begun(frame) {
+        waiting.push(...(began ? missed() : []), ...read(frame, ""));
+        began = true;
+        wake();
+      },
+      fail(error) {
+        failure = error;
+        wake();
+      },
+    };
+    this.feeds.set(sid, feed);
+    const stop = (): void => wake();
+    signal?.addEventListener("abort", stop);
+    this.begin(feed);
+    try {
+      while (!signal?.aborted) {
+        const next = waiting.shift();
+        if (next !== undefined) {
+          yield next;
+          if (++taken > granted - CREDIT / 2) {
+            granted = taken + CREDIT;
+            this.send({ type: "credit", sid, msgs: granted });
+          }
+        } else if (failure !== undefined) {
+          throw failure;
+        } else {
+          await new Promise<void>((resolve) => (wake = resolve));
+        }
+      }
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      this.feeds.delete(sid);
+      left(waiting);
+      if (failure === undefined && this.opened) void this.ask({ type: "unsub", sid }, false).catch(() => undefined);
+    }
+  }
+
+  private begin(feed: Feed): void {
+    const backoff = new Backoff(this.transport.retry);
+    const tried = async (): Promise<void> => {
+      for (;;) {
+        try {
+          await this.ask({ type: "sub", sid: feed.sid, ...feed.ask() }, false);
+          return;
+        } catch (error) {
+          // Whoever opens the socket again begins its feeds.
+          if (error instanceof ConnectionLost && !this.closed) return;
+          if (!isPassing(error) || this.closed) return feed.fail(error);
+          await backoff.wait(error);
+        }
+      }
+    };
+    if (this.opened) void tried();
+    else this.open();
+  }
+
+  /** Send a frame and wait for its answer. `repeats`: over another connection, if this one breaks. */
+  ask(frame: Record<string, unknown> & { type: string }, repeats: boolean, until = Infinity): Promise<Frame> {
+    if (this.closed) return Promise.reject(new ConnectionLost("the socket was closed"));
+    return new Promise((resolve, reject) => {
+      const id = ++this.numbers;
+      const question: Question = { frame: { ...frame, id }, repeats, resolve, reject };
+      this.questions.set(id, question);
+      const enough = new AbortController();
+      const end = (): void => enough.abort();
+      question.resolve = (answer) => (end(), resolve(answer));
+      question.reject = (error) => (end(), reject(error));
+      if (until < Infinity) {
+        void pause(until - performance.now(), enough.signal).then(() => {
+          if (this.questions.delete(id)) reject(new ConnectionLost("no answer in time"));
+        });
+      }
+      if (this.opened) this.send(question.frame);
+      else this.open();
+    });
+  }
+
+  private send(frame: object): void {
+    this.opened?.send(JSON.stringify(frame));
+  }
+
+  private open(): void {
+    if (this.opening || this.opened || this.closed) return;
+    this.opening = true;
+    void this.opens().finally(() => (this.opening = false));
+  }
+
+  private async opens(): Promise<void> {
+    const backoff = new Backoff(this.transport.retry);
+    while (!this.closed) {
+      try {
+        this.opened = await this.connected();
+        break;
+      } catch (closed) {
+        const error = isPassing(closed) ? await this.reason(closed) : closed;
+        if (!isPassing(error)) return this.fail(error);
+        this.lose();
+        await backoff.wait(error);
+      }
+    }
+    for (const { frame } of this.questions.values()) this.send(frame);
+    for (const feed of this.feeds.values()) this.begin(feed);
+  }
+
+  /** Why there is no connection: browsers say nothing of a handshake that was refused. */
+  private async reason(closed: unknown): Promise<unknown> {
+    try {
+      await this.transport.send("GET", "/v1/ws");
+    } catch (error) {
+      return error instanceof Problem && [401, 403].includes(error.status) ? error : closed;
+    }
+    return closed;
+  }
+
+  /** A connection that has been welcomed. */
+  private async connected(): Promise<WebSocket> {
+    const { token, user, password } = await this.transport.credentials();
+    const protocols = [PROTOCOL, ...(token ? [`bearer.${base64url(token)}`] : [])];
+    const url = `${this.transport.url.replace(/^http/, "ws")}/v1/ws`;
+    const socket = new this.made(url, protocols);
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => socket.close(), QUIET_MS);
+      socket.onopen = () => {
+        if (user && !token) socket.send(JSON.stringify({ type: "hello", user, password }));
+      };
+      socket.onmessage = ({ data }) => {
+        const frame = JSON.parse(data as string) as Frame;
+        if (frame.type === "welcome") {
+          clearTimeout(timer);
+          resolve(socket);
+        } else {
+          this.heard(frame, data as string);
+        }
+      };
+      socket.onclose = ({ code, reason }) => {
+        clearTimeout(timer);
+        const error = closing(code, reason);
+        reject(error);
+        if (this.opened === socket) this.broken(error);
+      };
+    });
+  }
+
+  private heard(frame: Frame, text: string): void {
+    const feed = frame.sid === undefined ? undefined : this.feeds.get(frame.sid);
+    if (frame.type === "msg" || frame.type === "gap" || frame.type === "dropped") {
+      return feed?.take(frame, text);
+    }
+    if (frame.type === "ended") return feed?.fail(problemFrom(frame["problem"] as ProblemMembers));
+    // At once: the first messages may have come with it.
+    if (frame.type === "subscribed") feed?.begun(frame);
+    const question = frame.id === undefined ? undefined : this.questions.get(frame.id);
+    if (!question || frame.id === undefined) return;
+    this.questions.delete(frame.id);
+    if (frame.type === "error") question.reject(problemFrom(frame["problem"] as ProblemMembers));
+    else question.resolve({ ...frame, text });
+  }
+
+  private broken(error: JetgateError): void {
+    this.opened = undefined;
+    if (!isPassing(error)) return this.fail(error);
+    this.lose();
+    if (this.feeds.size || this.questions.size) this.open();
+  }
+
+  /** Give up what may not be sent again. */
+  private lose(): void {
+    for (const [id, { repeats, reject }] of this.questions) {
+      if (repeats) continue;
+      this.questions.delete(id);
+      reject(new ConnectionLost("the connection broke before the answer"));
+    }
+  }
+
+  private fail(error: unknown): void {
+    const questions = [...this.questions.values()];
+    this.questions.clear();
+    for (const { reject } of questions) reject(error);
+    for (const feed of this.feeds.values()) feed.fail(error);
+  }
+}
+
+/** What a close means: 4000 to 4199 and some others come again, whatever is tried. */
+function closing(code: number, reason: string): JetgateError {
+  const said = { type: reason, title: reason, detail: `the socket was closed: ${code}` };
+  if (code >= 4000 && code < 4100) return problemFrom({ ...said, status: code === 4002 ? 403 : 401 });
+  if (FINAL.includes(code) || (code >= 4100 && code < 4200)) return problemFrom({ ...said, status: 400 });
+  return new ConnectionLost(`closed: ${code} ${reason}`);
+}
+
+function base64url(text: string): string {
+  const plain = toBase64(new TextEncoder().encode(text));
+  return plain.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+}
+
+function outgoing(subject: string, payload: Payload, headers: Record<string, string>): object {
+  const [bytes, type] = encoded(payload);
+  const all = { ...(type && { "Content-Type": type }), ...headers };
+  return { subject, data_base64: toBase64(bytes), ...(Object.keys(all).length && { headers: all }) };
+}

@@ -1,0 +1,242 @@
+import { ConnectionLost, OutcomeUnknown, TooManyRequests, isPassing, problemOf } from "./errors.js";
+import { toBase64 } from "./payloads.js";
+import { Backoff, deadline, type Retry } from "./retrying.js";
+
+export const JSON_TYPE = "application/json";
+export const NDJSON = "application/x-ndjson";
+export const EVENTS = "text/event-stream";
+
+/** A path below /v1, its segments percent-encoded. */
+export function pathOf(segments: string[], verb = ""): string {
+  const path = ["/v1", ...segments.map(encodeURIComponent)].join("/");
+  return verb ? `${path}:${verb}` : path;
+}
+
+/** A token, or whoever knows it: asked before each request. */
+export type Token = string | (() => string | Promise<string>);
+
+/** Who asks: a token, or a user, or nobody by name. */
+export interface Credentials {
+  token: string;
+  user: string;
+  password: string;
+}
+
+/** One request. */
+export interface Asked {
+  query?: Record<string, string>;
+  headers?: Record<string, string>;
+  body?: Uint8Array<ArrayBuffer>;
+  json?: unknown;
+  /** Seconds that the whole of it may take. */
+  timeout?: number;
+  signal?: AbortSignal | undefined;
+}
+
+/** A whole answer. */
+export interface Answer {
+  status: number;
+  headers: Headers;
+  body: Uint8Array;
+}
+
+const decoder = new TextDecoder();
+
+/** The text of an answer. */
+export function textOf(answer: Answer): string {
+  return decoder.decode(answer.body);
+}
+
+/** The JSON of an answer. */
+export function jsonOf<T>(answer: Answer): T {
+  return JSON.parse(textOf(answer)) as T;
+}
+
+/** Requests to one server: refusals are thrown, writes that may be repeated are. */
+export class Transport {
+  constructor(
+    readonly url: string,
+    readonly retry: Retry,
+    readonly credentials: () => Promise<Credentials>,
+    private readonly timeout: number,
+    private readonly fetched: typeof fetch,
+  ) {}
+
+  /** `fetch` with the credentials of this client, for the generated operations. */
+  readonly fetch: typeof fetch = async (input, init) => {
+    const request = new Request(input, init);
+    await this.authorize(request.headers);
+    return this.fetched(request);
+  };
+
+  private async authorize(headers: Headers): Promise<void> {
+    const { token, user, password } = await this.credentials();
+    const pair = toBase64(new TextEncoder().encode(`${user}:${password}`));
+    if (token) headers.set("Authorization", `Bearer ${token}`);
+    else if (user) headers.set("Authorization", `Basic ${pair}`);
+  }
+
+  /** Send once. Throws Problem, ConnectionLost. */
+  async send(method: string, path: string, asked: Asked = {}): Promise<Answer> {
+    const quiet = new Silence(asked.timeout ?? this.timeout, asked.signal);
+    try {
+      const response = await this.response(method, path, asked, quiet);
+      const body = await quiet.orLost(`${method} ${path}`, response.arrayBuffer());
+      return { status: response.status, headers: response.headers, body: new Uint8Array(body) };
+    } finally {
+      quiet.end();
+    }
+  }
+
+  /**
+   * Send until there is an outcome; `what`: how the server knows a repetition.
+   *
+   * Throws Problem, and OutcomeUnknown when the time is over.
+   */
+  async repeat(
+    what: string,
+    method: string,
+    path: string,
+    asked: Asked = {},
+    until = deadline(this.retry),
+  ): Promise<Answer> {
+    const backoff = new Backoff(this.retry);
+    let unknown = false;
+    for (;;) {
+      try {
+        return await this.send(method, path, asked);
+      } catch (error) {
+        if (!isPassing(error)) throw error;
+        unknown ||= !(error instanceof TooManyRequests);
+        if (await backoff.wait(error, until)) continue;
+        throw unknown ? new OutcomeUnknown(what, { cause: error }) : error;
+      }
+    }
+  }
+
+  /** Send once; the answer comes in pieces, `silence` seconds without one are too many. */
+  async stream(method: string, path: string, silence: number, asked: Asked): Promise<Stream> {
+    const quiet = new Silence(silence, asked.signal);
+    try {
+      return new Stream(await this.response(method, path, asked, quiet), quiet, `${method} ${path}`);
+    } catch (error) {
+      quiet.end();
+      throw error;
+    }
+  }
+
+  private async response(
+    method: string,
+    path: string,
+    asked: Asked,
+    quiet: Silence,
+  ): Promise<Response> {
+    const query = new URLSearchParams(asked.query).toString();
+    const headers = new Headers({ Accept: JSON_TYPE, ...asked.headers });
+    const init: RequestInit = { method, headers, signal: quiet.signal, cache: "no-store" };
+    if (asked.body !== undefined) init.body = asked.body;
+    if (asked.json !== undefined) {
+      headers.set("Content-Type", JSON_TYPE);
+      init.body = JSON.stringify(asked.json);
+    }
+    await this.authorize(headers);
+    const what = `${method} ${path}`;
+    const sent = this.fetched(`${this.url}${path}${query && `?${query}`}`, init);
+    const response = await quiet.orLost(what, sent);
+    if (response.ok) return response;
+    throw problemOf(response, parsed(await quiet.orLost(what, response.text())));
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Aborts when nothing was heard for some seconds, or when the caller wants to stop. */
+class Silence {
+  private readonly controller = new AbortController();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  readonly signal = this.controller.signal;
+  private readonly stop = (): void => this.controller.abort();
+
+  constructor(
+    private readonly seconds: number,
+    private readonly outer: AbortSignal | undefined,
+  ) {
+    if (outer?.aborted) this.stop();
+    outer?.addEventListener("abort", this.stop);
+    this.heard();
+  }
+
+  /**
+   * What is promised, or ConnectionLost when it fails or takes too long: an aborted `fetch` does
+   * not always end what reads its body.
+   */
+  orLost<T>(what: string, promised: Promise<T>): Promise<T> {
+    const { signal } = this;
+    return new Promise((resolve, reject) => {
+      const lose = (cause?: unknown): void => {
+        reject(new ConnectionLost(`${what}: ${String(cause)}`, { cause }));
+      };
+      const stop = (): void => lose("silence");
+      if (signal.aborted) stop();
+      signal.addEventListener("abort", stop, { once: true });
+      promised.then(resolve, lose).finally(() => signal.removeEventListener("abort", stop));
+    });
+  }
+
+  heard(): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(this.stop, this.seconds * 1000);
+  }
+
+  end(): void {
+    clearTimeout(this.timer);
+    this.outer?.removeEventListener("abort", this.stop);
+    this.controller.abort();
+  }
+}
+
+/** An answer that comes in pieces. */
+export class Stream {
+  readonly status: number;
+  private readonly reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  private readonly decoder = new TextDecoder();
+  private rest = "";
+
+  constructor(
+    response: Response,
+    private readonly silence: Silence,
+    private readonly what: string,
+  ) {
+    this.status = response.status;
+    this.reader = response.body?.getReader();
+  }
+
+  /**
+   * Lines that came together, without their ends; undefined at the end.
+   *
+   * What follows the last line feed was cut off, and is no line.
+   */
+  async lines(): Promise<string[] | undefined> {
+    for (;;) {
+      if (this.reader === undefined) return undefined;
+      const piece = await this.silence.orLost(this.what, this.reader.read());
+      if (piece.done) return undefined;
+      this.silence.heard();
+      const whole = (this.rest + this.decoder.decode(piece.value, { stream: true })).split("\n");
+      this.rest = whole.pop() ?? "";
+      if (whole.length) return whole.map((line) => (line.endsWith("\r") ? line.slice(0, -1) : line));
+    }
+  }
+
+  /** Read no more. */
+  close(): void {
+    this.silence.end();
+    void this.reader?.cancel().catch(() => undefined);
+  }
+}

@@ -1,0 +1,1 @@
+"""The SDKs of both languages, against the running server and each other."""

@@ -1,0 +1,300 @@
+"""The Python SDK: what it sends, reads, repeats and raises."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import jetgate_client as sdk
+import pytest
+from jetgate_client.generated.api.consumers import read_consumer
+from jetgate_client.generated.api.streams import delete_stream, read_stream
+
+from tests.sdks.lossy import LossyWay
+
+QUICK = sdk.Retry(first=0.01, most=0.05, writes_for=20)
+
+
+@asynccontextmanager
+async def stream(url: str, name: str, **config: object) -> AsyncIterator[sdk.Jetgate]:
+    """A client, and a stream with all subjects below its name for as long as it is used."""
+    async with sdk.connect(url, retry=QUICK) as js:
+        await js.put_stream(name, **{"subjects": [f"{name}.>"], "allow_direct": True} | config)
+        yield js
+        await delete_stream.asyncio_detailed(name, client=js.api)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\x00\xff", "grüße\u2028zwei", '{"a": 1.10, "b": "\u2028"}', "[1 , 2]", '"text"'],
+)
+def test_payloads_come_as_they_were_sent(url: str, name: str, payload: sdk.Payload) -> None:
+    expected = payload if isinstance(payload, bytes) else str(payload).encode()
+
+    async def scenario() -> None:
+        async with stream(url, name) as js:
+            receipt = await js.publish(f"{name}.x", payload, headers={"X-Region": "eu"})
+            read = await js.message(name, receipt.seq)
+            last = await js.last_message(name, f"{name}.x")
+            await js.put_consumer(name, "C", ack_policy="explicit")
+            async with js.consume(name, "C") as messages:
+                fetched = await anext(aiter(messages))
+            assert [each.payload for each in (read, last, fetched)] == [expected] * 3
+            assert read.headers["X-Region"] == fetched.headers["X-Region"] == ["eu"]
+
+    run(scenario)
+
+
+def test_json_is_sent_as_such(url: str, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(url, name) as js:
+            await js.publish(f"{name}.x", {"id": 7})
+            message = await js.last_message(name, f"{name}.x")
+            assert message.json() == {"id": 7}
+            assert message.headers["Content-Type"] == ["application/json"]
+
+    run(scenario)
+
+
+def test_a_publish_whose_answer_was_lost_is_stored_once(way: LossyWay, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(way.url, name) as js:
+            way.lose = 3
+            receipt = await js.publish(f"{name}.x", b"once")
+            assert way.lost == 3
+            assert receipt.duplicate
+            info = await read_stream.asyncio(name, client=js.api)
+            assert info is not None
+            assert info.state.messages == 1
+
+    run(scenario)
+
+
+def test_a_batch_whose_answer_was_lost_is_stored_once(way: LossyWay, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(way.url, name) as js:
+            way.lose = 1
+            batch = [sdk.Outgoing(f"{name}.{i}", {"i": i}) for i in range(2500)]
+            outcomes = await js.publish_many([*batch, sdk.Outgoing("nobody.takes", b"")])
+            assert way.lost == 1
+            seqs = [each.seq for each in outcomes if isinstance(each, sdk.Receipt)]
+            assert seqs == list(range(1, 2501))
+            assert isinstance(outcomes[-1], sdk.NotFound)
+            assert outcomes[-1].kind == "no-stream"
+
+    run(scenario)
+
+
+def test_an_outcome_that_stays_unknown_is_told(name: str) -> None:
+    async def scenario() -> None:
+        brief = sdk.Retry(first=0.01, most=0.01, writes_for=0.05)
+        async with sdk.connect("http://127.0.0.1:9", retry=brief) as js:
+            with pytest.raises(sdk.OutcomeUnknown) as told:
+                await js.publish(f"{name}.x", b"", msg_id="m1")
+            assert told.value.msg_id == "m1"
+            with pytest.raises(sdk.ConnectionLost):
+                await js.request("asked")
+
+    run(scenario)
+
+
+def test_problems_are_exceptions(url: str, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(url, name) as js:
+            with pytest.raises(sdk.NotFound) as absent:
+                await read_stream.asyncio("ABSENT", client=js.api)
+            assert (absent.value.kind, absent.value.err_code) == ("stream-not-found", 10059)
+            await js.publish(f"{name}.x", b"1")
+            with pytest.raises(sdk.PreconditionFailed) as changed:
+                await js.publish(f"{name}.x", b"2", last_seq=0)
+            assert changed.value.current_sequence == 1
+            with pytest.raises(sdk.Forbidden):
+                await js.publish("$SYS.x", b"")
+            with pytest.raises(sdk.BadRequest):
+                await js.publish("a..b", b"")
+            with pytest.raises(sdk.NotFound):
+                await anext(aiter(js.consume(name, "ABSENT")))
+
+    run(scenario)
+
+
+def test_consuming_goes_on_after_lost_connections(way: LossyWay, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(way.url, name) as js:
+            await js.put_consumer(name, "C", ack_policy="explicit")
+            got: list[bytes] = []
+            async with js.consume(name, "C", heartbeat=1) as messages:
+                deliveries = aiter(messages)
+                for i in range(6):
+                    if i % 2:
+                        way.cut()
+                    waiting = asyncio.ensure_future(anext(deliveries))
+                    await js.publish(f"{name}.x", str(i))
+                    delivery = await waiting
+                    got.append(delivery.payload)
+                    await delivery.ack(sync=True)
+            assert got == [b"0", b"1", b"2", b"3", b"4", b"5"]
+            info = await read_consumer.asyncio(name, "C", client=js.api)
+            assert info is not None
+            assert info.num_ack_pending == 0
+
+    run(scenario)
+
+
+def test_what_was_fetched_and_not_taken_is_given_back(url: str, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(url, name) as js:
+            await js.put_consumer(name, "C", ack_policy="explicit", ack_wait=3600 * 10**9)
+            await js.publish_many(sdk.Outgoing(f"{name}.x", str(i)) for i in range(10))
+            async with js.consume(name, "C") as messages:
+                first = await anext(aiter(messages))
+            async with js.consume(name, "C") as messages:
+                second = await anext(aiter(messages))
+            assert (first.payload, second.payload) == (b"0", b"1")
+            assert second.delivered == 2
+
+    run(scenario)
+
+
+def test_every_way_to_acknowledge(url: str, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(url, name) as js:
+            await js.put_consumer(name, "C", ack_policy="explicit", ack_wait=3600 * 10**9)
+            await js.publish_many(sdk.Outgoing(f"{name}.x", str(i)) for i in range(4))
+            async with js.consume(name, "C", batch=4) as messages:
+                deliveries = aiter(messages)
+                zero, one, two, three = [await anext(deliveries) for _ in range(4)]
+                await zero.nak(sync=True)
+                again = await anext(deliveries)
+                assert (again.payload, again.delivered) == (b"0", 2)
+                await one.progress(sync=True)
+                await two.term("no use", sync=True)
+                await js.ack([again, one, three], sync=True)
+            info = await read_consumer.asyncio(name, "C", client=js.api)
+            assert info is not None
+            assert (info.num_ack_pending, info.num_pending) == (0, 0)
+
+    run(scenario)
+
+
+def test_keys_of_a_bucket(way: LossyWay, name: str) -> None:
+    async def scenario() -> None:
+        async with sdk.connect(way.url, retry=QUICK) as js:
+            kv = await js.put_bucket(name, history=5)
+            assert await kv.get("a") is None
+            way.lose = 1
+            first = await kv.create("a", {"n": 1})
+            with pytest.raises(sdk.PreconditionFailed):
+                await kv.create("a", b"again")
+            way.lose = 1
+            second = await kv.update("a", b"\x00\x01", first)
+            assert way.lost == 2
+            with pytest.raises(sdk.PreconditionFailed) as changed:
+                await kv.update("a", b"late", first)
+            assert changed.value.current_sequence == second
+            entry = await kv.get("a")
+            assert entry is not None
+            assert (entry.revision, entry.value) == (second, b"\x00\x01")
+            older = await kv.get("a", revision=first)
+            assert older is not None
+            assert older.json() == {"n": 1}
+            await kv.put("b/c", "text")
+            assert await kv.keys() == ["a", "b/c"]
+            await kv.delete("a")
+            assert await kv.get("a") is None
+            history = [(each.operation, each.value) for each in await kv.history("a")]
+            assert history == [("PUT", b'{"n":1}'), ("PUT", b"\x00\x01"), ("DEL", b"")]
+            await kv.purge("a")
+            assert [each.operation for each in await kv.history("a")] == ["PURGE"]
+            await delete_stream.asyncio_detailed(f"KV_{name}", client=js.api)
+
+    run(scenario)
+
+
+def test_a_watch_misses_nothing_when_it_is_broken(way: LossyWay, name: str) -> None:
+    async def scenario() -> None:
+        async with sdk.connect(way.url, retry=QUICK) as js:
+            kv = await js.put_bucket(name, history=5)
+            await kv.put("a", "0")
+            seen: list[tuple[str, bytes]] = []
+            async for change in kv.watch():
+                seen.append((change.event, change.entry.value if change.entry else b""))
+                if change.event != "put" and len(seen) == 2:
+                    await kv.put("a", "1")
+                elif change.event == "put" and 2 < len(seen) < 6:
+                    way.cut()
+                    await kv.put("a", str(len(seen) - 1))
+                elif len(seen) == 6:
+                    break
+            assert seen == [
+                ("put", b"0"),
+                ("ready", b""),
+                *(("put", b"%d" % i) for i in range(1, 5)),
+            ]
+            await delete_stream.asyncio_detailed(f"KV_{name}", client=js.api)
+
+    run(scenario)
+
+
+def test_a_watch_of_a_bucket_that_was_made_anew_says_so(way: LossyWay, name: str) -> None:
+    async def scenario() -> None:
+        async with sdk.connect(way.url, retry=QUICK) as js:
+            kv = await js.put_bucket(name)
+            await kv.put("a", "old")
+            watch = kv.watch()
+            assert [(await anext(watch)).event for _ in range(2)] == ["put", "ready"]
+            # On another way: the feed is to be away meanwhile, not ended by the deletion.
+            await delete_stream.asyncio_detailed(f"KV_{name}", client=js.api)
+            with pytest.raises(sdk.NotFound):
+                await anext(watch)
+            kv = await js.put_bucket(name)
+            await delete_stream.asyncio_detailed(f"KV_{name}", client=js.api)
+
+    run(scenario)
+
+
+def test_advisories_tell_of_their_gaps(way: LossyWay, name: str) -> None:
+    async def scenario() -> None:
+        async with sdk.connect(way.url, retry=QUICK) as js:
+            events = js.advisories("ADVISORY.STREAM.CREATED.*")
+
+            async def next_of(made: str) -> list[str]:
+                kinds = []
+                waiting = asyncio.ensure_future(anext(events))
+                numbers = iter(range(1000))
+                while not waiting.done() or waiting.result().kind == "gap":
+                    if waiting.done():
+                        kinds.append(waiting.result().kind)
+                        waiting = asyncio.ensure_future(anext(events))
+                    stream_name = f"{made}{next(numbers)}"
+                    await js.put_stream(stream_name, subjects=[stream_name])
+                    await delete_stream.asyncio_detailed(stream_name, client=js.api)
+                return [*kinds, waiting.result().kind]
+
+            assert await next_of(name) == ["stream_action"]
+            way.cut()
+            found = await next_of(f"{name}again")
+            assert found[0] in ("gap", "stream_action")
+            while "gap" not in found:
+                found = await next_of(f"{name}later")
+
+    run(scenario)
+
+
+def test_a_request_is_answered(url: str, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(url, name) as js:
+            reply = await js.request(f"{name}.x", b"asked")
+            assert reply.json() == {"stream": name, "seq": 1}
+            with pytest.raises(sdk.ServerProblem) as nobody:
+                await js.request("nobody.there", within=1)
+            assert nobody.value.kind == "no-responders"
+
+    run(scenario)
