@@ -29,9 +29,11 @@ def command_line(*, servers_only: bool = False) -> typer.Typer:
     )
     cli.callback()(_before_any_command)
     if not servers_only:
+        from jetgate.reader import readers
         from jetgate.remote import remotes
 
         cli.add_typer(remotes, name="remote")
+        cli.add_typer(readers, name="reader")
     cli.command()(dev)
     cli.command()(serve)
     cli.command("migrate")(migrate_command)

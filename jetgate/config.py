@@ -1,7 +1,7 @@
 """What the flags of `jetgate dev` and `jetgate serve` say: one frozen value, checked when made."""
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -9,6 +9,7 @@ from core.auth.users import User, Users
 from core.errors import ConfigError
 from core.pubsub.mappings import Mapping
 from core.remote.settings import Remote
+from gateway.settings import Settings
 
 NATS_PORT, HTTP_PORT = 4222, 8080
 _PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}
@@ -29,6 +30,9 @@ class Config:
         users: who may connect; None: everybody.
         mappings: where goes what clients publish.
         remotes: other systems, besides those of the list in the database.
+        http: limits and rules of HTTP; its key of ack tokens comes from the database.
+        http_tls_cert: the file of the certificate of the HTTP port; empty: no TLS.
+        http_tls_key: the file of its key.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -43,6 +47,9 @@ class Config:
     users: Users | None = None
     mappings: tuple[Mapping, ...] = ()
     remotes: tuple[Remote, ...] = ()
+    http: Settings = field(default_factory=Settings)
+    http_tls_cert: str = ""
+    http_tls_key: str = ""
 
     def __post_init__(self) -> None:
         ports = {"--nats-port": self.nats_port, "--http-port": self.http_port}

@@ -5,7 +5,7 @@ files as `jetgate-nats-server` reads them. Everything else is a flag, and refuse
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.config.grammar import GrammarError, Item, parse, plain
@@ -13,8 +13,13 @@ from core.config.mappings import mappings_of
 from core.errors import ConfigError
 from core.pubsub.mappings import Mapping
 from core.remote.settings import Remote, remotes_of
+from gateway.settings import Settings
+from jetgate.http_settings import settings_of
 
-KEYS = ("mappings", "remotes")
+KEYS = ("http", "mappings", "remotes")
+
+
+_KNOWN = f"{', '.join(KEYS[:-1])} and {KEYS[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,7 @@ class Blocks:
 
     mappings: tuple[Mapping, ...] = ()
     remotes: tuple[Remote, ...] = ()
+    http: Settings = field(default_factory=Settings)
 
 
 def read_blocks(path: str) -> Blocks:
@@ -36,13 +42,14 @@ def read_blocks(path: str) -> Blocks:
     except GrammarError as error:
         raise ConfigError("--config", f"{path}: {' '.join(str(error).split())}") from error
     mistakes: list[str] = []
-    mappings, remotes = _find(top, "mappings"), _find(top, "remotes")
+    mappings, remotes, http = (_find(top, name) for name in ("mappings", "remotes", "http"))
     blocks = Blocks(
         () if mappings is None else mappings_of(mappings, mistakes),
         () if remotes is None else _remotes(remotes),
+        Settings() if http is None else _http(http),
     )
     mistakes += [
-        f'{item.place}: unknown field "{key}"; {" and ".join(KEYS)} are known'
+        f'{item.place}: unknown field "{key}"; {_KNOWN} are known'
         for key, item in top.items()
         if key.lower() not in KEYS and not item.is_variable
     ]
@@ -54,6 +61,13 @@ def read_blocks(path: str) -> Blocks:
 def _find(top: dict[str, Item], name: str) -> Item | None:
     found = [item for key, item in top.items() if key.lower() == name]
     return found[-1] if found else None
+
+
+def _http(item: Item) -> Settings:
+    try:
+        return settings_of(plain(item))
+    except ConfigError as error:
+        raise ConfigError("--config", f"{item.place}: {error}") from None
 
 
 def _remotes(item: Item) -> tuple[Remote, ...]:

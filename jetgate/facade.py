@@ -5,8 +5,10 @@ are served already.
 """
 
 import logging
-import socket
+from dataclasses import replace
 from functools import partial
+
+from starlette.types import ASGIApp
 
 from core.client import Client, Options, attach, connect
 from core.runtime.clock import Clock
@@ -15,62 +17,75 @@ from core.server import Server
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.secrets import secret
 from core.term import Term
-from core.transport.loopback import connect_loopback
+from core.transport.loopback import connect_loopback, connect_trusted
 from gateway.app import create_app
+from gateway.door import Door
 from gateway.http_server import HttpServer, standby
-from gateway.identities import Identities
+from gateway.http_start import HttpStart
 from gateway.observations import Observation, RequestFailed
 from gateway.settings import Settings
-from jetgate.login import login_to
+from jetgate.login import login_to, rights_in
 from jetgate.server_numbers import snapshot
 
 log = logging.getLogger("jetgate")
 
 
 class Facade:
-    """Life cycle: `start`, `serve` and `stand_by` in turns, `stop`."""
+    """Life cycle: `serve` and `stand_by` in turns, `stop`.
 
-    def __init__(self, listening: socket.socket, server: Server, clock: Clock) -> None:
-        self._http = HttpServer(listening)
+    Attributes:
+        is_answering: whether requests are answered; else they wait until one of the two is called.
+    """
+
+    def __init__(self, start: HttpStart, server: Server, clock: Clock, settings: Settings) -> None:
+        self.is_answering = False
+        self._http = HttpServer(start, settings)
         self._server = server
         self._clock = clock
-        self._client: Client | None = None
-        self._identities: Identities | None = None
-
-    def start(self) -> None:
-        """Answer from now on that this process is starting."""
-        self._http.start()
+        self._clients: list[Client] = []
+        self._door: Door | None = None
+        self._settings = settings
 
     async def serve(self, term: Term, connector: Connector, stalls: StallWatch) -> None:
         """Serve everything that a term has."""
         hub = self._server.hub
         link = attach(partial(connect_loopback, hub))
+        knows_users = hub.authenticator is not None
         # Where users are configured every request has a connection of its own identity.
-        self._client = Client(link, Options()) if hub.authenticator else await connect(link)
-        settings = Settings(ack_key=await secret(connector, "ack-tokens"))
+        client = Client(link, Options()) if knows_users else await connect(link)
+        lookups = await connect(attach(partial(connect_trusted, hub))) if knows_users else None
+        self._clients = [client] if lookups is None else [client, lookups]
         app = create_app(
-            settings,
-            self._client,
-            login=login_to(hub) if hub.authenticator else None,
+            replace(self._settings, ack_key=await secret(connector, "ack-tokens")),
+            client,
+            login=login_to(hub) if knows_users else None,
+            rights=rights_in(hub),
+            server=lookups,
             observe=_observe,
             snapshot=partial(snapshot, hub, term, stalls),
             clock=self._clock,
         )
-        self._identities = app.state.identities
-        self._http.use(app)
+        self._door = app.state.door
+        hub.on_users = self._door.users_changed
+        self._answer(app)
 
     def stand_by(self) -> None:
         """Answer that this process does not lead."""
-        self._http.use(standby)
+        self._answer(standby)
+
+    def _answer(self, app: ASGIApp) -> None:
+        self.is_answering = True
+        self._http.use(app)
 
     async def step_down(self) -> None:
         """End what `serve` began; what answers is somebody else's decision."""
-        if self._identities is not None:
-            await self._identities.close()
-            self._identities = None
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        self._server.hub.on_users = None
+        if self._door is not None:
+            await self._door.close()
+            self._door = None
+        clients, self._clients = self._clients, []
+        for client in clients:
+            await client.close()
 
     async def stop(self) -> None:
         """Close the port."""

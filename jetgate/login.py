@@ -1,12 +1,16 @@
 """How the façade connects to a server in its own process, as the user whom a request names."""
 
-from collections.abc import Callable
 from functools import partial
 
+from core.auth.grant import Grant
+from core.auth.users import Permissions
 from core.client import Client, Options, attach, connect
 from core.pubsub.server import Connection, Hub
 from core.transport.loopback import connect_loopback
 from gateway.identities import Login
+from gateway.signin.rights import MayRead, RightsOf
+
+_NO_QUEUE = b""
 
 
 def login_to(hub: Hub) -> Login:
@@ -14,23 +18,58 @@ def login_to(hub: Hub) -> Login:
     link = attach(partial(connect_loopback, hub))
 
     async def login(user: str, password: str, token: str) -> Client:
-        may_publish: list[Callable[[bytes], bool]] = []
+        sessions: list[Connection] = []
 
         def allowed(subject: bytes) -> bool:
-            return all(may(subject) for may in may_publish)
+            return all(_may_publish(session, subject) for session in sessions)
 
         options = Options(user=user, password=password, token=token, may_publish=allowed)
         client = await connect(link, options)
-        session = hub.sessions[client.info.client_id]
-        if session.guard is not None:
-            may_publish.append(partial(_may_publish, session))
+        sessions.append(hub.sessions[client.info.client_id])
         return client
 
     return login
 
 
+def rights_in(hub: Hub) -> RightsOf:
+    """Return how the façade asks a hub what one of its clients may do."""
+    return partial(SessionRights, hub)
+
+
+class SessionRights:
+    """The permissions of a connection in this process, as its session has them now."""
+
+    def __init__(self, hub: Hub, client: Client) -> None:
+        self._session = hub.sessions[client.info.client_id]
+
+    @property
+    def permissions(self) -> Permissions | None:
+        """The permissions as a value; None: no restrictions."""
+        grant = self._grant
+        return None if grant is None else grant.permissions
+
+    def may_subscribe(self, subject: bytes) -> bool:
+        """Whether a subscription to a filter would be allowed."""
+        grant = self._grant
+        return grant is None or grant.may_subscribe(subject, _NO_QUEUE)
+
+    def reader(self, subject: bytes) -> MayRead | None:
+        """What judges each message of a permitted filter; None: all of them may be read."""
+        grant = self._grant
+        if grant is None or not grant.may_deny(subject, _NO_QUEUE):
+            return None
+        return lambda message: not grant.denies(message, _NO_QUEUE)
+
+    @property
+    def _grant(self) -> Grant | None:
+        guard = self._session.guard
+        return None if guard is None else guard.grant
+
+
 def _may_publish(session: Connection, subject: bytes) -> bool:
     """Whether the server would take a publish, by what mappings make of its subject."""
+    if session.guard is None:
+        return True
     mappings = session.account.mappings
     to = subject if mappings is None else mappings.of(subject)
-    return session.guard is None or session.guard.grant.may_publish(to)
+    return session.guard.grant.may_publish(to)

@@ -2,7 +2,8 @@
 
 `dev` brings its PostgreSQL, `serve` is given one. What the process does when, `core.life` says;
 here is what it does then. HTTP is there all the time: without a leadership it answers as a standby.
-What storage and the façade take to import is imported beside the start of PostgreSQL.
+What it takes to serve is imported while PostgreSQL starts; where that is given, once the campaign
+is won, or while another process leads.
 """
 
 from __future__ import annotations
@@ -14,26 +15,27 @@ import logging
 import os
 import shutil
 import signal
-import socket
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.config.addresses import listen, refusal
+from core.config.addresses import listen, probe, refusal
 from core.errors import OperatorError
-from core.life import Lead, Life
+from core.life import Candidacy, Life
 from core.runtime.clock import SystemClock
 from core.runtime.stalls import StallWatch
 from core.runtime.standard_streams import tell
 from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
 from core.server import Server, ServerOptions
+from gateway.http_start import HttpStart
 from jetgate.banner import ready
 from jetgate.config import Config
+from jetgate.http_tls import tls_of
 from jetgate.ports_file import PortsFile, url
 
 if TYPE_CHECKING:
+    from core.cluster.leadership import Leadership
     from core.storage.postgres.connect import Connector
     from core.storage.postgres.embedded import EmbeddedPostgres
     from core.term import Term
@@ -41,13 +43,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("jetgate")
 
-# What is imported while PostgreSQL starts.
-_REST = (
-    "jetgate.facade",
-    "core.term",
-    "core.storage.postgres.migrate",
+# What is imported before the campaign.
+_CAMPAIGN = (
     "core.storage.postgres.preflight",
+    "core.storage.postgres.migrate",
+    "core.campaign",
 )
+# What is imported beside the start of PostgreSQL, or after the first attempt to lead: it takes the
+# processor longer than all before, and would keep it from the campaign.
+_FACADE, _TERM = "jetgate.facade", "core.term"
 
 
 class Process:
@@ -71,10 +75,12 @@ class Process:
         self._ports = PortsFile(config.data)
         self._connector: Connector
         self._postgres: EmbeddedPostgres | None = None
-        self._listening: socket.socket | None = None
+        self._http_start: HttpStart | None = None
         self._http_port = 0
         self._lock = -1
         self._facade: Facade | None = None
+        self._imports: asyncio.Task[None] | None = None
+        self._stands_by = False
         self._was_ready = False
 
     async def run(self) -> None:
@@ -102,11 +108,13 @@ class Process:
         if not config.dsn:
             self._lock = self._claim()
             # A standby may share the port of the node that leads; `dev` has nobody to share with.
-            listen(config.host, config.nats_port, "NATS").close()
+            probe(config.host, config.nats_port, "NATS")
             if config.ws_port:
-                listen(config.host, config.ws_port, "WS").close()
-        self._listening = listen(config.host, config.http_port, "HTTP")
-        self._http_port = int(self._listening.getsockname()[1])
+                probe(config.host, config.ws_port, "WS")
+        tls = tls_of(config.http_tls_cert, config.http_tls_key)
+        self._http_start = HttpStart(listen(config.host, config.http_port, "HTTP"), tls=tls)
+        self._http_port = self._http_start.port
+        await self._http_start.start()
         if config.is_exposed and config.users is None:
             log.warning("listening on %s: whoever reaches it may read and write", config.host)
         return not config.dsn
@@ -122,56 +130,79 @@ class Process:
 
     def listening(self) -> None:
         """Write where everything is, as soon as whoever reads it is served or made to wait."""
-        if not self._config.dsn and not self._was_ready:
+        if self._facade is None or not self._facade.is_answering:
             self._ports.write(self._addresses())
 
-    async def prepare(self) -> Lead:
-        """Open the database, bring the schema up to date, and answer over HTTP."""
+    async def prepare(self) -> Candidacy:
+        """Open the database and bring the schema up to date."""
         if self._config.dsn:
-            await self._import_rest()
             await self._open_given()
         else:
             await self._open_embedded()
         from core.storage.postgres.migrate import migrate  # imported by now
-        from core.term import TermOptions, lead
 
         if await migrate(self._connector):
             log.info("created the schema in %s", self._connector.address)
-        options = TermOptions(remotes=self._config.remotes)
-        return partial(lead, self._server, self._connector, options)
+        return Candidacy(self._campaign, self._load)
+
+    def _rest(self) -> asyncio.Task[None]:
+        """The import of what it takes to serve, begun with the first call."""
+        if self._imports is None:
+            self._imports = spawn(self._import_rest(), name="imports")
+        return self._imports
 
     async def _import_rest(self) -> None:
-        """Import what it takes to serve, and answer over HTTP as soon as that is possible."""
-        await imported(_REST[0])
+        """Import the façade, which may have to say that this process stands by, and the term."""
+        await imported(_FACADE)
         from jetgate.facade import Facade  # imported by now
 
-        assert self._listening is not None, "opened first"
-        self._facade = Facade(self._listening, self._server, self._clock)
-        self._facade.start()
-        await imported(*_REST)
+        assert self._http_start is not None, "opened first"
+        self._facade = Facade(self._http_start, self._server, self._clock, self._config.http)
+        if self._stands_by:
+            self._facade.stand_by()
+        await imported(_TERM)
 
     async def _open_given(self) -> None:
+        await imported(*_CAMPAIGN)
         from core.storage.postgres.connect import Connector  # imported by now
         from core.storage.postgres.preflight import preflight
 
-        assert self._facade is not None, "imported first"
-        self._facade.stand_by()
         self._connector = Connector(self._config.dsn)
         await preflight(self._connector)
 
     async def _open_embedded(self) -> None:
-        embedded = await imported("core.storage.postgres.embedded")
+        embedded = await imported(*_CAMPAIGN, "core.storage.postgres.embedded")
         self._postgres = postgres = embedded.EmbeddedPostgres(self._config.data, lock=self._lock)
-        rest = spawn(self._import_rest(), name="imports")
-        try:
-            await postgres.start()
-            await rest
-        finally:
-            await stop(rest)
+        self._rest()
+        await postgres.start()
         self._connector = postgres.connector
+
+    async def _campaign(self) -> Leadership:
+        """Wait until this process leads; HTTP says meanwhile that it stands by."""
+        from core.campaign import campaign  # imported by now
+
+        leadership = await campaign(self._connector, self._clock, standing_by=self._stand_by)
+        self._stands_by = False
+        return leadership
+
+    def _stand_by(self) -> None:
+        """Say over HTTP that another process leads, as soon as that is imported."""
+        self._stands_by = True
+        if self._facade is not None:
+            self._facade.stand_by()
+        self._rest()
+
+    async def _load(self, leadership: Leadership) -> Term:
+        """Load the streams."""
+        await asyncio.shield(self._rest())
+        from core.term import TermOptions, load  # imported by now
+
+        options = TermOptions(remotes=self._config.remotes)
+        return await load(self._server, self._connector, leadership, options)
 
     async def close(self) -> None:
         """Close the HTTP port and stop an embedded PostgreSQL."""
+        await stop(self._imports)
         await self._close_http()
         if self._postgres is not None:
             await self._postgres.stop()
@@ -180,8 +211,8 @@ class Process:
     async def _close_http(self) -> None:
         if self._facade is not None:
             await self._facade.stop()
-        elif self._listening is not None:
-            self._listening.close()
+        elif self._http_start is not None:
+            self._http_start.stop()
 
     def cannot_listen(self, error: OSError) -> OperatorError:
         """Return the error for a NATS port that cannot be had."""
@@ -214,7 +245,7 @@ class Process:
         host, ws_port = self._config.host, self._server.ws_port
         found = {
             "nats": url("nats", host, self._server.port),
-            "http": url("http", host, self._http_port),
+            "http": url("https" if self._config.http_tls_cert else "http", host, self._http_port),
         }
         return found | ({"ws": url("ws", host, ws_port)} if ws_port is not None else {})
 

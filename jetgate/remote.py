@@ -21,17 +21,14 @@ from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
 from core.remote.settings import Remote
 from core.runtime.clock import Clock, SystemClock
-from core.storage.claims import is_claimed
-from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.remotes import PostgresRemotes, Told
 from core.storage.remotes import RemoteRow
-from jetgate.config import DATA_DIRECTORY, checked_dsn
+from jetgate.config import DATA_DIRECTORY
+from jetgate.database import Data, Dsn, dsn_of, open_database
 from jetgate.run import fail
 
 _STALE_S = 60
 _WAIT_S = 5.0
-# How long, in seconds, a server that has just been started is waited for.
-_START_S, _POLL_S = 10.0, 0.05
 
 remotes = typer.Typer(
     no_args_is_help=True,
@@ -72,14 +69,6 @@ Creds = Annotated[
         " node that may lead needs the file."
     ),
 ]
-Dsn = Annotated[
-    str,
-    typer.Option(
-        envvar="JETGATE_DSN",
-        help="Database of jetgate serve; without it that of the jetgate dev in --data.",
-    ),
-]
-Data = Annotated[Path, typer.Option(help="Data directory of a jetgate dev that runs.")]
 
 
 @remotes.command("add")
@@ -183,30 +172,7 @@ async def _open(dsn: str, data: Path) -> PostgresRemotes:
 
     Raises OperatorError when the database cannot be reached or is not ours.
     """
-    if dsn:
-        return await _open_list(dsn)
-    from core.storage.postgres.embedded.running import running_dsn
-
-    for _ in range(round(_START_S / _POLL_S)):
-        try:
-            return await _open_list(running_dsn(data))
-        except (OperatorError, Unavailable):
-            if not is_claimed(data):
-                raise
-        await asyncio.sleep(_POLL_S)
-    return await _open_list(running_dsn(data))
-
-
-async def _open_list(dsn: str) -> PostgresRemotes:
-    connector = Connector(checked_dsn(dsn))
-    probe = await connector.open_plain()
-    found = await probe.fetchval("select to_regclass('jetgate_store.remote') is not null")
-    await probe.close()
-    if not found:
-        raise OperatorError(
-            f"{connector.address} has no schema of this release: jetgate migrate --dsn ..."
-        )
-    return PostgresRemotes(await connector.open(Purpose.ADMIN))
+    return PostgresRemotes(await open_database(await dsn_of(dsn, data)))
 
 
 # -- the other system

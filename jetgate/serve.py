@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.settings import Settings
 from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, checked_dsn, users_of
 from jetgate.migrate import Dsn
 from jetgate.process import Process
@@ -28,7 +29,22 @@ Password = Annotated[
 ]
 ConfigFile = Annotated[
     str,
-    typer.Option("--config", help="File with the blocks remotes and mappings; the rest are flags."),
+    typer.Option("--config", help="File with the blocks http, remotes, mappings; else flags."),
+]
+TlsCert = Annotated[
+    str, typer.Option(help="PEM file: certificate of the HTTP port, and its chain.")
+]
+TlsKey = Annotated[str, typer.Option(help="PEM file: the key of that certificate.")]
+TrustedProxies = Annotated[
+    list[str] | None,
+    typer.Option("--http-trusted-proxy", help="Network whose Forwarded is believed; repeatable."),
+]
+CorsOrigins = Annotated[
+    list[str] | None,
+    typer.Option("--http-cors-origin", help="https://host of pages that may ask; repeatable."),
+]
+RateLimit = Annotated[
+    str, typer.Option("--http-rate-limit", help="Requests/seconds of each identity: 600/60.")
 ]
 
 
@@ -42,6 +58,11 @@ def dev(
     user: UserName = "",
     password: Password = "",
     config: ConfigFile = "",
+    http_tls_cert: TlsCert = "",
+    http_tls_key: TlsKey = "",
+    http_trusted_proxy: TrustedProxies = None,
+    http_cors_origin: CorsOrigins = None,
+    http_rate_limit: RateLimit = "",
     verbose: Verbose = False,
 ) -> None:
     """Start everything on this machine: PostgreSQL, NATS on 4222, HTTP on 8080.
@@ -66,7 +87,9 @@ def dev(
             ws_port=ws_port,
             data=data,
             users=users_of(auth, user, password),
-            **blocks_of(config),
+            http_tls_cert=http_tls_cert,
+            http_tls_key=http_tls_key,
+            **members_of(config, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
 
@@ -84,6 +107,11 @@ def serve(
     user: UserName = "",
     password: Password = "",
     config: ConfigFile = "",
+    http_tls_cert: TlsCert = "",
+    http_tls_key: TlsKey = "",
+    http_trusted_proxy: TrustedProxies = None,
+    http_cors_origin: CorsOrigins = None,
+    http_rate_limit: RateLimit = "",
     verbose: Verbose = False,
 ) -> None:
     """Serve from a PostgreSQL of yours.
@@ -110,19 +138,33 @@ def serve(
             data=data,
             dsn=checked_dsn(dsn),
             users=users_of(auth, user, password),
-            **blocks_of(config),
+            http_tls_cert=http_tls_cert,
+            http_tls_key=http_tls_key,
+            **members_of(config, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
 
 
-def blocks_of(path: str) -> dict[str, Any]:
-    """What a configuration file says, as members of a Config. Raises ConfigError."""
-    if not path:
-        return {}
-    from jetgate.config_file import read_blocks  # most servers have none
+def members_of(
+    path: str, proxies: list[str] | None, origins: list[str] | None, rate: str
+) -> dict[str, Any]:
+    """What a configuration file and flags say, as members of a Config. Raises ConfigError."""
+    members: dict[str, Any] = {}
+    if path:
+        from jetgate.config_file import read_blocks  # most servers have none
 
-    blocks = read_blocks(path)
-    return {"mappings": blocks.mappings, "remotes": blocks.remotes}
+        blocks = read_blocks(path)
+        members = {"mappings": blocks.mappings, "remotes": blocks.remotes, "http": blocks.http}
+    if proxies or origins or rate:
+        from jetgate.http_settings import with_flags  # most servers need none of them
+
+        members["http"] = with_flags(
+            members.get("http", Settings()),
+            proxies=proxies or [],
+            origins=origins or [],
+            rate=rate,
+        )
+    return members
 
 
 def _serve(verbose: bool, make: Callable[[], Config]) -> None:

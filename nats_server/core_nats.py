@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from core.server import Server
 
 if TYPE_CHECKING:
-    from core.life import Lead
+    from core.life import Candidacy
     from core.remote.keeper import Remotes
     from core.remote.settings import Remote
     from core.term import Term
@@ -28,7 +28,7 @@ class CoreNats:
         """Return that clients wait for nothing else, so that nothing has to be held for them."""
         return False
 
-    async def start(self) -> "Lead | None":
+    async def start(self) -> "Candidacy | None":
         """Return that there is nothing to lead."""
         return None
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import OperatorError
-from core.life import Lead
+from core.life import Candidacy
 from core.remote.settings import Remote
 from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
@@ -23,6 +22,7 @@ from nats_server.config.options import JetStreamOptions
 from nats_server.store_directory import use_directory
 
 if TYPE_CHECKING:
+    from core.cluster.leadership import Leadership
     from core.storage.postgres.connect import Connector
     from core.storage.postgres.embedded import EmbeddedPostgres
     from core.term import Term, TermOptions
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.server")
 
 # What is imported while PostgreSQL starts.
-_REST = ("core.term", "core.storage.postgres.migrate")
+_REST = ("core.storage.postgres.migrate", "core.campaign", "core.term")
 # Many such servers share one machine; each has a small share of its memory.
 _SETTINGS = {"shared_buffers": "64MB", "wal_buffers": "16MB", "min_wal_size": "80MB"}
 
@@ -46,6 +46,7 @@ class JetStream:
         self._directory = options.directory()
         self._lock = -1
         self._postgres: EmbeddedPostgres | None = None
+        self._connector: Connector
         self._term: Term | None = None
         self._told: dict[str, Any] = {
             "strict": options.strict,
@@ -68,13 +69,13 @@ class JetStream:
             raise OperatorError(f"Can't start JetStream: {error}") from error
         return True
 
-    async def start(self) -> Lead:
+    async def start(self) -> Candidacy:
         """Start PostgreSQL. Raises OperatorError."""
         try:
-            connector = await self._start()
+            self._connector = await self._start()
         except OperatorError as error:
             raise OperatorError(f"Can't start JetStream: {error}") from error
-        return partial(self._lead, connector)
+        return Candidacy(self._campaign, self._load)
 
     async def _start(self) -> Connector:
         embedded = await imported("core.storage.postgres.embedded")
@@ -93,15 +94,20 @@ class JetStream:
         await migrate(connector)
         return connector
 
+    async def _campaign(self) -> Leadership:
+        from core.campaign import campaign  # imported by `start`
+
+        return await campaign(self._connector, self._clock)
+
+    async def _load(self, leadership: Leadership) -> Term:
+        from core.term import load  # imported by `start`
+
+        return await load(self._server, self._connector, leadership, self._options())
+
     def _options(self) -> TermOptions:
         from core.term import TermOptions  # imported by `start`
 
         return TermOptions(**self._told)
-
-    async def _lead(self, connector: Connector) -> Term:
-        from core.term import lead  # imported by `start`
-
-        return await lead(self._server, connector, self._options())
 
     def serve(self, term: Term | None) -> None:
         """JetStream is served from now on."""

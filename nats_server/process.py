@@ -19,10 +19,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import core
-from core.config.addresses import listen
+from core.config.addresses import probe
 from core.config.grammar import GrammarError
 from core.errors import ConfigError, OperatorError
-from core.life import Lead, Life
+from core.life import Candidacy, Life
 from core.model.release import SERVER_VERSION
 from core.runtime.clock import SystemClock
 from core.runtime.tasks import spawn, stop
@@ -193,7 +193,7 @@ class Process:
         await self._unserved.open(options.unserved_listeners)
         return self._jetstream.open()
 
-    async def prepare(self) -> Lead | None:
+    async def prepare(self) -> Candidacy | None:
         """Start PostgreSQL."""
         return await self._jetstream.start()
 
@@ -231,7 +231,7 @@ class Process:
         if not 0 < port <= _PORT_MAX:
             raise self._unbindable(OverflowError())
         try:
-            listen(self._options.host, port, "NATS").close()
+            probe(self._options.host, port, "NATS")
         except OperatorError as error:
             cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
             raise self._unbindable(cause) from error

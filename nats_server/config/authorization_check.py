@@ -11,7 +11,9 @@ from core.subjects.subject import is_valid_filter
 from nats_server.config.durations import duration
 from nats_server.config.value_types import (
     GO_TYPES,
+    GivenUp,
     Wrong,
+    WrongType,
     flag,
     in_words,
     integer,
@@ -32,7 +34,23 @@ _Mistakes = list[str]
 def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -> None:
     """Add what is wrong to the mistakes, what is only odd to the oddities, a line each."""
     members: dict[str, Item] = {key.lower(): item for key, item in block.value.items()}
-    found = len(mistakes)
+    try:
+        if not _members(block, mistakes, oddities):
+            members.pop("users")
+    except GivenUp as wrong:
+        mistakes.append(str(wrong))
+        return
+    if reason := _clash(plain(members)):
+        mistakes.append(f"{block.place}: {reason}")
+
+
+def _members(block: Item, mistakes: _Mistakes, oddities: list[str]) -> bool:
+    """Check each member; whether users, if there are any, could be read.
+
+    Raises:
+        GivenUp: the rest is not read; the text is the line of the last mistake.
+    """
+    has_users = True
     for key, item in block.value.items():
         name = key.lower()
         if name in ("user", "username", "pass", "password", "token"):
@@ -42,26 +60,27 @@ def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -
             if reason := _is_high(item.value):
                 oddities.append(f"{item.place}: {reason}")
         elif name == "users":
-            _users(item, mistakes)
+            has_users = _users(item, mistakes)
         elif name in ("default_permission", "default_permissions", "permissions"):
             _permissions(item, mistakes)
         elif name not in ("auth_callout", "proxy_required"):
             _unknown(key, item, mistakes)
-    if len(mistakes) == found and (reason := _clash(plain(members))):
-        mistakes.append(f"{block.place}: {reason}")
+    return has_users
 
 
 def _clash(block: dict[str, Any]) -> str:
     user, token = block.get("user") or block.get("username"), block.get("token")
-    users = block.get("users")
+    has_users, users = "users" in block, block.get("users")
     if (user or block.get("pass") or block.get("password")) and token:
         return "Cannot have a user/pass and token"
-    if users and user:
+    if has_users and user:
         return "Can not have a single user/pass and a users array"
-    if users and token:
+    if has_users and token:
         return "Can not have a token and a users array"
     seen = set[str]()
     for entry in users or ():
+        if not isinstance(entry, dict):
+            continue
         fields = {key.lower(): value for key, value in entry.items()}
         name = fields.get("user", fields.get("username")) or ""
         if name and name in seen:
@@ -70,20 +89,23 @@ def _clash(block: dict[str, Any]) -> str:
     return ""
 
 
-def _users(item: Item, mistakes: _Mistakes) -> None:
+def _users(item: Item, mistakes: _Mistakes) -> bool:
     if not isinstance(item.value, list):
         shown = in_words(plain(item))
         mistakes.append(f"{item.place}: Expected users field to be an array, got {shown}")
-        return
+        return False
     for entry in item.value:
         if not isinstance(entry.value, dict):
             shown = in_words(plain(entry))
             mistakes.append(f"{entry.place}: Expected user entry to be a map/struct, got {shown}")
             continue
-        _user(entry, mistakes)
+        if not _user(entry, mistakes):
+            return False
+    return True
 
 
-def _user(entry: Item, mistakes: _Mistakes) -> None:
+def _user(entry: Item, mistakes: _Mistakes) -> bool:
+    """Whether the next one is looked at."""
     last, named = entry, False
     for key, item in entry.value.items():
         name, last = key.lower(), item
@@ -97,11 +119,21 @@ def _user(entry: Item, mistakes: _Mistakes) -> None:
         elif name in _PERMISSIONS:
             _permissions(item, mistakes)
         elif name in _KINDS:
-            _try(item, mistakes, _connection_types)
+            _connection_types(item, mistakes)
         else:
             _unknown(key, item, mistakes)
     if not named:
         mistakes.append(f"{last.place}: User entry requires a user")
+    return named
+
+
+def check_permissions(item: Item, mistakes: _Mistakes) -> None:
+    """Add what is wrong in the permissions of a cluster to the mistakes, a line each."""
+    if isinstance(item.value, dict):
+        _permissions(item, mistakes)
+    else:  # there the reference server says this without a place
+        shown = in_words(plain(item))
+        mistakes.append(f"Expected permissions to be a map/struct, got {shown}")
 
 
 def _permissions(item: Item, mistakes: _Mistakes) -> None:
@@ -124,13 +156,11 @@ def _permissions(item: Item, mistakes: _Mistakes) -> None:
 def _rule(item: Item, mistakes: _Mistakes, *, with_queue: bool) -> None:
     if not isinstance(item.value, dict):
         # The reference server says this without a place.
-        if reason := _subjects(item, with_queue=with_queue):
-            mistakes.append(reason)
+        _subjects(item, mistakes, "", with_queue=with_queue)
         return
     for key, member in item.value.items():
         if key.lower() in ("allow", "deny"):
-            if reason := _subjects(member, with_queue=with_queue):
-                mistakes.append(f"{member.place}: {reason}")
+            _subjects(member, mistakes, f"{member.place}: ", with_queue=with_queue)
         elif not member.is_variable:
             mistakes.append(
                 f'{member.place}: Unknown field name "{key}" parsing subject permissions,'
@@ -138,20 +168,24 @@ def _rule(item: Item, mistakes: _Mistakes, *, with_queue: bool) -> None:
             )
 
 
-def _subjects(item: Item, *, with_queue: bool) -> str:
-    """Why a value names no subjects; empty when it does."""
-    value = plain(item)
+def _subjects(item: Item, mistakes: _Mistakes, place: str, *, with_queue: bool) -> None:
+    """Add why a value names no subjects; `place` is said before that."""
+    value = item.value
     if not isinstance(value, str | list):
         found = GO_TYPES.get(type(value), "nil")
-        return f"Expected subject permissions to be a subject, or array of subjects, got {found}"
-    for entry in value if isinstance(value, list) else [value]:
+        reason = "Expected subject permissions to be a subject, or array of subjects, got"
+        mistakes.append(f"{place}{reason} {found}")
+        return
+    for each in value if isinstance(value, list) else [item]:
+        entry = each.value
         if not isinstance(entry, str):
-            return "Subject in permissions array cannot be cast to string"
+            mistakes.append(f"{each.place}: Subject in permissions array cannot be cast to string")
+            return
         parts = entry.split()
         subject = parts[0] if with_queue and len(parts) == 2 else entry
         if not subject or " " in subject or not is_valid_filter(subject.encode()):
-            return f'subject "{entry}" is not a valid subject'
-    return ""
+            mistakes.append(f'{place}subject "{entry}" is not a valid subject')
+            return
 
 
 def _responses(item: Item, mistakes: _Mistakes) -> None:
@@ -177,6 +211,8 @@ def _responses(item: Item, mistakes: _Mistakes) -> None:
 def _try(item: Item, mistakes: _Mistakes, convert: Callable[[Any], Any]) -> None:
     try:
         convert(plain(item))
+    except WrongType as wrong:
+        raise GivenUp(f"{item.place}: {wrong}") from None
     except Wrong as wrong:
         mistakes.append(f"{item.place}: {wrong}")
 
@@ -190,11 +226,11 @@ def _timeout(value: Any) -> None:
     if type(value) in (int, float):
         return
     if not isinstance(value, str):
-        raise Wrong("error parsing authorization config, 'timeout' wrong type")
+        raise WrongType("error parsing authorization config, 'timeout' wrong type")
     try:
         duration(value)
     except ValueError as error:
-        raise Wrong(f"error parsing authorization config, 'timeout' {error}") from None
+        raise WrongType(f"error parsing authorization config, 'timeout' {error}") from None
 
 
 def _is_high(value: Any) -> str:
@@ -221,11 +257,18 @@ def _expires(value: Any) -> None:
         raise Wrong(f"error parsing expires: {error}") from None
 
 
-def _connection_types(value: Any) -> None:
-    if not isinstance(value, str | list):
-        found = GO_TYPES.get(type(value), "nil")
-        raise Wrong(f"error parsing allowed connection types: unsupported type {found}")
-    kinds = [str(kind).upper() for kind in (value if isinstance(value, list) else [value])]
+def _connection_types(item: Item, mistakes: _Mistakes) -> None:
+    what = "error parsing allowed connection types: unsupported type"
+    if not isinstance(item.value, str | list):
+        mistakes.append(f"{item.place}: {what} {GO_TYPES.get(type(item.value), 'nil')}")
+        return
+    parts = item.value if isinstance(item.value, list) else [item]
+    for part in parts:
+        if not isinstance(part.value, str):
+            found = GO_TYPES.get(type(part.value), "nil")
+            mistakes.append(f"{part.place}: {what} in array {found}")
+            return
+    kinds = [part.value.upper() for part in parts]
     if unknown := [kind for kind in kinds if kind not in _CONNECTION_TYPES]:
         shown = " ".join(f'"{kind}"' for kind in unknown)
-        raise Wrong(f"invalid connection types [{shown}]")
+        mistakes.append(f"{item.place}: invalid connection types [{shown}]")

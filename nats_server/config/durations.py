@@ -5,7 +5,9 @@ import re
 from core.model.durations import UNITS
 
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([^\d.]*)")
-_SIZE = re.compile(r"([+-]?\d+)([KMGT])")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INT_64 = 1 << 63
+_UNITS = "KMGT"
 
 
 def duration(text: str) -> float:
@@ -46,7 +48,20 @@ def _quoted(text: str) -> str:
     return f'"{shown}"'
 
 
-def size(text: str) -> int | None:
-    """Bytes of a text such as `10G`; None when it does not end in K, M, G or T."""
-    found = _SIZE.fullmatch(text.upper())
-    return None if found is None else int(found[1]) * 1024 ** ("KMGT".index(found[2]) + 1)
+def size(text: str) -> int:
+    """Bytes of a text such as `10G`; nothing is 0.
+
+    Raises:
+        ValueError: it is none; the text of the error is the reference server's.
+    """
+    if not text:
+        return 0
+    digits, unit = text[:-1], text[-1]
+    if not _INTEGER.fullmatch(digits):
+        raise ValueError(f"strconv.ParseInt: parsing {_quoted(digits)}: invalid syntax")
+    if not -_INT_64 <= int(digits) < _INT_64:
+        raise ValueError(f"strconv.ParseInt: parsing {_quoted(digits)}: value out of range")
+    if unit.upper() not in _UNITS:
+        raise ValueError("sizes defined as strings must end in K, M, G, T")
+    bytes_each: int = 1024 ** (_UNITS.index(unit.upper()) + 1)
+    return int(digits) * bytes_each

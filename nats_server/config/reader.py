@@ -5,6 +5,7 @@ server's texts.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from core.config.grammar import Item, Reader, parse, plain
@@ -15,15 +16,20 @@ from nats_server.config.authorization_check import check_authorization
 from nats_server.config.digest import digest
 from nats_server.config.durations import duration, size
 from nats_server.config.options import Options
+from nats_server.config.unserved_check import check_accounts, check_unserved
 from nats_server.config.value_types import (
     GO_TYPES,
+    GivenUp,
     Odd,
+    Placeless,
     Wrong,
     WrongMember,
     WrongType,
     flag,
+    in_words,
     integer,
     is_not,
+    period,
     place,
     text,
     unknown,
@@ -73,37 +79,56 @@ def _read_map(
     prefix: str,
 ) -> None:
     for key, item in members.items():
-        name = prefix + key.lower()
-        block = _BLOCKS.get(name)
         try:
-            if name in _MAPPINGS:
-                from core.config.mappings import mappings_of  # a start without does not wait for it
-
-                into.mappings = mappings_of(item, mistakes)
-            elif name == "authorization" and isinstance(item.value, dict):
-                check_authorization(item, mistakes, into.oddities)
-                setters[name](into, plain(item))
-            elif name in ("websocket", "ws") and isinstance(item.value, dict):
-                check_websocket(item, mistakes, into.oddities)
-                setters[name](into, plain(item))
-            elif block is not None and isinstance(item.value, dict):
-                if block is _JETSTREAM:  # a member may say that it is not enabled
-                    into.jetstream.enabled = into.jetstream.is_block = True
-                _read_map(block, item.value, into, mistakes, f"{name}.")
-            elif (setter := setters.get(key.lower())) is not None:
-                setter(into, plain(item))
-            elif not item.is_variable:
-                mistakes.append(f"{item.place}: {unknown(key)}")
+            _read_member(setters, prefix + key.lower(), key, item, into, mistakes)
         except WrongMember as wrong:
             mistakes.append(f"{item.value[wrong.key].place}: {wrong}")
+        except Placeless as wrong:
+            mistakes.append(str(wrong))
         except WrongType as wrong:
+            if wrong.odd:
+                into.oddities.append(f"{item.place}: {wrong.odd}")
+                wrong.odd = ""
             if prefix.startswith("jetstream"):
                 raise  # the reference server gives up on the whole block there
             mistakes.append(f"{item.place}: {wrong}")
+        except GivenUp as wrong:
+            mistakes.append(f"{item.place}: {wrong}")
+            return
         except Odd as odd:
             into.oddities.append(f"{item.place}: {odd}")
         except Wrong as wrong:
             mistakes.append(f"{item.place}: {wrong}")
+
+
+def _read_member(
+    setters: Mapping[str, Setter],
+    name: str,
+    key: str,
+    item: Item,
+    into: Options,
+    mistakes: list[str],
+) -> None:
+    """Take one member; `name` is its key in lower case, behind those of the blocks around it.
+
+    Raises Wrong.
+    """
+    block = _BLOCKS.get(name)
+    if name in _MAPPINGS:
+        from core.config.mappings import mappings_of  # a start without does not wait for it
+
+        into.mappings = mappings_of(item, mistakes)
+    elif name in _CHECKS and isinstance(item.value, dict):
+        _CHECKS[name](item, mistakes, into.oddities)
+        setters[name](into, plain(item))
+    elif block is not None and isinstance(item.value, dict):
+        if block is _JETSTREAM:  # a member may say that it is not enabled
+            into.jetstream.enabled = into.jetstream.is_block = True
+        _read_map(block, item.value, into, mistakes, f"{name}.")
+    elif (setter := setters.get(key.lower())) is not None:
+        setter(into, plain(item))
+    elif not item.is_variable:
+        mistakes.append(f"{item.place}: {unknown(key)}")
 
 
 # -- kinds of values
@@ -139,11 +164,9 @@ def _duration(name: str, inner: str = "") -> Setter:
 
     def apply(options: Options, value: Any) -> None:
         into = getattr(options, inner) if inner else options
-        if type(value) is not int:
-            setattr(into, name, seconds(name)(value))
-            return
-        setattr(into, name, float(value))
-        raise Odd(f'invalid use of field "{name}": {name} should be converted to a duration')
+        if type(value) is int:
+            setattr(into, name, float(value))
+        setattr(into, name, period(name, value))
 
     return apply
 
@@ -235,11 +258,12 @@ def _jetstream(options: Options, value: Any) -> None:
 def _bytes(name: str) -> Callable[[Any], int]:
     def convert(value: Any) -> int:
         if isinstance(value, str):
-            if (found := size(value)) is None:
-                raise Wrong(f"{name} sizes defined as strings must end in K, M, G, T")
-            return found
+            try:
+                return size(value)
+            except ValueError as error:
+                raise GivenUp(f"{name} {error}") from None
         if type(value) is not int:
-            raise Wrong(f"{name} must be int64 or string")
+            raise GivenUp(f"{name} must be int64 or string")
         return value
 
     return convert
@@ -267,7 +291,7 @@ def _nanoseconds(value: Any) -> int:
     try:
         return round(duration(text(value)) * 1e9)
     except ValueError as error:
-        raise Wrong(str(error)) from None
+        raise Placeless(str(error)) from None
 
 
 def _limit(name: str, convert: Callable[[Any], int]) -> Setter:
@@ -325,6 +349,22 @@ def _noted(name: str) -> Setter:
             options.warnings.append(f"{name} has no effect")
 
     return apply
+
+
+def _queue_limit(name: str) -> Setter:
+    def apply(options: Options, value: Any) -> None:
+        if type(value) is not int:
+            raise GivenUp(f'Expected a parseable size for "{name}", got {in_words(value)}')
+        _noted(f"jetstream.{name}")(options, value)
+
+    return apply
+
+
+def _strict(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    found = value if isinstance(value, str) else f"%!s({GO_TYPES[type(value)]}={in_words(value)})"
+    raise GivenUp(f"Expected 'true' or 'false' for bool value, got '{found}'")
 
 
 _TOP: dict[str, Setter] = {
@@ -412,19 +452,19 @@ _JETSTREAM: dict[str, Setter] = {
     "max_file_store": _into("max_file", _bytes("max_file_store"), "jetstream"),
     "max_file": _into("max_file", _bytes("max_file_store"), "jetstream"),
     "domain": _into("domain", text, "jetstream"),
-    "strict": _into("strict", flag, "jetstream"),
+    "strict": _into("strict", _strict, "jetstream"),
     "sync": _sync_interval,
     "sync_interval": _sync_interval,
     "unique_tag": _unheeded(text),
-    "extension_hint": _quiet,
-    "max_outstanding_catchup": _quiet,
+    "extension_hint": _unheeded(text),
+    "max_outstanding_catchup": _unheeded(_bytes("max_outstanding_catchup")),
     "max_concurrent_io": _quiet,
-    "max_buffered_size": _quiet,
+    "max_buffered_size": _unheeded(_bytes("max_buffered_size")),
     "max_buffered_msgs": _quiet,
     "meta_compact": _quiet,
     "meta_compact_size": _quiet,
-    "request_queue_limit": _noted("jetstream.request_queue_limit"),
-    "info_queue_limit": _noted("jetstream.info_queue_limit"),
+    "request_queue_limit": _queue_limit("request_queue_limit"),
+    "info_queue_limit": _queue_limit("info_queue_limit"),
     "limits": _limits,
     "cipher": _quiet,
     **unserved.JETSTREAM_SETTERS,
@@ -432,6 +472,18 @@ _JETSTREAM: dict[str, Setter] = {
 
 _STORE_DIR = ("store_dir", "storedir")
 _MAPPINGS = ("mappings", "maps")
+_CHECKS: dict[str, Callable[[Item, list[str], list[str]], None]] = {
+    "authorization": check_authorization,
+    "websocket": check_websocket,
+    "ws": check_websocket,
+    "accounts": check_accounts,
+    "cluster": partial(check_unserved, "cluster"),
+    "gateway": partial(check_unserved, "gateway"),
+    "leaf": partial(check_unserved, "leafnodes"),
+    "leafnodes": partial(check_unserved, "leafnodes"),
+    "mqtt": partial(check_unserved, "mqtt"),
+}
+"""What looks at a block before it is taken: adds to mistakes and oddities."""
 _JETSTREAM_LIMITS: dict[str, Setter] = {
     "max_ack_pending": _limit("max_ack_pending", integer),
     "max_request_batch": _limit("max_request_batch", integer),

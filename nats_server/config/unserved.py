@@ -7,7 +7,7 @@ What would connect to others, or keep somebody out, is refused: security is neve
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nats_server.config.value_types import GO_TYPES, Wrong, WrongMember, integer, place, text
+from nats_server.config.value_types import GO_TYPES, Wrong
 
 if TYPE_CHECKING:
     from nats_server.config.options import Options
@@ -31,14 +31,6 @@ _GUARDS = (
 )
 
 
-_PLACES: dict[str, Callable[[Any], Any]] = {
-    "listen": place,
-    "port": integer,
-    "host": text,
-    "net": text,
-}
-
-
 def listen_in_place(options: "Options", kind: str, address: tuple[str, int] | None) -> None:
     """Bind this address for a protocol that is not served, and none that was named before."""
     from nats_server.config.options import UnservedListener
@@ -60,7 +52,6 @@ def _listener(kind: str) -> Setter:
         if not isinstance(value, dict):
             raise Wrong(_NO_MAP[kind].format(GO_TYPES.get(type(value), "nil")))
         block = {key.lower(): member for key, member in value.items()}
-        _check_address(value)
         outward = _OUTWARD[kind]
         if outward and block.get(outward):
             options.refusals.append(
@@ -74,17 +65,6 @@ def _listener(kind: str) -> Setter:
         listen_in_place(options, kind, _address(block, options.host))
 
     return apply
-
-
-def _check_address(block: dict[str, Any]) -> None:
-    """Raise WrongMember for a place that is none."""
-    for key, value in block.items():
-        convert = _PLACES.get(key.lower())
-        try:
-            if convert is not None:
-                convert(value)
-        except Wrong as wrong:
-            raise WrongMember(key, str(wrong)) from None
 
 
 def _address(block: dict[str, Any], host: str) -> tuple[str, int]:

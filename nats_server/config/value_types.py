@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any, NoReturn
 
+from nats_server.config.durations import duration
+
 GO_TYPES = {
     bool: "bool",
     int: "int64",
@@ -23,7 +25,21 @@ class Wrong(Exception):
 
 
 class WrongType(Wrong):
-    """A value is of another type than it should be."""
+    """A value is of another type than it should be.
+
+    Attributes:
+        odd: what is said of it beside that; empty: nothing.
+    """
+
+    odd = ""
+
+
+class Placeless(Wrong):
+    """A value cannot be used; the reference server says so without a place."""
+
+
+class GivenUp(Wrong):
+    """A value cannot be used, and the rest of its block is not read: so nats-server does it."""
 
 
 class Odd(Wrong):
@@ -42,6 +58,25 @@ def is_not(value: Any, wanted: str) -> NoReturn:
     """Raise WrongType: the value is of another kind."""
     found = GO_TYPES.get(type(value), "nil")
     raise WrongType(f"interface conversion: interface {{}} is {found}, not {wanted}")
+
+
+def period(name: str, value: Any) -> float:
+    """Seconds of a duration, or of a number of seconds, which is odd.
+
+    Raises Wrong; Odd and WrongType as the reference server warns of what is no text.
+    """
+    if isinstance(value, str):
+        try:
+            return duration(value)
+        except ValueError as error:
+            raise Wrong(f"error parsing {name}: {error}") from None
+    odd = f'invalid use of field "{name}": {name} should be converted to a duration'
+    try:
+        integer(value)
+    except WrongType as wrong:
+        wrong.odd = odd
+        raise
+    raise Odd(odd)
 
 
 def integer(value: Any) -> int:
@@ -102,6 +137,9 @@ def in_words(value: Any) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
     if isinstance(value, list):
         return f"[{' '.join(map(in_words, value))}]"
+    if isinstance(value, dict):
+        members = (f"{key}:{in_words(value[key])}" for key in sorted(value))
+        return f"map[{' '.join(members)}]"
     return str(value)
 
 

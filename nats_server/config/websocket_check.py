@@ -1,11 +1,24 @@
 """What is of a wrong kind in a block `websocket`, told in the reference server's words."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from core.config.grammar import Item, plain
 from nats_server.config.durations import duration
-from nats_server.config.value_types import GO_TYPES, Wrong, flag, integer, mapping, text, unknown
+from nats_server.config.value_types import (
+    GO_TYPES,
+    Odd,
+    Wrong,
+    WrongType,
+    flag,
+    integer,
+    mapping,
+    period,
+    place,
+    text,
+    unknown,
+)
 
 _Mistakes = list[str]
 
@@ -25,11 +38,15 @@ def check_websocket(block: Item, mistakes: _Mistakes, oddities: list[str]) -> No
                 _authorization(item, mistakes)
             elif not item.is_variable:
                 mistakes.append(f"{item.place}: {unknown(key)}")
+        except Odd as odd:
+            oddities.append(f"{item.place}: {odd}")
+        except WrongType as wrong:
+            mistakes.append(f"{item.place}: {wrong}")
+            if wrong.odd:
+                oddities.append(f"{item.place}: {wrong.odd}")
+            return  # the reference server gives up on the block there
         except Wrong as wrong:
             mistakes.append(f"{item.place}: {wrong}")
-        if name == "ping_interval" and type(value) is int:
-            reason = f'invalid use of field "{name}": {name} should be converted to a duration'
-            oddities.append(f"{item.place}: {reason}")
 
 
 def _headers(item: Item, mistakes: _Mistakes) -> None:
@@ -54,37 +71,24 @@ def _authorization(item: Item, mistakes: _Mistakes) -> None:
             mistakes.append(f"{member.place}: {wrong}")
 
 
-def _address(value: Any) -> None:
-    if type(value) is int:
-        return
-    host, colon, port = text(value).rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        raise Wrong(f'could not parse address string "{value}"')
-    try:
-        int(port)
-    except ValueError:
-        raise Wrong(f'could not parse port "{port}"') from None
-
-
 def _origins(value: Any) -> None:
     if not isinstance(value, str | list):
         raise Wrong(f"error parsing allowed origins: unsupported type {GO_TYPES[type(value)]}")
 
 
-def _duration(prefix: str) -> Callable[[Any], None]:
-    def convert(value: Any) -> None:
-        if type(value) is int:
-            return
-        try:
-            duration(text(value))
-        except ValueError as error:
-            raise Wrong(f"{prefix}{error}") from None
-
-    return convert
+def _handshake(value: Any) -> None:
+    if type(value) is int:
+        return
+    if not isinstance(value, str):
+        raise Wrong(f"error parsing handshake timeout: unsupported type {GO_TYPES[type(value)]}")
+    try:
+        duration(value)
+    except ValueError as error:
+        raise Wrong(str(error)) from None
 
 
 _KINDS: dict[str, Callable[[Any], Any]] = {
-    "listen": _address,
+    "listen": place,
     "port": integer,
     **dict.fromkeys(("host", "net", "advertise", "no_auth_user"), text),
     **dict.fromkeys(("jwt_cookie", "user_cookie", "pass_cookie", "token_cookie"), text),
@@ -92,7 +96,7 @@ _KINDS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         ("allowed_origins", "allowed_origin", "allow_origins", "allow_origin"), _origins
     ),
-    "handshake_timeout": _duration(""),
-    "ping_interval": _duration("error parsing ping_interval: "),
+    "handshake_timeout": _handshake,
+    "ping_interval": partial(period, "ping_interval"),
     "tls": mapping,
 }
