@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from operator import methodcaller
 from typing import Any
 
-from tests.oracle.histories import Step
+from tests.oracle.common import Step
 from tests.oracle.playing import Player
 from tests.support.eventually import eventually
 from tests.support.natsserver import NatsServer
@@ -56,20 +56,25 @@ def _apart(mine: Any, reference: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: jetgate {mine!r}, nats-server {reference!r}"
 
 
-def shortest(steps: list[Step], ours: Address, theirs: Address) -> list[Step]:
-    """Leave out steps as long as the servers still differ."""
-    size = len(steps) // 2
+def shortest(steps: list[Step], first: Difference, ours: Address, theirs: Address) -> list[Step]:
+    """Leave out steps as long as the servers still differ in the same place of their answers."""
+    steps, size = steps[: first[0] + 1], len(steps) // 2
     while size:
         place = 1
         while place < len(steps):
             fewer = steps[:place] + steps[place + size :]
             found = difference(fewer, ours, theirs)
-            if found is None:
+            if found is None or _where(found) != _where(first):
                 place += size
             else:
                 steps = fewer[: found[0] + 1]
         size //= 2
     return steps
+
+
+def _where(found: Difference) -> str:
+    """The place in the answers of the first that differs."""
+    return found[1].partition(": ")[0]
 
 
 @contextmanager

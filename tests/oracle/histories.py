@@ -4,32 +4,23 @@ A history is a list of steps, each a tuple of a verb and plain values, drawn fro
 stand for what is not known yet ("the fifth message that was delivered"), so a history means
 something whatever a server answers, and any step can be left out.
 
-Left out is what both servers are known to tell apart. Removals by purge and roll-up together with
-NAKs: the reference server forgets that the message is due at once. Roll-ups in streams whose limits
-evict: it evicts first. Last per subject with purges: it gives up what it had chosen; with resets:
-it goes on with what it had chosen and not delivered, and delivers nothing again. By interest,
-roll-ups, last per subject and consumers that go: it keeps what nobody gets. Changes of retention.
-Consumers that are full say nothing, so none is. Batches that are republished while limits evict:
-it evicts after every message, which changes the sequence that was last before. A purge that
-keeps some of what was never stored: the state it leaves begins at 0.
+What both servers are known to tell apart is left out by `common`.
 """
 
 from random import Random
 from typing import Any
 
-Step = tuple[Any, ...]
-Fields = dict[str, Any]
+from tests.oracle.common import HOUR, NAKS, SECOND, Fields, Step, common
 
-SECOND = 1_000_000_000
-HOUR = 3600 * SECOND
 CONSUMERS = 3
 SUBJECTS = ("s.a", "s.b", "s.c", "s.a.x", "s.b.y", "t.a")
+WILD = ("s.*", "s.*", "s.a.*", "s.*.y", "*.a")
+"""Subjects of publishes that hold wildcards."""
 FILTERS = ("s.a", "s.b", "s.c", "s.*", "s.>", "s.a.x", "s.*.y", "t.a", "t.>")
 LONG_AGO, FAR_AHEAD = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 ACKS = ("+ACK", "+ACK", "+ACK", "", "+WPI", "+TERM", "+TERM why")
 INCREMENTS = ("+1", "-5", "+0", "7", "x", "99999999999999999999999")
 TIMES = ("@at 2099-01-01T00:00:00Z", "@every 1h", "0 0 0 1 1 *", "@every 1ms", "bad")
-NAKS = ("-NAK", "-NAK", '-NAK {"delay":60000000000}')
 
 # Field of a configuration, how often it is there, and its values.
 _STREAM: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
@@ -57,6 +48,26 @@ _STREAM: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("allow_msg_schedules", 0.1, (True,)),
     ("subject_delete_marker_ttl", 0.1, (HOUR,)),
 )
+# What an update may also say: other subjects, and what takes a setting back.
+_UPDATE: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
+    ("subjects", 0.1, (["s.>"], ["s.>", "t.a", "u"], ["s.*", "t.a"], ["s.>", "t.>"])),
+    ("max_msgs", 0.1, (-1, 3)),
+    ("max_bytes", 0.1, (-1, 200)),
+    ("max_msgs_per_subject", 0.15, (-1, 1, 3)),
+    ("max_msg_size", 0.1, (-1,)),
+    ("max_age", 0.1, (0,)),
+    ("max_consumers", 0.05, (-1,)),
+    ("discard", 0.1, ("old",)),
+    ("republish", 0.1, (None,)),
+    ("subject_transform", 0.1, (None,)),
+    ("allow_direct", 0.05, (False,)),
+    ("allow_rollup_hdrs", 0.05, (False,)),
+    ("allow_atomic", 0.05, (False,)),
+    ("allow_msg_ttl", 0.05, (False,)),
+    ("consumer_limits", 0.05, ({},)),
+    ("duplicate_window", 0.05, (0,)),
+)
+_NO_WILDCARDS = ("allow_msg_counter", "allow_msg_schedules")
 _NOT_OF_COUNTERS = (
     "retention",
     "discard",
@@ -78,8 +89,34 @@ _CONSUMER: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
     ("backoff", 0.1, ([60 * SECOND], [60 * SECOND, 120 * SECOND])),
     ("pause_until", 0.06, (FAR_AHEAD, LONG_AGO)),
 )
-
-
+# What an update of a consumer may change; None takes it out of the configuration.
+_ALTERED: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
+    ("filter_subject", 0.25, FILTERS),
+    ("filter_subjects", 0.15, (["s.a", "s.b"], ["s.*", "t.a"], ["s.a", "s.*.y", "t.>"])),
+    ("max_deliver", 0.2, (None, 1, 2, 3)),
+    ("ack_wait", 0.1, (60 * SECOND, 120 * SECOND)),
+    ("backoff", 0.1, (None, [60 * SECOND])),
+    ("headers_only", 0.1, (None, True)),
+    ("max_batch", 0.1, (None, 1, 4)),
+    ("max_bytes", 0.1, (None, 100)),
+    ("sample_freq", 0.1, (None, "100")),
+    ("inactive_threshold", 0.1, (HOUR,)),
+    ("metadata", 0.1, (None, {"c": "d"})),
+    ("description", 0.1, ("d",)),
+    ("deliver_policy", 0.03, ("new",)),
+    ("ack_policy", 0.03, ("none",)),
+    ("max_waiting", 0.03, (7,)),
+    ("idle_heartbeat", 0.03, (2 * HOUR,)),
+    ("replay_policy", 0.03, ("original",)),
+)
+_PUSHED: tuple[tuple[str, float, tuple[Any, ...]], ...] = (
+    ("idle_heartbeat", 0.4, (HOUR,)),
+    ("flow_control", 0.3, (True,)),
+    ("rate_limit_bps", 0.15, (1_000_000_000,)),
+    ("deliver_group", 0.15, ("q",)),
+    ("max_ack_pending", 0.3, (1, 3)),
+    ("replay_policy", 0.1, ("original",)),
+)
 _ONLY_PULLED = ("max_waiting", "max_batch", "max_bytes", "priority_policy", "priority_groups")
 
 
@@ -122,20 +159,34 @@ def consumer_config(chance: Random) -> Fields:
     return config | _some(chance, _CONSUMER)
 
 
-def _pushing(number: int, config: Fields) -> Fields:
+def _pushing(chance: Random, number: int, config: Fields) -> Fields:
     """The configuration of a consumer that pushes instead."""
     kept = {name: value for name, value in config.items() if name not in _ONLY_PULLED}
-    return kept | {"deliver_subject": f"pd.{number}"}
+    more = _some(chance, _PUSHED)
+    if config["ack_policy"] == "none":
+        more.pop("max_ack_pending", None)
+    # Whoever listens listens alone to `pd.>` and in the group to `pq.>`.
+    subject = f"pq.{number}" if "deliver_group" in more else f"pd.{number}"
+    return kept | more | {"deliver_subject": subject}
 
 
 def headers(chance: Random, stream: Fields) -> list[tuple[str, str]]:
     """Headers of a publish; `@` stands for the name of the stream."""
+    by_filter = chance.random() < 0.05
     drawn: tuple[tuple[float, str, str], ...] = (
         (0.2, "Nats-Msg-Id", chance.choice(("i1", "i2", "i3", "i4"))),
         (0.12, "Nats-Rollup", chance.choice(("sub", "sub", "all"))),
         (0.06, "Nats-Expected-Last-Sequence", str(chance.randrange(15))),
-        (0.1, "Nats-Expected-Last-Subject-Sequence", str(chance.randrange(12))),
-        (0.04, "Nats-Expected-Last-Subject-Sequence-Subject", chance.choice(FILTERS)),
+        (
+            0.9 if by_filter else 0.1,
+            "Nats-Expected-Last-Subject-Sequence",
+            str(chance.randrange(12)),
+        ),
+        (
+            1.0 if by_filter else 0.02,
+            "Nats-Expected-Last-Subject-Sequence-Subject",
+            chance.choice((*FILTERS, *WILD)),
+        ),
         (0.04, "Nats-Expected-Last-Msg-Id", chance.choice(("i1", "i2", ""))),
         (0.03, "Nats-Expected-Stream", chance.choice(("X", "@"))),
         (0.08, "Nats-TTL", chance.choice(("1h", "never", "3600", "0"))),
@@ -151,7 +202,14 @@ def _publish(chance: Random, stream: Fields) -> Step:
     size = chance.choice((0, 1, 5, 10, 40))
     if "allow_msg_counter" in stream and chance.random() < 0.9:
         size = 0
-    return "publish", chance.choice(SUBJECTS), headers(chance, stream), "p" * size
+    return "publish", subject_of(chance, stream), headers(chance, stream), "p" * size
+
+
+def subject_of(chance: Random, stream: Fields) -> str:
+    """A subject of the stream, or one that holds wildcards."""
+    if chance.random() > 0.1 or any(name in stream for name in _NO_WILDCARDS):
+        return chance.choice(SUBJECTS)
+    return chance.choice(WILD)
 
 
 def _batch(chance: Random, stream: Fields) -> Step:
@@ -166,7 +224,7 @@ def _consumer(chance: Random) -> Step:
     is_durable = chance.random() < 0.8
     number, config = chance.randrange(CONSUMERS), consumer_config(chance)
     if chance.random() < 0.25:
-        config = _pushing(number, config)
+        config = _pushing(chance, number, config)
     return "consumer", number, config, action, is_durable
 
 
@@ -184,7 +242,8 @@ def _ack(chance: Random) -> Step:
 
 
 def _purge(chance: Random) -> Step:
-    asked: Fields = {"filter": chance.choice(FILTERS)} if chance.random() < 0.5 else {}
+    wanted = chance.choice((*FILTERS, *WILD, "s.a.>", "*.*.y", ">"))
+    asked: Fields = {"filter": wanted} if chance.random() < 0.6 else {}
     kind = chance.random()
     if kind < 0.35:
         asked["seq"] = chance.randrange(25)
@@ -205,14 +264,27 @@ def _question(chance: Random) -> Fields:
 
 
 def _direct(chance: Random) -> Step:
-    wanted, seq = chance.choice(FILTERS), chance.randrange(1, 25)
+    wanted, seq = chance.choice((*FILTERS, *WILD)), chance.randrange(1, 25)
     most = chance.randrange(1, 5)
+    several: Fields = {"multi_last": chance.sample(FILTERS, chance.randrange(1, 4))}
+    drawn: tuple[tuple[float, str, Any], ...] = (
+        (0.3, "up_to_seq", seq),
+        (0.3, "batch", most),
+        (0.3, "seq", chance.randrange(12)),
+        (0.2, "max_bytes", 8 * seq),
+        (0.1, "no_hdr", True),
+    )
+    several |= {name: value for p, name, value in drawn if chance.random() < p}
     questions: tuple[Fields, ...] = (
         _question(chance),
-        {"multi_last": chance.sample(FILTERS, 2)},
-        {"multi_last": [wanted], "up_to_seq": seq, "batch": most},
+        _question(chance) | {"no_hdr": True},
+        several,
+        several,
         {"batch": most, "seq": seq},
+        {"batch": most, "seq": seq, "max_bytes": 8 * seq},
+        {"batch": most, "next_by_subj": wanted, "seq": seq},
         {"batch": most, "next_by_subj": wanted, "seq": seq, "max_bytes": 8 * seq},
+        {"batch": most, "last_by_subj": wanted},
     )
     return "direct", chance.choice(questions)
 
@@ -223,6 +295,7 @@ def _step(chance: Random, stream: Fields) -> Step:
         (28, _publish(chance, stream)),
         (8, _batch(chance, stream)),
         (10, _consumer(chance)),
+        (4, ("alter", number, _some(chance, _ALTERED))),
         (16, _fetch(chance)),
         (16, _ack(chance)),
         (4, _purge(chance)),
@@ -232,7 +305,8 @@ def _step(chance: Random, stream: Fields) -> Step:
         (2, ("delete consumer", number)),
         (2, ("reset", number, chance.randrange(20))),
         (1, ("pause", number, chance.choice((FAR_AHEAD, LONG_AGO, None)))),
-        (3, ("update", _some(chance, _STREAM))),
+        (2, ("update", _some(chance, _STREAM))),
+        (2, ("update", _some(chance, _UPDATE))),
         (1, ("unpin", number)),
     )
     return chance.choices([step for _, step in kinds], [weight for weight, _ in kinds])[0]
@@ -247,29 +321,4 @@ def history(seed: int, length: int) -> list[Step]:
     plain = ([("Nats-Incr", "+1")], "") if "allow_msg_counter" in config else ([], "p")
     steps += [("publish", chance.choice(SUBJECTS), *plain) for _ in range(chance.randint(1, 8))]
     steps += [_step(chance, config) for _ in range(length)]
-    naks = bool(seed % 2)
-    return [step for step in steps if _is_common(step, config, naks=naks)]
-
-
-def _is_common(step: Step, config: Fields, *, naks: bool) -> bool:
-    """Whether both servers are to answer a step alike, see above."""
-    match step:
-        case ("publish", _, given, _) if "Nats-Rollup" in dict(given):
-            evicts = "max_msgs" in config or "max_bytes" in config
-            return not (naks or evicts or config.get("retention") == "interest")
-        case ("batch", messages, _):
-            if "republish" in config and {"max_msgs", "max_bytes"} & set(config):
-                return False
-            singles = (("publish", *message) for message in messages)
-            return all(_is_common(single, config, naks=naks) for single in singles)
-        case ("purge", _) | ("reset", _, _):
-            return not naks
-        case ("ack", _, kind) if kind in NAKS:
-            return naks
-        case ("consumer", _, {"deliver_policy": "last_per_subject"}, _, _):
-            return naks and config.get("retention") != "interest"
-        case ("delete consumer", _):
-            return config.get("retention") != "interest"
-        case ("update", changed):
-            return "retention" not in changed and not {"max_msgs", "max_bytes"} & set(changed)
-    return True
+    return common(steps, has_naks=bool(seed % 2))

@@ -9,8 +9,9 @@ import itertools
 import sys
 import time
 
+from tests.oracle.common import Step
 from tests.oracle.comparing import Address, difference, reference, shortest
-from tests.oracle.histories import Step, history
+from tests.oracle.histories import history
 from tests.oracle.volleys import timed_history
 from tests.support.jetgate import JetgateServer
 
@@ -25,11 +26,12 @@ def steps_of(seed: int) -> list[Step]:
 def differs(seed: int, ours: Address, theirs: Address) -> bool:
     """Play one history; print what differs, and say whether anything did."""
     steps = steps_of(seed)
-    if difference(steps, ours, theirs) is None or difference(steps, ours, theirs) is None:
+    first = difference(steps, ours, theirs)
+    if first is None or difference(steps, ours, theirs) is None:
         return False
-    steps = shortest(steps, ours, theirs)
+    steps = shortest(steps, first, ours, theirs)
     found = difference(steps, ours, theirs)
-    told = found[1] if found is not None else "it does not differ each time"
+    told = found[1] if found is not None else f"it does not differ each time; first: {first[1]}"
     print(f"seed {seed}:", *steps, told, sep="\n  ", flush=True)
     return True
 

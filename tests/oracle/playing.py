@@ -3,9 +3,12 @@
 import json
 import re
 import time
+from collections.abc import Iterator
 from typing import Any, Self
 
-from tests.oracle.histories import CONSUMERS, FAR_AHEAD, LONG_AGO, Fields, Step
+from core.subjects.subject import compile_filters, is_subset
+from tests.oracle.common import Fields, Step, removed_filters
+from tests.oracle.histories import CONSUMERS, FAR_AHEAD, LONG_AGO
 from tests.oracle.volleys import GAP, PIN
 from tests.support.wire import Frame, Silence, Wire
 
@@ -42,9 +45,12 @@ class Player:
         self._pins: dict[int, str] = {}
         self._ear = Wire(address, timeout=_PATIENCE)
         self._ear.hello()
-        self._ear.send(b"SUB rp.> rp\r\nSUB pd.> pd\r\n")
+        self._ear.send(b"SUB rp.> rp\r\nSUB pd.> pd\r\nSUB pq.> q pq\r\n")
         self._ear.flush()
         self._heard: list[tuple[str, str, str, str]] = []
+        # How the consumers were last, and those whose ack floor is not compared, see `common`.
+        self._infos: dict[str, Seen] = {}
+        self._floorless: set[str] = set()
         self._pushed: list[bytes] = []
 
     def __enter__(self) -> Self:
@@ -63,6 +69,8 @@ class Player:
     def do(self, step: Step) -> Seen:
         """Do one step and return what is seen of it, without times and made-up names."""
         verb, *given = step
+        if self._strands(step):
+            return None
         method = getattr(self, "_" + verb.replace(" ", "_"))
         try:
             return method(*given)
@@ -76,12 +84,43 @@ class Player:
         for number in range(CONSUMERS):
             if number in self.consumers:
                 infos[f"C{number}"] = self._api("CONSUMER.INFO", None, number)
+        self._infos = dict(infos)
+        for name in filter(self._has_vague_floor, list(infos)):
+            infos[name] = {**infos[name], "ack_floor": "<any>"}
         for frame in self._ear.flush():
             self._heard.append(_message(frame))
             if frame.reply.startswith(b"$JS.ACK"):
                 self._pushed.append(frame.reply)
         infos["heard"] = sorted(self._heard)  # consumers take turns as they like
         return infos
+
+    def _has_vague_floor(self, name: str) -> bool:
+        """Whether the ack floor of a consumer is not compared.
+
+        Where the first of the pending messages was delivered as often as it may be, the floor of
+        the reference server stays before it until nothing is pending; here it goes on.
+        """
+        info = self._infos[name]
+        gives_up = info.get("config", {}).get("max_deliver", -1) > 0
+        return name in self._floorless or (gives_up and info["num_ack_pending"] > 0)
+
+    def _strands(self, step: Step) -> bool:
+        """Whether a step is left out, see `removed_filters`; else note whose floor it changes."""
+        first = self._infos.get("stream", {}).get("state", {}).get("first_seq", 0)
+        wide = {name for pattern in removed_filters(step) for name in self._pending_beside(pattern)}
+        if any(self._infos[name]["ack_floor"]["stream_seq"] >= first for name in wide):
+            return True
+        self._floorless |= wide
+        return False
+
+    def _pending_beside(self, pattern: str) -> Iterator[str]:
+        """Yield which consumers wait for acknowledgements and want more than a filter has."""
+        for number, config in self.consumers.items():
+            info = self._infos.get(f"C{number}", {})
+            filters = config.get("filter_subjects") or [config.get("filter_subject") or ">"]
+            inside = all(is_subset(each.encode(), pattern.encode()) for each in filters)
+            if info.get("num_ack_pending") and not inside:
+                yield f"C{number}"
 
     def _api(self, verb: str, body: Any, consumer: int | None = None) -> Seen:
         tail = "" if consumer is None else f".C{consumer}"
@@ -92,7 +131,7 @@ class Player:
         return self._api("STREAM.CREATE", self.config)
 
     def _update(self, changed: Fields) -> Seen:
-        config = {**self.config, **changed}
+        config = _changed(self.config, changed)
         answer = self._api("STREAM.UPDATE", config)
         if "error" not in answer:
             self.config = config
@@ -106,6 +145,9 @@ class Player:
         return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
 
     def _batch(self, messages: list[tuple[str, list[tuple[str, str]], str]], commit: str) -> Seen:
+        taken = compile_filters([each.encode() for each in self.config["subjects"]])
+        if taken is None or not all(taken(subject.encode()) for subject, _, _ in messages):
+            return None  # that nobody takes one of them is answered before the rest
         self._batches += 1
         inbox = b"_INBOX.batch.%d" % self._batches
         self.wire.send(b"SUB %b.* b%d\r\n" % (inbox, self._batches))
@@ -125,13 +167,47 @@ class Player:
     def _consumer(self, number: int, config: Fields, action: str, is_durable: bool) -> Seen:
         name = f"C{number}"
         config = {**config, "name": name} | ({"durable_name": name} if is_durable else {})
-        if _filters(self.consumers.get(number, {})) and not _filters(config):
-            return None  # the reference server then tells the consumer of no new message
+        if number in self.consumers and not self._is_alike(number, config):
+            return None
         body = {"stream_name": self.name, "config": config, "action": action}
-        answer = self._api("CONSUMER.CREATE", body, number)
-        if "error" not in answer:
-            self.consumers[number] = config
+        return self._configured(number, config, self._api("CONSUMER.CREATE", body, number))
+
+    def _is_alike(self, number: int, config: Fields) -> bool:
+        """Whether a consumer may be given a configuration.
+
+        Where it takes away all filters, the reference server tells it of no new message. Where it
+        changes them while messages are pending, it does not tell it when those go. For last per
+        subject it then counts the last of each subject, and delivers the others too.
+        """
+        before = self.consumers[number]
+        if _filters(before) == _filters(config):
+            return True
+        is_pending = self._infos.get(f"C{number}", {}).get("num_ack_pending")
+        is_chosen = before.get("deliver_policy") == "last_per_subject"
+        return bool(_filters(config)) and not (is_pending or is_chosen)
+
+    def _configured(self, number: int, config: Fields, answer: Any) -> Seen:
+        """Note a configuration that is accepted; return what is compared of the answer."""
+        if "error" in answer:
+            return answer
+        before = self.consumers.get(number)
+        self.consumers[number] = config
+        if before is not None and _filters(before) != _filters(config):
+            # By interest messages may go, of which there the answer does not tell yet.
+            return answer["config"]
         return answer
+
+    def _alter(self, number: int, changed: Fields) -> Seen:
+        before = self.consumers.get(number)
+        if before is None:
+            return None
+        if _filters(changed):
+            before = {name: before[name] for name in before if not name.startswith("filter_")}
+        config = _changed(before, changed)
+        if not self._is_alike(number, config):
+            return None
+        body = {"stream_name": self.name, "config": config, "action": "update"}
+        return self._configured(number, config, self._api("CONSUMER.CREATE", body, number))
 
     def _fetch(self, number: int, asked: Fields) -> Seen:
         if number not in self.consumers:
@@ -140,6 +216,7 @@ class Player:
         inbox = b"_INBOX.fetch.%d" % self._fetches
         self.wire.send(b"SUB %b f%d\r\n" % (inbox, self._fetches))
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.C{number}"
+        asked = self._common_pull(number, asked)
         self.wire.publish(subject, json.dumps(asked).encode(), reply=inbox)
         seen: list[Any] = []
         while len(seen) < asked["batch"] and not (seen and seen[-1][2].startswith("NATS/1.0 ")):
@@ -179,12 +256,22 @@ class Player:
     def _send_pull(self, volley: "Volley", place: int, number: int, asked: Fields) -> None:
         if number not in self.consumers:
             return
+        asked = self._common_pull(number, asked)
         if asked.get("id") == PIN:
             asked = {**asked, "id": self._pins.get(number, "none")}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.C{number}"
         volley.send(place, subject, json.dumps(asked))
         if "expires" in asked:
             volley.expect(place, asked["batch"], asked["expires"] / 1e9 + GAP)
+
+    def _common_pull(self, number: int, asked: Fields) -> Fields:
+        """Return what both servers understand alike of a pull request.
+
+        What is too large for one of last per subject comes there as a redelivery with the next.
+        """
+        if self.consumers[number].get("deliver_policy") == "last_per_subject":
+            return {name: value for name, value in asked.items() if name != "max_bytes"}
+        return asked
 
     def _ack(self, which: int, kind: str) -> Seen:
         delivered = self.delivered + sorted(self._pushed, key=_untimed)
@@ -197,6 +284,10 @@ class Player:
             return "silence"
 
     def _purge(self, asked: Fields) -> Seen:
+        if "keep" in asked:
+            state = self._api("STREAM.INFO", None).get("state", {})
+            if not state.get("last_seq"):
+                return None  # nothing was ever stored, and the stream then begins at 0 there
         return self._api("STREAM.PURGE", asked)
 
     def _delete_message(self, seq: int, no_erase: bool) -> Seen:
@@ -230,6 +321,7 @@ class Player:
 
     def _delete_consumer(self, number: int) -> Seen:
         self.consumers.pop(number, None)
+        self._floorless.discard(f"C{number}")
         return self._api("CONSUMER.DELETE", None, number)
 
     def _reset(self, number: int, seq: int) -> Seen:
@@ -313,6 +405,11 @@ class Volley:
             self._ends.pop(place, None)
         if not (told[2].startswith(_BEAT) and seen and seen[-1] == told):
             seen.append(told)
+
+
+def _changed(config: Fields, changed: Fields) -> Fields:
+    """A configuration with other values; None takes one out."""
+    return {name: value for name, value in {**config, **changed}.items() if value is not None}
 
 
 def _filters(config: Fields) -> Any:

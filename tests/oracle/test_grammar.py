@@ -1,16 +1,25 @@
 """Configuration files by chance: both say the same of each, its digest or what is wrong.
 
+Of letters, and of the members of blocks. What is refused by name is not compared.
+
 `python -m tests.oracle.test_grammar SEED COUNT` asks about more of them and shortens what differs.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from core.config.grammar import GrammarError
+from nats_server.config.files import included
+from nats_server.config.options import Options
+from nats_server.config.reader import Mistakes, read
+from tests.oracle.configuration_blocks import blocks
 from tests.oracle.configurations import ENVIRONMENT, INCLUDED, configuration
 from tests.oracle.test_configuration import lines_of, said_by_us
 from tests.support.natsserver import binary
@@ -32,6 +41,8 @@ def said_by_reference(server: str) -> str:
 
 def difference(text: str, server: str) -> tuple[str, str] | None:
     """What both say of a file in the working directory; None when it is the same."""
+    if is_refused(text):
+        return None
     Path("c.conf").write_bytes(text.encode())
     ours = said_by_us(text)
     for _ in range(_ASKED):
@@ -43,15 +54,29 @@ def difference(text: str, server: str) -> tuple[str, str] | None:
     return ours, theirs
 
 
+def is_refused(text: str) -> bool:
+    """Whether it asks for what is not served, which is refused by name whatever else it says."""
+    options = Options()
+    with contextlib.suppress(GrammarError, Mistakes):
+        read(text, "c.conf", options, included, os.environ)
+    return bool(options.refusals)
+
+
 def prepare(directory: Path) -> None:
     os.chdir(directory)
     for name, text in INCLUDED.items():
         Path(name).write_text(text)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, _BLOCK))
+@pytest.mark.parametrize(
+    ("made", "first"),
+    [
+        *((configuration, first) for first in range(0, SEEDS, _BLOCK)),
+        *((blocks, first) for first in range(0, SEEDS // 2, _BLOCK)),
+    ],
+)
 def test_both_say_the_same_of_files_by_chance(
-    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Callable[[int], str], first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, value in ENVIRONMENT.items():
@@ -60,7 +85,7 @@ def test_both_say_the_same_of_files_by_chance(
     server = binary()
 
     for seed in range(first, first + _BLOCK):
-        text = configuration(seed)
+        text = made(seed)
         found = difference(text, server)
         assert found is None, f"seed {seed}: {shortest(text, server)!r}\nof {text!r}: {found}"
 
@@ -87,11 +112,12 @@ def main(first: int, count: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         prepare(Path(directory))
         for seed in range(first, first + count):
-            text = configuration(seed)
-            if difference(text, server) is not None:
-                text = shortest(text, server)
-                found = difference(text, server)
-                print(f"seed {seed}: {text!r}", *(found or ()), sep="\n  ", flush=True)
+            for made in (configuration, blocks):
+                text = made(seed)
+                if difference(text, server) is not None:
+                    text = shortest(text, server)
+                    found = difference(text, server)
+                    print(f"seed {seed}: {text!r}", *(found or ()), sep="\n  ", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ from core.errors import ApiError
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.api_errors import api_error
 from core.stream.ttl import SECOND
-from core.subjects.subject import matches
-from tests.support.streams import MemoryStore, StreamBench, saved
+from tests.support.streams import MemoryStore, StreamBench, hit, is_due, saved
 from tests.unit.stream.support import block, config
 
 ANCHOR = b"anchor"
@@ -53,14 +52,10 @@ class _LateStore(MemoryStore):
 
     async def delete_purged(self, stream: int, shelf: int) -> None:
         for filters, up_to in self.purges:
-            gone = [s for s, row in self.rows.items() if s <= up_to and _hit(filters, row.subject)]
+            gone = [s for s, row in self.rows.items() if s <= up_to and hit(filters, row.subject)]
             for seq in gone:
                 del self.rows[seq]
         self.purges.clear()
-
-
-def _hit(filters: tuple[str, ...], subject: bytes) -> bool:
-    return any(matches(name.encode(), subject) for name in filters)
 
 
 class Crowd:
@@ -78,6 +73,7 @@ class Crowd:
         self.taken = asyncio.Event()
         self.bench.runner.services.lane.settled = self._settled  # type: ignore[method-assign]  # a lane that is busy
         self.busy = 0
+        self.differences: list[tuple[list[int], list[int]]] = []
 
     async def _settled(self) -> None:
         await self.taken.wait()
@@ -122,7 +118,22 @@ class Crowd:
                     self.store.commit(plan)
                 await self.turns()
                 runner.emit(plan)
+                self.compare()
             self.taken.set()
+
+    def compare(self) -> None:
+        """Rows and records say what readers of the stream see."""
+        runner, now = self.bench.runner, self.bench.clock.now()
+        there = [
+            seq
+            for seq, row in sorted(self.store.rows.items())
+            if seq <= runner.machine.last_seq
+            and runner.log.is_live(seq)
+            and not is_due(runner.config, row.ts, row.headers, now)
+        ]
+        shown = self.store.shown(runner.config, now)
+        if shown != there:
+            self.differences.append((shown, there))
 
     async def sweep(self) -> None:
         while self.busy > 1:
@@ -225,6 +236,7 @@ def test_memory_and_rows_agree_whatever_came_between(
         bench.run(crowd.live())
         bench.run(bench.janitor.finish(bench.runner.log))
         bench.run(asyncio.sleep(0))
+        assert not crowd.differences, seed
         assert crowd.counts() == crowd.recount(), seed
         assert not bench.runner.log.removed.rows
         assert all(seq >= bench.runner.log.tail.start for seq in bench.runner.log.removed.hidden)

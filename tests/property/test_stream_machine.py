@@ -30,7 +30,7 @@ from core.stream.planner import Planner
 from core.stream.ttl import SECOND
 from core.subjects.subject import matches
 from tests.property.stream_model import Publish, StreamModel
-from tests.support.streams import StreamBench, saved
+from tests.support.streams import StreamBench, is_due, saved
 
 MS = 1_000_000
 SUBJECTS = [b"a.1", b"a.1", b"a.2", b"a.2", b"b.1", b"b.2.x", b"a.*", b"b.>"]
@@ -285,6 +285,17 @@ class StreamRules(RuleBasedStateMachine):
         by_seq = {row[0]: row for row in wanted}
         for seq in range(model.last_seq + 2):
             assert bench.run(bench.runner.log.get(seq)) == by_seq.get(seq)
+
+    @invariant()
+    def readers_of_sql_agree(self) -> None:
+        """Whatever waits for its deletion, rows and records say what is there."""
+        if not hasattr(self, "bench"):
+            return
+        config, now = self.model.config, self.now
+        there = [
+            m.seq for m in self.model.messages if not is_due(config, m.ts, m.publish.block(), now)
+        ]
+        assert self.bench.store.shown(config, now) == there
 
     @invariant()
     def questions_agree(self) -> None:
