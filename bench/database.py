@@ -1,6 +1,7 @@
-"""Runs the embedded PostgreSQL alone: `python -m bench.database DIR`.
+"""Runs the embedded PostgreSQL alone: `python -m bench.database DIR [PORT]`.
 
-Prints its connection string when it accepts connections, and runs until standard input ends.
+Prints its connection string when it accepts connections, and runs until standard input ends. With
+a port it accepts connections of this machine there, too.
 """
 
 import asyncio
@@ -10,9 +11,10 @@ from pathlib import Path
 from core.storage.postgres.embedded.server import EmbeddedPostgres
 
 
-async def main(directory: Path) -> None:
+async def main(directory: Path, port: str = "") -> None:
     """Run the database of `jetgate dev` alone."""
-    postgres = EmbeddedPostgres(directory)
+    settings = {"listen_addresses": "127.0.0.1", "port": port} if port else {}
+    postgres = EmbeddedPostgres(directory, settings=settings)
     await postgres.start()
     print(postgres.dsn, flush=True)
     await asyncio.to_thread(sys.stdin.read)
@@ -20,4 +22,4 @@ async def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

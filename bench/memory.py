@@ -19,6 +19,7 @@ from pathlib import Path
 from bench.wire import Connection, Lane, LoadError, pump
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
 
 BLOCK = 100_000
 WINDOW = 8000
@@ -50,7 +51,7 @@ def memory(server: JetgateServer) -> tuple[float, float]:
     return int(figures["VmRSS"]) / 1024, int(figures["VmHWM"]) / 1024
 
 
-def load(server: JetgateServer, count: int, message: Callable[[int], bytes]) -> float:
+def load(server: JetgateServer | NatsServer, count: int, message: Callable[[int], bytes]) -> float:
     """Publish `count` messages to stream M; return messages per second.
 
     `message(i)` is the complete PUB or HPUB of message i.
@@ -65,7 +66,7 @@ def load(server: JetgateServer, count: int, message: Callable[[int], bytes]) -> 
     return count / seconds
 
 
-def create(server: JetgateServer, **config: object) -> None:
+def create(server: JetgateServer | NatsServer, **config: object) -> None:
     """Create stream M."""
     connection = Connection(server.address)
     connection.api("STREAM.CREATE.M", {"name": "M", "subjects": ["M.>"], **config})

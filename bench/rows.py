@@ -16,6 +16,7 @@ from bench.load import Load, Measure, fill, stream
 from bench.mirror import Mirror
 from bench.multi import MultiLast
 from bench.peers import Peer
+from bench.promote import Promote
 from bench.pull import pull_all
 from bench.push import Push
 from bench.queue import Queue
@@ -284,6 +285,17 @@ ROWS = (
     ),
     Row("core", lambda _: Core(2_000_000), floors={"nats": 0.5, "ping_p99": 10_000}),
     Row("core, permissions, 1000 connections", lambda _: Guarded(400_000), floors={"cost": 1.3}),
+    Row(
+        "transaction of a million rows",
+        lambda _: Promote(1_000_000),
+        ("jetgate",),
+        floors={"rate": 100_000},
+    ),
+    Row(
+        "transaction of a million rows, message ids",
+        lambda _: Promote(1_000_000, ids=True),
+        ("jetgate",),
+    ),
     Row("rest publish", lambda _: Rest(5_000, lines=False), ("jetgate",)),
     Row(
         "rest publish, ndjson",
@@ -297,6 +309,20 @@ ROWS = (
         Starting,
         unit="accept",
         floors={"accept": 400_000, "ack": 1_200_000, "exit": 300_000},
+    ),
+    Row(
+        "start of jetgate dev, first ack, exit",
+        lambda peer: Starting(peer, dev=True),
+        ("jetgate",),
+        "accept",
+        {"accept": 400_000, "http": 400_000, "ack": 1_200_000, "exit": 300_000},
+    ),
+    Row(
+        "start of jetgate serve, first ack, exit",
+        lambda peer: Starting(peer, serve=True),
+        ("jetgate",),
+        "accept",
+        {"accept": 400_000, "ack": 1_200_000, "exit": 300_000},
     ),
     Row(
         "start with JetStream, both cores busy",

@@ -1,5 +1,6 @@
 """How soon a server with JetStream and an empty store is there, and gone again."""
 
+import http.client
 import os
 import shutil
 import signal
@@ -11,11 +12,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from bench.load import Measure, stream
 from bench.peers import Peer
 from bench.wire import Connection, one_by_one, publishes
 from tests.support.dropin import command, environment
+from tests.support.pg import PostgresServer
 from tests.support.ports import free_port
 
 _COMMANDS = {"nats": "nats-server", "jetgate": "jetgate-nats-server"}
@@ -26,48 +29,69 @@ _PATIENCE_S = 120.0
 class Starting:
     """From exec to the first greeting and the first stored message; from SIGTERM to the end.
 
-    `busy`: every core has something else to do.
+    `busy`: every core has something else to do. `dev`: it is `jetgate dev`, and `http` is the time
+    until it says over HTTP that it is starting. `serve`: it is `jetgate serve`, over a PostgreSQL
+    that runs already, with an empty database each time.
     """
 
     peer: str
     busy: bool = False
+    dev: bool = False
+    serve: bool = False
 
     def prepare(self, peer: Peer, scale: float) -> None:
         """Start once: what a first start on a machine prepares is not measured."""
-        self._measured()
+        self.run(peer, scale, 0)
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
-        with _busy_cores((os.cpu_count() or 1) if self.busy else 0):
-            return self._measured()
+        with _busy_cores((os.cpu_count() or 1) if self.busy else 0), _database(self.serve) as dsn:
+            return self._measured(dsn)
 
-    def _measured(self) -> Measure:
+    def _measured(self, dsn: str) -> Measure:
         place = tempfile.mkdtemp(prefix="bench-start-")
-        port = free_port()
+        port, http_port = free_port(), free_port()
         line = [*command(_COMMANDS[self.peer]), "-a", "127.0.0.1", "-p", str(port)]
+        line += ["-js", "-sd", place]
+        if self.dev:
+            line = [sys.executable, "-m", "jetgate", "dev", "--data", place]
+        elif self.serve:
+            line = [sys.executable, "-m", "jetgate", "serve", "--dsn", dsn]
+        if self.dev or self.serve:
+            line += ["--nats-port", str(port), "--http-port", str(http_port)]
         log = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
         began = time.perf_counter()
-        process = subprocess.Popen(
-            [*line, "-js", "-sd", place], stderr=log, stdout=log, env=environment()
-        )
+        process = subprocess.Popen(line, stderr=log, stdout=log, env=environment())
+        taken: Measure = {}
         try:
             _greeted(port)
-            accept = time.perf_counter() - began
+            taken["accept"] = (time.perf_counter() - began) * 1e6
+            if self.dev:
+                _said_to_be_starting(http_port)
+                taken["http"] = (time.perf_counter() - began) * 1e6
             connection = Connection(("127.0.0.1", port))
             stream(connection, "START")
             connection.send(b"SUB _INBOX.start.* 1\r\n")
             one_by_one(connection, publishes(b"START.a", 1, b"x" * 128, b"_INBOX.start"))
-            ack = time.perf_counter() - began
+            taken["ack"] = (time.perf_counter() - began) * 1e6
             connection.close()
             began = time.perf_counter()
             process.send_signal(signal.SIGTERM)
             process.wait(_PATIENCE_S)
-            end = time.perf_counter() - began
+            taken["exit"] = (time.perf_counter() - began) * 1e6
         finally:
             process.kill()
             process.wait()
             log.close()
             shutil.rmtree(place)
-        return {"accept": accept * 1e6, "ack": ack * 1e6, "exit": end * 1e6}
+        return taken
+
+
+def _said_to_be_starting(port: int) -> None:
+    """Ask `/readyz` once: it is answered, and not with what is there only later."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    connection.request("GET", "/readyz")
+    assert connection.getresponse().status == HTTPStatus.SERVICE_UNAVAILABLE
+    connection.close()
 
 
 def _greeted(port: int) -> None:
@@ -81,6 +105,16 @@ def _greeted(port: int) -> None:
         except ConnectionRefusedError:
             assert time.perf_counter() < deadline, "it does not listen"
             time.sleep(0.001)
+
+
+@contextmanager
+def _database(wanted: bool) -> Iterator[str]:
+    """A database for `jetgate serve`, or none."""
+    if not wanted:
+        yield ""
+        return
+    with PostgresServer(settings={"fsync": "on"}) as postgres:
+        yield postgres.fresh_database()
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Microseconds per message of each step of a publish: `python -m bench.steps_publish`.
 
-Medians of seven, 1000 messages of 128 bytes per batch. The commit is measured in wall-clock time on
-an embedded PostgreSQL of its own, the other steps in CPU time of this process.
+Medians of seven, 1000 messages of 128 bytes per batch. The commit is measured on an embedded
+PostgreSQL of its own, in wall-clock time and in CPU time of its backend; the latter also where each
+message replaces an older one of its subject. The other steps are CPU time of this process.
 """
 
 import asyncio
@@ -155,34 +156,57 @@ def plan_of(count: int, before: int) -> StreamPlan:
     )
 
 
-async def commits() -> list[tuple[int, float]]:
-    """Return (messages, microseconds of wall time) of commits of several sizes."""
+Commit = tuple[int, float, float, float]
+"""Messages; microseconds: wall time, CPU of the backend, the same where each replaces another."""
+
+
+async def commits() -> list[Commit]:
+    """Measure commits of several sizes."""
     with tempfile.TemporaryDirectory() as directory:
         server = EmbeddedPostgres(Path(directory) / "pg")
         await server.start()
         try:
             await migrate(server.connector)
-            return [(n, took) async for n, took in _commits(server)]
+            return [measured async for measured in _commits(server)]
         finally:
             await server.stop()
 
 
-async def _commits(server: EmbeddedPostgres) -> AsyncIterator[tuple[int, float]]:
+async def _commits(server: EmbeddedPostgres) -> AsyncIterator[Commit]:
     admin = await server.connector.open(Purpose.WRITE)
-    await admin.execute("insert into jetgate_store.head values (1, 1, 1, 0, 0, 0, 0)")
-    await admin.close()
+    await admin.execute(
+        "insert into jetgate_store.head select s, 1, 1, 0, 0, 0, 0 from generate_series(1, 2) s"
+    )
     log = PostgresLog(lambda: server.connector.open(Purpose.LANE))
-    last = 0
+    lasts = {1: 0, 2: 0}
+    await log.heads([1])
+    backend = await admin.fetchval(
+        "select pid from pg_stat_activity where application_name = 'jetgate lane'"
+    )
     for count in (1, 10, 100, 1000, 4000):
-        times = []
-        for _ in range(60):
-            plan = plan_of(count, last)
-            began = time.perf_counter()
-            await log.commit([StreamCommit(1, 0, 1, plan)])
-            times.append((time.perf_counter() - began) * 1e6)
-            last += count
-        yield count, statistics.median(times)
+        walls: list[float] = []
+        cpus: dict[int, list[float]] = {1: [], 2: []}
+        for turn in range(300 if count < 1000 else 60):
+            for stream in (1, 2) if turn % 2 else (2, 1):
+                last = lasts[stream]
+                plan = plan_of(count, last)
+                if stream == 2:
+                    plan.replaced = [max(seq - 10_000, 1) for seq in range(last, last + count)]
+                began, cpu = time.perf_counter(), _cpu(backend)
+                await log.commit([StreamCommit(stream, stream - 1, 1, plan)])  # a table each
+                cpus[stream].append((_cpu(backend) - cpu) / 1e3)
+                if stream == 1:
+                    walls.append((time.perf_counter() - began) * 1e6)
+                lasts[stream] += count
+        median = statistics.median
+        yield count, median(walls), median(cpus[1]), median(cpus[2])
     await log.close()
+    await admin.close()
+
+
+def _cpu(pid: int) -> int:
+    """Nanoseconds of CPU that a process has taken."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 def main() -> None:
@@ -197,9 +221,10 @@ def main() -> None:
     )
     for name, step in steps:
         print(f"  {name:28} {step():6.2f}")
-    print("one commit, wall                 us   us per message")
-    for count, took in asyncio.run(commits()):
-        print(f"  {count:5} messages          {took:9.0f}        {took / count:8.2f}")
+    print("one commit             wall us   per message   backend CPU us   of replacing messages")
+    for count, wall, cpu, replacing in asyncio.run(commits()):
+        walls = f"{wall:9.0f}     {wall / count:8.2f}"
+        print(f"  {count:5} messages  {walls}        {cpu:9.0f}               {replacing:9.0f}")
 
 
 if __name__ == "__main__":

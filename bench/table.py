@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 BEGIN = "<!-- made by python -m bench --table -->\n"
 END = "<!-- end of what it made -->\n"
 
-_RATES = ("rate", "open", "publish")
+_RATES = ("rate", "open", "publish", "staged")
 _SHARES = ("cost", "share")
 _LABELS = {
     "rate": "",

@@ -59,13 +59,13 @@ class Connection:
         self.send(b"PING\r\n")
         return self._until(b"PONG\r\n")
 
-    def api(self, subject: str, body: Any = None) -> Any:
-        """Call `$JS.API.<subject>`. Raises LoadError when the answer is an error."""
+    def api(self, subject: str, body: Any = None, prefix: str = "$JS.API.") -> Any:
+        """Call an API. Raises LoadError when the answer is an error."""
         self._requests += 1
         reply = b"_INBOX.api.%d" % self._requests
         payload = b"" if body is None else json.dumps(body).encode()
         self.send(b"SUB %s api%d\r\nUNSUB api%d 1\r\n" % (reply, self._requests, self._requests))
-        self.send(b"PUB $JS.API.%s %s %d\r\n" % (subject.encode(), reply, len(payload)))
+        self.send(b"PUB %s %s %d\r\n" % ((prefix + subject).encode(), reply, len(payload)))
         self.send(payload + b"\r\n")
         data = b""
         while b"}\r\n" not in data:

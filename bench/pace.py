@@ -1,0 +1,185 @@
+"""Publishes at a steady rate and measures acks: `python -m bench.pace HOST PORT SUBJECT RATE`.
+
+Four connections publish 128 bytes each, which begin with when the message was due, in nanoseconds
+since the epoch. The first line on standard input begins it; another one ends a part of the
+measurement and begins the next; the end of standard input ends the last one. Then each part is
+printed as JSON: messages per second and milliseconds until an ack. These count from when the
+message was due, not from when it was sent, so that a server which holds up its publishers cannot
+look fast.
+"""
+
+import gc
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from bench.wire import CHUNK, Address, Connection, LoadError, percentile
+
+CONNECTIONS = 4
+WINDOW = 4000
+"""Messages of a connection that may be without an ack; clients have such a bound, too."""
+TICK = 0.001
+SIZE = 128
+STAMP = 20
+"""Digits with which a payload begins: when its message was due."""
+
+
+@dataclass(slots=True)
+class Part:
+    """What came between two lines; a run is (time, first message, behind the last message)."""
+
+    begun: float
+    ended: float = 0.0
+    runs: list[tuple[float, int, int]] = field(default_factory=list)
+
+
+class Publisher:
+    """One connection, which sends each message when it is due."""
+
+    def __init__(self, sock: socket.socket, subject: bytes, number: int, rate: float) -> None:
+        self.sock = sock
+        sock.sendall(b"SUB _INBOX.pace%d.* 1\r\n" % number)
+        sock.setblocking(False)
+        self._line = b"PUB %b _INBOX.pace%d.%%d %d\r\n%%0%dd%b\r\n" % (
+            subject,
+            number,
+            SIZE,
+            STAMP,
+            b"x" * (SIZE - STAMP),
+        )
+        self.rate = rate
+        self._sent = 0
+        self._answered = 0
+        self._unsent = b""
+        self._unread = b""
+
+    def due(self, elapsed: float) -> int:
+        """How many messages are due after so many seconds."""
+        return int(elapsed * self.rate) + 1
+
+    def send(self, elapsed: float, epoch: int) -> None:
+        """Send what is due; `epoch` is when the first message was."""
+        until = min(self.due(elapsed), self._answered + WINDOW)
+        if not self._unsent and until > self._sent:
+            every = 1e9 / self.rate
+            numbers = range(self._sent, until)
+            values = [value for n in numbers for value in (n, epoch + int(n * every))]
+            self._unsent = self._line * len(numbers) % tuple(values)
+            self._sent = until
+        if self._unsent:
+            with suppress(BlockingIOError):
+                self._unsent = self._unsent[self.sock.send(self._unsent) :]
+
+    def read(self) -> tuple[int, int]:
+        """Read acks; from which message to behind which one they go."""
+        data = self.sock.recv(CHUNK)
+        if not data or b'"error"' in data or b"-ERR" in data:
+            raise LoadError(f"answered {data[:300]!r}")
+        lines, end, rest = (self._unread + data).rpartition(b"\n")
+        self._unread = rest
+        if b"PING\r" in lines:
+            self._unsent += b"PONG\r\n"
+        before = self._answered
+        self._answered += (lines + end).count(b"}\r\n")
+        return before, self._answered
+
+
+def measured(parts: list[Part], rate: float) -> list[dict[str, float]]:
+    """Messages per second and milliseconds of each part; `rate` is that of a connection."""
+    return [_measured(part, rate) for part in parts]
+
+
+def _measured(part: Part, rate: float) -> dict[str, float]:
+    taken = [
+        (at - number / rate) * 1e3 for at, first, end in part.runs for number in range(first, end)
+    ]
+    shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    found = {name: percentile(taken, share) for name, share in shares.items()} if taken else {}
+    return {"rate": len(taken) / (part.ended - part.begun), **found}
+
+
+def publish(address: Address, subject: bytes, rate: float) -> list[Part]:
+    """Publish until standard input ends; what was measured, part by part."""
+    if not os.read(sys.stdin.fileno(), 1):
+        return []
+    each = rate / CONNECTIONS
+    connections = [Connection(address) for _ in range(CONNECTIONS)]
+    publishers = [Publisher(one.sock, subject, n, each) for n, one in enumerate(connections)]
+    by_fd = {one.sock.fileno(): one for one in publishers}
+    commands = sys.stdin.fileno()
+    poll = select.epoll()
+    for fd in (*by_fd, commands):
+        poll.register(fd, select.EPOLLIN)
+    clock = time.perf_counter
+    start, epoch = clock(), time.time_ns()
+    parts = [Part(0.0)]
+    gc.disable()
+    while True:
+        for fd, _ in poll.poll(TICK):
+            if fd == commands:
+                text = os.read(commands, 100)
+                parts[-1].ended = clock() - start
+                if not text:
+                    return parts
+                parts.append(Part(parts[-1].ended))
+                continue
+            first, end = by_fd[fd].read()
+            parts[-1].runs.append((clock() - start, first, end))
+        elapsed = clock() - start
+        for one in publishers:
+            one.send(elapsed, epoch)
+
+
+class Pace:
+    """A process that publishes, from the first `mark` on; each other one ends a part."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+        self.parts: list[dict[str, float]] = []
+        """What was measured, when the process has ended."""
+
+    def mark(self) -> None:
+        """Begin, or end a part and begin the next one."""
+        assert self._process.stdin is not None, "a pipe was asked for"
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def end(self) -> None:
+        """End the last part and the process."""
+        out, _ = self._process.communicate(timeout=300)
+        if self._process.returncode:
+            raise LoadError(f"the publishers ended with {self._process.returncode}")
+        self.parts = json.loads(out)
+
+
+@contextmanager
+def pacing(address: Address, subject: str, rate: float) -> Iterator[Pace]:
+    """A process that publishes when it is told to, until `end` or the end of the block."""
+    host, port = address
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "bench.pace", host, str(port), subject, str(rate)]
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    pace = Pace(process)
+    try:
+        yield pace
+    finally:
+        process.kill()
+        process.wait()
+
+
+def main() -> None:
+    """Publish until standard input ends, then print what was measured."""
+    host, port, subject, rate = sys.argv[1:]
+    parts = publish((host, int(port)), subject.encode(), float(rate))
+    print(json.dumps(measured(parts, float(rate) / CONNECTIONS)))
+
+
+if __name__ == "__main__":
+    main()
