@@ -1,12 +1,13 @@
 """Fixtures that more than one suite needs, and what a whole run is held to."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from tests.compat import plugin as compatibility
-from tests.support import budget, skips
+from tests.support import budget, skips, thorough
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.pg import database, postgres  # noqa: F401  (fixtures)
@@ -17,8 +18,9 @@ settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--no-skips`; `--compatibility` writes the page instead of comparing it."""
+    """`--no-skips`, `--thorough`; `--compatibility` writes the page instead of comparing it."""
     skips.add_option(parser)
+    thorough.add_option(parser)
     helped = (
         "write docs/compatibility.md; with `again` the last run counts where this one is silent"
     )
@@ -29,8 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hold the run to its budgets, to what it may skip and to the page of compatibility."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As shells start what runs in the background; servers under test would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(budget, "budget")
     config.pluginmanager.register(skips, "skips")
+    config.pluginmanager.register(thorough, "thorough")
     config.pluginmanager.register(compatibility, "compatibility")
 
 

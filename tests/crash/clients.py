@@ -89,7 +89,9 @@ class Publisher(Client):
         return b"%s-%d" % (self.name.encode(), self.next)
 
     def _answered(self, frame: Frame, unanswered: dict[bytes, bytes]) -> None:
-        value = unanswered.pop(frame.subject)
+        value = unanswered.pop(frame.subject, None)
+        if value is None:
+            return  # to what this client sent before it connected again; asked for again since
         answer: dict[str, Any] = {"error": "no responders"}
         if frame.payload:
             answer = json.loads(frame.payload)

@@ -52,6 +52,10 @@ class Process:
         self._log.close()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def ports(self) -> dict[str, str]:
         """The addresses, once the server says that it accepts."""
 

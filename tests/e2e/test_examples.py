@@ -1,4 +1,4 @@
-"""The examples of the README, run as it says, and what they stored read in all four ways."""
+"""The examples, run as the README says, and what they stored read by consumer, HTTP and SQL."""
 
 import asyncio
 import json

@@ -20,6 +20,8 @@ from tests.e2e.test_commands import Process, request
 from tests.support.best import best, kept_waiting
 from tests.support.dropin import DropIn
 from tests.support.eventually import eventually
+from tests.support.pg import PostgresServer
+from tests.support.ports import free_port
 from tests.support.scratch import scratch
 
 NAME = "jetgate-nats-server"
@@ -71,6 +73,34 @@ def greeted(*arguments: str) -> float:
         return time.monotonic() - began - kept_waiting(server.process.pid)
 
 
+def greeted_by_dev(data: Path) -> float:
+    """Seconds from its start until `jetgate dev` greets a client and says `starting` over HTTP."""
+    began = time.monotonic()
+    with Process("dev", "--nats-port", "0", "--http-port", "0", data=data) as server:
+        host, _, port = server.ports["nats"].removeprefix("nats://").partition(":")
+        with connected((host, int(port))):
+            assert status_of(server) == (503, "urn:jetgate:problem:starting")
+            return time.monotonic() - began - kept_waiting(server.pid)
+
+
+def greeted_by_serve(dsn: str, data: Path) -> float:
+    """Seconds from its start until `jetgate serve` greets a client, which is served."""
+    began = time.monotonic()
+    flags = ("--dsn", dsn, "--nats-port", "0", "--http-port", "0")
+    with Process("serve", *flags, data=data) as server:
+        host, _, port = server.ports["nats"].removeprefix("nats://").partition(":")
+        with connected((host, int(port))) as client:
+            taken = time.monotonic() - began - kept_waiting(server.pid)
+            assert status_of(server) in ((503, "urn:jetgate:problem:starting"), (200, None))
+            create_stream(client)
+            return taken
+
+
+def status_of(server: Process) -> tuple[int, str | None]:
+    status, body = request(server.ports, "GET", "/readyz")
+    return status, json.loads(body).get("type")
+
+
 def stored(store: str) -> float:
     """Seconds from its start until a publish is acknowledged."""
     began = time.monotonic()
@@ -84,6 +114,59 @@ def stored(store: str) -> float:
 def test_clients_are_accepted_before_there_is_storage(store: Path) -> None:
     numbers = iter(range(10))
     assert best(6, 0.4, lambda: greeted("-js", "-sd", str(store / str(next(numbers))))) < 0.4
+
+
+def test_dev_accepts_clients_and_says_that_it_is_starting_at_once(store: Path) -> None:
+    numbers = iter(range(10))
+    assert best(6, 0.4, lambda: greeted_by_dev(store / str(next(numbers)))) < 0.4
+
+
+def test_serve_accepts_clients_before_it_has_loaded_what_it_leads(
+    durable: PostgresServer, tmp_path: Path
+) -> None:
+    numbers = iter(range(10))
+
+    def measure() -> float:
+        return greeted_by_serve(durable.fresh_database(), tmp_path / str(next(numbers)))
+
+    assert best(6, 0.4, measure) < 0.4
+
+
+def test_serve_as_standby_accepts_nobody_until_it_leads(
+    durable: PostgresServer, tmp_path: Path
+) -> None:
+    dsn, address, http_port = durable.fresh_database(), ("127.0.0.1", free_port()), free_port()
+    http = {"http": f"http://127.0.0.1:{http_port}"}
+
+    def answered() -> tuple[int, str | None] | None:
+        try:
+            status, body = request(http, "GET", "/readyz")
+        except ConnectionRefusedError:
+            return None
+        return status, json.loads(body).get("type")
+
+    def standing_by() -> bool:
+        return answered() == (503, "urn:jetgate:problem:standby")
+
+    def leader() -> Process:
+        flags = ("--dsn", dsn, "--nats-port", "0", "--http-port", "0")
+        return Process("serve", *flags, data=tmp_path / "leader")
+
+    flags = ("--dsn", dsn, "--nats-port", str(address[1]), "--http-port", str(http_port))
+    with leader() as first:
+        assert request(first.ports, "GET", "/healthz")[0] == 200
+        with Process("serve", *flags, data=tmp_path / "standby") as second:
+            eventually(standing_by, within=60)
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(address)
+            assert not (second.data / "ports.json").exists()
+
+            first.send(signal.SIGKILL)
+
+            assert second.ports["nats"] == f"nats://127.0.0.1:{address[1]}"
+            with connected(address) as client:
+                create_stream(client)
+            assert answered() == (200, None)
 
 
 def test_the_first_publish_is_stored_soon(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -113,8 +196,7 @@ def test_what_comes_before_jetstream_is_loaded_is_kept_in_order(store: Path) -> 
 
 def test_a_start_answers_over_http_that_it_is_one(store: Path) -> None:
     with Process("dev", "--nats-port", "0", "--http-port", "0", data=store) as server:
-        status, body = request(server.ports, "GET", "/readyz")
-        assert (status, json.loads(body).get("type")) == (503, "urn:jetgate:problem:starting")
+        assert status_of(server) == (503, "urn:jetgate:problem:starting")
         assert request(server.ports, "GET", "/v1/streams")[0] == 200  # waits for it
         assert request(server.ports, "GET", "/readyz")[0] == 200
 
@@ -170,6 +252,9 @@ def test_twenty_starts_and_kills_at_once(store: Path) -> None:
             until(client, b'"seq":1')
             server.send(signal.SIGKILL)
             server.end()
+            # With twenty of them on two cores, the last one may be killed before it has had a turn
+            # to end (`test_kill` removes the directory at once).
+            eventually(lambda: processes_in(place / "jetstream" / "pg") == [])
             shutil.rmtree(place)
 
     with ThreadPoolExecutor(20) as pool:

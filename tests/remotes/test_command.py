@@ -193,4 +193,4 @@ def test_a_configuration_file_that_cannot_be_used_is_a_line(tmp_path: Path) -> N
 
     assert found.returncode == 1
     assert found.stderr.startswith("jetgate: --config: ")
-    assert 'unknown field "port"; mappings and remotes are known' in found.stderr
+    assert 'unknown field "port"; http, mappings and remotes are known' in found.stderr

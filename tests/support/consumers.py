@@ -194,7 +194,7 @@ class FakeStream:
         """
         plan = self._without(seqs)
         self._commit(plan)
-        self.log.removed.hide(seqs)
+        self.log.removed.hide(seqs, plan.record)
         pairs = [(seq, subject) for seq, subject, _ in plan.removed]
         for consumer in self.consumers.values() if told else ():
             consumer.on_removed(pairs)
@@ -216,7 +216,7 @@ class FakeStream:
         """Write down what a consumer is done with."""
         self.settled.append(list(sseqs))
 
-    async def less_wanted(self) -> None:
+    async def less_wanted(self, start: int = 0) -> None:
         """Retention is not part of these tests."""
 
     async def caught_up(self) -> None:

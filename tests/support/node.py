@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from core.campaign import campaign
 from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.server import Server, ServerOptions
 from core.storage.postgres.connect import Connector
 from core.stream.config import check_create
-from core.term import Term, TermOptions, lead
+from core.term import Term, TermOptions, load
 
 
 class Node:
@@ -39,6 +40,18 @@ class Node:
         await self.term.stop()
 
 
+async def lead(
+    server: Server, connector: Connector, options: TermOptions | None = None, *, name: str = "node"
+) -> Term:
+    """Wait until a server leads, load everything that it leads and serve it."""
+    leadership = await campaign(connector, server.clock, name=name)
+    try:
+        return await load(server, connector, leadership, options or TermOptions())
+    except BaseException:
+        await leadership.release()
+        raise
+
+
 @asynccontextmanager
 async def running_node(
     dsn: str,
@@ -50,7 +63,7 @@ async def running_node(
 ) -> AsyncIterator[Node]:
     """Run a node over a migrated database, on a free port."""
     made = Server(server or ServerOptions(port=0), clock or SystemClock())
-    term = await lead(made, Connector(dsn), options or TermOptions(), name=name)
+    term = await lead(made, Connector(dsn), options, name=name)
     await made.listen()
     term.remotes.start()
     node = Node(made, term)

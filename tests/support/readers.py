@@ -26,8 +26,8 @@ class Reader:
     def on_stored(self, segment: Any, counts: Any) -> None:
         self.machine.num_pending += len(segment)
 
-    def on_removed(self, removed: Any, *, tells: bool = True) -> None:
-        self.machine.removed(removed, tells=tells)
+    def on_removed(self, removed: Any, *, tells: bool = True, purged: bool = False) -> None:
+        self.machine.removed(removed, tells=tells, purged=purged)
 
     def settle_now(self) -> None:
         settled, self.machine.settled = self.machine.settled or [], []

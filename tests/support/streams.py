@@ -8,7 +8,7 @@ happens between the steps.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from core.errors import ApiError
@@ -24,9 +24,12 @@ from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.headers import MSG_ID, STREAM_SOURCE, find
+from core.stream.ledger import Entry, LedgerWrite
 from core.stream.plan import Position, StreamPlan
 from core.stream.schedules import Pending
 from core.stream.segment import Segment
+from core.stream.ttl import NEVER, SECOND, ttl_of
+from core.subjects.subject import matches
 from tests.support.sessions import ManualClock
 
 T = TypeVar("T")
@@ -52,7 +55,10 @@ class MemoryStore:
         self.head = head
         self.purges: list[tuple[tuple[str, ...], int]] = []
         self.sources: dict[str, Position] = {}
+        self.ledger: dict[str, Entry] = {}
         self.consumers = 0
+        self.replaced_rows: dict[int, int] = {}
+        """The sequences that are recorded as replaced, each with the number of its record."""
 
     def commit(self, plan: StreamPlan) -> None:
         """Do what one fenced transaction does."""
@@ -61,6 +67,9 @@ class MemoryStore:
             self.rows.pop(seq, None)
         if plan.purge_filters:
             self.purges.append((plan.purge_filters, plan.purge_up_to))
+        if plan.ends_replaced:
+            self.replaced_rows.clear()
+        self.replaced_rows |= dict.fromkeys(plan.replaced, plan.record)
         segment = plan.segment
         if segment is not None:
             headers = segment.headers or [None] * len(segment)
@@ -71,9 +80,40 @@ class MemoryStore:
             assert not new.keys() & self.rows.keys(), "a sequence is written twice"
             self.rows |= new
         self.sources |= {position.key: position for position in plan.positions}
+        for write in plan.ledger:
+            self._write_ledger(write)
         first = max(plan.first_seq, plan.purged_below)
         epoch = self.head.epoch
         self.head = Head(epoch, first, plan.last_seq, plan.last_ts, plan.msgs, plan.nbytes)
+
+    def _write_ledger(self, write: LedgerWrite) -> None:
+        """Do what the statement of a change of the ledger does."""
+        entry = write.entry
+        if write.is_gone:
+            del self.ledger[entry.app]
+        elif not write.is_progress:
+            self.ledger[entry.app] = entry
+        else:
+            stored, batch = self.ledger[entry.app], entry.batch
+            assert stored.batch is not None
+            assert batch is not None
+            attempts = () if batch.is_done else stored.batch.attempts
+            batch = replace(batch, number=stored.batch.number, attempts=attempts)
+            self.ledger[entry.app] = replace(stored, batch=batch, changed=entry.changed)
+
+    # -- what SQL readers get ----------------------------------------------------------------
+
+    def shown(self, config: StreamConfig, now: int) -> list[int]:
+        """Return the sequences that the view jetgate.log shows, by the same rule."""
+        head = self.head
+        return [
+            seq
+            for seq, row in sorted(self.rows.items())
+            if head.first_seq <= seq <= head.last_seq
+            and seq not in self.replaced_rows
+            and not is_due(config, row.ts, row.headers, now)
+            and not any(seq <= up_to and hit(f, row.subject) for f, up_to in self.purges)
+        ]
 
     # -- reads -------------------------------------------------------------------------------
 
@@ -122,6 +162,9 @@ class MemoryStore:
             (seq, row.subject, len(row.payload), len(row.headers or b""), row.ts, row.headers)
             for seq, row in self._between(first, below - 1)
         ]
+
+    async def recorded(self, stream: int) -> list[int]:
+        return list(self.replaced_rows)
 
     async def last_before(self, stream: int, shelf: int, subject: str, seq: int) -> int:
         rows = self._between(0, seq - 1)
@@ -187,12 +230,14 @@ class MemoryStore:
             del self.rows[s]
         return len(gone)
 
-    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int]) -> None:
+    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int], record: int) -> None:
         for seq in seqs:
             self.rows.pop(seq, None)
+        self.replaced_rows = {s: n for s, n in self.replaced_rows.items() if n >= record}
 
     async def delete_purged(self, stream: int, shelf: int) -> None:
-        raise AssertionError("no test purges that much")
+        """The rows are deleted by sequence before."""
+        self.purges.clear()
 
     # -- the catalogue -----------------------------------------------------------------------
 
@@ -208,6 +253,20 @@ class MemoryStore:
 
     async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
         raise AssertionError("no test schedules here")
+
+
+def is_due(config: StreamConfig, ts: int, headers: bytes | None, now: int) -> bool:
+    """Whether a message has reached its TTL, or the age that the stream allows."""
+    ttl = ttl_of(headers) if headers and config.allow_msg_ttl else 0
+    if ttl == NEVER:
+        return False
+    by_age = config.max_age > 0 and ts + config.max_age <= now
+    return by_age or (ttl > 0 and ts + ttl * SECOND <= now)
+
+
+def hit(filters: tuple[str, ...], subject: bytes) -> bool:
+    """Whether one of some filters matches a subject."""
+    return any(matches(subject, name.encode()) for name in filters)
 
 
 async def saved() -> None:

@@ -6,13 +6,16 @@ from typing import Any, cast
 import pytest
 
 from core import life
-from core.errors import OperatorError, Unavailable
-from core.life import Lead, Life
+from core.cluster.leadership import Leadership
+from core.errors import Fenced, OperatorError, Unavailable
+from core.life import Candidacy, Life
 from core.server import Server
 from core.term import Term
 
 LISTEN = ["listen", "say where"]
-TERM = ["campaign", *LISTEN, "take publishes", "connect remotes", "serve"]
+WIN = ["campaign", "hold publishes", *LISTEN]
+LOAD = ["load", "take publishes", "connect remotes", "serve"]
+TERM = [*WIN, *LOAD]
 BEGIN = ["open", "prepare"]
 END = ["close ports", "retire", "disconnect", "stop"]
 
@@ -70,9 +73,9 @@ class Happenings:
     def listening(self) -> None:
         self.note("say where")
 
-    async def prepare(self) -> Lead | None:
+    async def prepare(self) -> Candidacy | None:
         self.note("prepare")
-        return self.lead if self.leads else None
+        return Candidacy(self.campaign, self.load) if self.leads else None
 
     async def serve(self, term: Term | None) -> None:
         assert (term is not None) == self.leads
@@ -90,10 +93,14 @@ class Happenings:
 
     # terms
 
-    async def lead(self) -> Term:
+    async def campaign(self) -> Leadership:
         self.note("campaign")
         self.terms.append(FakeTerm(self))
-        return cast(Term, self.terms[-1])
+        return cast(Leadership, self.terms[-1])
+
+    async def load(self, leadership: Leadership) -> Term:
+        self.note("load")
+        return cast(Term, leadership)
 
     async def serving(self) -> None:
         """Return when clients are served, once more."""
@@ -102,7 +109,7 @@ class Happenings:
 
 
 class FakeTerm:
-    """A leadership."""
+    """A leadership and its term."""
 
     def __init__(self, happenings: Happenings) -> None:
         self._happenings = happenings
@@ -118,6 +125,9 @@ class FakeTerm:
 
     async def stop(self) -> None:
         self._happenings.note("stop")
+
+    async def release(self) -> None:
+        self._happenings.note("release")
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +168,7 @@ def test_who_leads_for_certain_listens_first_and_holds_publishes_until_it_leads(
         log = await stopped(Happenings(listens_first=True))
 
         begin = ["open", "hold publishes", *LISTEN, "prepare", "campaign"]
-        then = ["take publishes", "connect remotes", "serve"]
+        then = ["hold publishes", *LOAD]
         assert log == [*begin, *then, "step down for good", *END, "close"]
 
     asyncio.run(scenario())
@@ -199,6 +209,53 @@ def test_storage_that_is_away_is_waited_for(error: Exception) -> None:
 
         failed = ["campaign", "step down", "close ports", "disconnect"]
         assert log[: 2 + len(failed) + len(TERM)] == [*BEGIN, *failed, *TERM]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), Fenced("another"), OSError("away")])
+def test_who_cannot_load_what_it_leads_lets_go_of_it_and_of_its_clients(error: Exception) -> None:
+    async def scenario() -> None:
+        log = await stopped(Happenings(faults={"load": error}))
+
+        failed = [*WIN, "load", "release", "step down", "close ports", "disconnect"]
+        assert log[: 2 + len(failed) + len(TERM)] == [*BEGIN, *failed, *TERM]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("end", ["lost", "stopped"])
+def test_what_is_loaded_no_longer_matters_once_the_leadership_is_over(end: str) -> None:
+    """The loading is cancelled, and over before anything else happens."""
+
+    async def scenario() -> None:
+        happenings = Happenings()
+        load, loading = happenings.load, asyncio.Event()
+
+        async def load_for_ever(leadership: Leadership) -> Term:
+            if loading.is_set():
+                return await load(leadership)
+            loading.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                happenings.note("cancelled")
+            raise AssertionError
+
+        happenings.load = load_for_ever  # type: ignore[method-assign]
+        run = asyncio.create_task(happenings.life.run())
+        await loading.wait()
+        failed = [*BEGIN, *WIN, "cancelled", "release"]
+        if end == "lost":
+            happenings.terms[0].lost.set()
+            await happenings.serving()
+            then = ["step down", "close ports", "disconnect", *TERM]
+            assert happenings.log == [*failed, *then]
+        happenings.life.stop()
+        await run
+        assert happenings.log[: len(failed)] == failed
+        assert "release" not in happenings.log[len(failed) :]
+        assert happenings.log[-1] == "close"
 
     asyncio.run(scenario())
 
@@ -257,12 +314,12 @@ def test_who_is_stopped_while_another_leads_serves_nobody() -> None:
         happenings = Happenings()
         campaign = asyncio.Event()
 
-        async def stand_by() -> Term:
+        async def stand_by() -> Leadership:
             campaign.set()
             await asyncio.Event().wait()
             raise AssertionError
 
-        happenings.lead = stand_by  # type: ignore[method-assign]
+        happenings.campaign = stand_by  # type: ignore[method-assign]
         run = asyncio.create_task(happenings.life.run())
         await campaign.wait()
         happenings.life.stop()

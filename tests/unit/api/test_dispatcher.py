@@ -10,11 +10,12 @@ import pytest
 
 from core.api.call import ApiServer, Body, Call, Counters, Nothing
 from core.api.dispatcher import PREFIX, SUBJECTS, Dispatcher, is_empty, is_silent
-from core.api.routes import ROUTES, Level, Route
+from core.api.routes import OWN_ROUTES, ROUTES, Level, Route
 from core.errors import Unavailable
 from core.model.api_errors import api_error
 from core.model.stream import StreamDeleteResponse, StreamPageRequest
 from core.subjects.subject import matches
+from tests.support.eventually import observed
 
 
 class FakeAccount:
@@ -44,14 +45,23 @@ class FakeAccount:
 class Bench:
     """A dispatcher over one route with a handler of the test's."""
 
-    def __init__(self, handler: Any, body: Body = Body.IGNORED, level: Level = Level.BEFORE_BODY):
+    def __init__(
+        self,
+        handler: Any,
+        body: Body = Body.IGNORED,
+        level: Level = Level.BEFORE_BODY,
+        *,
+        may_wait: bool = False,
+    ) -> None:
         self.account = FakeAccount()
         request: type[msgspec.Struct] = Nothing
         if body in (Body.JSON, Body.OPTIONAL, Body.NEEDED):
             request = StreamPageRequest
-        route = Route("TEST.*", body, request, StreamDeleteResponse, handler, level)
+        route = Route(
+            "TEST.*", body, request, StreamDeleteResponse, handler, level, may_wait=may_wait
+        )
         clock = SimpleNamespace(now=lambda: 0)
-        self.server = ApiServer(registry=None, clock=clock)  # type: ignore[arg-type]  # doubles
+        self.server = ApiServer(registry=None, clock=clock, transactions=None)  # type: ignore[arg-type]  # doubles
         self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]  # doubles
 
     def request(
@@ -93,6 +103,28 @@ def test_requests_of_one_stream_are_served_in_order_and_others_meanwhile() -> No
         await bench.settle()
 
         assert served == ["fast", "slow", "slow"] or served[0] == "fast"
+
+    _run(steps())
+
+
+def test_requests_that_may_wait_are_served_beside_one_another() -> None:
+    async def steps() -> None:
+        gate = asyncio.Event()
+
+        async def handler(server: ApiServer, call: Call[Any]) -> StreamDeleteResponse:
+            if not gate.is_set():
+                gate.set()
+                await asyncio.Event().wait()
+            return StreamDeleteResponse(success=True)
+
+        bench = Bench(handler, may_wait=True)
+        bench.request("S")
+        await gate.wait()
+        bench.request("S")
+        await observed(lambda: bench.account.sent)
+
+        assert bench.dispatcher.waiting == 0
+        await bench.dispatcher.stop()
 
     _run(steps())
 
@@ -240,7 +272,7 @@ def test_stopping_ends_listening() -> None:
     async def steps() -> None:
         bench = Bench(_success)
         bench.dispatcher.start()
-        assert len(bench.account.subjects) == len(SUBJECTS)
+        assert len(bench.account.subjects) == len(SUBJECTS) + len(OWN_ROUTES)
 
         await bench.dispatcher.stop()
 

@@ -185,6 +185,26 @@ def test_a_request_that_nobody_answers_ends() -> None:
     run(scenario())
 
 
+def test_every_request_has_a_time_of_its_own() -> None:
+    async def scenario() -> None:
+        server = ScriptedServer()
+        client = await connect(server.connector)
+        long = asyncio.ensure_future(client.request(b"a", within=30))
+        await turns()
+        late = [asyncio.ensure_future(client.request(b"b", within=0.02)) for _ in range(2)]
+        later = asyncio.ensure_future(client.request(b"c", within=0.04))
+        for waiting in (*late, later):
+            with pytest.raises(RequestTimeout):
+                await waiting
+        server.link.receive(reply_to(client, b"1", b"answer"))
+        assert (await long).payload == b"answer"
+        with pytest.raises(RequestTimeout):
+            await client.request(b"d", within=0.01)
+        await client.close()
+
+    run(scenario())
+
+
 def test_a_batch_is_one_write_and_its_answers_are_in_order() -> None:
     async def scenario() -> None:
         server = ScriptedServer()

@@ -397,6 +397,10 @@ async def test_durable_stays() -> None:
         ConsumerState(
             70_000, 2**40, 1, 1, {s: s for s in range(2, 70_000)}, [(2, 1)], {}, {2: 2**33}
         ),
+        ConsumerState(3, 3, 3, 3, era="E", ended=7),
+        ConsumerState(
+            era="E", ended=9, endings=[(12, 1, 0, b""), (5, 300, 1, b"why"), (2**40, 2, 1, b"x")]
+        ),
     ],
 )
 def test_state_survives_encoding(state: ConsumerState) -> None:
@@ -406,6 +410,8 @@ def test_state_survives_encoding(state: ConsumerState) -> None:
     assert (again.deadlines, again.counts) == (state.deadlines, state.counts)
     assert list(again.chosen) == list(state.chosen)
     assert again.delivered_sseq == state.delivered_sseq
+    assert (again.era, again.ended) == (state.era, state.ended)
+    assert list(again.endings) == list(state.endings)
 
 
 def test_state_of_thousands_of_pending_is_small() -> None:
@@ -414,7 +420,15 @@ def test_state_of_thousands_of_pending_is_small() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\x02", b"\x01", b"\x81xx", encode(ConsumerState()) + b"\0"]
+    "data",
+    [
+        b"",
+        b"\x02",
+        b"\x01",
+        b"\x81xx",
+        encode(ConsumerState()) + b"\0",
+        encode(ConsumerState(era="E", ended=1, endings=[(1, 1, 1, b"why")]))[:-1],
+    ],
 )
 def test_damaged_state_is_refused(data: bytes) -> None:
     with pytest.raises(StateError):

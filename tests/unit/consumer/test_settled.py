@@ -63,3 +63,12 @@ async def test_ack_all_settles_everything_before() -> None:
 async def test_without_acks_a_delivery_settles() -> None:
     stream, _, _ = await _stream(Retention.INTEREST, ack_policy=AckPolicy.NONE)
     assert stream.settled == [[1, 2, 3, 4, 5]]
+
+
+@running
+async def test_with_acks_of_all_a_purged_message_takes_none_before_it_along() -> None:
+    _, consumer, _ = await _stream(Retention.LIMITS, ack_policy=AckPolicy.ALL)
+    consumer.on_removed([(4, b"s.a")], purged=True)
+    assert list(consumer.machine.pending.first) == [1, 2, 3, 5]
+    consumer.on_removed([(3, b"s.a")])
+    assert list(consumer.machine.pending.first) == [5]

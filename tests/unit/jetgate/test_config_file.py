@@ -26,7 +26,7 @@ def test_mappings_and_remotes_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("port: 4222", r'x\.conf:1:0: unknown field "port"; mappings and remotes are known'),
+        ("port: 4222", r'x\.conf:1:0: unknown field "port"; http, mappings and remotes are known'),
         ("remotes { hub { url: 3 } }", r"x\.conf:1:0: remotes: a remote needs a url"),
         ("mappings { a: 3 }", r"x\.conf:1:11: Expected an entry for the mapping destination"),
         ("remotes {", r"x\.conf: Parse error on line 1"),

@@ -32,7 +32,7 @@ class Reader:
 
 @pytest.mark.parametrize(
     ("msgs", "size", "limit"),
-    [(10_000, 200, 2000), (10_000, MIB, 32), (3, 64 * MIB, 1), (0, 0, 1)],
+    [(10_000, 200, 2000), (10_000, MIB, 4), (3, 64 * MIB, 1), (0, 0, 1)],
 )
 def test_a_page_of_large_messages_has_fewer_of_them(msgs: int, size: int, limit: int) -> None:
     machine, reader = StreamMachine(config()), Reader()

@@ -8,6 +8,7 @@ import pytest
 from core.errors import ApiError
 from core.jetstream.log.subjects import last_by_subject
 from core.model.api_errors import api_error
+from core.stream.plan import StreamPlan
 from tests.support.streams import StreamBench, saved
 from tests.unit.stream.support import block, config
 
@@ -287,3 +288,27 @@ def test_a_limit_reaches_past_rows_that_wait_for_the_janitor(
 
     assert seqs(bench) == [9, 10]
     assert bench.machine.msgs == 2
+
+
+def test_publishes_and_changes_take_turns(make: Any) -> None:
+    """A change that is always there, as while a batch is promoted, starves no publisher."""
+    bench = make()
+    order: list[str] = []
+
+    async def change(_now: int) -> StreamPlan:
+        order.append("change")
+        return bench.machine.unchanged()  # type: ignore[no-any-return]  # the machine is not typed
+
+    async def step() -> None:
+        for _ in range(6):
+            bench.runner.submit(change)
+            bench.gather(b"a", b"x")
+            before = bench.machine.last_seq
+            await bench.step()
+            if bench.machine.last_seq > before:
+                order.append("publish")
+
+    bench.run(step())
+    bench.flush()
+
+    assert order[:6] == ["change", "publish"] * 3

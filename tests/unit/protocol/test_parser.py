@@ -217,6 +217,10 @@ def operations(draw: st.DrawFn) -> bytes:
         return b"".join(head + each + b"\r\n" for each in [*bodies, body])
     if verb == "ask":
         lines = draw(st.lists(st.sampled_from(LINES), max_size=60))
+        block = draw(st.sampled_from([b"", b"", b"NATS/1.0\r\n\r\n", b"\r\n"]))
+        if block:
+            end = b" %d %d\r\n%b%b\r\n" % (len(block), len(block) + len(body), block, body)
+            return b"".join(b"H" + line + end for line in lines)
         return b"".join(b"%b %d\r\n%b\r\n" % (line, len(body), body) for line in lines)
     if verb == "ping":
         return draw(st.sampled_from([b"PING", b"pong", b"Ping x"])) + eol

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.stream.headers import find, lone_msg_id, publish_headers, stored_block
+from core.stream.headers import expecting, find, lone_msg_id, publish_headers, stored_block
 
 
 def test_only_headers_of_nats_are_read() -> None:
@@ -48,10 +48,14 @@ def test_a_block_without_headers_of_nats_has_none(block: bytes) -> None:
         (b"NATS/1.0\r\nNats-Msg-Id: i\r\nA: b\r\n\r\n", b""),
         (b"NATS/1.0\r\nA: b\r\nNats-Msg-Id: i\r\n\r\n", b""),
         (b"NATS/1.0 503\r\nNats-Msg-Id: i\r\n\r\n", b""),
+        (b"NATS/1.0\r\nNats-Msg-Id: i\r\nNats-Expected-Stream: S\r\n\r\n", b"i"),
+        (b"NATS/1.0\r\nNats-Msg-Id: i\r\nNats-Expected-Stream: T\r\n\r\n", b""),
+        (b"NATS/1.0\r\nNats-Msg-Id: i\r\nNats-Expected-Stream: S\r\nA: b\r\n\r\n", b""),
+        (b"NATS/1.0\r\nNats-Expected-Stream: S\r\nNats-Msg-Id: i\r\n\r\n", b""),
     ],
 )
-def test_a_message_id_that_stands_alone_is_recognised(block: bytes, msg_id: bytes) -> None:
-    assert lone_msg_id(block) == msg_id
+def test_an_id_alone_or_with_its_stream_is_recognised(block: bytes, msg_id: bytes) -> None:
+    assert lone_msg_id(block, expecting("S")) == msg_id
 
 
 @pytest.mark.parametrize(

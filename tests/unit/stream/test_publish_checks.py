@@ -6,6 +6,8 @@ The order was read off the reference server, pair by pair.
 import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.model.stream import Discard, Storage
 from core.stream.plan import Columns
@@ -80,6 +82,27 @@ def test_a_wrong_stream_name_is_refused() -> None:
     assert Stream().error("a", Nats_Expected_Stream="T") == (
         400, 10060, "expected stream does not match",
     )  # fmt: skip
+
+
+_ids = st.sampled_from(["", "i", "j", "k"])
+_streams = st.sampled_from(["", "S", "T"])
+
+
+@given(st.lists(st.lists(st.tuples(_ids, _streams), min_size=1, max_size=6), max_size=4))
+def test_an_id_and_a_stream_name_mean_the_same_in_any_order(
+    batches: list[list[tuple[str, str]]],
+) -> None:
+    usual, other = Stream(), Stream()
+    for batch in batches:
+        pairs = [{"Nats_Msg_Id": msg_id, "Nats_Expected_Stream": name} for msg_id, name in batch]
+        named = [{name: value for name, value in pair.items() if value} for pair in pairs]
+        turned = [dict([*reversed(pair.items()), ("A", "b")]) for pair in named]
+
+        said = usual.publish(*[message("a", **headers) for headers in named])
+
+        assert said == other.publish(*[message("a", **headers) for headers in turned])
+        assert usual.machine.last_msg_id == other.machine.last_msg_id
+        assert len(usual.machine.dedup) == len(other.machine.dedup)
 
 
 def test_a_wrong_last_sequence_is_refused_with_the_right_one() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from core.runtime.listening import listening_socket, unmapped
+from core.config.addresses import listen, probe
+from core.errors import OperatorError
+from core.runtime.listening import bound_socket, listening_socket, unmapped
 
 
 @pytest.mark.parametrize("reason", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
@@ -43,3 +45,20 @@ def test_a_peer_over_ipv4_is_told_by_its_own_address() -> None:
     assert unmapped("::ffff:10.1.2.3") == "10.1.2.3"
     assert unmapped("10.1.2.3") == "10.1.2.3"
     assert unmapped("::ffff:a") == "::ffff:a"
+
+
+def test_a_probe_accepts_nobody() -> None:
+    """A client that tries until it is accepted would be reset with a port that is closed again."""
+    with bound_socket("127.0.0.1", 0) as bound, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(bound.getsockname())
+
+
+def test_a_probe_says_what_listening_would() -> None:
+    with listen("127.0.0.1", 0, "NATS") as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OperatorError) as listening:
+            listen("127.0.0.1", port, "NATS")
+        with pytest.raises(OperatorError) as probing:
+            probe("127.0.0.1", port, "NATS")
+    assert str(probing.value) == str(listening.value)
+    probe("127.0.0.1", port, "NATS")

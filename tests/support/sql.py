@@ -1,0 +1,51 @@
+"""Statements against a database of its own, and a stream made of rows alone, as views see it."""
+
+import asyncio
+from typing import Any
+
+import asyncpg
+
+MINUTE = 60 * 1_000_000_000
+
+
+def on(dsn: str, *statements: str, arguments: tuple[object, ...] = ()) -> list[Any]:
+    """Run statements in one session; the rows of the last one."""
+
+    async def run() -> list[Any]:
+        connection = await asyncpg.connect(dsn)
+        try:
+            for statement in statements[:-1]:
+                await connection.execute(statement)
+            return [tuple(row) for row in await connection.fetch(statements[-1], *arguments)]
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
+STREAM = """
+    insert into jetgate_store.stream (stream, account, name, shelf, created, config)
+    values ({n}, '$G', '{name}', {shelf}, 0, '{config}')
+"""
+HEAD = "insert into jetgate_store.head values ({n}, 1, {first}, {last}, {now}, 0, 0)"
+MESSAGES = """
+    insert into jetgate_store.message
+    select g, {now} - ({last} - g)::bigint * 60000000000, {n}, {shelf}, 0, 's.' || g % 2, null,
+           convert_to('m' || g, 'UTF8')
+      from generate_series(1, {stored}) as g
+"""
+
+
+def stored(dsn: str, *, config: str = "{}", first: int = 1, last: int = 6, more: str = "") -> Any:
+    """Store messages 1 to `last` + 2, one a minute, the last of them now; what the view shows.
+
+    The two beyond `last` stand for a COPY whose transaction this head does not know.
+    """
+    now = on(dsn, "select (extract(epoch from now()) * 1000000000)::bigint")[0][0]
+    values = {"n": 7, "name": "S", "shelf": 1, "first": first, "last": last, "now": now}
+    values |= {"config": config, "stored": last + 2}
+    statements = [text.format(**values) for text in (STREAM, HEAD, MESSAGES)]
+    shown = on(
+        dsn, *statements, more or "select 1", "select seq from jetgate.messages order by seq"
+    )
+    return [seq for (seq,) in shown]

@@ -1,0 +1,26 @@
+"""Tests that take too long for every run: `--thorough` runs them as well, without a time budget."""
+
+import pytest
+
+MARK = "thorough"
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """Add `--thorough`."""
+    helped = "run the tests marked so, too, however long it takes"
+    parser.addoption("--thorough", action="store_true", help=helped)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", f"{MARK}: runs with --{MARK} alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked, unless it is asked for."""
+    if config.getoption(MARK):
+        return
+    left_out = [item for item in items if item.get_closest_marker(MARK)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker(MARK)]

@@ -1,0 +1,71 @@
+"""A node in the test's process with a stream to write into by transactions, and a client of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+
+from core.model.stream import StreamConfig
+from tests.support.node import Node, add_stream, running_node
+from tests.support.transactions import App, Row
+
+
+class Place:
+    """A node, a client of it, and the stream S on `s.>`."""
+
+    def __init__(self, node: Node, client: Client) -> None:
+        self.node = node
+        self.client = client
+        self.js = client.jetstream()
+
+    def app(self, name: str = "app", run: str = "run", stream: str = "S") -> App:
+        """Return an app that writes into a stream."""
+        return App(self.client, stream, name, run)
+
+    async def stored(self, stream: str = "S") -> list[tuple[str, bytes]]:
+        """Return subject and payload of every message, oldest first."""
+        log = self.node.registry.streams[stream].log
+        rows: list[tuple[str, bytes]] = []
+        seq = 0
+        while (page := await log.read(seq, 2000)) is not None:
+            rows += [(s.decode(), p) for s, p in zip(page.subjects, page.payloads, strict=True)]
+            seq = page.last + 1
+        return rows
+
+
+@asynccontextmanager
+async def place(dsn: str) -> AsyncIterator[Place]:
+    """Run a node over a database, as whoever leads next would."""
+    async with running_node(dsn) as node:
+        client = await nats.connect(f"nats://{node.hub.host}:{node.hub.port}")
+        try:
+            yield Place(node, client)
+        finally:
+            await client.close()
+
+
+def scenario(dsn: str, step: Callable[[Place], Awaitable[None]], **config: Any) -> None:
+    """Run a step at a node that has the stream S."""
+
+    async def run() -> None:
+        async with place(dsn) as at:
+            await add_stream(at.node, StreamConfig(name="S", subjects=("s.>",), **config))
+            await step(at)
+
+    asyncio.run(run())
+
+
+def rows(first: int, last: int, **headers: str) -> list[Row]:
+    """Return the rows s.<n>, each with its number as payload."""
+    if headers:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return [(f"s.{n}", b"%d" % n, named) for n in range(first, last + 1)]
+    return [(f"s.{n}", b"%d" % n) for n in range(first, last + 1)]
+
+
+def plain(first: int, last: int) -> list[tuple[str, bytes]]:
+    """Return what is stored of those rows."""
+    return [(f"s.{n}", b"%d" % n) for n in range(first, last + 1)]

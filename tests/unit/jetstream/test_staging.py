@@ -1,0 +1,131 @@
+"""Reading the rows of a manifest in chunks, from any place on."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from core.errors import Unavailable
+from core.jetstream.transactions import staging
+from core.jetstream.transactions.staging import Chunk, ChunkReader, Staged
+from core.model.transaction_errors import transaction_error
+from core.stream.ledger import Attempt, Place
+from tests.support.transactions import Row, encoded
+
+ONE, TWO = Attempt("one", ((1, 2),), 5, 0), Attempt("two", ((7, 7), (9, 9)), 4, 0)
+
+
+class Blocks:
+    """Staged blocks by sequence; what is None cannot be read now, what is not there is missing."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, list[Row] | bytes | None] = {
+            1: [("a", b"0"), ("a", b"1"), ("a", b"2")],
+            2: [("a", b"3"), ("a", b"4")],
+            7: [],
+            9: [("a", b"5"), ("a", b"6"), ("a", b"7"), ("a", b"8")],
+        }
+
+    async def read(self, attempt: Attempt, seq: int) -> bytes:
+        if seq not in self.blocks:
+            texts = {"attempt": attempt.id, "seq": seq, "subject": "s"}
+            raise transaction_error("BlockMissing", **texts)
+        block = self.blocks[seq]
+        if block is None:
+            raise Unavailable("away")
+        return block if isinstance(block, bytes) else b"".join(map(encoded, block))
+
+
+@pytest.fixture(autouse=True)
+def four_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a chunk have four rows."""
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 4)
+
+
+def reader_of(blocks: Blocks, place: Place | None = None) -> ChunkReader:
+    return ChunkReader(cast(Staged, blocks), (ONE, TWO), place or Place())
+
+
+def read_all(reader: ChunkReader) -> list[Chunk]:
+    async def read() -> list[Chunk]:
+        chunks = [await reader.next()]
+        while not chunks[-1].is_last and chunks[-1].error is None:
+            chunks.append(await reader.next())
+        return chunks
+
+    return asyncio.run(read())
+
+
+def payloads(chunks: list[Chunk]) -> list[bytes]:
+    return [payload for chunk in chunks for payload in chunk.columns.payloads]
+
+
+def test_chunks_are_cut_anywhere_and_end_where_the_next_begins() -> None:
+    chunks = read_all(reader_of(Blocks()))
+
+    assert [len(chunk.columns) for chunk in chunks] == [4, 4, 1]
+    assert payloads(chunks) == [b"%d" % n for n in range(9)]
+    assert [chunk.end for chunk in chunks] == [Place(0, 1, 1), Place(1, 1, 3), Place(1, 2)]
+    assert [chunk.is_last for chunk in chunks] == [False, False, True]
+
+
+@pytest.mark.parametrize("row", range(9))
+def test_reading_goes_on_with_the_row_at_any_place(row: int) -> None:
+    chunks = read_all(reader_of(Blocks()))
+    chunk = chunks[row // 4]
+
+    place, seq = chunk.at(row % 4)
+
+    assert seq == [1, 1, 1, 2, 2, 9, 9, 9, 9][row]
+    assert payloads(read_all(reader_of(Blocks(), place))) == [b"%d" % n for n in range(row, 9)]
+
+
+def test_what_was_read_before_storage_failed_is_kept() -> None:
+    blocks = Blocks()
+    there, blocks.blocks[2] = blocks.blocks[2], None
+    reader = reader_of(blocks)
+
+    with pytest.raises(Unavailable):
+        asyncio.run(reader.next())
+    blocks.blocks[2] = there
+
+    assert payloads(read_all(reader)) == [b"%d" % n for n in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("seq", "block", "rows", "at"),
+    [
+        (2, None, 3, (Place(0, 1, 0), 2)),
+        (2, b"PUB a 1\r\n3\r\nPUB", 4, (Place(0, 1, 1), 2)),
+        (1, b"", 0, (Place(0, 0, 0), 1)),
+    ],
+)
+def test_an_error_comes_with_the_rows_before_it(
+    seq: int, block: bytes | None, rows: int, at: tuple[Place, int]
+) -> None:
+    blocks = Blocks()
+    if block:
+        blocks.blocks[seq] = block
+    else:
+        del blocks.blocks[seq]
+
+    (*_, chunk) = read_all(reader_of(blocks))
+
+    assert chunk.error is not None
+    assert len(chunk.columns) == rows
+    assert chunk.at(rows) == at
+    assert not chunk.is_last
+
+
+@pytest.mark.parametrize("headers", [{}, {"X": "x" * 1000}])
+def test_a_chunk_takes_no_block_once_it_is_large(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    monkeypatch.setattr(staging, "CHUNK_BYTES", 900)
+    blocks, payload = Blocks(), b"" if headers else bytes(1000)
+    row: Any = ("a", payload, headers) if headers else ("a", payload)
+    blocks.blocks = {1: [row], 2: [row], 7: [row], 9: [row]}
+
+    chunks = read_all(reader_of(blocks))
+
+    assert [len(chunk.columns) for chunk in chunks] == [1, 1, 1, 1]

@@ -1,0 +1,1 @@
+"""Tests of the Spark format without Spark and without a server."""

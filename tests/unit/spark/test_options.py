@@ -1,0 +1,108 @@
+"""The options of the jetstream format: what they become, and what is refused."""
+
+import re
+
+import pytest
+
+from tests.support import spark
+
+spark.require()
+
+from pyspark_jetstream.options import KNOWN, batch_options, schema_text, stream_options  # noqa: E402
+from pyspark_jetstream.positions import Place  # noqa: E402
+from pyspark_jetstream.sink.options import WRITE  # noqa: E402
+from pyspark_jetstream.values import InvalidOption  # noqa: E402
+
+LEAST = {"dsn": "postgresql://reader@/db", "stream": "ORDERS"}
+
+
+def test_little_has_to_be_said() -> None:
+    options = batch_options(LEAST)
+
+    assert options.streams == ("ORDERS",)
+    assert options.connection.transport == "sql"
+    assert options.connection.account == "$G"
+    assert options.start == {"": Place("earliest")}
+    assert options.end == {"": Place("latest")}
+    assert stream_options(LEAST).start == {"": Place("latest")}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("startingPositions", "latest", "did you mean startingPosition"),
+        ("startingPosition", "seq:", "option 'startingPosition' is 'seq:', expected one of"),
+        ("startingPosition", "time:yesterday", "time:RFC3339"),
+        ("startingPosition", '{"OTHER": 1}', "option 'startingPosition' is 'OTHER'"),
+        ("endingPosition", "earliest", "expected one of latest, seq:N"),
+        ("filterSubjects", "orders..new", "option 'filterSubjects' is 'orders..new'"),
+        ("filterSubjects", "orders.>.new", "expected subjects such as"),
+        ("columns", "seq,body", "option 'columns' is 'body', expected some of stream, subject"),
+        ("payload", "xml", "one of binary, string, json, none"),
+        ("payload", "json", "option 'jsonSchema' is None"),
+        ("jsonSchema", "a int", "to be set exactly if payload=json"),
+        ("maxMessagesPerTrigger", "10", "it is for readStream"),
+        ("failOnDataLoss", "maybe", "one of true, false, strict"),
+        ("minPartitions", "0", "a whole number of at least 1"),
+    ],
+)
+def test_a_mistake_is_told_with_what_was_expected(option: str, value: str, said: str) -> None:
+    with pytest.raises(InvalidOption, match=said.replace("(", r"\(")):
+        batch_options({**LEAST, option: value})
+
+
+@pytest.mark.parametrize("option", ["endingPosition", "asOf", "pushdown"])
+def test_what_only_a_batch_has_is_refused_in_a_stream(option: str) -> None:
+    with pytest.raises(InvalidOption, match="it is for read"):
+        stream_options({**LEAST, option: "latest"})
+
+
+def test_a_stream_and_a_connection_are_needed() -> None:
+    with pytest.raises(InvalidOption, match="option 'stream' is None"):
+        batch_options({"dsn": "postgresql:///db"})
+    with pytest.raises(InvalidOption, match="option 'dsn' is None"):
+        batch_options({"stream": "S"})
+
+
+def test_a_filter_that_another_includes_is_left_out() -> None:
+    found = batch_options({**LEAST, "filterSubjects": "a.b, a.>, a.*.c, b"})
+
+    assert found.filters == ("a.>", "b")
+
+
+def test_missing_sequences_cannot_be_told_from_subjects_that_do_not_match() -> None:
+    with pytest.raises(InvalidOption, match="failOnDataLoss"):
+        batch_options({**LEAST, "failOnDataLoss": "strict", "filterSubjects": "a.>"})
+
+
+def test_positions_are_told_per_stream_as_json() -> None:
+    text = '{"A": 7, "B": "time:1970-01-01T00:00:01Z"}'
+    found = batch_options({**LEAST, "stream": "A,B,C", "startingPosition": text})
+
+    assert found.start == {"A": Place("seq", 7), "B": Place("time", 1_000_000_000)}
+
+
+def test_the_schema_follows_payload_and_columns() -> None:
+    assert schema_text({}).startswith("stream string, subject string, seq bigint, timestamp ")
+    assert schema_text({"columns": "seq,DATA", "payload": "string"}) == "seq bigint, data string"
+    assert "data" not in schema_text({"payload": "none"})
+    parsed = schema_text({"payload": "json", "jsonSchema": "a int, b string", "columns": "data"})
+    assert parsed == "data struct<a int, b string>"
+    parsed = schema_text({"payload": "json", "jsonSchema": "array<int>", "columns": "data"})
+    assert parsed == "data array<int>"
+
+
+def test_the_readme_has_every_option() -> None:
+    page = (spark.ROOT / "spark/README.md").read_text()
+    table = page.partition("## Options")[2].partition("\n## ")[0].partition("| column |")[0]
+    cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
+
+    named = {name for cell in cells for name in re.findall(r"`(\w[\w.]*)`", cell)}
+
+    assert named == {*KNOWN, *WRITE}
+
+
+def test_no_secret_is_in_what_options_print() -> None:
+    found = batch_options({**LEAST, "dsn": "postgresql://reader:s3cret@/db"})
+
+    assert "s3cret" not in repr(found)
