@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope
 
 from core.client import Client, JetStream
 from core.runtime.clock import Clock
+from gateway.console.files import Console
 from gateway.feeds.feeds import Feeds
 from gateway.metrics import Metrics
 from gateway.observations import Observe
@@ -75,6 +76,7 @@ class Gateway:
     tokens: AckTokens
     observe: Observe
     reference: Reference
+    console: Console
     clock: Clock
     feeds: Feeds
     server: Client | None = None
