@@ -85,7 +85,7 @@ class Messages {
 
   async #bounds(reader, state) {
     const { since, until } = this.wanted;
-    const low = since ? await reader.at(rfc3339(since)) : state.first_seq;
+    const low = since ? await reader.at(rfc3339(since)) : Math.max(state.first_seq, 1);
     const end = until ? await reader.at(rfc3339(until)) : undefined;
     return [low ?? Infinity, end === undefined ? state.last_seq : end - 1];
   }
