@@ -49,13 +49,13 @@ class Messages {
     };
     this.sequence = controls.before;
     const apply = async () => {
-      number(controls.before, "From sequence", 1);
+      number(controls.before, "Up to sequence", 1);
       for (const key of HELD) this.wanted[key] = controls[key].value.trim();
       await this.load();
     };
     return h("div", { class: "filters" }, form([
       field("Subject", controls.subject),
-      field("From sequence downwards", controls.before),
+      field("Up to sequence", controls.before),
       field("Since", controls.since),
       field("Until", controls.until),
     ], "Show", apply));
