@@ -76,13 +76,13 @@ class Gateway:
     tokens: AckTokens
     observe: Observe
     reference: Reference
-    console: Console
     clock: Clock
     feeds: Feeds
     server: Client | None = None
     """A connection that may do everything, to look something up for who may read it; None: there
     is none, and everybody looks with what he may do himself."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    console: Console = field(default_factory=Console)
 
 
 @dataclass(slots=True, eq=False)

@@ -259,8 +259,9 @@ class Browser:
         )
 
     def scheme(self, scheme: str) -> None:
-        """Prefer `light` or `dark`."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        """Prefer `light` or `dark`, and nothing that moves."""
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        features = [{"name": "prefers-color-scheme", "value": scheme}, still]
         self.call("Emulation.setEmulatedMedia", features=features)
 
     def picture(self, path: Path) -> None:
