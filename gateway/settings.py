@@ -71,4 +71,6 @@ class Settings:
     watch_filters_max: int = 64
     object_chunk_bytes: int = 128 * 1024
     object_unacked_bytes_max: int = MIB
+    object_chunk_max: float = 300.0
+    object_clean_age_min: float = 600.0
     object_read_bytes: int = 2 * MIB

@@ -109,6 +109,10 @@ CASES: dict[str, tuple[bytes, int]] = {
     # Headers of a publish
     "trace header": (publish("a", "Nats-Trace-Dest: b\r\n"), 400),
     "request info header": (publish("a", "nAtS-rEqUeSt-InFo: b\r\n"), 400),
+    "nats header as the user's own": (publish("a", "Nats-H-Nats-Trace-Dest: b\r\n"), 400),
+    "nats header in odd case as the user's own": (publish("a", "nats-H-nAtS-Msg-Id: b\r\n"), 400),
+    "empty nats header": (publish("a", "Nats-Rollup:\r\n"), 400),
+    "empty counter": (publish("a", "Nats-Incr: \r\n"), 400),
     "unknown nats header": (publish("a", "Nats-Foo: b\r\n"), 400),
     "nats header twice": (publish("a", "Nats-Msg-Id: 1\r\nNats-Msg-Id: 2\r\n"), 400),
     "key and id": (publish("a", "Nats-Msg-Id: 1\r\nIdempotency-Key: 2\r\n"), 400),
@@ -131,6 +135,29 @@ CASES: dict[str, tuple[bytes, int]] = {
     # Bodies
     "not json": (post("/v1/streams", JSON, b"{"), 400),
     "not an object": (post("/v1/streams", JSON, b"[]"), 400),
+    "two values": (post("/v1/streams", JSON, b'{"name":"A"}{"name":"B"}'), 400),
+    "garbage behind the value": (post("/v1/streams", JSON, b'{"name":"A"}x'), 400),
+    "byte order mark": (post("/v1/streams", JSON, b'\xef\xbb\xbf{"name":"A"}'), 400),
+    "utf-16": (post("/v1/streams", JSON, '{"name":"A"}'.encode("utf-16")), 400),
+    "member twice": (post("/v1/streams", JSON, b'{"name":"A","name":"B"}'), 400),
+    "member twice, once escaped": (
+        post("/v1/streams", JSON, b'{"name":"A","n\\u0061me":"B"}'),
+        400,
+    ),
+    "member of a member twice": (
+        put("/v1/streams/A", b'{"metadata":{"a":"1","a":"2"}}'),
+        400,
+    ),
+    "member of a bucket twice": (put("/v1/kv/b", b'{"ttl":1000000000,"ttl":0}'), 400),
+    "member of a patch twice": (
+        request("PATCH /v1/streams/NONE", JSON, b'{"max_msgs":1,"max_msgs":2}'),
+        400,
+    ),
+    "infinity": (post("/v1/streams", JSON, b'{"name":"A","max_msgs":Infinity}'), 400),
+    "single quotes": (post("/v1/streams", JSON, b"{'name':'A'}"), 400),
+    "comma at the end": (post("/v1/streams", JSON, b'{"name":"A",}'), 400),
+    "comment": (post("/v1/streams", JSON, b'{"name":"A"/**/}'), 400),
+    "control character in a string": (post("/v1/streams", JSON, b'{"name":"A\n"}'), 400),
     "nan": (post("/v1/streams", JSON, b'{"name":"A","max_msgs":NaN}'), 400),
     "lone surrogate": (post("/v1/streams", JSON, b'{"name":"\\ud800"}'), 400),
     "not utf-8 body": (post("/v1/streams", JSON, b'{"name":"\xff"}'), 400),
@@ -145,6 +172,18 @@ CASES: dict[str, tuple[bytes, int]] = {
         400,
     ),
     "wrong media type": (post("/v1/streams", "Content-Type: text/json\r\n", b"{}"), 415),
+    "other charset": (
+        post("/v1/streams", "Content-Type: application/json; charset=utf-16\r\n", b"{}"),
+        415,
+    ),
+    "other charset of lines": (
+        post("/v1/publish", "Content-Type: application/x-ndjson; charset=latin1\r\n", b"{}"),
+        415,
+    ),
+    "this charset": (
+        post("/v1/streams", 'Content-Type: application/json;charset="UTF-8"\r\n', b"{}"),
+        400,
+    ),
     "no media type": (post("/v1/streams", "", b"{}"), 415),
     "form": (post("/v1/streams", "Content-Type: application/x-www-form-urlencoded\r\n", b"a"), 415),
     "large body": (post("/v1/streams", JSON, b" " * (1 << 20) + b"{}"), 413),
@@ -163,6 +202,7 @@ CASES: dict[str, tuple[bytes, int]] = {
         415,
     ),
     # Fetching and acknowledging
+    "batch twice": (fetch(b'{"batch":1,"batch":1000}'), 400),
     "unknown member": (fetch(b'{"btch":1}'), 400),
     "batch zero": (fetch(b'{"batch":0}'), 400),
     "batch negative": (fetch(b'{"batch":-1}'), 400),
