@@ -50,7 +50,9 @@ def _abandon(store: Store, nuid: str = NUID, chunks: int = 3) -> None:
 def _begin(store: Store, name: str) -> socket.socket:
     """Send half of a body; return when some of it is stored."""
     before = _stored(store)
-    head = f"PUT {store.at(name)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    head = (
+        f"PUT {store.at(name)} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    )
     caller = socket.create_connection(store.web.address, timeout=30)
     caller.sendall(head.encode() + BODY[:300_000])
     assert eventually(lambda: _stored(store) == before + 2)

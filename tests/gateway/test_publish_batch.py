@@ -143,7 +143,7 @@ def test_an_empty_body_has_no_results(web: Web) -> None:
 
 
 def test_results_come_while_lines_are_still_sent(stream: Stream) -> None:
-    head = b"POST /v1/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+    head = b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     with socket.create_connection(stream.web.address, timeout=30) as sock:
         sock.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
         reader = sock.makefile("rb")
