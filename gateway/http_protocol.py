@@ -85,11 +85,20 @@ class HttpProtocol(HttpToolsProtocol):
         self._reads_head = True
         self._size = 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header of the head; those behind a body (trailers) are no part of the request."""
+        if self._reads_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """The head has ended."""
         self._reads_head = False
         self._disarm()
         super().on_headers_complete()
+        if self.scope["http_version"] == "1.0" and self.cycle is not None:
+            # It knows no chunks: the end of the connection is that of the body (RFC 9112, 7).
+            self.cycle.chunked_encoding = False
+            self.cycle.expected_content_length = _UntilClosed()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request; nothing fits into an answer that has begun."""
@@ -145,6 +154,16 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._is_busy():  # else another answer is being written
             self.transport.write(_bytes_of(respond(problem, "")))
         self.transport.close()
+
+
+class _UntilClosed(int):
+    """The length of a body that lasts as long as its connection, where uvicorn counts down."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __sub__(self, other: object) -> "_UntilClosed":
+        return self
 
 
 def _bytes_of(response: Response) -> bytes:
