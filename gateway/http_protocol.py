@@ -53,9 +53,18 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(Problem(503, "too-many-connections", "no more are taken", headers=retry))
 
     def _should_upgrade(self) -> bool:
-        """Only a whole handshake becomes a WebSocket; whatever else asks is answered over HTTP."""
-        has_key = any(name == b"sec-websocket-key" for name, _ in self.headers)
-        return has_key and bool(super()._should_upgrade())
+        """Only a whole handshake of version 13 in HTTP/1.1 becomes a WebSocket.
+
+        Whatever else asks is answered over HTTP.
+        """
+        has_key = False
+        for name, value in self.headers:
+            has_key |= name == b"sec-websocket-key"
+            if name == b"sec-websocket-version" and value != b"13":
+                return False
+        if not has_key or self.parser.get_http_version() == "1.0":
+            return False
+        return bool(super()._should_upgrade())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""

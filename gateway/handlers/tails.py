@@ -42,5 +42,5 @@ async def _tail(call: Call, stream: str, matching: str) -> Response:
 
 async def open_websocket(call: Call) -> Response:
     """Say that a WebSocket is here, to who asks for something else."""
-    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
     raise Problem(426, "websocket-needed", "this path takes WebSocket handshakes", headers=headers)
