@@ -27,6 +27,7 @@ from gateway.settings import Settings
 from gateway.signin.cors import Cors
 from gateway.signin.credentials import unauthorized
 from gateway.signin.forwarding import Forwarding, network_of
+from gateway.signin.hosts import ANY, Hosts
 from gateway.signin.rights import RightsOf
 from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute
@@ -129,8 +130,10 @@ class Facade(Starlette):
 def _middleware(settings: Settings) -> list[Middleware]:
     """What stands before the table, where it was asked for."""
     found: list[Middleware] = []
-    if settings.trusted_proxies:
+    if settings.trusted_proxies:  # first: it may know by which name it was asked
         found.append(Middleware(Forwarding, map(network_of, settings.trusted_proxies)))
+    if settings.hosts and ANY not in settings.hosts:
+        found.append(Middleware(Hosts, settings.hosts))
     if settings.cors_origins:
         found.append(Middleware(Cors, settings.cors_origins))
     return found

@@ -147,7 +147,7 @@ class Events:
 def following(address: Address, path: str, **headers: str) -> Iterator[Events]:
     """Open an event stream."""
     with socket.create_connection(address, timeout=30) as sock:
-        lines = [f"GET {path} HTTP/1.1", "Host: x"]
+        lines = [f"GET {path} HTTP/1.1", "Host: localhost"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         sock.sendall("\r\n".join([*lines, "", ""]).encode())
         yield Events(sock)
