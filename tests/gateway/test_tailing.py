@@ -8,6 +8,7 @@ import pytest
 
 from core.auth.users import Permissions, Rule, User, Users
 from core.client import Client, NotPermitted, Options, attach, connect
+from core.errors import ApiError
 from core.model.consumer import DeliverPolicy
 from core.model.stream import StreamConfig, StreamSource
 from core.server import ServerOptions
@@ -75,7 +76,7 @@ async def _read(tail: Tail, count: int, start: Start = _FROM_THE_FIRST) -> list[
 
 async def _refusal(door: Door, user: str, *asked: str) -> str:
     async with door.enter(_scope(user)) as caller:
-        with pytest.raises((Problem, NotPermitted)) as caught:
+        with pytest.raises((ApiError, NotPermitted, Problem)) as caught:
             await tail_of(caller, *asked)
     problem = problem_of(caught.value)
     return f"{problem.kind}: {problem.detail}"
