@@ -17,10 +17,12 @@ from jetgate_client.errors import (
     Unauthorized,
 )
 from jetgate_client.events import Event
+from jetgate_client.feeds import Core, CoreMessage, Dropped, Durable, SocketDelivery, Tail
 from jetgate_client.kv import Bucket, Change, Entry
 from jetgate_client.payloads import Message, Payload
 from jetgate_client.publishing import Outgoing, Receipt
 from jetgate_client.retrying import Retry
+from jetgate_client.socket import Socket
 from jetgate_client.tail import Gap
 
 __all__ = [
@@ -30,7 +32,11 @@ __all__ = [
     "Conflict",
     "ConnectionLost",
     "Consumption",
+    "Core",
+    "CoreMessage",
     "Delivery",
+    "Dropped",
+    "Durable",
     "Entry",
     "Event",
     "Forbidden",
@@ -47,6 +53,9 @@ __all__ = [
     "Receipt",
     "Retry",
     "ServerProblem",
+    "Socket",
+    "SocketDelivery",
+    "Tail",
     "TooManyRequests",
     "Unauthorized",
     "connect",

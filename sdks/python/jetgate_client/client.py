@@ -24,6 +24,7 @@ from jetgate_client.kv import Bucket
 from jetgate_client.payloads import Message, Payload
 from jetgate_client.publishing import Outgoing, Receipt
 from jetgate_client.retrying import Retry
+from jetgate_client.socket import Socket
 from jetgate_client.tail import Gap, tail
 from jetgate_client.transport import Bearer, Transport, path_of
 
@@ -203,6 +204,10 @@ class Jetgate:
         sequence, or a time in RFC 3339.
         """
         return tail(self._transport, stream, subject, begin)
+
+    def socket(self) -> Socket:
+        """Feeds and publishes over one WebSocket; it is opened when it is first needed."""
+        return Socket(self._transport)
 
     def advisories(self, subject: str = "") -> AsyncIterator[events.Event]:
         """Advisories, as they are published."""
