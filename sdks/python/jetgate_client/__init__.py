@@ -19,6 +19,14 @@ from jetgate_client.errors import (
 from jetgate_client.events import Event
 from jetgate_client.feeds import Core, CoreMessage, Dropped, Durable, SocketDelivery, Tail
 from jetgate_client.kv import Bucket, Change, Entry
+from jetgate_client.objects import (
+    Content,
+    DigestMismatch,
+    Download,
+    ObjectChange,
+    ObjectInfo,
+    ObjectStore,
+)
 from jetgate_client.payloads import Message, Payload
 from jetgate_client.publishing import Outgoing, Receipt
 from jetgate_client.retrying import Retry
@@ -32,9 +40,12 @@ __all__ = [
     "Conflict",
     "ConnectionLost",
     "Consumption",
+    "Content",
     "Core",
     "CoreMessage",
     "Delivery",
+    "DigestMismatch",
+    "Download",
     "Dropped",
     "Durable",
     "Entry",
@@ -45,6 +56,9 @@ __all__ = [
     "JetgateError",
     "Message",
     "NotFound",
+    "ObjectChange",
+    "ObjectInfo",
+    "ObjectStore",
     "OutcomeUnknown",
     "Outgoing",
     "Payload",

@@ -150,7 +150,12 @@ class Answer:
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
+        self.headers = response.headers
         self._response = response
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        return self._response.aiter_bytes()
 
     async def lines(self) -> AsyncIterator[list[str]]:
         """Lines that came together, without their ends.
