@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope
 from core.client import Client, JetStream
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+from gateway.console.files import Console
 from gateway.feeds.feeds import Feeds
 from gateway.metrics import Metrics
 from gateway.observations import Observe
@@ -78,6 +79,7 @@ class Gateway:
     tokens: AckTokens
     observe: Observe
     reference: Reference
+    console: Console
     clock: Clock
     feeds: Feeds
     server: Feeds | None = None
