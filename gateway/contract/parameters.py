@@ -49,6 +49,7 @@ PATH: dict[str, Said] = {
         {"type": "string", "pattern": "^[a-z-]+$", "examples": ["stream-not-found"]},
         "The word that ends the `type` of a problem.",
     ),
+    "module": (_TEXT | {"minLength": 1, "examples": ["app.js"]}, "The name of a script."),
     "name": (_TEXT | {"minLength": 1, "examples": ["plan.pdf"]}, "The name of an object."),
     "seq": (_SEQ | {"examples": [1]}, "The sequence of a message in its stream."),
     "stream": (_NAME | {"examples": ["ORDERS"]}, "The name of a stream."),

@@ -69,6 +69,7 @@ class Asking:
         if not frame.receipt:
             self._link.gateway.client.publish(subject, payload, headers=block)
             return
+        self._link.need_answers()
         if not self._ids:
             asyncio.get_running_loop().call_soon(self._flush)
         self._ids.append(frame.id)
@@ -77,6 +78,7 @@ class Asking:
 
     def ask(self, frame: Requests) -> None:
         """Send a request. Raises Problem and ClientError."""
+        self._link.need_answers()
         settings = self._settings
         within = settings.request_timeout_default
         if frame.timeout is not None:

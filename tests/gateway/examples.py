@@ -226,6 +226,15 @@ def _value(media_type: str, body: bytes) -> Any:
         return b64encode(body).decode()
 
 
+def shape(value: Any) -> Any:
+    """The names and types in a value: two answers to the same question have the same."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shape(each) for each in value]
+    return type(value)
+
+
 def main() -> None:
     """Ask, and write the file."""
     with server() as web:
