@@ -21,13 +21,14 @@ from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.runtime.tasks import counters
 from gateway.app import create_app
-from gateway.call import Gateway
+from gateway.call import Caller, Gateway
 from gateway.contract.reference import Reference
 from gateway.feeds.feeds import Feeds
 from gateway.http_protocol import HttpProtocol
 from gateway.http_server import HttpServer, standby
 from gateway.http_start import HttpStart
 from gateway.metrics import Metrics
+from gateway.signin.kept import SignIn
 from gateway.tokens import AckTokens
 from gateway.ws.close_codes import Remedy, remedy_of
 from gateway.ws.codec import JSON_CODEC
@@ -185,6 +186,7 @@ class _FullSocket(Link):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
+        self.caller = Caller(gateway, SignIn(gateway.settings, gateway.clock))
         self.codec = JSON_CODEC
 
     def put(self, payload: bytes) -> None:
