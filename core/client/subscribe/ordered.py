@@ -10,14 +10,14 @@ and loses nothing. A push consumer would send megabytes before its flow control 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 from core.client.errors import ClientError, ConnectionLost, NotPermitted
 from core.client.jetstream import JetStream
 from core.client.subscribe.acks import JsMsg
+from core.client.subscribe.batched import Batched
 from core.client.subscribe.deleting import delete_consumer
 from core.client.subscribe.errors import (
     Interrupted,
@@ -102,7 +102,7 @@ class OrderedReading:
     finite: bool = False
 
 
-class OrderedSubscription:
+class OrderedSubscription(Batched):
     """An ordered subscription; made by `ordered`.
 
     *Life cycle*: ends with `unsubscribe` or `async with`, with its client, when its stream does
@@ -150,25 +150,12 @@ class OrderedSubscription:
     async def batch(
         self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
     ) -> list[JsMsg]:
-        """Wait for messages and return what is there, up to a number of them.
+        """Wait for messages, as `Batched.batch` says.
 
-        `nbytes` may be exceeded by one message. An empty list says that `within` (seconds) has
-        passed, or that the subscription is over. Raises ConnectionLost when the client was closed,
-        ApiError when the stream is gone, and PositionLost where there is no `on_alarm`.
+        Raises ConnectionLost when the client was closed, ApiError when the stream is gone, and
+        PositionLost where there is no `on_alarm`.
         """
         return await self.inbox.batch(messages, nbytes, within)
-
-    async def batches(
-        self, messages: int = 1000, nbytes: int = 1 << 20
-    ) -> AsyncIterator[list[JsMsg]]:
-        """Iterate over batches until the subscription is over."""
-        while batch := await self.batch(messages, nbytes):
-            yield batch
-
-    async def __aiter__(self) -> AsyncIterator[JsMsg]:
-        async for batch in self.batches():
-            for msg in batch:
-                yield msg
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -195,12 +182,6 @@ class OrderedSubscription:
             error = await delete_consumer(self._js, self.stream, consumer)
             if error is not None and not _is_gone(error):
                 raise error
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.unsubscribe()
 
     def _stop_receiving(self) -> None:
         if self._puller is not None:
