@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from core.client import Client, ClientError, JetStream
 from core.runtime.clock import Clock, SystemClock
 from gateway.call import Call, Caller, Disconnected, Gateway, read_query
+from gateway.console.files import Console
 from gateway.contract.reference import Reference
 from gateway.cutting import Cut
 from gateway.door import Admitted, Door
@@ -25,14 +26,15 @@ from gateway.routes import ROUTES
 from gateway.routing import Table
 from gateway.settings import Settings
 from gateway.signin.cors import Cors
-from gateway.signin.credentials import unauthorized
+from gateway.signin.credentials import for_scripts, unauthorized
 from gateway.signin.forwarding import Forwarding, network_of
+from gateway.signin.hosts import ANY, Hosts
 from gateway.signin.rights import RightsOf
 from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
-_OPEN = frozenset(("healthz",))
+_OPEN = frozenset(("healthz", "readConsoleModule", "readConsoleStyle", "showConsole"))
 """Operations that ask for no credentials."""
 _ANSWERED_HERE = frozenset(
     (
@@ -98,6 +100,7 @@ def create_app(
         metrics=metrics,
         observe=tell,
         reference=Reference(),
+        console=Console(),
         clock=clock,
         server=None if server is None else _feeds(server, settings),
     )
@@ -147,8 +150,10 @@ class Facade(Starlette):
 def _middleware(settings: Settings) -> list[Middleware]:
     """What stands before the table, where it was asked for."""
     found: list[Middleware] = []
-    if settings.trusted_proxies:
+    if settings.trusted_proxies:  # first: it may know by which name it was asked
         found.append(Middleware(Forwarding, map(network_of, settings.trusted_proxies)))
+    if settings.hosts and ANY not in settings.hosts:
+        found.append(Middleware(Hosts, settings.hosts))
     if settings.cors_origins:
         found.append(Middleware(Cors, settings.cors_origins))
     return found
@@ -214,7 +219,7 @@ class TableRoute(BaseRoute):
                 problem = unauthorized(str(ended), "session-ended", asks=False)
                 answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
         except Exception as error:
-            problem = problem_of(error)
+            problem = for_scripts(problem_of(error), scope["headers"])
             if problem.status == 500:
                 self._gateway.observe(RequestFailed(answer.operation, error))
             answer.response = respond(problem, scope["raw_path"].decode("latin-1"))

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope
 from core.client import Client, JetStream
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+from gateway.console.files import Console
 from gateway.feeds.feeds import Feeds
 from gateway.metrics import Metrics
 from gateway.observations import Observe
@@ -29,6 +30,7 @@ from gateway.validation import percent_decoded
 # A body that is too large is read to its end up to here: an answer before that would meet a caller
 # that still sends, and the reset of its connection would hide the answer.
 _DRAIN_MAX = 16 << 20
+_CHARSETS = ("utf-8", "utf8", "us-ascii")
 T = TypeVar("T")
 _JSON = ("application/json", "application/merge-patch+json")
 
@@ -77,6 +79,7 @@ class Gateway:
     tokens: AckTokens
     observe: Observe
     reference: Reference
+    console: Console
     clock: Clock
     feeds: Feeds
     server: Feeds | None = None
@@ -217,6 +220,10 @@ class Call:
                 return bytes(value)
         return b""
 
+    def has(self, name: bytes) -> bool:
+        """Whether a header is there, by its name in lower case; it may be empty."""
+        return any(key == name for key, _ in self.scope["headers"])
+
     async def chunk(self, within: float) -> tuple[bytes, bool]:
         """The next piece of the body, and whether more follow.
 
@@ -245,8 +252,16 @@ class Call:
             raise bad_request("unexpected-body", "this request has no body")
 
     def media_type(self) -> str:
-        """The type of the body, lower case and without parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        """The type of the body, lower case and without parameters.
+
+        Raises Problem 415 for text of another charset than UTF-8, which would be read wrongly.
+        """
+        media_type, *parameters = self.headers.get("content-type", "").lower().split(";")
+        for parameter in parameters:
+            key, _, value = parameter.partition("=")
+            if key.strip() == "charset" and value.strip(' \t"') not in _CHARSETS:
+                raise Problem(415, "unsupported-media-type", "Content-Type: only charset=utf-8")
+        return media_type.strip()
 
     def accepts(self, media_type: str) -> bool:
         """Whether the caller names this type in Accept (wildcards do not count)."""

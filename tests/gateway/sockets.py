@@ -12,6 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
+from tests.gateway.frame_contract import check
+
 Address = tuple[str, int]
 JSON, PACK = "js.v1.json", "js.v1.msgpack"
 
@@ -49,11 +51,12 @@ class Socket:
         self.ws.send(msgspec.msgpack.encode(value) if self.packed else json.dumps(value))
 
     def frame(self, within: float = 30) -> dict[str, Any]:
-        """The next frame."""
+        """The next frame, which is as the contract says."""
         data = self.ws.recv(timeout=within)
         assert isinstance(data, bytes) is self.packed
         value: dict[str, Any]
         value = msgspec.msgpack.decode(data) if isinstance(data, bytes) else json.loads(data)
+        check("send", value, packed=self.packed)
         return value
 
     def next(self, kind: str, **members: object) -> dict[str, Any]:
@@ -151,7 +154,7 @@ class Events:
 def following(address: Address, path: str, **headers: str) -> Iterator[Events]:
     """Open an event stream."""
     with socket.create_connection(address, timeout=30) as sock:
-        lines = [f"GET {path} HTTP/1.1", "Host: x"]
+        lines = [f"GET {path} HTTP/1.1", "Host: localhost"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         sock.sendall("\r\n".join([*lines, "", ""]).encode())
         with closing(Events(sock)) as events:

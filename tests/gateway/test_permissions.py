@@ -73,6 +73,7 @@ BODIES: dict[str, Any] = {
     "createObjectStore": {"bucket": "B"},
     "putObjectStore": {"description": "another"},
     "patchObjectStore": {"description": "another"},
+    "cleanObjectStore": {"older_than": 0},
     "putObject": "value",
     "patchObject": {"name": "renamed"},
     "linkObject": {"bucket": "B", "name": "o"},
@@ -121,7 +122,7 @@ class Ask:
     def __init__(self, node: Node, server: Client) -> None:
         self.refused: list[Need] = []
         self.app = create_app(
-            SETTINGS,
+            replace(SETTINGS, object_clean_age_min=0.0),
             Client(attach(_unreachable), Options()),
             login=self._login(login_to(node.hub)),
             rights=rights_in(node.hub),
@@ -230,6 +231,7 @@ async def _state(node: Node, ask: Ask, path: str) -> None:
     elif "/objects" in path:
         asked.append(("POST", "/v1/objects", BODIES["createObjectStore"]))
         asked.append(("PUT", "/v1/objects/B/o", "value"))
+        asked.append(("POST", "/v1/subjects/$O.B.C.abandoned", None))
     for method, place, value in asked:
         status, body = await ask("boss", method, place, value)
         assert status < 300, (place, status, body)
@@ -316,6 +318,27 @@ def test_what_is_denied_is_denied_on_every_way(database: str, denied: str) -> No
             body = BODIES.get(operation.id)
             status, said = await ask("ann", operation.method, path, body)
             assert re.search("not.permitted", said), (operation.id, status, said)
+
+    asyncio.run(_served(database, use))
+
+
+def test_without_the_right_to_purge_nothing_is_replaced_and_nothing_is_lost(database: str) -> None:
+    """What is refused is refused before anything is stored."""
+
+    async def use(node: Node, ask: Ask) -> None:
+        rule = Permissions(Rule(None, ("$JS.API.STREAM.PURGE.>",)))
+        node.hub.use_users(Users(users=(User("boss", "b"), User("ann", "a", rule))), None)
+        await _state(node, ask, "/v1/objects/B")
+        place = "/v1/objects/B/o"
+        kept = await ask("boss", "GET", place + ":info")
+        for method, body in (("PUT", "another"), ("DELETE", None), ("PATCH", {"name": "new"})):
+            status, said = await ask("ann", method, place, body)
+            assert (status, "not-permitted" in said) == (403, True), (method, status, said)
+        assert await ask("boss", "GET", place + ":info") == kept
+        assert await ask("boss", "GET", place) == (200, '"value"')
+
+        assert (await ask("ann", "PUT", "/v1/objects/B/first", "x"))[0] == 201
+        assert (await ask("ann", "PATCH", place, {"description": "x"}))[0] == 200
 
     asyncio.run(_served(database, use))
 

@@ -29,7 +29,7 @@ async def _start() -> HttpStart:
 async def _asked(port: int, accept: str, batch: int) -> socket.socket:
     """Send a fetch of a whole batch; read nothing yet."""
     body = b'{"fill": true, "batch": %d, "expires": "30s"}' % batch
-    head = "POST /v1/streams/STOP/consumers/C:fetch HTTP/1.1\r\nHost: x\r\n"
+    head = "POST /v1/streams/STOP/consumers/C:fetch HTTP/1.1\r\nHost: localhost\r\n"
     head += f"Accept: {accept}\r\nContent-Type: application/json\r\n"
     caller = socket.socket()
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
