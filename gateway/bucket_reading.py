@@ -1,6 +1,8 @@
 """How what buckets hold is read: in order, no further ahead than a slow caller may cost."""
 
-from core.client import ClientError
+from collections.abc import AsyncIterator
+
+from core.client import ClientError, RequestTimeout
 from core.client.subscribe import JsMsg, Limits, OrderedReading, OrderedSubscription
 from core.model.message import StoredMsg
 from core.runtime.tasks import outcome, spawn
@@ -17,6 +19,14 @@ FINITE = OrderedReading(
     on_alarm=_repaired, limits=Limits(512, 1 << 20), inactive=300.0, finite=True
 )
 """The messages that are there."""
+
+
+async def batches(reader: OrderedSubscription) -> AsyncIterator[list[JsMsg]]:
+    """Read to the end. Raises ApiError, ClientError, and RequestTimeout when nothing comes."""
+    while messages := await reader.batch(within=READ_S):
+        yield messages
+    if not reader.is_over:
+        raise RequestTimeout(reader.stream.encode(), READ_S)
 
 
 def stored_of(msg: JsMsg) -> StoredMsg:

@@ -26,7 +26,7 @@ from core.model.consumer import DeliverPolicy
 from core.model.gotime import parse_time
 from core.model.message import StoredMsg
 from gateway.bucket_models import Ended, Heartbeat, Opened, Ready
-from gateway.bucket_reading import FINITE, READ_S, end_reading, stored_of
+from gateway.bucket_reading import FINITE, batches, end_reading, stored_of
 from gateway.call import Call
 from gateway.lasting import EVENTS, Lasting
 from gateway.models import ProblemBody
@@ -87,7 +87,7 @@ class Listing(Lasting):
             await out.send(b'{"%s":[' % self._member.encode())
         between = b"\n" if self._lines else b","
         begun = False
-        while messages := await self._reader.batch(within=READ_S):
+        async for messages in batches(self._reader):
             shown = (
                 self.show(stored_of(msg)) for msg in messages if msg.stream_seq <= self._last_seq
             )

@@ -82,9 +82,10 @@ def chunk_subject(bucket: str, nuid: str) -> str:
     return f"$O.{bucket}.C.{nuid}"
 
 
-def information(bucket: str, begin: DeliverPolicy) -> Target:
-    """What has the information of a store's objects."""
-    return target_of(f"OBJ_{bucket}", (f"$O.{bucket}.M.>",), deliver_policy=begin)
+def information(bucket: str, begin: DeliverPolicy, **config: object) -> Target:
+    """What has the information of a store's objects; `config`: more of its consumer."""
+    subjects = (f"$O.{bucket}.M.>",)
+    return target_of(f"OBJ_{bucket}", subjects, deliver_policy=begin, **config)
 
 
 def info_of(msg: StoredMsg) -> ObjectInfo:

@@ -12,7 +12,7 @@ from core.model.message import MsgGetRequest, PubAck, StoredMsg
 from core.model.stream import StreamPurgeRequest
 from gateway import entity_tags, kv_store
 from gateway.bucket_models import Cleaned, KvCleaning, KvRevision
-from gateway.bucket_reading import FINITE, READ_S, end_reading
+from gateway.bucket_reading import FINITE, batches, end_reading
 from gateway.buckets import KV, bucket_name
 from gateway.call import Call
 from gateway.feeding import Feed, Listing
@@ -258,7 +258,7 @@ async def clean_bucket(call: Call) -> Response:
     purged = 0
     reader = await ordered(js, wanted, FINITE)
     try:
-        while messages := await reader.batch(within=READ_S):
+        async for messages in batches(reader):
             for msg in messages:
                 if msg.time <= before and kv_store.operation_of(msg.headers) != "PUT":
                     # Nothing above the marker: the key may have a value again.

@@ -147,6 +147,11 @@ class OrderedSubscription(Batched):
         """The position of the last message that arrived, or behind which the first will be."""
         return Position(self.incarnation, self._position or 0)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come: a finite one has read everything."""
+        return self.inbox.is_over
+
     async def batch(
         self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
     ) -> list[JsMsg]:
