@@ -138,7 +138,7 @@ class EmbeddedPostgres:
     @property
     def connector(self) -> Connector:
         """The connector to its database."""
-        return Connector(self.dsn)
+        return Connector(self.dsn, environment={})
 
     async def start(self) -> str:
         """Start PostgreSQL, on new data if there are none; return `dsn`.
