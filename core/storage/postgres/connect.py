@@ -209,7 +209,7 @@ class Connector:
             OperatorError: the connection fails; the text says why.
         """
         try:
-            return await self._open(
+            connection = await self._open(
                 timeout,
                 statement_cache_size=0,
                 target_session_attrs=self._attributes(None),
@@ -219,10 +219,12 @@ class Connector:
                     "application_name": f"{self.parts.application_name} check",
                 },
             )
+            await _set_late(connection, None)
         except (ValueError, OperatorError, *DATABASE_ERRORS) as error:
             text = f"cannot use PostgreSQL at {self.address}: {self._why(error)}"
             passes = isinstance(error, (OSError, _NOT_PRIMARY, *_PASSES))
             raise (Unreachable if passes else OperatorError)(text) from error
+        return connection
 
     def _attributes(self, wanted: str | None) -> str:
         """Whether any session will do; of several hosts the primary is meant."""
@@ -235,7 +237,7 @@ class Connector:
         async def dial(host: Host) -> Any:
             return await self._dial(host, timeout, options)
 
-        host, connection = await first_of(hosts, dial, _is_final)
+        host, connection = await first_of(hosts, dial, is_final, reason_of)
         self._answered = host
         return connection
 
@@ -323,15 +325,15 @@ def reason_of(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-async def _set_late(connection: Any, purpose: Purpose) -> None:
-    """Set what depends on the version, or on what is set."""
+async def _set_late(connection: Any, purpose: Purpose | None) -> None:
+    """Set what depends on the version, or on what is set; None: the database's own settings."""
     if connection.get_server_version().major >= _HAS_TRANSACTION_TIMEOUT:
         await connection.execute(_WITHOUT_TRANSACTION_LIMIT)
     if purpose in (Purpose.LANE, Purpose.WRITE):
         await connection.execute(_DURABLE)
 
 
-def _is_final(error: BaseException) -> bool:
+def is_final(error: BaseException) -> bool:
     """Whether PostgreSQL has spoken for all its hosts, as libpq sees it: a wrong password."""
     refused = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _PASSES)
     return refused or isinstance(error, OperatorError)

@@ -21,6 +21,7 @@ async def first_of(
     hosts: Sequence[Host],
     dial: Dial,
     is_final: Callable[[Exception], bool],
+    reason: Callable[[Exception], str],
 ) -> tuple[Host, Any]:
     """Return the first host with which a session could be opened, and that.
 
@@ -28,6 +29,7 @@ async def first_of(
         hosts: in the order in which they are tried.
         dial: opens a session.
         is_final: whether what that raises for a host ends the search.
+        reason: what is told of it.
 
     Raises:
         What `dial` raised: for one host, and for an error that is final; else ConnectionError with
@@ -35,14 +37,20 @@ async def first_of(
     """
     if len(hosts) == 1:
         return hosts[0], await dial(hosts[0])
-    return await _Search(dial, is_final).among(hosts)
+    return await _Search(dial, is_final, reason).among(hosts)
 
 
 class _Search:
     """Attempts to open a session, several at once."""
 
-    def __init__(self, dial: Dial, is_final: Callable[[Exception], bool]) -> None:
+    def __init__(
+        self,
+        dial: Dial,
+        is_final: Callable[[Exception], bool],
+        reason: Callable[[Exception], str],
+    ) -> None:
         self._dial = dial
+        self._reason = reason
         self._is_final = is_final
         self._failed: dict[Host, Exception] = {}
         self._found: list[tuple[Host, Any]] = []
@@ -68,7 +76,9 @@ class _Search:
         for error in self._failed.values():
             if self._is_final(error):
                 raise error
-        raise ConnectionError("; ".join(f"{host}: {_said(e)}" for host, e in self._failed.items()))
+        raise ConnectionError(
+            "; ".join(f"{host}: {self._reason(e)}" for host, e in self._failed.items())
+        )
 
     async def _next(self, tasks: set[asyncio.Task[None]], within: float | None) -> None:
         """Wait for the next one to end."""
@@ -83,12 +93,3 @@ class _Search:
         except Exception as error:
             self._failed[host] = error
             self._is_over = self._is_over or self._is_final(error)
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    return " ".join(text.split()).lower() or type(error).__name__

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from core.errors import OperatorError, Unreachable
-from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, is_final, reason_of
 from core.storage.postgres.locks import LOCK_CLASS, PROBE_LOCK
 
 VERSIONS = range(15, 19)
@@ -48,8 +48,9 @@ _FACTS = """
              has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
              and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete')
            )) as lacks_tables,
-           exists (select from ours where relkind = 'S' and not
-             has_sequence_privilege(oid, 'usage')) as lacks_sequences
+           -- Not with `and`, whose sides are evaluated in any order.
+           exists (select from ours where case relkind when 'S' then
+             not has_sequence_privilege(oid, 'usage') else false end) as lacks_sequences
 """
 
 
@@ -106,8 +107,9 @@ async def preflight(connector: Connector) -> Facts:
         reason = f"{_POOLER} ({error})"
         raise OperatorError(_refused(connector, [reason])) from error
     except DATABASE_ERRORS as error:
+        kind = OperatorError if is_final(error) else Unreachable
         reason = reason_of(error)
-        raise Unreachable(f"cannot check PostgreSQL at {connector.address}: {reason}") from error
+        raise kind(f"cannot check PostgreSQL at {connector.address}: {reason}") from error
     finally:
         connection.terminate()
         if other is not None:
