@@ -5,10 +5,12 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,7 @@ def test_the_service_manager_is_told_of_leading_standing_by_and_stopping(
             with Process(*flags, data=tmp_path / "second"):
                 assert abstract.recv(4096).startswith(b"STATUS=connecting")
                 assert abstract.recv(4096) == b"READY=1\nSTATUS=standing by"
-        first.send(2)
+        first.send(signal.SIGINT)
         assert manager.recv(4096) == b"STOPPING=1"
         assert first.end()[0] == 0
 
@@ -270,7 +272,11 @@ def test_two_nodes_are_probed_for_what_they_answer(durable: PostgresServer, tmp_
     flags = ("--dsn", durable.fresh_database(), "--nats-port", "0", "--http-port", "0")
     with Process("serve", *flags, data=tmp_path / "data") as leader:
         for probe in probes:
-            eventually(lambda probe=probe: request(leader.ports, "GET", probe["path"])[0] == 200)
+            eventually(partial(_answers, leader, probe["path"]))
+
+
+def _answers(process: Process, path: str) -> bool:
+    return request(process.ports, "GET", path)[0] == 200
 
 
 def test_the_command_of_the_manifest_is_understood(tmp_path: Path) -> None:

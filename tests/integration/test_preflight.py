@@ -61,7 +61,7 @@ def test_a_durable_database_is_accepted() -> None:
         ({"may_plpgsql": False}, "run there: grant usage on language plpgsql to jetgate"),
         (
             {"has_tables": True, "unusable": ["jetgate"], "closed": ["jetgate", "jetgate_store"]},
-            "run there: grant usage on schema jetgate to jetgate",
+            "grant usage on schema jetgate to jetgate; grant usage, create on schema jetgate_store",
         ),
         (
             {"has_tables": True, "lacks_tables": True},

@@ -158,10 +158,11 @@ def _rights(facts: Facts) -> list[str]:
     statements = []
     if not facts.may_create:
         statements += [f"create schema {name} authorization {facts.role}" for name in facts.absent]
-    # Who only serves creates nothing.
-    closed = facts.unusable if facts.has_tables else [*facts.unusable, *facts.closed]
-    rights = "usage" if facts.has_tables else "usage, create"
-    statements += [f"grant {rights} on schema {s} to {facts.role}" for s in dict.fromkeys(closed)]
+    # Who only serves creates no views.
+    closed = [name for name in facts.closed if name != "jetgate" or not facts.has_tables]
+    for name in dict.fromkeys([*facts.unusable, *closed]):
+        rights = "usage, create" if name in closed else "usage"
+        statements.append(f"grant {rights} on schema {name} to {facts.role}")
     if facts.lacks_tables:
         statements.append(
             f"grant select, insert, update, delete on all tables in {_TO}{facts.role}"
