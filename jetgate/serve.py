@@ -46,6 +46,12 @@ TlsCert = Annotated[
     str, typer.Option(help="PEM file: certificate of the HTTP port, and its chain.")
 ]
 TlsKey = Annotated[str, typer.Option(help="PEM file: the key of that certificate.")]
+HttpHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--http-host", help="Name by which HTTP may be asked, or *; repeatable (docs/signin.md)."
+    ),
+]
 TrustedProxies = Annotated[
     list[str] | None,
     typer.Option("--http-trusted-proxy", help="Network whose Forwarded is believed; repeatable."),
@@ -73,6 +79,7 @@ def dev(
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
+    http_host: HttpHosts = None,
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
@@ -102,7 +109,7 @@ def dev(
             users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
-            **members_of(config, http_trusted_proxy, http_cors_origin, http_rate_limit),
+            **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
 
@@ -127,6 +134,7 @@ def serve(
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
+    http_host: HttpHosts = None,
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
@@ -158,7 +166,7 @@ def serve(
             users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
-            **members_of(config, http_trusted_proxy, http_cors_origin, http_rate_limit),
+            **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
 
@@ -170,7 +178,11 @@ def _users(token: str, token_file: str, user: str, password: str, file: str) -> 
 
 
 def members_of(
-    path: str, proxies: list[str] | None, origins: list[str] | None, rate: str
+    path: str,
+    hosts: list[str] | None,
+    proxies: list[str] | None,
+    origins: list[str] | None,
+    rate: str,
 ) -> dict[str, Any]:
     """What a configuration file and flags say, as members of a Config. Raises ConfigError."""
     members: dict[str, Any] = {}
@@ -179,11 +191,12 @@ def members_of(
 
         blocks = read_blocks(path)
         members = {"mappings": blocks.mappings, "remotes": blocks.remotes, "http": blocks.http}
-    if proxies or origins or rate:
+    if hosts or proxies or origins or rate:
         from jetgate.http_settings import with_flags  # most servers need none of them
 
         members["http"] = with_flags(
             members.get("http", Settings()),
+            hosts=hosts or [],
             proxies=proxies or [],
             origins=origins or [],
             rate=rate,

@@ -108,16 +108,7 @@ def test_examples_are_answered_so() -> None:
         assert answer.operation == example.operation
         assert answer.status == example.status, example.title
         assert answer.answer_type == example.answer_type, example.title
-        assert _shape(answer.answer) == _shape(example.answer), example.title
-
-
-def _shape(value: Any) -> Any:
-    """The names and types in a value."""
-    if isinstance(value, dict):
-        return {name: _shape(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_shape(each) for each in value]
-    return type(value)
+        assert examples.shape(answer.answer) == examples.shape(example.answer), example.title
 
 
 def test_operations_have_ids_that_stay(document: dict[str, Any]) -> None:

@@ -14,12 +14,14 @@ class LossyWay:
     Attributes:
         lose: How many of the next answers are lost: the server has acted, the caller hears nothing.
         lost: How many were.
+        passed: How many connections were passed on.
         away: Whether nobody gets through.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.lose = 0
         self.lost = 0
+        self.passed = 0
         self.away = False
         self._server = server
         self._open: set[socket.socket] = set()
@@ -63,6 +65,7 @@ class LossyWay:
                 continue
             with self._lock:
                 self._open |= {caller, server}
+                self.passed += 1
             for source, target, answers in ((caller, server, False), (server, caller, True)):
                 threading.Thread(
                     target=self._pass_on, args=(source, target, answers), daemon=True

@@ -7,7 +7,7 @@ use JIT, and set what the role or the database may have set otherwise (`ALTER RO
 import enum
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import asyncpg
@@ -119,6 +119,8 @@ class Connector:
         place: where it stands, for errors.
         environment: whose variables (PGHOST and the like) count.
         password_file: a file that is all password; empty: where libpq looks.
+        bind: called with the process id of each session's server process once the session is open;
+            what it returns is called when the session has ended.
 
     Attributes:
         dsn: the text of the connection string.
@@ -135,9 +137,11 @@ class Connector:
         place: str = "--dsn",
         environment: Mapping[str, str] = os.environ,
         password_file: str = "",
+        bind: Callable[[int], Callable[[], None]] | None = None,
     ) -> None:
         self.dsn = dsn
         self.parts = read(dsn, place, environment=environment, password_file=password_file)
+        self._bind = bind
         self._answered: Host | None = None  # it is tried first
 
     @property
@@ -181,6 +185,9 @@ class Connector:
             raise
         if purpose is Purpose.LANE:
             _enlarge_send_buffer(connection)
+        if self._bind is not None:
+            unbind = self._bind(connection.get_server_pid())
+            connection.add_termination_listener(lambda _: unbind())
         return connection
 
     async def pool(self, purpose: Purpose, size: int) -> Any:

@@ -1,5 +1,6 @@
 """Requests: refusals are raised, writes that may be repeated are, answers come line by line."""
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -65,6 +66,8 @@ class Transport:
     ) -> None:
         self.retry = retry
         self._timeout = timeout
+        self._auth = auth
+        self._verify = verify
         self.http = httpx.AsyncClient(
             base_url=url,
             auth=auth,
@@ -75,6 +78,27 @@ class Transport:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
             event_hooks={"response": [_refuse]},
         )
+
+    @property
+    def socket_url(self) -> str:
+        """Where WebSockets are opened."""
+        url = self.http.base_url
+        scheme = "wss" if url.scheme == "https" else "ws"
+        return str(url.copy_with(scheme=scheme, path="/v1/ws"))
+
+    @property
+    def socket_ssl(self) -> ssl.SSLContext | None:
+        """The TLS of WebSockets; None where there is none."""
+        if self.http.base_url.scheme != "https":
+            return None
+        return httpx.create_ssl_context(verify=self._verify)
+
+    def authorization(self) -> dict[str, str]:
+        """The header that says who asks."""
+        if self._auth is None:
+            return {}
+        asked = next(self._auth.auth_flow(httpx.Request("GET", self.http.base_url)))
+        return {"Authorization": asked.headers["Authorization"]}
 
     async def send(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send once. Raises Problem, ConnectionLost."""
@@ -126,7 +150,12 @@ class Answer:
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
+        self.headers = response.headers
         self._response = response
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        return self._response.aiter_bytes()
 
     async def lines(self) -> AsyncIterator[list[str]]:
         """Lines that came together, without their ends.
