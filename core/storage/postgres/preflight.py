@@ -11,12 +11,18 @@ from typing import Any
 import asyncpg
 
 from core.errors import OperatorError, Unreachable
-from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, is_final, reason_of
+from core.storage.postgres.connect import (
+    DATABASE_ERRORS,
+    POOLER,
+    Connector,
+    Purpose,
+    is_final,
+    reason_of,
+)
 from core.storage.postgres.locks import LOCK_CLASS, PROBE_LOCK
 
 VERSIONS = range(15, 19)
 _TO = "schema jetgate_store to "
-_POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
 
 _FACTS = """
     with ours as (select c.oid, c.relname, c.relkind from pg_class c
@@ -104,7 +110,7 @@ async def preflight(connector: Connector) -> Facts:
         facts = Facts(**await connection.fetchrow(_FACTS))
     except asyncpg.ProtocolViolationError as error:
         # Sessions begin with settings, which PgBouncer does not pass on.
-        reason = f"{_POOLER} ({error})"
+        reason = f"{POOLER} ({error})"
         raise OperatorError(_refused(connector, [reason])) from error
     except DATABASE_ERRORS as error:
         kind = OperatorError if is_final(error) else Unreachable
@@ -200,9 +206,9 @@ async def _pooler(connection: Any, other: Any) -> list[str]:
                 ours.add(await statement.fetchval())
         released = await connection.fetchval(f"select {unlock}")
     except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
-        return [_POOLER]  # prepared in one session, executed in another
+        return [POOLER]  # prepared in one session, executed in another
     except asyncpg.PostgresConnectionError as error:
         if "pooling mode" in str(error):  # that of statements knows no transactions
-            return [_POOLER]
+            return [POOLER]
         raise
-    return [] if released and len(ours) == 1 and theirs not in ours else [_POOLER]
+    return [] if released and len(ours) == 1 and theirs not in ours else [POOLER]
