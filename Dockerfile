@@ -11,7 +11,6 @@ COPY jetgate jetgate
 COPY migrations migrations
 COPY nats_server nats_server
 RUN /opt/jetgate/bin/pip install --no-cache-dir --disable-pip-version-check .
-RUN /opt/jetgate/bin/python -m compileall -q /opt/jetgate
 
 FROM python:3.13-slim
 COPY --from=build /opt/jetgate /opt/jetgate
