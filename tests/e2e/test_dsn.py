@@ -260,6 +260,9 @@ def test_a_wait_ends_and_what_waiting_does_not_mend_is_told_at_once(
     wrong = operator.dsn(name).replace(ENCODED, "wrong")
     done = run("migrate", "--dsn", wrong, "--wait-for-db", "600")
     assert "password authentication failed" in done.stderr
+    wrong = operator.dsn(name, host=f"localhost:{operator.port}", options="sslrootcert=system")
+    done = run("migrate", "--dsn", wrong, "--wait-for-db", "600")
+    assert "certificate verify failed" in done.stderr
 
 
 def test_a_session_says_who_it_is_and_keeps_what_options_set(

@@ -7,6 +7,7 @@ use JIT, and set what the role or the database may have set otherwise (`ALTER RO
 import enum
 import os
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -235,6 +236,7 @@ class Connector:
         except (ValueError, OperatorError, *DATABASE_ERRORS) as error:
             text = f"cannot use PostgreSQL at {self.address}: {self._why(error)}"
             passes = isinstance(error, (OSError, _NOT_PRIMARY, *_PASSES))
+            passes = passes and not isinstance(error, ssl.SSLError)
             raise (Unreachable if passes else OperatorError)(text) from error
         return connection
 

@@ -150,10 +150,7 @@ def _hosts(text: str, place: str) -> dict[str, str]:
             )
         hosts.append(_decoded(parts[1] or parts[2] or "", place, "the host"))
         ports.append(parts[3] or "")
-    return {
-        "host": ",".join(hosts) if text else "",
-        "port": ",".join(ports).strip(",") and ",".join(ports),
-    }
+    return {"host": ",".join(hosts), "port": ",".join(ports) if any(ports) else ""}
 
 
 def _query(text: str, place: str) -> Iterator[tuple[str, str]]:
@@ -163,10 +160,8 @@ def _query(text: str, place: str) -> Iterator[tuple[str, str]]:
         if not equals or "=" in value:
             raise ConfigError(place, f"{_behind(last)} is no key=value; & is written %26, = is %3D")
         last = _decoded(name, place, "the name of an option")
-        yield (
-            last,
-            _decoded(value, place, f"the option {last}" if last in KEYWORDS else "an option"),
-        )
+        part = f"the option {last}" if last in KEYWORDS else "an option"
+        yield last, _decoded(value, place, part)
 
 
 def _decoded(text: str, place: str, part: str) -> str:

@@ -209,7 +209,7 @@ def read(
         for name, keyword in conninfo.VARIABLES.items()
         if environment.get(name)
     }
-    service, _ = (values | {}).get("service") or variables.get("service") or ("", "")
+    service, _ = values.get("service") or variables.get("service") or ("", "")
     if service:
         file, _ = values.get("servicefile") or variables.get("servicefile") or ("", "")
         values = conninfo.service(service, file, environment) | values

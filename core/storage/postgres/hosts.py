@@ -59,6 +59,7 @@ class _Search:
     async def among(self, hosts: Sequence[Host]) -> tuple[Host, Any]:
         """Return the first host that answers, with its session."""
         tasks: set[asyncio.Task[None]] = set()
+        unused = self._found  # all of them, when this is cancelled
         try:
             for host in hosts:
                 tasks.add(spawn(self._attempt(host), name=f"connecting to {host}"))
@@ -67,10 +68,12 @@ class _Search:
                     break
             while not self._is_over and not all(task.done() for task in tasks):
                 await self._next(tasks, None)
+            await stop(*tasks)
+            unused = self._found[1:]
         finally:
             await stop(*tasks)
-            for _, late in self._found[1:]:
-                late.terminate()
+            for _, session in unused:
+                session.terminate()
         if self._found:
             return self._found[0]
         for error in self._failed.values():

@@ -1,5 +1,6 @@
 """Connection strings: read as libpq reads them, refused by name, and never shown with a secret."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,14 @@ def test_a_file_of_a_password_comes_first_and_is_read_each_time(tmp_path: Path) 
     assert dsn.password(dsn.hosts[0]) == "first"
     file.write_text("second\n")
     assert dsn.password(dsn.hosts[0]) == "second"
+
+
+def test_the_page_shows_what_is_said() -> None:
+    page = (Path(__file__).parents[3] / "docs/operations/dsn.md").read_text()
+    [text] = re.findall(r"^    \$ jetgate migrate --dsn '(.+)'$", page, re.MULTILINE)
+    with pytest.raises(ConfigError) as refused:
+        read(text, environment={})
+
+    assert f"    jetgate: {refused.value}\n" in page
+    for form in re.findall(r"^    jetgate serve --dsn '(.+)'$", page, re.MULTILINE):
+        assert split(form, "--dsn")
