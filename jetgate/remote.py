@@ -6,7 +6,7 @@ The list is read by the node that leads, within seconds, and by the one that tak
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,8 +35,10 @@ from jetgate.database import (
     open_database,
 )
 from jetgate.run import fail
+from jetgate.tables import table
 
 _STALE_S = 60
+_HEADINGS = ("NAME", "URL", "STATE", "SERVER", "RTT", "DELIVERIES")
 _WAIT_S = 5.0
 
 remotes = typer.Typer(
@@ -139,7 +141,7 @@ def list_command(
         if as_json:
             print(json.dumps([_members(each, now) for each in told], indent=2))
         elif told:
-            print(_table([_columns(each, now) for each in told]))
+            print(table(_HEADINGS, [_columns(each, now) for each in told]))
         else:
             print("no remotes yet: jetgate remote add NAME URL")
 
@@ -295,13 +297,6 @@ def _is_stale(told: Told, clock: Clock) -> bool:
         return False
     now = datetime.fromtimestamp(clock.now() / 1e9, UTC)
     return (now - told.at).total_seconds() > _STALE_S
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    every = [("NAME", "URL", "STATE", "SERVER", "RTT", "DELIVERIES"), *rows]
-    widths = [max(len(row[i]) for row in every) for i in range(len(every[0]))]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in every)
-    return "\n".join(lines)
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

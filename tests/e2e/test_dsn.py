@@ -306,3 +306,26 @@ def test_the_doctor_tells_what_would_go_wrong(operator: OperatorPostgres) -> Non
     assert "role" not in found
     owner = json.loads(run("doctor", "--json", "--dsn", admin).stdout)
     assert "a superuser" in [each["found"] for each in owner]
+
+
+def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path: Path) -> None:
+    dsn = operator.dsn(operator.database()[0])
+    with serve(dsn, tmp_path / "first") as first:
+        request(first.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        assert stored(first, "s.1") == 1
+        with serve(dsn, tmp_path / "second") as second:
+            eventually(lambda: "standing by" in second.stderr(), within=60)
+            told = json.loads(run("status", "--json", "--seconds", "0", "--dsn", dsn).stdout)
+            text = run("status", "--dsn", dsn).stdout
+
+            assert [each["state"] for each in told["nodes"]] == ["leads", "stands by"]
+            assert told["nodes"][0]["http"] == first.ports["http"]
+            [stream] = told["streams"]
+            assert (stream["stream"], stream["messages"], stream["last_seq"]) == ("S", 1, 1)
+            assert text.startswith(f"{told['leader']} leads; PostgreSQL answers in ")
+            assert "STREAM  MESSAGES  BYTES  STORED/S" in text
+        first.send(signal.SIGTERM)
+        first.end()
+    nobody = run("status", "--seconds", "0", "--dsn", dsn)
+    assert nobody.returncode == 1
+    assert nobody.stdout.startswith("nobody leads")
