@@ -10,28 +10,25 @@ from typing import Any, Protocol, Self
 
 import msgspec
 from msgspec import UNSET
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from core.client import Delivered, OrderedReader
+from core.client import ClientError, Delivered, OrderedReader
 from core.errors import ApiError
 from core.model.consumer import ConsumerConfig, DeliverPolicy
 from core.model.gotime import parse_time
 from gateway.bucket_models import Ended, Heartbeat, Opened, Ready
 from gateway.call import Call
+from gateway.lasting import EVENTS, Lasting
 from gateway.models import ProblemBody
 from gateway.problems import bad_request, problem_of
 from gateway.response_body import ResponseBody
 from gateway.responses import JSON, NDJSON
 from gateway.validation import sequence
 
-EVENTS = "text/event-stream"
-_END = {"type": "http.response.body", "body": b"", "more_body": False}
 _PIECE = 128 * 1024
 _READ_S = 5.0
 
 
-class Listing(Response):
+class Listing(Lasting):
     """The messages of a finite reader, as lines or as the array of a JSON object.
 
     Args:
@@ -43,11 +40,8 @@ class Listing(Response):
 
     def __init__(self, call: Call, reader: OrderedReader, member: str, last_seq: int) -> None:
         self._lines = call.accepts(NDJSON)
-        self.media_type = NDJSON if self._lines else JSON
-        super().__init__(None, headers={"Cache-Control": "no-store", "Vary": "Accept"})
-        del self.headers["content-length"]
+        super().__init__(call, NDJSON if self._lines else JSON, {"Vary": "Accept"}, None)
         self.show: Callable[[Delivered], object | None] = _nothing
-        self._call = call
         self._reader = reader
         self._member = member
         self._last_seq = last_seq
@@ -57,21 +51,20 @@ class Listing(Response):
         await self._reader.open()
         return self._reader.pending
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send everything."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+    async def send_body(self, out: ResponseBody) -> None:
+        """Send everything; where that fails, the body stays without an end."""
         try:
-            if scope["method"] == "HEAD":
-                await send(_END)
-                return
-            async with ResponseBody(self._call, send) as out:
-                out.when_gone(self._reader.interrupt)
-                await self._send(out)
-        except ApiError as error:  # too late for another answer: this one stays without an end
+            await self._send(out)
+        except (ApiError, ClientError) as error:  # too late for another answer
             raise problem_of(error) from None
-        finally:
-            await self._reader.close()
-        await send(_END)
+
+    def wake(self) -> None:
+        """Read no more."""
+        self._reader.interrupt()
+
+    async def close(self) -> None:
+        """End the reader."""
+        await self._reader.close()
 
     async def _send(self, out: ResponseBody) -> None:
         if not self._lines:
@@ -110,16 +103,14 @@ class Source(Protocol):
         ...
 
 
-class Feed(Response):
+class Feed(Lasting):
     """Changes as they happen, as lines of JSON or as server-sent events."""
 
     def __init__(self, call: Call, source: Source, info: dict[str, Any]) -> None:
         self._events = call.accepts(EVENTS)
-        self.media_type = EVENTS if self._events else NDJSON
-        headers = {"Cache-Control": "no-store", "Vary": "Accept", "X-Accel-Buffering": "no"}
-        super().__init__(None, headers=headers)
-        del self.headers["content-length"]
-        self._call = call
+        headers = {"Vary": "Accept", "X-Accel-Buffering": "no"}
+        count = call.gateway.metrics.feeds.kinds["watch"]
+        super().__init__(call, EVENTS if self._events else NDJSON, headers, count)
         self._source = source
         self._incarnation = parse_time(info["created"])
         self._reader = OrderedReader(call.gateway.js, source.stream, source.config(info), batch=256)
@@ -156,30 +147,25 @@ class Feed(Response):
                 config, deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=last + 1
             )
             self._reader = OrderedReader(
-                self._call.gateway.js, self._source.stream, start, batch=256
+                self.call.gateway.js, self._source.stream, start, batch=256
             )
             self._seen = last
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the caller goes or the bucket does."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            if scope["method"] == "HEAD":
-                await send(_END)
-                return
-            async with ResponseBody(self._call, send) as out:
-                out.when_gone(self._reader.interrupt)
-                await self._send(out)
-        finally:
-            await self._reader.close()
-        await send(_END)
+    def wake(self) -> None:
+        """Read no more."""
+        self._reader.interrupt()
 
-    async def _send(self, out: ResponseBody) -> None:
+    async def close(self) -> None:
+        """End the reader."""
+        await self._reader.close()
+
+    async def send_body(self, out: ResponseBody) -> None:
+        """Send events until the caller goes or the bucket does."""
         begin = [self._line(Opened("open", self._position(), self._recovered))]
         if not self._reader.pending or self._seen >= self._known:
             begin.append(self._ready())
         await out.send(b"".join(begin))
-        heartbeat = self._call.gateway.settings.feed_heartbeat
+        heartbeat = self.call.gateway.settings.feed_heartbeat
         while True:
             try:
                 messages = await self._reader.read(heartbeat)
@@ -200,6 +186,7 @@ class Feed(Response):
             self._seen = msg.seq
             event = self._source.event(msg, self._position())
             if event is not None:
+                self.count.sent += 1
                 yield self._line(event)
             if not self._is_ready and (not msg.pending or msg.seq == self._known):
                 yield self._ready()

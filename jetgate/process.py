@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -157,7 +158,10 @@ class Process:
         from jetgate.facade import Facade  # imported by now
 
         assert self._http_start is not None, "opened first"
-        self._facade = Facade(self._http_start, self._server, self._clock, self._config.http)
+        settings = self._config.http
+        if not (settings.hosts or settings.trusted_proxies or self._config.is_exposed):
+            settings = replace(settings, hosts=("localhost",))  # no name of another leads here
+        self._facade = Facade(self._http_start, self._server, self._clock, settings)
         if self._stands_by:
             self._facade.stand_by()
         await imported(_TERM)

@@ -35,6 +35,12 @@ TlsCert = Annotated[
     str, typer.Option(help="PEM file: certificate of the HTTP port, and its chain.")
 ]
 TlsKey = Annotated[str, typer.Option(help="PEM file: the key of that certificate.")]
+HttpHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--http-host", help="Name by which HTTP may be asked, or *; repeatable (docs/signin.md)."
+    ),
+]
 TrustedProxies = Annotated[
     list[str] | None,
     typer.Option("--http-trusted-proxy", help="Network whose Forwarded is believed; repeatable."),
@@ -60,6 +66,7 @@ def dev(
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
+    http_host: HttpHosts = None,
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
@@ -89,7 +96,7 @@ def dev(
             users=users_of(auth, user, password),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
-            **members_of(config, http_trusted_proxy, http_cors_origin, http_rate_limit),
+            **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
 
@@ -109,6 +116,7 @@ def serve(
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
+    http_host: HttpHosts = None,
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
@@ -140,13 +148,17 @@ def serve(
             users=users_of(auth, user, password),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
-            **members_of(config, http_trusted_proxy, http_cors_origin, http_rate_limit),
+            **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
 
 
 def members_of(
-    path: str, proxies: list[str] | None, origins: list[str] | None, rate: str
+    path: str,
+    hosts: list[str] | None,
+    proxies: list[str] | None,
+    origins: list[str] | None,
+    rate: str,
 ) -> dict[str, Any]:
     """What a configuration file and flags say, as members of a Config. Raises ConfigError."""
     members: dict[str, Any] = {}
@@ -155,11 +167,12 @@ def members_of(
 
         blocks = read_blocks(path)
         members = {"mappings": blocks.mappings, "remotes": blocks.remotes, "http": blocks.http}
-    if proxies or origins or rate:
+    if hosts or proxies or origins or rate:
         from jetgate.http_settings import with_flags  # most servers need none of them
 
         members["http"] = with_flags(
             members.get("http", Settings()),
+            hosts=hosts or [],
             proxies=proxies or [],
             origins=origins or [],
             rate=rate,

@@ -6,14 +6,21 @@ held here, and the server forgets the consumer of one who asks no more.
 
 from dataclasses import dataclass, field
 
-from core.client import ConnectionLost, JetStream, Msg, NoResponders, RequestTimeout
+from core.client import (
+    ConnectionLost,
+    JetStream,
+    Msg,
+    NoResponders,
+    NotPermitted,
+    RequestTimeout,
+)
 from core.client.subscribe import JsMsg, Position
 from core.client.subscribe.deleting import delete_consumer
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, NextRequest
 from core.runtime.tasks import spawn
-from gateway.feeds.entries import Entry, Gap, Item, Start, has_jump, with_gaps
+from gateway.feeds.entries import Entry, Filters, Gap, Item, Start, has_jump, with_gaps
 
 _NANOS = 1_000_000_000
 _INACTIVE_S = 30
@@ -30,7 +37,7 @@ class ConsumerGone(Exception):
 
 @dataclass(slots=True)
 class Pages:
-    """Pages of a stream, or of what matches `matching`.
+    """Pages of a stream, or of what matches `filters`.
 
     Attributes:
         position: of the last message, or behind which the first will be.
@@ -38,7 +45,7 @@ class Pages:
 
     js: JetStream
     stream: str
-    matching: str
+    filters: Filters
     position: Position = field(default_factory=lambda: Position(0, 0))
     _consumer: str = ""
     _next: int = 1
@@ -115,7 +122,7 @@ class Pages:
             opt_start_seq=seq,
             opt_start_time=start.time or None,
             ack_policy=AckPolicy.NONE,
-            filter_subject=self.matching or (">" if per_subject else ""),
+            filter_subjects=self.filters or ((">",) if per_subject else ()),
             inactive_threshold=_INACTIVE_S * _NANOS,
             mem_storage=True,
             num_replicas=1,
@@ -156,6 +163,8 @@ class Pages:
 
 def is_over(js: JetStream, error: Exception) -> bool:
     """Say whether there is nothing to read any more, now or later."""
+    if isinstance(error, NotPermitted):
+        return True
     if isinstance(error, ConnectionLost):
         return js.client.closed
     if isinstance(error, NoResponders | RequestTimeout | ConsumerGone):

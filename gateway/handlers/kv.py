@@ -50,7 +50,7 @@ async def read_key(call: Call) -> Response:
     else:
         found = await kv_store.value(call, bucket, key)
     etag = f'"{found.seq}"'
-    if call.header(b"if-none-match") and entity_tags.is_known(call, etag):
+    if call.has(b"if-none-match") and entity_tags.is_known(call, etag):
         return Response(None, 304, headers={"ETag": etag} | _SHOWN)
     if call.accepts(JSON):
         body = msgspec.json.encode(kv_store.entry_of(bucket, key, found)) + b"\n"

@@ -17,8 +17,8 @@ class Rights(Protocol):
         """The permissions as a value, to be compared; None: no restrictions."""
         ...
 
-    def may_subscribe(self, subject: bytes) -> bool:
-        """Whether the core would let the identity subscribe to a filter."""
+    def may_read(self, subject: bytes) -> bool:
+        """Whether the core would let the identity subscribe to all that a filter matches."""
         ...
 
     def reader(self, subject: bytes) -> MayRead | None:

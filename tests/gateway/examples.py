@@ -146,6 +146,9 @@ ASKED: tuple[Example, ...] = (
     _ask("cleanKvBucket", "Old markers", {"older_than": "1h"}, params=_PROFILES),
     _ask("createObjectStore", "A store", {"bucket": "plans"}),
     _ask(
+        "cleanObjectStore", "What uploads left", {"older_than": "24h"}, params={"bucket": "plans"}
+    ),
+    _ask(
         "putObject",
         "A small object",
         "a house",

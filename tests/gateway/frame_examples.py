@@ -51,7 +51,11 @@ _CHAT = "/v1/streams/CHAT"
 _NEWS = "/v1/streams/NEWS"
 _WORK = f"{_CHAT}/consumers/work"
 _SLOW = f"{_CHAT}/consumers/slow"
-_SUB_WORK: Members = {"stream": "CHAT", "consumer": "work", "credit": {"msgs": 4, "bytes": 1_000_000}}
+_SUB_WORK: Members = {
+    "stream": "CHAT",
+    "consumer": "work",
+    "credit": {"msgs": 4, "bytes": 1_000_000},
+}
 _LISTENER, _WORKER = 3, 4
 _OF_FEEDS = ("msg", "dropped")
 _PLACE = {"incarnation": "1795401449110121737", "seq": 3}

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Self
 
 import msgspec
@@ -130,6 +130,10 @@ class Events:
             self.head[name.lower()] = value.strip()
         self._text = b""
 
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._reader.close()
+
     def next(self) -> dict[str, Any]:
         """The next event, `data` decoded; comments are passed over. Raises EOFError at the end."""
         while True:
@@ -150,7 +154,8 @@ class Events:
 def following(address: Address, path: str, **headers: str) -> Iterator[Events]:
     """Open an event stream."""
     with socket.create_connection(address, timeout=30) as sock:
-        lines = [f"GET {path} HTTP/1.1", "Host: x"]
+        lines = [f"GET {path} HTTP/1.1", "Host: localhost"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         sock.sendall("\r\n".join([*lines, "", ""]).encode())
-        yield Events(sock)
+        with closing(Events(sock)) as events:
+            yield events

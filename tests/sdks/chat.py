@@ -88,20 +88,21 @@ _SAID = """[...document.querySelectorAll("li:not(.sending)")].map((line) =>
 
 def opened(talk: Chat, browser: Browser, name: str) -> None:
     """Open the chat, and wait until it can be written to."""
-    browser.open(talk.url(name))
-    eventually(lambda: browser.value("!!document.querySelector('form')?.onsubmit"))
+    browser.go(talk.url(name))
+    eventually(lambda: browser.run("!!document.querySelector('form')?.onsubmit"))
 
 
 def said(browser: Browser) -> list[str]:
     """What somebody sees, `name: text` each; what is not stored yet is left out."""
-    lines = browser.value(_SAID)
+    lines = browser.run(_SAID)
     assert isinstance(lines, list)
     return lines
 
 
-def photographed(sdk: Path) -> bytes:
+def photograph(sdk: Path, path: Path) -> None:
     """Two who chat, side by side, after a conversation with a restart in it."""
-    with chat(sdk) as talk, Browser() as ann, Browser() as bob, Browser(_SIZE) as both:
+    with chat(sdk) as talk, Browser() as ann, Browser() as bob, Browser() as both:
+        both.size(*_SIZE)
         browsers = {"ann": ann, "bob": bob}
         for name, browser in browsers.items():
             opened(talk, browser, name)
@@ -114,14 +115,14 @@ def photographed(sdk: Path) -> bytes:
             browsers[name].enter(text)
             expected.append(f"{name}: {text}")
             eventually(lambda: said(ann) == said(bob) == expected)
-        both.open(talk.side_by_side(list(browsers)))
+        both.go(talk.side_by_side(list(browsers)))
         count = "Array.from(frames, (each) => each.document.querySelectorAll('li').length)"
         eventually(lambda: _numbers(both, count) == [len(expected)] * len(browsers))
-        return both.screenshot()
+        both.picture(path)
 
 
 def _numbers(browser: Browser, count: str) -> list[int]:
-    found = browser.value(count)
+    found = browser.run(count)
     assert isinstance(found, list)
     return found
 
@@ -129,9 +130,8 @@ def _numbers(browser: Browser, count: str) -> list[int]:
 def main() -> None:
     """Make the picture."""
     with tempfile.TemporaryDirectory() as place:
-        picture = photographed(built(Path(place)).parent)
-    PICTURE.write_bytes(picture)
-    print(f"wrote {len(picture)} bytes to {PICTURE}")
+        photograph(built(Path(place)).parent, PICTURE)
+    print(f"wrote {PICTURE.stat().st_size} bytes to {PICTURE}")
 
 
 if __name__ == "__main__":

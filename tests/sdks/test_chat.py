@@ -18,7 +18,7 @@ def test_two_browsers_talk_over_a_restart_and_nothing_is_lost_or_doubled(
         browsers = {"ann": ann, "bob": bob}
         for name, browser in browsers.items():
             opened(talk, browser, name)
-            browser.value("globalThis.neverLoadedAgain = true")
+            browser.run("globalThis.neverLoadedAgain = true")
         expected: set[str] = set()
 
         def everyone_says(when: str) -> None:
@@ -41,8 +41,8 @@ def test_two_browsers_talk_over_a_restart_and_nothing_is_lost_or_doubled(
         everyone_says("after")
         eventually(all_is_seen_once, within=60)
         for browser in browsers.values():
-            assert browser.value("document.querySelectorAll('.sending, .gap').length") == 0
-            assert browser.value("globalThis.neverLoadedAgain") is True
+            assert browser.run("document.querySelectorAll('.sending, .gap').length") == 0
+            assert browser.run("globalThis.neverLoadedAgain") is True
 
 
 def test_the_page_is_short_and_what_its_readme_says_leads_to_it() -> None:

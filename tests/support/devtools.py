@@ -1,113 +1,263 @@
-"""A headless Chromium that is driven over its DevTools protocol: typed into, read, photographed."""
+"""A headless Chromium that is told what to do, over the DevTools protocol.
 
+Elements are found as a screen reader finds them, by role and name, and used with real mouse and key
+events. What the page has thrown, or was refused by its policy, is kept to be asserted.
+"""
+
+import base64
 import json
+import shutil
 import subprocess
-import tempfile
-from base64 import b64decode
-from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Self
-from urllib.request import urlopen
 
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support.chromium import chromium
 from tests.support.eventually import eventually
 
-_SECONDS = 60
+_START_S = 90.0
+_ANSWER_S = 60.0
+_KEYS = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "Tab": 9}
+Node = dict[str, Any]
+
+
+class NotFound(AssertionError):
+    """No such element is shown."""
 
 
 class Browser:
-    """One page in a browser of its own, of `size` pixels."""
+    """A browser with one page. A context manager."""
 
-    def __init__(self, size: tuple[int, int] = (480, 560)) -> None:
-        self._size = size
-        self._ids = 0
-        self._open = ExitStack()
-        self._ws: ClientConnection
+    def __init__(self) -> None:
+        self._profile = Path(mkdtemp(prefix="chromium-"))
+        self._ids = count(1)
+        self._session = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: ClientConnection | None = None
+        self.complaints: list[str] = []
 
     def __enter__(self) -> Self:
-        with ExitStack() as opening:
-            keep = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-            profile = Path(opening.enter_context(keep))
-            self._start(profile, opening)
-            ports = profile / "DevToolsActivePort"
-            port = int(eventually(lambda: _first_line(ports), within=_SECONDS))
-            page = eventually(lambda: _page(port), within=_SECONDS)
-            connecting = connect(page, max_size=None, compression=None, proxy=None)
-            self._ws = opening.enter_context(connecting)
-            self._open = opening.pop_all()
-        width, height = self._size
-        sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **sizes)
+        command, environment = chromium()
+        flags = ["--remote-debugging-port=0", f"--user-data-dir={self._profile}", "about:blank"]
+        with (self._profile / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, *flags],
+                stdout=log,
+                stderr=log,
+                env=environment | {"HOME": str(self._profile)},
+            )
+        try:
+            port, path = eventually(self._told, within=_START_S)
+            url = f"ws://127.0.0.1:{port}{path}"
+            self._socket = connect(url, max_size=None, compression=None, proxy=None)
+            self.fresh()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
-    def _start(self, profile: Path, opening: ExitStack) -> None:
-        command, environment = chromium()
-        flags = [
-            "--remote-debugging-port=0",
-            "--remote-allow-origins=*",
-            f"--user-data-dir={profile}",
-        ]
-        process = subprocess.Popen(
-            [*command, *flags, "about:blank"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment | {"HOME": str(profile)},
-        )
-        opening.callback(_end, process)
+    def _told(self) -> list[str]:
+        """The port and path of the protocol, once the browser has written them."""
+        at = self._profile / "DevToolsActivePort"
+        lines = at.read_text().split() if at.exists() else []
+        return lines if len(lines) == 2 else []
 
     def __exit__(self, *_: object) -> None:
-        self._open.close()
+        if self._socket is not None:
+            self._socket.close()
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(self._profile, ignore_errors=True)
+
+    def fresh(self) -> None:
+        """Begin with a new page, without cookies of the one before."""
+        self._session = ""
+        context = self.call("Target.createBrowserContext")["browserContextId"]
+        made = self.call("Target.createTarget", url="about:blank", browserContextId=context)
+        attached = self.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
+        self._session = attached["sessionId"]
+        self.complaints = []
+        for domain in ("Page", "Runtime", "Log", "Accessibility", "DOM"):
+            self.call(f"{domain}.enable")
+        self.size(1280, 800)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call a method of the protocol. Raises AssertionError when it fails."""
-        self._ids += 1
-        self._ws.send(json.dumps({"id": self._ids, "method": method, "params": params}))
+        """Ask the browser for something."""
+        assert self._socket is not None
+        asked = next(self._ids)
+        message = {"id": asked, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        self._socket.send(json.dumps(message))
         while True:
-            answer = json.loads(self._ws.recv(timeout=_SECONDS))
-            if answer.get("id") == self._ids:
-                assert "error" not in answer, answer
-                found: dict[str, Any] = answer["result"]
-                return found
+            answer = json.loads(self._socket.recv(_ANSWER_S))
+            if answer.get("id") == asked:
+                break
+            self._hear(answer)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        result: dict[str, Any] = answer["result"]
+        return result
 
-    def open(self, url: str) -> None:
-        """Go to a page."""
-        assert "errorText" not in self.call("Page.navigate", url=url)
+    def _hear(self, event: dict[str, Any]) -> None:
+        """Keep what no page of ours should do."""
+        params = event.get("params", {})
+        match event.get("method"):
+            case "Runtime.exceptionThrown":
+                details = params["exceptionDetails"]
+                self.complaints.append(str(details.get("exception", details).get("description")))
+            case "Page.javascriptDialogOpening":
+                self.complaints.append(f"dialog: {params['message']}")
+            case "Log.entryAdded" if params["entry"]["source"] == "security":
+                self.complaints.append(params["entry"]["text"])
 
-    def value(self, expression: str) -> Any:
-        """The value of an expression of JavaScript in the page."""
-        said = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in said, said["exceptionDetails"]
-        return said["result"].get("value")
+    # -- looking ---------------------------------------------------------------------------------
+
+    def run(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        answer = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        if "exceptionDetails" in answer:
+            raise AssertionError(answer["exceptionDetails"])
+        return answer["result"].get("value")
+
+    def text(self, selector: str = "body") -> str:
+        """The text that is shown of an element; empty where there is none."""
+        found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        return str(found)
+
+    def see(self, text: str, selector: str = "body") -> str:
+        """Wait until a text is shown."""
+
+        def shown() -> str:
+            found = self.text(selector)
+            return found if text in found else ""
+
+        try:
+            return eventually(shown, within=30)
+        except AssertionError as error:
+            raise NotFound(f"{text!r} in: {self.text()[:3000]}") from error
+
+    def find(self, role: str, name: str) -> Node:
+        """Wait for the element of a role whose accessible name is, or begins with, `name`."""
+        nodes = eventually(lambda: self._named(role, name), within=30)
+        return nodes[0]
+
+    def shows(self, role: str, name: str) -> bool:
+        """Whether there is such an element now."""
+        return bool(self._named(role, name))
+
+    def _named(self, role: str, name: str) -> list[Node]:
+        if self.run("document.readyState") != "complete":
+            return []
+        found = self.call("Runtime.evaluate", expression="document")["result"]["objectId"]
+        try:
+            tree = self.call("Accessibility.queryAXTree", objectId=found, role=role)["nodes"]
+        except RuntimeError:  # another page by now
+            return []
+        shown = [each for each in tree if not each["ignored"] and "backendDOMNodeId" in each]
+        exact = [each for each in shown if _name(each) == name]
+        return exact or [each for each in shown if _name(each).startswith(name)]
+
+    # -- doing -----------------------------------------------------------------------------------
+
+    def go(self, url: str) -> None:
+        """Open an address."""
+        answer = self.call("Page.navigate", url=url)
+        assert "errorText" not in answer, answer
+
+    def click(self, role: str, name: str) -> None:
+        """Click an element."""
+
+        def clicked() -> bool:
+            nodes = self._named(role, name)
+            return bool(nodes) and self._press(nodes[0])
+
+        try:
+            eventually(clicked, within=30)
+        except AssertionError as error:
+            raise NotFound(f"{role} {name!r} in: {self.text()[:3000]}") from error
+
+    def _press(self, node: Node) -> bool:
+        at = {"backendNodeId": node["backendDOMNodeId"]}
+        try:
+            self.call("DOM.scrollIntoViewIfNeeded", **at)
+            quad = self.call("DOM.getContentQuads", **at)["quads"][0]
+        except (RuntimeError, IndexError):  # it has just gone, or moves
+            return False
+        x, y = (quad[0] + quad[4]) / 2, (quad[1] + quad[5]) / 2
+        mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+        return True
+
+    def write(self, name: str, text: str, role: str = "textbox") -> None:
+        """Put a text into a field, in the place of what it has."""
+        node = self.find(role, name)
+        self.call("DOM.focus", backendNodeId=node["backendDOMNodeId"])
+        self.run("document.activeElement.select()")
+        if text:
+            self.call("Input.insertText", text=text)
+        else:
+            self.key("Backspace", 8)
+
+    def choose(self, name: str, value: str) -> None:
+        """Choose from a list."""
+        node = self.find("combobox", name)
+        found = self.call("DOM.resolveNode", backendNodeId=node["backendDOMNodeId"])["object"]
+        self.call(
+            "Runtime.callFunctionOn",
+            objectId=found["objectId"],
+            functionDeclaration="function (value) { this.value = value;"
+            " this.dispatchEvent(new Event('input', {bubbles: true}));"
+            " this.dispatchEvent(new Event('change', {bubbles: true})); }",
+            arguments=[{"value": value}],
+        )
+
+    def key(self, key: str, code: int = 0, text: str = "") -> None:
+        """Press a key."""
+        number = code or _KEYS.get(key, 0)
+        said = {"key": key, "windowsVirtualKeyCode": number, "code": key}
+        if text or len(key) == 1 or key == "Enter":
+            said["text"] = text or ("\r" if key == "Enter" else key)
+        self.call("Input.dispatchKeyEvent", type="keyDown", **said)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=number)
 
     def enter(self, text: str) -> None:
         """Type into what has the focus, and press Enter."""
         self.call("Input.insertText", text=text)
-        key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
-        self.call("Input.dispatchKeyEvent", type="keyDown", text="\r", **key)
-        self.call("Input.dispatchKeyEvent", type="keyUp", **key)
+        self.key("Enter")
 
-    def screenshot(self) -> bytes:
-        """What is seen, as PNG."""
-        return b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+    # -- how it looks ----------------------------------------------------------------------------
+
+    def size(self, width: int, height: int) -> None:
+        """Let the window have this size."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    def scheme(self, scheme: str) -> None:
+        """Prefer `light` or `dark`."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def picture(self, path: Path) -> None:
+        """Write what the window shows, as PNG."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
 
-def _first_line(path: Path) -> str:
-    return path.read_text().partition("\n")[0] if path.exists() else ""
-
-
-def _page(port: int) -> str:
-    """The address of the only page."""
-    with urlopen(f"http://127.0.0.1:{port}/json/list", timeout=_SECONDS) as answer:
-        found = [each for each in json.load(answer) if each["type"] == "page"]
-    return str(found[0]["webSocketDebuggerUrl"]) if found else ""
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _name(node: Node) -> str:
+    return str(node.get("name", {}).get("value", ""))

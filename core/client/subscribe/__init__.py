@@ -8,7 +8,7 @@
 consumer that is named, or creates one and deletes it in the end.
 """
 
-from core.client.subscribe.acks import Acking, JsMsg
+from core.client.subscribe.acks import Acking, JsMsg, ack_fields
 from core.client.subscribe.errors import (
     Alarm,
     HandlerFailed,
@@ -53,6 +53,7 @@ __all__ = [
     "StatusRaised",
     "SubscribeError",
     "Target",
+    "ack_fields",
     "ordered",
     "pull",
     "push",

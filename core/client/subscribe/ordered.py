@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from core.client.errors import ClientError, ConnectionLost
+from core.client.errors import ClientError, ConnectionLost, NotPermitted
 from core.client.jetstream import JetStream
 from core.client.subscribe.acks import JsMsg
 from core.client.subscribe.deleting import delete_consumer
@@ -100,8 +100,9 @@ class OrderedReading:
 class OrderedSubscription:
     """An ordered subscription; made by `ordered`.
 
-    *Life cycle*: ends with `unsubscribe` or `async with`, with its client, or when its stream does
-    not exist any more (`batch` raises the ApiError).
+    *Life cycle*: ends with `unsubscribe` or `async with`, with its client, when its stream does
+    not exist any more (`batch` raises the ApiError), or when the server refuses a request that it
+    needs (NotPermitted).
 
     Attributes:
         stream: its name.
@@ -292,7 +293,9 @@ class OrderedSubscription:
             except (ApiError, ClientError) as error:
                 if self._client.closed:
                     return self._end(ConnectionLost())
-                if isinstance(error, ApiError) and error.err_code == _STREAM_NOT_FOUND:
+                if isinstance(error, NotPermitted) or (
+                    isinstance(error, ApiError) and error.err_code == _STREAM_NOT_FOUND
+                ):
                     return self._end(error)
                 self._tell(Interrupted(error))
             if self._puller is None:
@@ -322,6 +325,9 @@ class OrderedSubscription:
         self.inbox.wake()
 
     def on_failure(self, error: ClientError) -> None:
+        if isinstance(error, NotPermitted):
+            self._end(error)
+            return
         self._tell(error)
         self._begin_restart()
 

@@ -96,6 +96,8 @@ class Puller:
         self._next_is_large = False
         self._sub: Subscription | None = js.client.subscribe(self._inbox + b".*", self._on_batch)
         self._sub.on_restored = self._on_restored
+        self._sub.asked = self._subject
+        self._sub.on_asking_denied = self._on_denied
         self._sub.on_end = taker.on_closed
 
     @property
@@ -139,9 +141,8 @@ class Puller:
             self._client.publish(self._subject, encode(request), reply=self._reply)
         except ConnectionLost:
             pass  # with the connection the next one is asked for
-        except NotPermitted as error:
-            self._end()
-            self._taker.on_failure(error)
+        except NotPermitted:
+            self._on_denied()
 
     def _end(self) -> None:
         self._reply = b""
@@ -188,6 +189,10 @@ class Puller:
     def _on_silence(self, seconds: float) -> None:
         self._end()
         self._taker.on_failure(HeartbeatsMissed(seconds))
+
+    def _on_denied(self) -> None:
+        self._end()
+        self._taker.on_failure(NotPermitted(self._subject))
 
     def _on_restored(self) -> None:
         self._end()

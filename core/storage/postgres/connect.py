@@ -6,7 +6,7 @@ not use JIT. Connection strings are parsed by asyncpg; texts made here never sho
 
 import enum
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -95,9 +95,12 @@ class Connector:
 
     Attributes:
         dsn: a connection string as libpq and asyncpg read it.
+        bind: called with the process id of each session's server process once the session is open;
+            what it returns is called when the session has ended.
     """
 
     dsn: str
+    bind: Callable[[int], Callable[[], None]] | None = None
 
     @property
     def address(self) -> str:
@@ -128,6 +131,9 @@ class Connector:
         _keep_alive(connection)
         if purpose is Purpose.LANE:
             _enlarge_send_buffer(connection)
+        if self.bind is not None:
+            unbind = self.bind(connection.get_server_pid())
+            connection.add_termination_listener(lambda _: unbind())
         return connection
 
     async def pool(self, purpose: Purpose, size: int) -> Any:
