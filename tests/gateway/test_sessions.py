@@ -173,7 +173,7 @@ def test_credentials_count_before_a_cookie(guarded: Web) -> None:
 
 
 def test_two_credentials_are_none(guarded: Web) -> None:
-    head = f"GET /v1/streams HTTP/1.1\r\nHost: x\r\nAuthorization: {ME}\r\nAuthorization: {ME}\r\n"
+    head = "GET /v1/streams HTTP/1.1\r\nHost: localhost\r\n" + f"Authorization: {ME}\r\n" * 2
 
     assert guarded.raw(f"{head}\r\n".encode()).startswith(b"HTTP/1.1 401 ")
 

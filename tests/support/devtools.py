@@ -246,6 +246,11 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", **said)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=number)
 
+    def enter(self, text: str) -> None:
+        """Type into what has the focus, and press Enter."""
+        self.call("Input.insertText", text=text)
+        self.key("Enter")
+
     # -- how it looks ----------------------------------------------------------------------------
 
     def size(self, width: int, height: int) -> None:
