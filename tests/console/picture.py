@@ -1,4 +1,4 @@
-"""`python -m tests.console.picture` makes docs/console.png: a stream, and a message that is open."""
+"""`python -m tests.console.picture` makes docs/console.png: a stream, and a message of it."""
 
 import json
 import random
