@@ -21,6 +21,7 @@ from tests.support.eventually import eventually
 
 _START_S = 90.0
 _ANSWER_S = 60.0
+_LOOK_S = 0.04
 _KEYS = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "Tab": 9}
 Node = dict[str, Any]
 
@@ -138,13 +139,13 @@ class Browser:
             return found if text in found else ""
 
         try:
-            return eventually(shown, within=30)
+            return eventually(shown, within=30, every=_LOOK_S)
         except AssertionError as error:
             raise NotFound(f"{text!r} in: {self.text()[:3000]}") from error
 
     def find(self, role: str, name: str) -> Node:
         """Wait for the element of a role whose accessible name is, or begins with, `name`."""
-        nodes = eventually(lambda: self._named(role, name), within=30)
+        nodes = eventually(lambda: self._named(role, name), within=30, every=_LOOK_S)
         return nodes[0]
 
     def shows(self, role: str, name: str) -> bool:
@@ -197,7 +198,7 @@ class Browser:
             return bool(nodes) and self._press(nodes[0])
 
         try:
-            eventually(clicked, within=30)
+            eventually(clicked, within=30, every=_LOOK_S)
         except AssertionError as error:
             raise NotFound(f"{role} {name!r} in: {self.text()[:3000]}") from error
 
