@@ -37,6 +37,7 @@ class Browser:
         self._profile = Path(mkdtemp(prefix="chromium-"))
         self._ids = count(1)
         self._session = ""
+        self._context = ""
         self._open = ExitStack()
         self._socket: ClientConnection | None = None
         self.complaints: list[str] = []
@@ -76,8 +77,10 @@ class Browser:
     def fresh(self) -> None:
         """Begin with a new page, without cookies of the one before."""
         self._session = ""
-        context = self.call("Target.createBrowserContext")["browserContextId"]
-        made = self.call("Target.createTarget", url="about:blank", browserContextId=context)
+        if self._context:
+            self.call("Target.disposeBrowserContext", browserContextId=self._context)
+        self._context = self.call("Target.createBrowserContext")["browserContextId"]
+        made = self.call("Target.createTarget", url="about:blank", browserContextId=self._context)
         attached = self.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
         self._session = attached["sessionId"]
         self.complaints = []
