@@ -15,6 +15,7 @@ class LossyWay:
         lose: How many of the next answers are lost: the server has acted, the caller hears nothing.
         lost: How many were.
         passed: How many connections were passed on.
+        most: Of how many bytes of answers a connection breaks; 0: of none.
         away: Whether nobody gets through.
     """
 
@@ -22,6 +23,7 @@ class LossyWay:
         self.lose = 0
         self.lost = 0
         self.passed = 0
+        self.most = 0
         self.away = False
         self._server = server
         self._open: set[socket.socket] = set()
@@ -72,11 +74,15 @@ class LossyWay:
                 ).start()
 
     def _pass_on(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+        size = 0
         with contextlib.suppress(OSError):
             while piece := source.recv(_PIECE):
                 if answers and self._loses():
                     break
                 target.sendall(piece)
+                size += len(piece)
+                if answers and size > self.most > 0:
+                    break
         self._close(source)
         self._close(target)
 

@@ -8,6 +8,7 @@ import base64
 import json
 import shutil
 import subprocess
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
@@ -35,29 +36,32 @@ class Browser:
         self._profile = Path(mkdtemp(prefix="chromium-"))
         self._ids = count(1)
         self._session = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._open = ExitStack()
         self._socket: ClientConnection | None = None
         self.complaints: list[str] = []
 
     def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            opening.callback(shutil.rmtree, self._profile, ignore_errors=True)
+            opening.callback(_end, self._started())
+            port, path = eventually(self._told, within=_START_S)
+            url = f"ws://127.0.0.1:{port}{path}"
+            joined = connect(url, max_size=None, compression=None, proxy=None)
+            self._socket = opening.enter_context(joined)
+            self.fresh()
+            self._open = opening.pop_all()
+        return self
+
+    def _started(self) -> subprocess.Popen[bytes]:
         command, environment = chromium()
         flags = ["--remote-debugging-port=0", f"--user-data-dir={self._profile}", "about:blank"]
         with (self._profile / "log").open("wb") as log:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [*command, *flags],
                 stdout=log,
                 stderr=log,
                 env=environment | {"HOME": str(self._profile)},
             )
-        try:
-            port, path = eventually(self._told, within=_START_S)
-            url = f"ws://127.0.0.1:{port}{path}"
-            self._socket = connect(url, max_size=None, compression=None, proxy=None)
-            self.fresh()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
 
     def _told(self) -> list[str]:
         """The port and path of the protocol, once the browser has written them."""
@@ -66,16 +70,7 @@ class Browser:
         return lines if len(lines) == 2 else []
 
     def __exit__(self, *_: object) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        shutil.rmtree(self._profile, ignore_errors=True)
+        self._open.close()
 
     def fresh(self) -> None:
         """Begin with a new page, without cookies of the one before."""
@@ -155,6 +150,25 @@ class Browser:
     def shows(self, role: str, name: str) -> bool:
         """Whether there is such an element now."""
         return bool(self._named(role, name))
+
+    def unnamed(self) -> list[str]:
+        """The roles of controls that have no name for who cannot see them."""
+        tree = self.call("Accessibility.getFullAXTree")["nodes"]
+        controls = (
+            "button",
+            "link",
+            "textbox",
+            "searchbox",
+            "combobox",
+            "checkbox",
+            "radio",
+            "table",
+        )
+        return [
+            each["role"]["value"]
+            for each in tree
+            if not each["ignored"] and each["role"]["value"] in controls and not _name(each)
+        ]
 
     def _named(self, role: str, name: str) -> list[Node]:
         if self.run("document.readyState") != "complete":
@@ -257,6 +271,15 @@ class Browser:
     def picture(self, path: Path) -> None:
         """Write what the window shows, as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _name(node: Node) -> str:

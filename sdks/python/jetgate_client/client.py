@@ -90,8 +90,8 @@ class Jetgate:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.http.aclose()
+        """End what is left open, and close the connections."""
+        await self._transport.aclose()
 
     async def put_stream(self, name: str, **config: Any) -> StreamInfo:
         """Create a stream, or replace its configuration: members of StreamConfig."""

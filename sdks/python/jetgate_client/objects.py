@@ -88,7 +88,7 @@ class Download:
         self._begin = begin
         self._end = end
         self._etag = ""
-        self._pieces = self._run()
+        self._pieces = transport.kept(self._run())
 
     async def __aenter__(self) -> Self:
         await anext(self._pieces)  # an empty one: there is an answer

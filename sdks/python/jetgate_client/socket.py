@@ -32,6 +32,7 @@ from jetgate_client.publishing import Receipt
 from jetgate_client.retrying import Backoff
 from jetgate_client.transport import Transport
 
+_FRAME_MAX = 2 << 20
 _TOGETHER_BYTES = 256 * 1024
 _MORE_S = 5.0
 """How much longer than the server one waits for its answer."""
@@ -63,7 +64,7 @@ class Socket:
         self._out: deque[bytes] = deque()
         self._written = asyncio.Event()
         self._ws: ClientConnection | None = None
-        self._frame_max = 1 << 62
+        self._frame_max = _FRAME_MAX
         self._life: asyncio.Task[None] | None = None
         self._begins: set[asyncio.Task[None]] = set()
         self._closed = False

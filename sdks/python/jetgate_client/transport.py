@@ -1,10 +1,11 @@
 """Requests: refusals are raised, writes that may be repeated are, answers come line by line."""
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 from urllib.parse import quote
+from weakref import WeakSet
 
 import httpx
 
@@ -17,6 +18,8 @@ from jetgate_client.errors import (
     problem_of,
 )
 from jetgate_client.retrying import Backoff, Retry
+
+T = TypeVar("T")
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -68,6 +71,7 @@ class Transport:
         self._timeout = timeout
         self._auth = auth
         self._verify = verify
+        self._feeds: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
         self.http = httpx.AsyncClient(
             base_url=url,
             auth=auth,
@@ -99,6 +103,18 @@ class Transport:
             return {}
         asked = next(self._auth.auth_flow(httpx.Request("GET", self.http.base_url)))
         return {"Authorization": asked.headers["Authorization"]}
+
+    def kept(self, feed: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        """Let a feed that is left open end before its connection does."""
+        self._feeds.add(feed)
+        return feed
+
+    async def aclose(self) -> None:
+        """End what is left open, and close the connections."""
+        for feed in list(self._feeds):
+            with suppress(RuntimeError):  # somebody reads it: the end of its connection ends it
+                await feed.aclose()
+        await self.http.aclose()
 
     async def send(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send once. Raises Problem, ConnectionLost."""

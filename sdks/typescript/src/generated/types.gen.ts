@@ -1617,6 +1617,11 @@ export type PathKey = string;
 export type PathKind = string;
 
 /**
+ * The name of a script.
+ */
+export type PathModule = string;
+
+/**
  * The name of an object.
  */
 export type PathName = string;
