@@ -262,7 +262,7 @@ async def _needed(node: Node, ask: Ask, operation: Operation) -> set[Need]:
 
 
 # Without a user, without an answer, and what does not end by itself.
-UNTRIED = ("healthz", "openWebSocket")
+UNTRIED = ("healthz", "openWebSocket", "readConsoleModule", "readConsoleStyle", "showConsole")
 _PAGES = ("/docs", "/openapi.json", "/asyncapi.json")
 
 
