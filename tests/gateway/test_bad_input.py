@@ -480,9 +480,8 @@ def test_answers_to_http_1_0_end_with_the_connection(stream: Stream) -> None:
 
 def test_every_path_says_which_methods_it_takes(web: Web) -> None:
     taken: dict[str, set[str]] = {}
-    names = dict.fromkeys(("stream", "consumer", "subject", "bucket", "key", "name", "kind"), "x")
     for operation in ROUTES:
-        path = operation.path.format(**names, seq="1")
+        path = re.sub(r"\{\w+\}", "1", operation.path)
         methods = {operation.method} | ({"HEAD"} if operation.method == "GET" else set())
         taken.setdefault(path, {"OPTIONS"}).update(methods)
     for path, methods in taken.items():
