@@ -39,7 +39,7 @@ def fetch(body: bytes, headers: str = JSON) -> bytes:
 CASES: dict[str, tuple[bytes, int]] = {
     # Paths
     "unknown path": (request("GET /v2"), 404),
-    "root": (request("GET /"), 404),
+    "root": (request("GET /"), 200),
     "trailing slash": (request("GET /v1/streams/"), 404),
     "double slash": (request("GET //v1/streams"), 404),
     "dot segments": (request("GET /v1/../healthz"), 404),
