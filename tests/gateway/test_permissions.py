@@ -85,6 +85,7 @@ NAMES = {
     "seq": "1",
     "bucket": "B",
     "key": "k",
+    "module": "app.js",
     "name": "o",
     "keys": ">",
     "filter": "ADVISORY.>",
@@ -263,8 +264,8 @@ async def _needed(node: Node, ask: Ask, operation: Operation) -> set[Need]:
 
 
 # Without a user, without an answer, and what does not end by itself.
-UNTRIED = ("healthz", "openWebSocket", "readConsoleModule", "readConsoleStyle", "showConsole")
-_PAGES = ("/docs", "/openapi.json", "/asyncapi.json")
+UNTRIED = ("healthz", "openWebSocket")
+_PAGES = ("/console", "/docs", "/openapi.json", "/asyncapi.json")
 
 
 def test_the_table_is_that_of_the_routes(database: str) -> None:
