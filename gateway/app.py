@@ -257,12 +257,17 @@ def _check_head(settings: Settings, scope: Scope) -> None:
         )
     headers = scope["headers"]
     size = hosts = 0
+    is_coded = False
     for name, value in headers:
         size += len(name) + len(value)
         hosts += name == b"host"
+        is_coded |= name == b"transfer-encoding"
     if len(headers) > settings.header_count_max or size > settings.header_bytes_max:
         limits = f"{settings.header_count_max}, {settings.header_bytes_max} bytes"
         raise Problem(431, "headers-too-large", f"headers: more than {limits}")
     if hosts != 1 and (hosts or scope.get("http_version") == "1.1"):
         # A proxy and we could each take another one for the name of this server (RFC 9112, 3.2).
         raise Problem(400, "bad-host", "headers: one Host is needed")
+    if is_coded and scope.get("http_version") == "1.0":
+        # What passed it on may not have known it, and have seen another end (RFC 9112, 6.1).
+        raise Problem(400, "not-http", "headers: HTTP/1.0 has no Transfer-Encoding")

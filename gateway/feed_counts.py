@@ -2,14 +2,8 @@
 
 from dataclasses import dataclass
 
-KINDS = {
-    "ordered": "ordered feeds over WebSocket",
-    "durable": "durable feeds over WebSocket",
-    "core": "core feeds over WebSocket",
-    "tail": "tails over server-sent events",
-    "watch": "watches of buckets and object stores",
-    "advisories": "advisories over server-sent events",
-}
+KINDS = ("ordered", "durable", "core", "tail", "watch", "advisories")
+"""The first three over WebSocket, the others over HTTP."""
 
 
 @dataclass(slots=True)

@@ -8,19 +8,19 @@ over HTTP more slowly is refused (`object_chunk_max`).
 
 from typing import Any
 
-from core.client import OrderedReader, RequestTimeout
+from core.client.subscribe import ordered
 from core.errors import ApiError
 from core.model.api_errors import err_code
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import parse_time
 from gateway import object_store
+from gateway.bucket_reading import FINITE, batches, end_reading, stored_of
 from gateway.buckets import OBJECTS
 from gateway.call import Call
 from gateway.problems import RETRY, Problem
 from gateway.stream_info import existing
 
 _NO_MESSAGE = err_code("JSNoMessageFound")
-_READ_S = 5.0
 _PASSES = 20
 
 
@@ -103,22 +103,16 @@ class _Owners:
         )
 
     async def _pass(self) -> bool:
-        config = ConsumerConfig(
-            filter_subject=f"$O.{self._bucket}.M.>",
-            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
-            opt_start_seq=self._seen + 1,
+        wanted = object_store.information(
+            self._bucket, DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=self._seen + 1
         )
-        reader = OrderedReader(self._call.gateway.js, f"OBJ_{self._bucket}", config, finite=True)
+        reader = await ordered(self._call.gateway.js, wanted, FINITE)
         try:
-            await reader.open()
-            found = reader.pending > 0
-            while messages := await reader.read(_READ_S):
-                self._seen = messages[-1].seq
-                for info in map(object_store.info_of, messages):
+            async for messages in batches(reader):
+                self._seen = messages[-1].stream_seq
+                for info in map(object_store.info_of, map(stored_of, messages)):
                     if info.link is None and not info.deleted:
                         self.nuids.add(info.nuid)
-            if not reader.is_over:
-                raise RequestTimeout(config.filter_subject.encode(), _READ_S)
         finally:
-            await reader.close()
-        return found
+            end_reading(reader)
+        return reader.pending > 0

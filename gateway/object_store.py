@@ -11,9 +11,11 @@ from typing import Any
 
 import msgspec
 
-from core.client import ClientError, Delivered, NoResponders
+from core.client import ClientError, NoResponders
+from core.client.subscribe import Target, target_of
 from core.errors import ApiError
 from core.model.api_errors import err_code
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
 from core.model.stream import StreamPurgeRequest
@@ -80,11 +82,16 @@ def chunk_subject(bucket: str, nuid: str) -> str:
     return f"$O.{bucket}.C.{nuid}"
 
 
-def info_of(msg: StoredMsg | Delivered) -> ObjectInfo:
+def information(bucket: str, begin: DeliverPolicy, **config: object) -> Target:
+    """What has the information of a store's objects; `config`: more of its consumer."""
+    subjects = (f"$O.{bucket}.M.>",)
+    return target_of(f"OBJ_{bucket}", subjects, deliver_policy=begin, **config)
+
+
+def info_of(msg: StoredMsg) -> ObjectInfo:
     """Read an information message. Raises Problem when it is none."""
-    payload = msg.data if isinstance(msg, StoredMsg) else msg.payload
     try:
-        stored = _decoder.decode(payload)
+        stored = _decoder.decode(msg.data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise Problem(502, "bad-object-info", "the stored information is not of ADR-20") from None
     options = stored.options or _Options()

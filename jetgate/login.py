@@ -47,6 +47,11 @@ class SessionRights:
         self._client = client
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a session."""
+        return self._grant is not _NOTHING
+
+    @property
     def permissions(self) -> Permissions | None:
         """The permissions as a value; None: no restrictions."""
         grant = self._grant

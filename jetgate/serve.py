@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from core.auth.users import Users
 from gateway.settings import Settings
-from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, checked_dsn, users_of
-from jetgate.migrate import Dsn
+from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, users_of
+from jetgate.database import Dsn, DsnFile, DsnPasswordFile, WaitForDb, required
 from jetgate.process import Process
 from jetgate.run import Verbose, run
+from jetgate.secret_files import secret_of
 
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
 NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
@@ -20,12 +22,21 @@ WsPort = Annotated[
     typer.Option(help="Port for NATS over WebSocket; 0 for any free one; without it: none."),
 ]
 Auth = Annotated[str, typer.Option(envvar="JETGATE_AUTH", help="Token that clients must know.")]
+AuthFile = Annotated[
+    str, typer.Option(envvar="JETGATE_AUTH_FILE", help="File that holds what --auth would say.")
+]
 UserName = Annotated[
     str, typer.Option("--user", envvar="JETGATE_USER", help="User that clients must be.")
 ]
 Password = Annotated[
     str,
     typer.Option("--pass", envvar="JETGATE_PASS", help="Password of the user, or its bcrypt hash."),
+]
+PasswordFile = Annotated[
+    str,
+    typer.Option(
+        "--pass-file", envvar="JETGATE_PASS_FILE", help="File that holds what --pass would say."
+    ),
 ]
 ConfigFile = Annotated[
     str,
@@ -61,8 +72,10 @@ def dev(
     ws_port: WsPort = None,
     data: Annotated[Path, typer.Option(help="Directory for the data.")] = DATA_DIRECTORY,
     auth: Auth = "",
+    auth_file: AuthFile = "",
     user: UserName = "",
     password: Password = "",
+    password_file: PasswordFile = "",
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
@@ -93,7 +106,7 @@ def dev(
             http_port=http_port,
             ws_port=ws_port,
             data=data,
-            users=users_of(auth, user, password),
+            users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
             **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
@@ -102,7 +115,10 @@ def dev(
 
 
 def serve(
-    dsn: Dsn,
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
+    wait_for_db: WaitForDb = 0,
     host: Host = "127.0.0.1",
     nats_port: NatsPort = NATS_PORT,
     http_port: HttpPort = HTTP_PORT,
@@ -111,8 +127,10 @@ def serve(
         Path | None, typer.Option(help="Directory for ports.json; none is written without.")
     ] = None,
     auth: Auth = "",
+    auth_file: AuthFile = "",
     user: UserName = "",
     password: Password = "",
+    password_file: PasswordFile = "",
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
@@ -134,7 +152,7 @@ def serve(
 
       jetgate serve --dsn postgresql://jetgate@db.example/jetgate --host 0.0.0.0
 
-      JETGATE_DSN=postgresql://... jetgate serve
+      jetgate serve --dsn-file /run/secrets/dsn --wait-for-db 60
     """
     _serve(
         verbose,
@@ -144,12 +162,18 @@ def serve(
             http_port=http_port,
             ws_port=ws_port,
             data=data,
-            dsn=checked_dsn(dsn),
-            users=users_of(auth, user, password),
+            database=required(dsn, dsn_file, dsn_password_file, wait_for_db),
+            users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
             **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
+    )
+
+
+def _users(token: str, token_file: str, user: str, password: str, file: str) -> Users | None:
+    return users_of(
+        secret_of("--auth", token, token_file), user, secret_of("--pass", password, file)
     )
 
 

@@ -278,7 +278,7 @@ class StreamReader:
                     return pages, [gap]
             messages, nbytes = self._want
             items = await pages.page(messages, nbytes)
-            if turns.locked() or (len(items) < messages and _size(items) < nbytes):
+            if pages.at_end or (turns.locked() and not pages.of_subjects):
                 await pages.forget()
             return pages, items
 

@@ -16,8 +16,8 @@ from core.client.subscribe import (
     OrderedSubscription,
     Position,
     PositionLost,
-    Target,
     ordered,
+    target_of,
 )
 from core.errors import ApiError
 from core.model.api_errors import api_error
@@ -311,8 +311,7 @@ class Tails:
 
     async def _make(self, key: Key) -> Tail:
         stream, filters = key
-        config = {"deliver_policy": DeliverPolicy.NEW, "filter_subjects": filters}
-        target = Target(stream=stream, config=config)
+        target = target_of(stream, filters, deliver_policy=DeliverPolicy.NEW)
         reading = OrderedReading(heartbeat=_HEARTBEAT_S, inactive=3 * _HEARTBEAT_S)
         tail = Tail(self.js, key, await ordered(self.js, target, reading))
         tail.start(*self._limits)

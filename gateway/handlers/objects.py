@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from core.client import Delivered, OrderedReader
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import format_time, parse_time
+from core.model.message import StoredMsg
 from core.runtime.nuid import nuid
 from gateway import entity_tags, object_cleaning, object_store
 from gateway.bucket_models import Cleaned, Link, ObjectCleaning, ObjectInfo, ObjectPatch
@@ -242,18 +242,14 @@ async def list_objects(call: Call) -> Response:
     bucket = bucket_name(call.params["bucket"])
     deleted = flag(call.query.get("deleted", "false"), "deleted")
     info = await existing(call, OBJECTS, bucket)
-    config = ConsumerConfig(
-        filter_subject=f"$O.{bucket}.M.>", deliver_policy=DeliverPolicy.LAST_PER_SUBJECT
-    )
-    reader = OrderedReader(call.gateway.js, f"OBJ_{bucket}", config, finite=True)
+    wanted = object_store.information(bucket, DeliverPolicy.LAST_PER_SUBJECT)
 
-    def show(msg: Delivered) -> ObjectInfo | None:
+    def show(msg: StoredMsg) -> ObjectInfo | None:
         shown = object_store.info_of(msg)
         return None if shown.deleted and not deleted else shown
 
-    listing = Listing(call, reader, "objects", info["state"]["last_seq"])
+    listing = await Listing.begin(call, wanted, "objects", info["state"]["last_seq"])
     listing.show = show
-    await listing.open()
     return listing
 
 

@@ -35,5 +35,5 @@ async def _tail(call: Call, matching: str, stream: str = "") -> Response:
 
 async def open_websocket(call: Call) -> Response:
     """Say that a WebSocket is here, to who asks for something else."""
-    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
     raise Problem(426, "websocket-needed", "this path takes WebSocket handshakes", headers=headers)

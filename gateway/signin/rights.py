@@ -13,6 +13,11 @@ class Rights(Protocol):
     """The permissions of one connection, as the core applies them now."""
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to have permissions; without one nothing is permitted."""
+        ...
+
+    @property
     def permissions(self) -> object:
         """The permissions as a value, to be compared; None: no restrictions."""
         ...

@@ -1,6 +1,7 @@
 """Bad input, as a table: what is sent, and the answer. Nothing is ever a 5xx."""
 
 import json
+import re
 import socket
 
 import pytest
@@ -294,6 +295,32 @@ CASES: dict[str, tuple[bytes, int]] = {
     "two hosts": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
     "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
     "http/1.0": (b"GET /healthz HTTP/1.0\r\n\r\n", 200),
+    "http/1.0 and chunks": (
+        b"POST /v1/subjects/a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    "space before the colon of a coding": (
+        request("POST /v1/streams", "Transfer-Encoding : chunked\r\n", b"0\r\n\r\n", length=False),
+        400,
+    ),
+    "coding behind a vertical tab": (
+        request(
+            "POST /v1/streams", "Transfer-Encoding:\x0bchunked\r\n", b"0\r\n\r\n", length=False
+        ),
+        400,
+    ),
+    "two lengths in one": (request("POST /v1/streams", "Content-Length: 1, 1\r\n"), 400),
+    "length with a blank": (request("POST /v1/streams", "Content-Length: 1 2\r\n"), 400),
+    "length of nothing": (request("POST /v1/streams", "Content-Length:\r\n"), 400),
+    "chunk size negative": (
+        request("POST /v1/streams", CHUNKED, b"-1\r\nx\r\n0\r\n\r\n", length=False),
+        400,
+    ),
+    "chunk longer than it says": (
+        request("POST /v1/streams", CHUNKED, b"1\r\nxyz0\r\n\r\n", length=False),
+        400,
+    ),
+    "tabs in the request line": (b"GET\t/healthz\tHTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     "http/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     "http/3.9": (b"GET /healthz HTTP/3.9\r\nHost: localhost\r\n\r\n", 400),
     "connect": (request("CONNECT x:1"), 400),
@@ -384,3 +411,96 @@ def test_an_upload_that_waits_is_told_to_go_on(stream: Stream) -> None:
 
     assert received.startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert stream.web.get(f"{stream.path}/messages/1").body == b"abc"
+
+
+def _until_closed(web: Web, sent: bytes) -> bytes:
+    with socket.create_connection(web.address, timeout=30) as caller:
+        caller.sendall(sent)
+        received = b""
+        while more := caller.recv(65536):
+            received += more
+    return received
+
+
+def test_what_stands_behind_a_body_is_no_header_of_the_request(stream: Stream) -> None:
+    """Who looked at the headers before did not see it."""
+    path = f"/v1/subjects/{stream.prefix}.a"
+    trailers = 'Nats-Msg-Id: 1\r\nIf-Match: "9"\r\nAuthorization: x\r\nNats-H-A: b\r\n'
+    sent = request(f"POST {path}", CHUNKED, f"1\r\nx\r\n0\r\n{trailers}\r\n".encode(), length=False)
+
+    answers = [stream.web.raw(sent) for _ in range(2)]
+
+    assert [answer.split()[1] for answer in answers] == [b"201", b"201"]
+    assert "nats-h-a" not in stream.web.get(f"{stream.path}/messages/2").headers
+
+
+def test_requests_that_do_not_wait_are_answered_in_order(stream: Stream) -> None:
+    path = f"/v1/subjects/{stream.prefix}"
+    sent = b"".join(post(f"{path}.{number}", "", b"%d" % number) for number in range(20))
+    sent += request(f"GET {stream.path}/messages/99") + request(f"GET {stream.path}/messages/7")
+    sent += request("GET /healthz", "Connection: close\r\n")
+
+    received = _until_closed(stream.web, sent)
+
+    statuses = [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", received)]
+    assert statuses == [201] * 20 + [404, 200, 200]
+    for number in range(1, 21):
+        assert b'"seq":%d}' % number in received
+    assert stream.web.get(f"{stream.path}/messages/7").body == b"6"
+
+
+def test_the_rest_of_a_refused_request_is_not_another_one(stream: Stream) -> None:
+    """A body that looks like a request is none, whatever its length was said to be."""
+    inner = publish(f"{stream.prefix}.inner")
+    both = "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n"
+    for headers in (both, "Content-Length: 0\r\nContent-Length: 4\r\n", "Content-Length: +0\r\n"):
+        head = request(f"POST /v1/subjects/{stream.prefix}.a", headers, length=False)
+        received = _until_closed(stream.web, head + b"0\r\n\r\n" + inner)
+
+        assert received.startswith(b"HTTP/1.1 400 ")
+        assert received.count(b"\r\n\r\n") == 1
+    assert stream.web.get(stream.path).json()["state"]["messages"] == 0
+
+
+def test_answers_to_http_1_0_end_with_the_connection(stream: Stream) -> None:
+    line = b'{"subject":"%s.a"}\n' % stream.prefix.encode()
+    head = "POST /v1/publish HTTP/1.0\r\nContent-Type: application/x-ndjson\r\n"
+    sent = f"{head}Content-Length: {len(line) * 3}\r\nConnection: keep-alive\r\n\r\n".encode()
+
+    received = _until_closed(stream.web, sent + line * 3)
+    asked = _until_closed(stream.web, f"GET {stream.path}/messages/2 HTTP/1.0\r\n\r\n".encode())
+
+    head_of, _, body = received.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head_of.lower()
+    assert b"connection: close" in head_of.lower()
+    assert [json.loads(each)["seq"] for each in body.splitlines()] == [1, 2, 3]
+    assert b"content-length: 0" in asked
+    assert asked.endswith(b"\r\n\r\n")
+
+
+def test_every_path_says_which_methods_it_takes(web: Web) -> None:
+    taken: dict[str, set[str]] = {}
+    names = dict.fromkeys(("stream", "consumer", "subject", "bucket", "key", "name", "kind"), "x")
+    for operation in ROUTES:
+        path = operation.path.format(**names, seq="1")
+        methods = {operation.method} | ({"HEAD"} if operation.method == "GET" else set())
+        taken.setdefault(path, {"OPTIONS"}).update(methods)
+    for path, methods in taken.items():
+        answer = web.send("OPTIONS", path)
+
+        assert (answer.status, answer.body) == (204, b"")
+        assert set((answer.headers["allow"] or "").split(", ")) == methods
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - methods:
+            refused = web.send(method, path)
+            assert (refused.status, refused.kind) == (405, "method-not-allowed"), (method, path)
+            assert refused.headers["allow"] == answer.headers["allow"]
+
+
+def test_head_is_get_without_the_body(stream: Stream) -> None:
+    stream.publish("a", b"hello")
+    for path in (f"{stream.path}/messages/1", "/docs", "/openapi.json", "/v1/none"):
+        get, head = (stream.web.send(method, path) for method in ("GET", "HEAD"))
+
+        assert (head.status, head.body) == (get.status, b"")
+        for name in ("content-length", "content-type", "etag", "allow"):
+            assert head.headers[name] == get.headers[name], (path, name)

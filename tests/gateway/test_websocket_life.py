@@ -21,13 +21,15 @@ from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.runtime.tasks import counters
 from gateway.app import create_app
-from gateway.call import Gateway
+from gateway.call import Caller, Gateway
+from gateway.console.files import Console
 from gateway.contract.reference import Reference
 from gateway.feeds.feeds import Feeds
 from gateway.http_protocol import HttpProtocol
 from gateway.http_server import HttpServer, standby
 from gateway.http_start import HttpStart
 from gateway.metrics import Metrics
+from gateway.signin.kept import SignIn
 from gateway.tokens import AckTokens
 from gateway.ws.close_codes import Remedy, remedy_of
 from gateway.ws.codec import JSON_CODEC
@@ -185,6 +187,7 @@ class _FullSocket(Link):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
+        self.caller = Caller(gateway, SignIn(gateway.settings, gateway.clock))
         self.codec = JSON_CODEC
 
     def put(self, payload: bytes) -> None:
@@ -210,6 +213,7 @@ def test_what_was_pulled_and_not_written_is_given_back(nats_server: NatsServer) 
             AckTokens(SETTINGS.ack_key),
             print,
             Reference(),
+            Console(),
             SystemClock(),
             Feeds(js, 9, 9),
         )

@@ -27,7 +27,7 @@ from core.client.subscribe.inbox import Limits
 from core.client.subscribe.ordered import OrderedReading, OrderedSubscription, Position, ordered
 from core.client.subscribe.pull import Fetch, PullSubscription, pull
 from core.client.subscribe.push import PushSubscription, Reading, push
-from core.client.subscribe.target import Target
+from core.client.subscribe.target import Target, target_of
 
 __all__ = [
     "Acking",
@@ -57,4 +57,5 @@ __all__ = [
     "ordered",
     "pull",
     "push",
+    "target_of",
 ]

@@ -21,6 +21,9 @@ _NANOS = 1_000_000_000
 _MISSED = 3
 _TOO_LARGE = "Message Size Exceeds MaxBytes"
 _ENDS = ("Batch Completed", _TOO_LARGE)
+_NONE = 404
+ANY_SIZE = 1 << 62
+"""Bytes that bound no request."""
 _EXPIRES_S = 60.0
 
 
@@ -39,6 +42,10 @@ class Taker(Protocol):
 
     def on_read(self) -> None:
         """Called after the messages of one read."""
+        ...
+
+    def on_nothing(self) -> None:
+        """There is nothing now; told where requests do not wait."""
         ...
 
     def on_failure(self, error: ClientError) -> None:
@@ -66,9 +73,9 @@ class Puller:
     Args:
         taker: who takes the messages.
         consumer: `<stream>.<name>`.
-        takes_acks: whether the consumer takes acknowledgements.
         batch_max: how many messages the consumer grants to a request, 0 for any number.
         heartbeat: seconds between the server's signs of life.
+        waits: whether requests wait for messages that are not there yet.
     """
 
     def __init__(
@@ -77,15 +84,15 @@ class Puller:
         taker: Taker,
         consumer: str,
         *,
-        takes_acks: bool,
         batch_max: int,
         heartbeat: float,
+        waits: bool = True,
     ) -> None:
         self._client = js.client
         self._taker = taker
         self._subject = f"{js.prefix}.CONSUMER.MSG.NEXT.{consumer}".encode()
         js.client.check(self._subject)
-        self._takes_acks = takes_acks
+        self._waits = waits
         self._batch_max = batch_max
         self._heartbeat = heartbeat
         self._watch = HeartbeatWatch(heartbeat * _MISSED, self._on_silence)
@@ -126,11 +133,13 @@ class Puller:
         if room.messages < 1 or room.nbytes < 1:
             return
         most = min(room.messages, self._batch_max) if self._batch_max else room.messages
+        any_size = self._next_is_large or room.nbytes >= ANY_SIZE
         request = NextRequest(
             batch=1 if self._next_is_large else most,
-            max_bytes=0 if self._next_is_large else room.nbytes,
-            expires=round(max(_EXPIRES_S, 4 * self._heartbeat) * _NANOS),
-            idle_heartbeat=round(self._heartbeat * _NANOS),
+            max_bytes=0 if any_size else room.nbytes,
+            no_wait=not self._waits,
+            expires=round(max(_EXPIRES_S, 4 * self._heartbeat) * _NANOS) if self._waits else 0,
+            idle_heartbeat=round(self._heartbeat * _NANOS) if self._waits else 0,
         )
         self._requests += 1
         self._reply = b"%b.%d" % (self._inbox, self._requests)
@@ -160,7 +169,7 @@ class Puller:
                 self._on_status(msg)
                 continue
             try:
-                made = JsMsg(msg, takes_acks=self._takes_acks)
+                made = JsMsg(msg, takes_acks=False)
             except NotJetStream as error:
                 taker.on_stray(error)
                 continue
@@ -182,6 +191,8 @@ class Puller:
         elif code in HIDDEN or text in _ENDS:
             self._next_is_large = text == _TOO_LARGE
             self._end()
+            if code == _NONE and not self._waits:
+                self._taker.on_nothing()
         else:
             self._end()
             self._taker.on_failure(StatusRaised(code, text))

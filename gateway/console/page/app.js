@@ -68,10 +68,15 @@ function keys(event) {
   const filter = main.querySelector("[data-filter]");
   if (event.key === "/" && filter) filter.focus();
   else if (event.key === "?") help();
-  else if (event.key === "p") publish({});
+  else if (event.key === "p") publishHere();
   else if (event.key === "[" || event.key === "]") main.querySelector(`[data-key="${event.key}"]:not(:disabled)`)?.click();
   else return;
   event.preventDefault();
+}
+
+/** Publish, to the subject that the view is about. */
+function publishHere() {
+  publish({ subject: main.querySelector("[data-subject]")?.dataset.subject });
 }
 
 function tellLost() {
@@ -91,6 +96,6 @@ link.addEventListener("back", async () => {
   const version = document.querySelector("meta[name=version]").content;
   if (fresh && !fresh.includes(`content="${version}"`)) say("The server has another version now: reload the page.");
 });
-document.querySelector(".brand").after(h("button", { type: "button", class: "primary top-publish", click: () => publish({}) }, "Publish"));
+document.querySelector(".brand").after(h("button", { type: "button", class: "primary top-publish", click: publishHere }, "Publish"));
 await showWho(me).catch(() => undefined);
 await show();

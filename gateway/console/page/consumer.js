@@ -33,8 +33,8 @@ export async function consumer(box, at) {
     h("div", { class: "title" }, h("h2", {}, h("a", { href: `#/streams/${encodeURIComponent(at.name)}/consumers` }, "Consumers"), " / ", name),
       h("div", { class: "actions" },
         isPull && button("Next message", () => fetchNext(self, next), { class: "primary" }), pause,
-        button("Reset…", () => reset(self)), button("Edit…", () => editConsumer(at, self.info, () => self.look())),
-        button("Delete…", () => remove(self), { class: "danger" }))),
+        button("Reset…", () => reset(self)), button("Edit consumer…", () => editConsumer(at, self.info, () => self.look())),
+        button("Delete consumer…", () => remove(self), { class: "danger" }))),
     place, figures, next, letters(self), h("h3", {}, "Configuration"), setup,
   ]);
   show();

@@ -132,7 +132,7 @@ async function find(pause) {
     return;
   }
   link.lost = false;
-  say(`Connected again at ${new Date().toLocaleTimeString()}.`);
+  say(`Connected again at ${new Date().toTimeString().slice(0, 8)}.`);
   link.dispatchEvent(new Event("back"));
 }
 

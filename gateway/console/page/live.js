@@ -2,7 +2,7 @@
 
 import { add, button, h } from "./dom.js";
 import { field, form, input, select } from "./forms.js";
-import { count, plural, rate } from "./format.js";
+import { clock, count, plural, rate } from "./format.js";
 import { Refused, Unreachable, link, linesOf, path, send } from "./http.js";
 import { openMessage } from "./message.js";
 import { row } from "./payload.js";
@@ -122,7 +122,7 @@ class Live {
   }
 
   #place(event, { recovered, first_seq, last_seq, seq }) {
-    const now = new Date().toLocaleTimeString();
+    const now = clock(new Date().toISOString()).slice(11, 19);
     if (event === "position") this.state.textContent = `${this.#total ? "Connected again" : "Following"} since ${now}, behind sequence ${count(seq)}.`;
     if (recovered !== false) return;
     this.#show();

@@ -49,13 +49,13 @@ class Messages {
     };
     this.sequence = controls.before;
     const apply = async () => {
-      number(controls.before, "From sequence", 1);
+      number(controls.before, "Up to sequence", 1);
       for (const key of HELD) this.wanted[key] = controls[key].value.trim();
       await this.load();
     };
     return h("div", { class: "filters" }, form([
       field("Subject", controls.subject),
-      field("From sequence downwards", controls.before),
+      field("Up to sequence", controls.before),
       field("Since", controls.since),
       field("Until", controls.until),
     ], "Show", apply));
@@ -85,7 +85,7 @@ class Messages {
 
   async #bounds(reader, state) {
     const { since, until } = this.wanted;
-    const low = since ? await reader.at(rfc3339(since)) : state.first_seq;
+    const low = since ? await reader.at(rfc3339(since)) : Math.max(state.first_seq, 1);
     const end = until ? await reader.at(rfc3339(until)) : undefined;
     return [low ?? Infinity, end === undefined ? state.last_seq : end - 1];
   }

@@ -8,7 +8,6 @@ import { consumer } from "./consumer.js";
 import { consumers } from "./consumers.js";
 import { live } from "./live.js";
 import { messages } from "./messages.js";
-import { publish } from "./publish.js";
 import { Rates } from "./rates.js";
 import { streamInfo } from "./reading.js";
 import { replay } from "./replay.js";
@@ -60,8 +59,7 @@ function facts({ config, state }, rates) {
 
 function actions(at) {
   const subject = (at.info.config.subjects?.[0] ?? "").replace(/[*>].*$/, "");
-  return h("div", { class: "actions" },
-    button("Publish…", () => publish({ subject })),
+  return h("div", { class: "actions", "data-subject": subject },
     button("Edit…", () => editStream(at)),
     button("Purge…", () => purge(at)),
     button("Delete…", () => remove(at), { class: "danger" }));

@@ -68,11 +68,11 @@ function columns(rates) {
   const subjects = ({ config }) => config.subjects?.join(", ") || (config.mirror ? `mirror of ${config.mirror.name}` : config.sources ? "sources" : "");
   return [
     { title: "Name", sort: name, cell: (each) => h("a", { class: "open", href: `#/streams/${encodeURIComponent(name(each))}` }, name(each)) },
-    { title: "Subjects", kind: "subject", cell: subjects },
+    { title: "Subjects", kind: "subject mid", cell: subjects },
     { title: "Messages", kind: "number", sort: (each) => each.state.messages, cell: (each) => count(each.state.messages) },
     { title: "Bytes", kind: "number", sort: (each) => each.state.bytes, cell: (each) => bytes(each.state.bytes) },
-    { title: "Rate", kind: "number", cell: (each) => rate(rates.of(name(each), each.state.last_seq)) },
-    { title: "Distinct", kind: "number wide", sort: (each) => each.state.num_subjects ?? 0, cell: (each) => count(each.state.num_subjects) },
+    { title: "Rate", kind: "number mid", cell: (each) => rate(rates.of(name(each), each.state.last_seq)) },
+    { title: "Held subjects", kind: "number wide", sort: (each) => each.state.num_subjects ?? 0, cell: (each) => count(each.state.num_subjects) },
     { title: "First", kind: "wide time", sort: (each) => each.state.first_ts, cell: (each) => clock(each.state.first_ts).slice(0, 19) },
     { title: "Last", kind: "time", sort: (each) => each.state.last_ts, cell: (each) => (each.state.last_seq ? ago(each.state.last_ts) : "") },
     { title: "Consumers", kind: "number wide", sort: (each) => each.state.consumer_count, cell: (each) => count(each.state.consumer_count) },

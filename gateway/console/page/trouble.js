@@ -12,7 +12,7 @@ const ADVICE = {
   "no-inbox": "This user cannot read answers: it needs permission to subscribe to _INBOX.>.",
   "no-message-found": "It was deleted, has expired, or was never there.",
   "no-stream": "Create a stream that has this subject among its own, or correct the subject.",
-  "not-permitted": "Sign in as somebody who may, or have this user permitted to publish to the subject named above (docs/signin.md lists what each action needs).",
+  "not-permitted": "Sign in as somebody who may, or have this user permitted to publish to the subject that this needs: docs/signin.md lists it for every action.",
   "precondition-failed": "Somebody else has changed it meanwhile. Close this, look at it again, and repeat your change.",
   "quota-exceeded": "Too many requests for the rate limit of this server. It goes on by itself in a moment.",
   "stream-not-found": "It may have been deleted meanwhile. Go back to the list.",

@@ -141,7 +141,7 @@ class EmbeddedPostgres:
     @property
     def connector(self) -> Connector:
         """The connector to its database."""
-        return Connector(self.dsn, bind)
+        return Connector(self.dsn, environment={}, bind=bind)
 
     async def start(self) -> str:
         """Start PostgreSQL, on new data if there are none; return `dsn`.
