@@ -16,7 +16,7 @@ from tests.sdks.lossy import LossyWay
 from tests.sdks.test_python import QUICK, run, stream
 from tests.support.jetgate import JetgateServer
 
-_EACH_WAY = 40
+_EACH_WAY = 20
 """Messages before the kill, and after it."""
 
 
