@@ -90,6 +90,7 @@ NAMES = {
     "keys": ">",
     "filter": "ADVISORY.>",
     "kind": "not-permitted",
+    "module": "app.js",
 }
 QUERIES = {"findMessage": "?last_by=s.a", "tailStream": "?filter=s.a"}
 OTHER_NAMES = {
