@@ -84,7 +84,7 @@ class Browser:
         attached = self.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
         self._session = attached["sessionId"]
         self.complaints = []
-        for domain in ("Page", "Runtime", "Log", "Accessibility", "DOM"):
+        for domain in ("Page", "Runtime", "Log", "DOM"):
             self.call(f"{domain}.enable")
         self.size(1280, 800)
 

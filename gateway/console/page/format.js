@@ -38,7 +38,7 @@ export function span(seconds) {
 
 export const nanos = (number) => (number ? span(number / 1e9) : "none");
 
-export const isTime = (text) => Boolean(text) && !text.startsWith(NEVER.slice(0, 10));
+const isTime = (text) => Boolean(text) && !text.startsWith(NEVER.slice(0, 10));
 
 export function ago(text) {
   if (!isTime(text)) return "";

@@ -23,7 +23,7 @@ function endOfValue(text, begin) {
 }
 
 /** How the value of a member of a JSON object is written; undefined when it is not there. */
-export function written(text, name) {
+function written(text, name) {
   let depth = 0;
   for (let at = 0; at < text.length; at++) {
     const sign = text[at];

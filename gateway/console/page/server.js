@@ -44,7 +44,7 @@ async function readiness(signal) {
 }
 
 /** Metrics without labels, and the buckets of commits. */
-export function readMetrics(text) {
+function readMetrics(text) {
   const found = { buckets: [] };
   for (const line of text.split("\n")) {
     const [, name, labels, value] = LINE.exec(line) ?? [];
