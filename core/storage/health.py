@@ -30,7 +30,6 @@ class StorageHealth:
     Attributes:
         outages: how many there were, the present one included.
         last_commit: monotonic nanoseconds when messages were committed last; 0: not yet.
-        on_outage: called when an outage begins.
     """
 
     def __init__(self, clock: Clock) -> None:
