@@ -13,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from core.client import Client, ClientError, JetStream
 from core.runtime.clock import Clock, SystemClock
 from gateway.call import Call, Caller, Disconnected, Gateway, read_query
-from gateway.console.files import Console
 from gateway.contract.reference import Reference
 from gateway.cutting import Cut
 from gateway.door import Admitted, Door
@@ -106,7 +105,6 @@ def create_app(
         metrics=metrics,
         observe=tell,
         reference=Reference(),
-        console=Console(),
         clock=clock,
         trouble=trouble,
         server=None if server is None else _feeds(server, settings),

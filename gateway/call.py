@@ -79,7 +79,6 @@ class Gateway:
     tokens: AckTokens
     observe: Observe
     reference: Reference
-    console: Console
     clock: Clock
     feeds: Feeds
     trouble: Callable[[], str] = lambda: ""
@@ -88,6 +87,7 @@ class Gateway:
     """Feeds over a connection that may do everything, for who may read what they have; None: there
     is none, and everybody reads with what he may do himself."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    console: Console = field(default_factory=Console)
 
 
 @dataclass(slots=True, eq=False)

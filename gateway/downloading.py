@@ -150,8 +150,7 @@ class Download(Response):
         await send(start | {"headers": self.raw_headers})
         if self._reader is not None:
             try:
-                async with ResponseBody(self._call, send) as out:
-                    out.when_gone(self._reader.interrupt)
+                async with ResponseBody(self._call, send, self._reader.interrupt) as out:
                     await self._send(self._reader, out)
             finally:
                 end_reading(self._reader)

@@ -107,6 +107,7 @@ class _Owners:
             self._bucket, DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=self._seen + 1
         )
         reader = await ordered(self._call.gateway.js, wanted, FINITE)
+        found = reader.pending > 0  # before it may be made anew
         try:
             async for messages in batches(reader):
                 self._seen = messages[-1].stream_seq
@@ -115,4 +116,4 @@ class _Owners:
                         self.nuids.add(info.nuid)
         finally:
             end_reading(reader)
-        return reader.pending > 0
+        return found

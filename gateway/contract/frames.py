@@ -61,7 +61,7 @@ class PackedFound(Struct, tag="message"):
 
 
 class Example(Struct, kw_only=True):
-    """A frame as it was sent or received: `name` is that of a row of FRAMES."""
+    """A frame as it was sent or received: `name` is that of a row of the table."""
 
     name: str
     title: str
@@ -103,12 +103,10 @@ def _rows(kinds: Iterable[type[Struct]], way: Way, examples: list[Example]) -> I
         yield Frame(kind, way, kind.__name__.startswith("Packed"), shown)
 
 
-def _table() -> tuple[Frame, ...]:
+def table() -> tuple[Frame, ...]:
+    """Every frame: what the codec reads, and what it writes."""
     taken = dict.fromkeys((*get_args(frames.JsonFrame), *get_args(frames.PackedFrame)))
     written = (Messages, Reply, Found, PackedMessages, PackedReply, PackedFound)
     given = (*get_args(frames.ServerFrame), *written)
     examples = recorded()
     return (*_rows(taken, "receive", examples), *_rows(given, "send", examples))
-
-
-FRAMES = _table()

@@ -211,12 +211,12 @@ RESPONSE_HEADERS: dict[str, Said] = {
     "Nats-Stream": (_TEXT, "The stream of the message."),
     "Nats-Subject": (_TEXT, "The subject of the message."),
     "Nats-Time-Stamp": (_TIME, "When the message was stored."),
-    "Repr-Digest": (_TEXT, "The digest of the whole object (RFC 9530)."),
+    "Repr-Digest": (_TEXT, "The digest of the whole object (RFC 9530); links have none."),
     "Retry-After": (_COUNT, "Seconds after which it may be tried again."),
     "Set-Cookie": (_TEXT, "The cookie of the session."),
     "WWW-Authenticate": (_TEXT, "How to name oneself."),
 }
 SOMETIMES = frozenset(
     name for name in RESPONSE_HEADERS if name.startswith(("Js-", "Nats-")) and name != "Js-Reason"
-) | {"Idempotency-Replayed", "Retry-After"}
+) | {"Idempotency-Replayed", "Repr-Digest", "Retry-After"}
 """Response headers that come only with some forms of an answer, or of what was asked for."""

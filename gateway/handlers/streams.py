@@ -21,7 +21,7 @@ from gateway.validation import (
     struct,
 )
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 async def list_streams(call: Call) -> Response:

@@ -1,4 +1,4 @@
-"""`python -m tests.console.picture` makes docs/console.png: a stream with orders, and one of them open."""
+"""`python -m tests.console.picture` makes docs/console.png: a stream, and a message of it."""
 
 import json
 import random

@@ -137,7 +137,11 @@ def test_keys_are_enough(page: Browser, web: Web, at: str, name: str) -> None:
 
 def test_what_others_have_written_stays_text(page: Browser, web: Web, at: str, name: str) -> None:
     header = {"X-Evil": "<script>alert(3)</script>", "__proto__": "<b>"}
-    entry = {"subject": f"{name}.{_HOSTILE}", "text": _SCRIPT.decode(), "headers": header}
+    entry: dict[str, object] = {
+        "subject": f"{name}.{_HOSTILE}",
+        "text": _SCRIPT.decode(),
+        "headers": header,
+    }
     _publish(web, [entry])
     web.json("PUT", "/v1/streams/<svg", {"subjects": ["<svg"]})
     for view in ("", "/live?from=all", "/replay?seq=1&pace=0", "/subjects"):

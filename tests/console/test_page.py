@@ -69,13 +69,11 @@ def test_the_files_are_small_and_load_nothing_from_elsewhere() -> None:
         )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_fits_a_narrow_screen_and_names_its_controls(
-    page: Browser, web: Web, at: str, name: str, scheme: str
+    page: Browser, web: Web, at: str, name: str
 ) -> None:
     web.publish(f"{name}.{'a-subject-that-is-long-' * 8}", b"x" * 900)
     web.json("PUT", f"/v1/streams/{name}/consumers/reader", {"ack_policy": "explicit"})
-    page.scheme(scheme)
     page.size(360, 740)
     page.go(at)
     for view in _VIEWS:

@@ -65,8 +65,6 @@ def test_what_somebody_may_not_do_is_said(page: Browser, at: str) -> None:
     page.click("button", "Cancel")
     page.click("link", "Consumers")
     page.see("The consumers cannot be listed")
-    page.click("link", "Live")
-    page.see("This cannot be followed")
 
 
 def test_the_view_goes_on_when_the_server_starts_anew(

@@ -16,5 +16,5 @@ _USERS = Users(
 )
 
 if __name__ == "__main__":
-    serve.users_of = lambda *_: _USERS
+    serve.users_of = lambda *_: _USERS  # type: ignore[attr-defined]  # in the place of the flags
     main()

@@ -233,6 +233,8 @@ def test_links_lead_to_objects(objects: Store) -> None:
     assert link("ln", bucket=objects.name, name="o").status == 200
     assert objects.get("ln", Range="bytes=5-9").body == BODY[5:10]
     assert _info(objects, "ln")["link"] == {"bucket": objects.name, "name": "o"}
+    renamed = _patch(objects, "ln", {"description": "x"})
+    assert (renamed.status, renamed.headers["repr-digest"]) == (200, None)
     assert link("twice", bucket=objects.name, name="ln").kind == "object-is-link"
     assert link("o", bucket=objects.name, name="o").kind == "object-exists"
     assert link("nowhere", bucket=objects.name, name="none").kind == "object-not-found"

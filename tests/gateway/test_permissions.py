@@ -85,10 +85,12 @@ NAMES = {
     "seq": "1",
     "bucket": "B",
     "key": "k",
+    "module": "app.js",
     "name": "o",
     "keys": ">",
     "filter": "ADVISORY.>",
     "kind": "not-permitted",
+    "module": "app.js",
 }
 QUERIES = {"findMessage": "?last_by=s.a", "tailStream": "?filter=s.a"}
 OTHER_NAMES = {
@@ -263,7 +265,7 @@ async def _needed(node: Node, ask: Ask, operation: Operation) -> set[Need]:
 
 # Without a user, without an answer, and what does not end by itself.
 UNTRIED = ("healthz", "openWebSocket")
-_PAGES = ("/docs", "/openapi.json", "/asyncapi.json")
+_PAGES = ("/console", "/docs", "/openapi.json", "/asyncapi.json")
 
 
 def test_the_table_is_that_of_the_routes(database: str) -> None:

@@ -244,34 +244,51 @@ def test_feeds_and_sockets_are_counted(guarded: Guarded) -> None:
     eventually(are_none)
 
 
-@pytest.mark.parametrize(
-    ("denied", "says"),
-    [
-        ("$JS.API.STREAM.INFO.>", 403),
-        ("$JS.API.STREAM.NAMES", 403),
-        ("$JS.API.CONSUMER.CREATE.>", 403),
-        ("$JS.API.CONSUMER.MSG.NEXT.>", 200),
-    ],
-)
-def test_what_another_server_denies_is_an_error_at_once(denied: str, says: int) -> None:
-    """Over nats-server, which cannot be asked beforehand, and says so in a message of its own."""
-    reader = f'{{user: reader, password: r, permissions: {{publish: {{deny: "{denied}"}}}}}}'
+@contextmanager
+def _denied(*subjects: str) -> Iterator[Web]:
+    """The façade over nats-server, with a stream, and a reader who may not publish to subjects.
+
+    nats-server cannot be asked beforehand: it says so in a message of its own, and never answers.
+    """
+    denied = ", ".join(f'"{subject}"' for subject in subjects)
+    reader = f"{{user: reader, password: r, permissions: {{publish: {{deny: [{denied}]}}}}}}"
     users = f"{{ users: [{{user: boss, password: b}}, {reader}] }}"
-    patient = Settings(ack_key=b"k" * 32, api_timeout=600)
+    patient = Settings(ack_key=b"k" * 32, api_timeout=600, publish_timeout=600)
     with (
         NatsServer({"authorization": users}) as nats,
         GatewayServer(nats.address, patient, with_users=True) as server,
     ):
         web, boss = Web(server.http), basic("boss", "b")
-        config = {"name": "CHAT", "subjects": ["chat.>"]}
+        config = {"name": "CHAT", "subjects": ["chat.>"], "allow_direct": True}
         assert web.json("POST", "/v1/streams", config, Authorization=boss).status == 201
+        path = "/v1/streams/CHAT/consumers/C"
+        assert web.json("PUT", path, {}, Authorization=boss).status == 201
         assert web.publish("chat.a", b"x", Authorization=boss).status == 201
+        yield web
+        assert server.failures == []
+
+
+@pytest.mark.parametrize(
+    "denied",
+    ["$JS.API.STREAM.INFO.>", "$JS.API.STREAM.NAMES", "$JS.API.CONSUMER.CREATE.>"],
+)
+def test_a_tail_that_another_server_denies_is_refused_at_once(denied: str) -> None:
+    with _denied(denied) as web:
+        answer = web.get("/v1/tail/chat.%3E?from=all", Authorization=READER)
+        assert (answer.status, answer.kind) == (403, "not-permitted")
+
+
+def test_what_another_server_denies_is_an_error_at_once() -> None:
+    with _denied("chat.no", "$JS.API.CONSUMER.MSG.NEXT.>", "$JS.API.DIRECT.GET.>") as web:
         path = "/v1/tail/chat.%3E?from=all"
-        if says == 403:
-            answer = web.get(path, Authorization=READER)
-            assert (answer.status, answer.kind) == (403, "not-permitted")
-            return
-        with following(server.http, path, Authorization=READER) as events:
+        with following(web.address, path, Authorization=READER) as events:
             assert events.next()["event"] == "position"
             ended = events.next()
             assert (ended["event"], ended["data"]["status"]) == ("end", 403)
+        assert web.publish("chat.no", b"x", Authorization=READER).status == 403
+        lines = web.lines(b'{"subject":"chat.no"}\n{"subject":"chat.b"}\n', Authorization=READER)
+        assert [line.get("error", {}).get("status") for line in lines.lines()] == [403, None]
+        fetch = "/v1/streams/CHAT/consumers/C:fetch"
+        assert web.json("POST", fetch, {}, Authorization=READER).status == 403
+        read = web.json("POST", "/v1/streams/CHAT/messages:read", {}, Authorization=READER)
+        assert read.status == 403

@@ -22,7 +22,6 @@ from core.runtime.clock import SystemClock
 from core.runtime.tasks import counters
 from gateway.app import create_app
 from gateway.call import Caller, Gateway
-from gateway.console.files import Console
 from gateway.contract.reference import Reference
 from gateway.feeds.feeds import Feeds
 from gateway.http_protocol import HttpProtocol
@@ -214,7 +213,6 @@ def test_what_was_pulled_and_not_written_is_given_back(nats_server: NatsServer) 
             AckTokens(SETTINGS.ack_key),
             print,
             Reference(),
-            Console(),
             SystemClock(),
             Feeds(js, 9, 9),
         )

@@ -16,7 +16,7 @@ from tests.sdks.lossy import LossyWay
 from tests.sdks.test_python import QUICK, run, stream
 from tests.support.jetgate import JetgateServer
 
-_EACH_WAY = 40
+_EACH_WAY = 20
 """Messages before the kill, and after it."""
 
 
@@ -104,6 +104,7 @@ def test_what_nobody_answers_ends_in_the_time_that_was_given() -> None:
             with pytest.raises(sdk.OutcomeUnknown) as unknown:
                 await socket.publish("x", msg_id="m1")
             assert unknown.value.msg_id == "m1"
+            assert "not connected" in str(unknown.value.__cause__)
             with pytest.raises(sdk.ConnectionLost):
                 await socket.request("asked", within=1)
 

@@ -21,6 +21,7 @@ from tests.support.eventually import eventually
 
 _START_S = 90.0
 _ANSWER_S = 60.0
+_LOOK_S = 0.04
 _KEYS = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "Tab": 9}
 Node = dict[str, Any]
 
@@ -36,6 +37,7 @@ class Browser:
         self._profile = Path(mkdtemp(prefix="chromium-"))
         self._ids = count(1)
         self._session = ""
+        self._context = ""
         self._open = ExitStack()
         self._socket: ClientConnection | None = None
         self.complaints: list[str] = []
@@ -75,8 +77,10 @@ class Browser:
     def fresh(self) -> None:
         """Begin with a new page, without cookies of the one before."""
         self._session = ""
-        context = self.call("Target.createBrowserContext")["browserContextId"]
-        made = self.call("Target.createTarget", url="about:blank", browserContextId=context)
+        if self._context:
+            self.call("Target.disposeBrowserContext", browserContextId=self._context)
+        self._context = self.call("Target.createBrowserContext")["browserContextId"]
+        made = self.call("Target.createTarget", url="about:blank", browserContextId=self._context)
         attached = self.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
         self._session = attached["sessionId"]
         self.complaints = []
@@ -138,13 +142,13 @@ class Browser:
             return found if text in found else ""
 
         try:
-            return eventually(shown, within=30)
+            return eventually(shown, within=30, every=_LOOK_S)
         except AssertionError as error:
             raise NotFound(f"{text!r} in: {self.text()[:3000]}") from error
 
     def find(self, role: str, name: str) -> Node:
         """Wait for the element of a role whose accessible name is, or begins with, `name`."""
-        nodes = eventually(lambda: self._named(role, name), within=30)
+        nodes = eventually(lambda: self._named(role, name), within=30, every=_LOOK_S)
         return nodes[0]
 
     def shows(self, role: str, name: str) -> bool:
@@ -197,7 +201,7 @@ class Browser:
             return bool(nodes) and self._press(nodes[0])
 
         try:
-            eventually(clicked, within=30)
+            eventually(clicked, within=30, every=_LOOK_S)
         except AssertionError as error:
             raise NotFound(f"{role} {name!r} in: {self.text()[:3000]}") from error
 
@@ -264,8 +268,9 @@ class Browser:
         )
 
     def scheme(self, scheme: str) -> None:
-        """Prefer `light` or `dark`."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        """Prefer `light` or `dark`, and nothing that moves."""
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        features = [{"name": "prefers-color-scheme", "value": scheme}, still]
         self.call("Emulation.setEmulatedMedia", features=features)
 
     def picture(self, path: Path) -> None:

@@ -66,7 +66,7 @@ class Taker(Protocol):
 
 
 class Puller:
-    """Pulls from one consumer. *Life cycle*: `ask` as soon as there is room, `close` or `drain`.
+    """Pulls from one consumer. *Life cycle*: `ask` as soon as there is room, `close`.
 
     Making one raises NotPermitted and ConnectionLost.
 
@@ -118,12 +118,6 @@ class Puller:
         if self._sub is not None:
             self._sub.unsubscribe()
             self._sub = None
-
-    async def drain(self) -> None:
-        """Take what is under way, and no more."""
-        if self._sub is not None:
-            await self._client.drain_subscription(self._sub)
-        self.close()
 
     def ask(self) -> None:
         """Begin a request, unless one is under way or there is no room for anything."""

@@ -159,7 +159,7 @@ async function valueOf(at) {
 }
 
 function historyTable(entries) {
-  const head = ["Revision", "Stored", "", "Value"].map((text) => h("th", { scope: "col" }, text || h("span", { class: "hidden" }, "Operation")));
+  const head = ["Revision", "Stored", "", "Value"].map((text, index) => h("th", { scope: "col", class: index === 0 && "number" }, text || h("span", { class: "hidden" }, "Operation")));
   const lines = [...entries].reverse().map((entry) => h("tr", {},
     h("td", { class: "number" }, count(entry.revision)), h("td", { class: "time", title: clock(entry.created) }, ago(entry.created)),
     h("td", {}, h("span", { class: "tag" }, entry.operation)), h("td", { class: "payload" }, entry.operation === "PUT" ? oneLine(row(JSON.stringify(entry)).text) : "")));

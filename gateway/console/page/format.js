@@ -61,9 +61,6 @@ export function clock(text) {
 /** What a field of the type datetime-local holds, as RFC 3339. */
 export const rfc3339 = (local) => (local ? new Date(local).toISOString() : "");
 
-/** A limit: -1 and 0 are none. */
-export const limit = (number, show = count) => (number > 0 ? show(number) : "none");
-
 /** `1h30m`, `90s`, `10ms` or nothing as nanoseconds; undefined when it is none of these. */
 export function duration(text) {
   const said = text.trim();

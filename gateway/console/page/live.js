@@ -140,7 +140,7 @@ class Live {
 
   /** Streams whose consumers must acknowledge are looked at every second instead. */
   async #poll(signal) {
-    const reader = new Reader(this.at.name, this.filter.value.trim());
+    const reader = new Reader(this.at.name, this.filter.value.trim(), this.at.info.config.allow_direct);
     let next = this.from.value === "new" ? this.at.info.state.last_seq + 1 : 1;
     this.state.textContent = "Every second the stream is looked at: a work queue has no other readers than its consumers. What they take in between is not seen.";
     while (!signal.aborted) {

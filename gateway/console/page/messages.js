@@ -63,9 +63,9 @@ class Messages {
 
   /** Read and show the page that the address says. */
   async load(find = (reader, low, high, size) => reader.backward(high, size, low, this.at.life.signal)) {
-    const { name, info: { state } } = this.at;
+    const { name, info: { config, state } } = this.at;
     this.#address();
-    const reader = (this.reader = new Reader(name, this.wanted.subject));
+    const reader = (this.reader = new Reader(name, this.wanted.subject, config.allow_direct));
     this.rows.table.setAttribute("aria-busy", "true");
     try {
       const [low, high] = await this.#bounds(reader, state);

@@ -14,11 +14,10 @@ const NONE = ["no-message-found", "stream-not-found"];
 
 export class Reader {
   /** `direct`: whether messages come many at once; false: the stream does not allow it. */
-  direct = true;
-
-  constructor(stream, filter = "") {
+  constructor(stream, filter = "", direct = true) {
     this.stream = stream;
     this.filter = filter;
+    this.direct = direct;
   }
 
   /** Up to `count` messages from sequence `low` to `high`, in order. */

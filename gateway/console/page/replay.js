@@ -9,6 +9,7 @@ import { MOST, Rows } from "./rows.js";
 import { trouble } from "./trouble.js";
 
 const PAGE = 200;
+const SMALL = 20; // where messages are read one by one
 const PACES = [["0", "at once"], ["1", "as it was stored"], ["10", "10 times as fast"], ["100", "100 times as fast"]];
 const SOON = 20; // milliseconds that no one waits for
 
@@ -52,7 +53,7 @@ class Player {
     const from = number(this.seq, "From sequence", 1);
     if (from && this.time.value) throw wrong("From a sequence or from a time: one of them.");
     this.#address();
-    this.reader = new Reader(this.at.name, this.subject.value.trim());
+    this.reader = new Reader(this.at.name, this.subject.value.trim(), this.at.info.config.allow_direct);
     const at = this.time.value ? await this.reader.at(rfc3339(this.time.value)) : (from ?? 1);
     if (at === undefined) throw wrong("Nothing was stored since then.");
     this.#next = at;
@@ -74,6 +75,7 @@ class Player {
     const control = (this.#control = new AbortController());
     this.pause.hidden = false;
     this.pause.textContent = "Pause";
+    this.state.textContent = "Reading…";
     this.errors.replaceChildren();
     try {
       const full = await this.#run(Number(this.pace.value), control.signal);
@@ -107,7 +109,8 @@ class Player {
     const began = { at: performance.now(), time: undefined };
     let filled = 0;
     for (;;) {
-      const rows = await this.reader.forward(this.#next, pace ? PAGE : Math.min(PAGE, MOST - filled), Infinity, signal);
+      const page = this.reader.direct ? PAGE : SMALL;
+      const rows = await this.reader.forward(this.#next, pace ? page : Math.min(page, MOST - filled), Infinity, signal);
       if (!rows.length) return false;
       if (!pace) {
         this.#put(rows);

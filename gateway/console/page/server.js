@@ -1,7 +1,7 @@
 // How the server is.
 
 import { add, fill, h } from "./dom.js";
-import { bytes, clock, count, limit, rate, span } from "./format.js";
+import { bytes, clock, count, rate, span } from "./format.js";
 import { Refused, ask, askText, send } from "./http.js";
 import { Rates } from "./rates.js";
 import { troublePlace } from "./trouble.js";
@@ -75,10 +75,12 @@ function quantile(buckets, part) {
   return Number.isFinite(bound) ? span(bound).replace(/^0 ms$/, `${bound * 1000} ms`) : "longer than 5 s";
 }
 
+const of = (used, most, show = count) => (most > 0 ? `${used} of ${show(most)}` : `${used}, no limit`);
+
 function factsOf({ storage, memory, streams, consumers, limits, api }) {
   return [
-    ["Storage", `${bytes(storage)} of ${limit(limits.max_storage, bytes).replace("none", "no limit")}`], ["Memory streams", `${bytes(memory)} of ${limit(limits.max_memory, bytes).replace("none", "no limit")}`],
-    ["Streams", `${count(streams)} of ${limit(limits.max_streams).replace("none", "no limit")}`], ["Consumers", `${count(consumers)} of ${limit(limits.max_consumers).replace("none", "no limit")}`],
+    ["Storage", of(bytes(storage), limits.max_storage, bytes)], ["Memory streams", of(bytes(memory), limits.max_memory, bytes)],
+    ["Streams", of(count(streams), limits.max_streams)], ["Consumers", of(count(consumers), limits.max_consumers)],
     ["API requests", `${count(api.total)}, ${count(api.errors)} of them refused`], ["API level", count(api.level)],
   ];
 }

@@ -15,7 +15,7 @@ import { editStream } from "./stream_form.js";
 import { subjects } from "./subjects.js";
 import { troublePlace } from "./trouble.js";
 
-const EVERY = 2000;
+const EVERY = 1000;
 const TABS = { messages: ["Messages", messages], live: ["Live", live], replay: ["Replay", replay], subjects: ["Subjects", subjects], consumers: ["Consumers", consumers], config: ["Configuration", configuration] };
 
 export async function stream(box, { names, query, life }) {

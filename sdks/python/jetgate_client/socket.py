@@ -67,6 +67,7 @@ class Socket:
         self._frame_max = _FRAME_MAX
         self._life: asyncio.Task[None] | None = None
         self._begins: set[asyncio.Task[None]] = set()
+        self._trouble = "connected"
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -236,7 +237,7 @@ class Socket:
             async with asyncio.timeout(within):
                 return await answer
         except TimeoutError:
-            raise ConnectionLost("no answer in time") from None
+            raise ConnectionLost(f"no answer in time; {self._trouble}") from None
         finally:
             self._questions.pop(ident, None)
 
@@ -280,12 +281,14 @@ class Socket:
         while self._feeds or self._questions:
             try:
                 ws, self._frame_max = await welcomed(self._transport)
+                self._trouble = "connected"
                 async with ws:
                     await self._serve(ws, backoff)
             except JetgateError as error:
                 if not is_passing(error):
                     self._fail(error)
                     return
+                self._trouble = f"not connected: {error}"
                 self._lose()
                 if not isinstance(error, Restarted):
                     await backoff.wait(error)

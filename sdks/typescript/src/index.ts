@@ -1,6 +1,7 @@
 /** jetgate over HTTP: publish, consume and key-value, safe to repeat and hard to interrupt. */
 export * from "./client.js";
 export { Delivery, type AckOptions, type ConsumeOptions } from "./consuming.js";
+export { CoreMessage, SocketDelivery, type Dropped } from "./deliveries.js";
 export * from "./errors.js";
 export type { Event } from "./events.js";
 export type * as api from "./generated/types.gen.js";
@@ -18,6 +19,6 @@ export {
 export { Message, type Json, type Payload } from "./payloads.js";
 export type { Outcome, Outgoing, PublishOptions, Receipt } from "./publishing.js";
 export type { Retry } from "./retrying.js";
-export { CoreMessage, Socket, SocketDelivery, type Dropped, type FeedOptions, type SocketOptions } from "./socket.js";
+export { Socket, type FeedOptions, type SocketOptions } from "./socket.js";
 export { Gap, type TailOptions } from "./tail.js";
 export type { Token } from "./transport.js";
