@@ -90,7 +90,6 @@ NAMES = {
     "keys": ">",
     "filter": "ADVISORY.>",
     "kind": "not-permitted",
-    "module": "app.js",
 }
 QUERIES = {"findMessage": "?last_by=s.a", "tailStream": "?filter=s.a"}
 OTHER_NAMES = {
