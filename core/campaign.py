@@ -9,6 +9,7 @@ from collections.abc import Callable
 from core.cluster.leadership import Leadership
 from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
+from core.storage.health import StorageHealth
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
@@ -19,15 +20,22 @@ async def campaign(
     clock: Clock,
     *,
     name: str = "",
+    health: StorageHealth | None = None,
     standing_by: Callable[[], None] | None = None,
+    obstacle: Callable[[], str] = lambda: "",
 ) -> Leadership:
     """Wait until this process leads the nodes of a database.
 
-    `name` is what other nodes call this one; `standing_by` is called when it does not lead at once.
-    Cancelled, this leaves nothing.
+    `name` is what other nodes call this one; `standing_by` is called when it does not lead at once;
+    the others are told of, and asked, as `Leadership` says. Cancelled, this leaves nothing.
     """
     leadership = Leadership(
-        PostgresLeases(connector), clock, NodeRow(name or nuid()), standing_by=standing_by
+        PostgresLeases(connector),
+        clock,
+        NodeRow(name or nuid()),
+        health=health,
+        standing_by=standing_by,
+        obstacle=obstacle,
     )
     try:
         await leadership.acquire()

@@ -77,7 +77,7 @@ class Command(Protocol):
         ...
 
     def cannot_listen(self, error: OSError) -> Exception:
-        """Return what to raise for an address that cannot be had."""
+        """Return what to raise for an address that cannot be had; Unavailable: to try again."""
         ...
 
 
@@ -94,6 +94,7 @@ class Life:
         self._command = command
         self._candidacy: Candidacy | None = None
         self._has_listened = False
+        self._told = ""  # why it could not serve, when that was tried last
         self._ending = asyncio.Event()  # this term is the last
         self._stopped = asyncio.Event()
 
@@ -142,7 +143,9 @@ class Life:
             if await _unless(self._ending, self._start()):
                 await self._until_over()
         except (Unavailable, Fenced) as error:
-            log.warning("%s; trying again", error)
+            if str(error) != self._told:
+                log.warning("cannot serve: %s; trying again", error)
+            self._told = str(error)
             is_over = False
         finally:
             if not self._stopped.is_set():
@@ -159,6 +162,7 @@ class Life:
         if self.term is not None:
             self.term.remotes.start()
         await self._command.serve(self.term)
+        self._told = ""
 
     async def _lead(self, candidacy: Candidacy) -> None:
         """Accept clients once the campaign is won, and load what their publishes wait for.
@@ -189,9 +193,10 @@ class Life:
         try:
             await self._server.listen()
         except OSError as error:
+            refusal = self._command.cannot_listen(error)
             if self._has_listened:  # it was ours, and whoever has it now may leave
-                raise Unavailable(str(error)) from error
-            raise self._command.cannot_listen(error) from error
+                raise Unavailable(str(refusal)) from error
+            raise refusal from error
         self._has_listened = True
         self._command.listening()
 

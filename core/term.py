@@ -37,6 +37,7 @@ from core.remote.keeper import Remotes
 from core.remote.settings import Remote
 from core.runtime.tasks import spawn, stop
 from core.server import Server
+from core.storage.health import COMMITS, SPACE
 from core.storage.interface import ConsumerRow
 from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.connect import Connector, Purpose
@@ -158,6 +159,7 @@ class Term:
             leadership.trusted,
             self.recover,
             self._depose,
+            leadership.health,
         )
         self.lane.release = self._release
         self.registry = Registry(self._account, self._services(sweeper))
@@ -328,5 +330,7 @@ class Term:
         """End what `retire` left, and let go of the leadership."""
         await stop(*self._tasks)
         await self.writer.close()
+        for what in (COMMITS, SPACE):  # the next leadership finds out anew
+            self.leadership.health.works(what)
         self._release()
         await self.leadership.release()

@@ -18,7 +18,7 @@ from gateway.cutting import Cut
 from gateway.door import Admitted, Door
 from gateway.feeds.feeds import Feeds
 from gateway.identities import Login
-from gateway.metrics import Metrics, Snapshot
+from gateway.metrics import Metrics
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
 from gateway.problems import Problem, no_inbox, problem_of, respond
 from gateway.routes import ROUTES
@@ -29,6 +29,7 @@ from gateway.signin.credentials import for_scripts, unauthorized
 from gateway.signin.forwarding import Forwarding, network_of
 from gateway.signin.hosts import ANY, Hosts
 from gateway.signin.rights import RightsOf
+from gateway.standby import SERVED, standby, standby_problem
 from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute
 
@@ -64,7 +65,9 @@ def create_app(
     rights: RightsOf | None = None,
     server: Client | None = None,
     observe: Observe | None = None,
-    snapshot: Callable[[], Snapshot] | None = None,
+    metrics: Metrics | None = None,
+    trouble: Callable[[], str] = lambda: "",
+    standing_by: Callable[[], str] | None = None,
     clock: Clock | None = None,
 ) -> Starlette:
     """Build the application over a connected client.
@@ -77,10 +80,13 @@ def create_app(
         rights: What the core says that somebody may do, where it can be asked.
         server: A connection that may do everything, to read what `rights` let somebody read.
         observe: Told of each request and of each failure that is ours.
-        snapshot: What the node says of itself, for /metrics; None leaves that out.
+        metrics: What is served as /metrics and counts requests; None: requests alone.
+        trouble: Why nothing can be stored now, for /readyz; empty: it can.
+        standing_by: What is known of why this node does not lead: everything but /healthz and
+            /metrics is refused, and `client` need not be connected. None: it leads.
         clock: Where request times are taken from.
     """
-    metrics = Metrics(snapshot)
+    metrics = metrics or Metrics()
     clock = clock or SystemClock()
 
     def tell(observation: Observation) -> None:
@@ -100,6 +106,7 @@ def create_app(
         observe=tell,
         reference=Reference(),
         clock=clock,
+        trouble=trouble,
         server=None if server is None else _feeds(server, settings),
     )
 
@@ -110,8 +117,9 @@ def create_app(
         return replace(gateway, client=client, js=js, publisher=publisher, feeds=feeds)
 
     door = Door(gateway, clock, login=login, make=serve, rights=rights)
-    route = TableRoute(door, Table(ROUTES), clock, gateway)
-    app = Facade(route, WebSocketRoute(gateway, door), _middleware(settings))
+    route = TableRoute(door, Table(ROUTES), clock, gateway, standing_by)
+    sockets = WebSocketRoute(gateway, door) if standing_by is None else None
+    app = Facade(route, sockets, _middleware(settings))
     app.state.door = door
     return app
 
@@ -122,12 +130,16 @@ def _feeds(client: Client, settings: Settings) -> Feeds:
 
 
 class Facade(Starlette):
-    """An application of a route for requests and one for WebSockets, which answer every error."""
+    """An application of a route for requests and one for WebSockets, which answer every error.
+
+    Without the second it refuses WebSockets as a standby.
+    """
 
     def __init__(
-        self, requests: "TableRoute", sockets: WebSocketRoute, middleware: list[Middleware]
+        self, requests: "TableRoute", sockets: WebSocketRoute | None, middleware: list[Middleware]
     ) -> None:
-        super().__init__(routes=[requests, sockets], middleware=middleware)
+        routes = [requests] if sockets is None else [requests, sockets]
+        super().__init__(routes=routes, middleware=middleware)
         self._requests = requests
         self._sockets = sockets
 
@@ -136,8 +148,12 @@ class Facade(Starlette):
         requests, sockets = self._requests, self._sockets
 
         async def route(scope: Scope, receive: Receive, send: Send) -> None:
-            taken = sockets if scope["type"] == "websocket" else requests
-            await taken.handle(scope, receive, send)
+            if scope["type"] != "websocket":
+                await requests.handle(scope, receive, send)
+            elif sockets is not None:
+                await sockets.handle(scope, receive, send)
+            else:
+                await standby(scope, receive, send)
 
         app: ASGIApp = route
         for cls, args, kwargs in reversed(self.user_middleware):
@@ -160,7 +176,15 @@ def _middleware(settings: Settings) -> list[Middleware]:
 class TableRoute(BaseRoute):
     """Takes every HTTP request."""
 
-    def __init__(self, door: Door, table: Table, clock: Clock, gateway: Gateway) -> None:
+    def __init__(
+        self,
+        door: Door,
+        table: Table,
+        clock: Clock,
+        gateway: Gateway,
+        standing_by: Callable[[], str] | None = None,
+    ) -> None:
+        self._standing_by = standing_by
         self._door = door
         self._table = table
         self._clock = clock
@@ -203,6 +227,8 @@ class TableRoute(BaseRoute):
                 answer.response = Response(None, 204, headers={"Allow": allow})
                 return
             answer.operation = operation.id
+            if self._standing_by is not None and operation.id not in SERVED:
+                raise standby_problem(self._standing_by())
             caller: Caller = self._open
             if operation.id not in _OPEN:
                 caller = answer.caller = await self._door.admit(scope)

@@ -81,6 +81,8 @@ class Gateway:
     reference: Reference
     clock: Clock
     feeds: Feeds
+    trouble: Callable[[], str] = lambda: ""
+    """Why nothing can be stored now; empty: it can."""
     server: Feeds | None = None
     """Feeds over a connection that may do everything, for who may read what they have; None: there
     is none, and everybody reads with what he may do himself."""

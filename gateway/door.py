@@ -18,6 +18,7 @@ from core.client import Client
 from core.runtime.clock import Clock
 from gateway.call import Caller, Gateway
 from gateway.identities import Identities, Identity, Login, Opened
+from gateway.observations import SignInFailed
 from gateway.problems import Problem
 from gateway.signin.credentials import Credentials, cookie_of, from_header, unauthorized
 from gateway.signin.endings import Ending
@@ -200,6 +201,7 @@ class Door:
             if problem.status != 401:
                 raise
             guess = b""
+            self._gateway.observe(SignInFailed(_host(scope), credentials.user))
             self.sign_in.sessions.end_all(credentials.key, Ending.REVOKED)
             if session is not None:
                 raise unauthorized(str(Ending.REVOKED), "session-ended", asks=False) from None
@@ -210,5 +212,9 @@ class Door:
 
 
 def _address(scope: Scope) -> bytes:
+    return f"address {_host(scope)}".encode()
+
+
+def _host(scope: Scope) -> str:
     client = scope.get("client")
-    return f"address {client[0] if client else ''}".encode()
+    return str(client[0]) if client else ""

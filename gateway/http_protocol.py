@@ -10,6 +10,7 @@ import asyncio
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from core.runtime.descriptors import DescriptorReserve
 from gateway.problems import Problem, respond
 from gateway.settings import Settings
 from gateway.write_watch import WriteWatch
@@ -25,19 +26,22 @@ class HttpProtocol(HttpToolsProtocol):
             is kept before it can judge.
         write_seconds: how long a caller may take not a byte of what is written.
         connections_max: how many there may be; others are answered with 503.
+        descriptors: judges whether there is a file descriptor left for one more; else the same.
     """
 
     head_seconds = 20.0
     head_bytes = 128 * 1024
     write_seconds = 30.0
     connections_max = 65_536
+    descriptors: DescriptorReserve
     _reads_head = False
     _size = 0
     _late: asyncio.TimerHandle | None = None
     _writes: WriteWatch | None = None
 
-    def use_limits(self, settings: Settings) -> None:
+    def use_limits(self, settings: Settings, descriptors: DescriptorReserve) -> None:
         """Take limits other than those above, and refuse who comes when there are too many."""
+        self.descriptors = descriptors
         self.head_seconds = settings.head_seconds
         self.head_bytes = settings.head_bytes
         self.write_seconds = settings.write_timeout
@@ -48,7 +52,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._writes = WriteWatch(transport, self.write_seconds)
         self._arm()
-        if len(self.connections) > self.connections_max:
+        no_descriptors = self.descriptors.is_needed(transport, for_http=True)
+        if no_descriptors or len(self.connections) > self.connections_max:
             retry = {"Retry-After": "1"}
             self._refuse(Problem(503, "too-many-connections", "no more are taken", headers=retry))
 

@@ -1,7 +1,7 @@
 """The HTTP port: uvicorn in the event loop of the process, started and stopped by it.
 
-The port is open as long as the process lives; what answers on it changes: a standby answers 503,
-a leader serves the façade. Until it is known which of them this is, `HttpStart` has the port.
+The port is open as long as the process lives; what answers on it changes: a standby serves health
+and metrics, a leader the façade. Until it is known which of them this is, `HttpStart` has the port.
 """
 
 import asyncio
@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from core.runtime.descriptors import DescriptorReserve
 from core.runtime.tasks import spawn
 from gateway.http_protocol import HttpProtocol
 from gateway.http_start import HttpStart
-from gateway.problems import Problem, respond
 from gateway.settings import Settings
+from gateway.standby import standby
 from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 
 _DRAIN_S = 0.5
@@ -72,8 +73,14 @@ class HttpServer:
     what is to answer.
     """
 
-    def __init__(self, start: HttpStart, settings: Settings = _DEFAULTS) -> None:
+    def __init__(
+        self,
+        start: HttpStart,
+        settings: Settings = _DEFAULTS,
+        descriptors: DescriptorReserve | None = None,
+    ) -> None:
         self.port = start.port
+        self._descriptors = descriptors or DescriptorReserve()
         self._settings = settings
         self._start = start
         self._app: ASGIApp = standby
@@ -108,7 +115,7 @@ class HttpServer:
     def _protocol(self) -> HttpProtocol:
         server = self._server
         protocol = HttpProtocol(server.config, server.server_state, {})
-        protocol.use_limits(self._settings)
+        protocol.use_limits(self._settings, self._descriptors)
         return protocol
 
     async def stop(self) -> None:
@@ -133,11 +140,3 @@ class HttpServer:
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
-
-
-async def standby(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer every request with 503: another node leads, or nobody does yet."""
-    problem = Problem(
-        503, "standby", "this node stands by until it leads", headers={"Retry-After": "1"}
-    )
-    await respond(problem, scope.get("path", ""))(scope, receive, send)

@@ -1,8 +1,9 @@
 """The HTTP port while the process starts, before what serves HTTP is imported.
 
-`/readyz` is answered with 503, because it asks just that. Every other request waits for the façade,
-which takes over the connection with what was read from it; after half a minute it is answered with
-503 too. Connections are closed after such an answer.
+`/healthz` is answered with 200, because the process works, and `/readyz` with 503, because it does
+not serve. Every other request waits for the façade, which takes over the connection with what was
+read from it; after half a minute it is answered with 503 too. Connections are closed after such an
+answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import ssl  # a start without TLS does not wait for it
 
-_ABOUT_THE_START = "/readyz"
+_ALIVE, _ABOUT_THE_START = "/healthz", "/readyz"
 _PATIENCE_S = 30.0
 _HANDSHAKE_S = 10.0
 _SHUTDOWN_S = 1.0
@@ -113,6 +114,9 @@ class HeldConnection(asyncio.Protocol):
             method, path = self._asked()
             if method in (b"GET", b"HEAD") and path == _ABOUT_THE_START:
                 self._refuse()
+            elif method in (b"GET", b"HEAD") and path == _ALIVE:
+                self._transport.write(_healthy(method))
+                self._transport.close()
         elif len(self._read) > _HEAD_BYTES:
             self._transport.pause_reading()
 
@@ -143,6 +147,16 @@ class HeldConnection(asyncio.Protocol):
         if _END_OF_HEAD in self._read and not self._transport.is_closing():
             self._transport.write(_starting(*self._asked()))
         self._transport.close()
+
+
+def _healthy(method: bytes) -> bytes:
+    """The answer of `/healthz`."""
+    body = b'{"status":"ok"}\n'
+    head = (
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n" % len(body)
+    )
+    return head if method == b"HEAD" else head + body
 
 
 def _starting(method: bytes, path: str) -> bytes:

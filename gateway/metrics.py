@@ -4,10 +4,11 @@ The server's numbers come from a callable that the command passes in; it is call
 on the event loop, and what it returns is only read afterwards.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
@@ -15,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from gateway.feed_counts import FeedCounts
 from gateway.observations import Observation, RequestDone, RequestFailed
+from gateway.problems import kind_of
 
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
@@ -65,7 +67,31 @@ class RemoteNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a node says of itself at one moment. Counters count since its start."""
+    """What a node says of itself at one moment. Counters count since its start.
+
+    Attributes:
+        is_leader: whether it leads; else it has no streams, consumers, remotes and commits.
+        can_lead: whether it leads or could: its addresses are to be had.
+        is_storage_up: whether nothing is known to keep messages from being stored.
+        commit_age: seconds since messages were committed last; None: not yet.
+        outages: how often storage was away.
+        outage_seconds: how long, all outages together.
+        authentication_failures: connections and requests with wrong credentials.
+        refused_connections: connections refused for want of file descriptors.
+        refused: messages answered with an error, by its number (`err_code`).
+        version: of the product.
+    """
+
+    is_leader: bool = False
+    can_lead: bool = True
+    is_storage_up: bool = True
+    commit_age: float | None = None
+    outages: int = 0
+    outage_seconds: float = 0.0
+    authentication_failures: int = 0
+    refused_connections: int = 0
+    refused: Mapping[int, int] = field(default_factory=dict)
+    version: str = ""
 
     streams: Sequence[StreamNumbers] = ()
     consumers: Sequence[ConsumerNumbers] = ()
@@ -102,6 +128,8 @@ class Metrics(Collector):
         self.feeds = FeedCounts()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
+        if snapshot is not None:
+            ProcessCollector(registry=self._registry)
 
     def observe(self, observation: Observation) -> None:
         """Count a request."""
@@ -130,6 +158,7 @@ class Metrics(Collector):
         """All metric families, from the numbers taken last."""
         numbers = self._taken
         if self._snapshot is not None:
+            yield from _state(numbers)
             yield from _server(numbers)
             yield from _streams(numbers.streams)
             yield from _consumers(numbers.consumers)
@@ -154,6 +183,29 @@ class Metrics(Collector):
         yield CounterMetricFamily(
             "jetgate_http_failures", "Requests that failed by our fault.", self._failures
         )
+
+
+def _state(numbers: Snapshot) -> Iterable[Metric]:
+    """Whether the node does its work."""
+    build = GaugeMetricFamily("jetgate_build_info", "1.", labels=("version", "python"))
+    build.add_metric((numbers.version, platform.python_version()), 1)
+    yield build
+    gauges = (
+        ("jetgate_leader", "Whether this node leads.", numbers.is_leader),
+        ("jetgate_can_lead", "Whether it leads or could: its ports are free.", numbers.can_lead),
+        ("jetgate_storage_up", "Whether messages can be stored.", numbers.is_storage_up),
+    )
+    for name, text, value in gauges:
+        yield GaugeMetricFamily(name, text, value)
+    if numbers.commit_age is not None:
+        text = "Seconds since messages were committed last."
+        yield GaugeMetricFamily("jetgate_last_commit_age_seconds", text, numbers.commit_age)
+    refused = CounterMetricFamily(
+        "jetgate_refused_msgs", "Messages answered with an error.", labels=("err_code", "error")
+    )
+    for code, count in numbers.refused.items():
+        refused.add_metric((str(code), kind_of(code)), count)
+    yield refused
 
 
 def _feeds(counts: FeedCounts) -> Iterable[Metric]:
@@ -189,6 +241,22 @@ def _server(numbers: Snapshot) -> Iterable[Metric]:
         ),
         ("jetgate_commits", "Transactions committed.", numbers.commits),
         ("jetgate_commit_failures", "Transactions that failed.", numbers.commit_failures),
+        ("jetgate_storage_outages", "Times that storage was away.", numbers.outages),
+        (
+            "jetgate_storage_outage_seconds",
+            "Seconds that storage was away.",
+            numbers.outage_seconds,
+        ),
+        (
+            "jetgate_authentication_failures",
+            "Connections and requests with wrong credentials.",
+            numbers.authentication_failures,
+        ),
+        (
+            "jetgate_refused_connections",
+            "Connections refused for want of file descriptors.",
+            numbers.refused_connections,
+        ),
         ("jetgate_loop_stalls", "Turns of the event loop over 100 ms.", numbers.loop_stalls),
     )
     for name, text, value in counters:
@@ -249,8 +317,7 @@ def _remotes(remotes: Sequence[RemoteNumbers]) -> Iterable[Metric]:
         rtt.add_metric(label, remote.rtt_seconds)
         requests.add_metric(label, remote.requests)
         deliveries.add_metric(label, remote.deliveries)
-    if remotes:
-        yield from (connected, rtt, requests, deliveries)
+    yield from (connected, rtt, requests, deliveries)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:

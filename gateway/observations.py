@@ -22,5 +22,13 @@ class RequestFailed:
     error: BaseException
 
 
-Observation = RequestDone | RequestFailed
+@dataclass(frozen=True, slots=True)
+class SignInFailed:
+    """Somebody asked with credentials that the server does not know; `user` is who he says."""
+
+    address: str
+    user: str
+
+
+Observation = RequestDone | RequestFailed | SignInFailed
 Observe = Callable[[Observation], None]

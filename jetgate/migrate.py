@@ -1,7 +1,8 @@
 """`jetgate migrate`: the schema of a database."""
 
 from jetgate.database import Dsn, DsnFile, DsnPasswordFile, WaitForDb, required
-from jetgate.run import Verbose, run
+from jetgate.logs import Format, Level
+from jetgate.run import LogFormat, LogLevel, run
 
 
 def migrate_command(
@@ -9,7 +10,8 @@ def migrate_command(
     dsn_file: DsnFile = "",
     dsn_password_file: DsnPasswordFile = "",
     wait_for_db: WaitForDb = 0,
-    verbose: Verbose = False,
+    log_level: LogLevel = Level.INFO,
+    log_format: LogFormat = Format.TEXT,
 ) -> None:
     """Bring a database to this release's schema, without serving.
 
@@ -29,4 +31,4 @@ def migrate_command(
         done = "is now at" if await migrate(connector) else "was already at"
         print(f"the schema in {connector.address} {done} revision {migrations.HEAD}")
 
-    run(verbose, work)
+    run(work, log_level, log_format)

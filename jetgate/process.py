@@ -15,21 +15,24 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.config.addresses import listen, probe, refusal
-from core.errors import OperatorError
+from core.errors import OperatorError, Unavailable
 from core.life import Candidacy, Life
 from core.runtime.clock import SystemClock
+from core.runtime.nuid import nuid
 from core.runtime.service_manager import ServiceManager
 from core.runtime.stalls import StallWatch
 from core.runtime.standard_streams import tell
 from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
 from core.server import Server, ServerOptions
+from core.storage.health import StorageHealth, waits
 from gateway.http_start import HttpStart
 from jetgate.banner import ready
 from jetgate.config import Config
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from core.storage.postgres.embedded import EmbeddedPostgres
     from core.term import Term
     from jetgate.facade import Facade
+    from jetgate.server_numbers import Node
 
 log = logging.getLogger("jetgate")
 
@@ -74,6 +78,7 @@ class Process:
             self._clock,
         )
         self._life = Life(self._server, self)
+        self._health = StorageHealth(self._clock)
         self._stalls = StallWatch(self._clock)
         self._ports = PortsFile(config.data)
         self._manager = ServiceManager()
@@ -83,8 +88,11 @@ class Process:
         self._http_port = 0
         self._lock = -1
         self._facade: Facade | None = None
+        self._node: Node | None = None
         self._imports: asyncio.Task[None] | None = None
         self._stands_by = False
+        self._has_stood_by = False
+        self._obstacle = ""  # why it could not serve if it led
         self._was_ready = False
 
     async def run(self) -> None:
@@ -96,7 +104,13 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop_asked, number)
-        await self._life.run()
+        waits.addFilter(self._health.may_log)
+        try:
+            await self._life.run()
+        finally:
+            waits.removeFilter(self._health.may_log)
+            self._health.close()
+        log.info("stopped")
 
     def _stop_asked(self, number: signal.Signals) -> None:
         log.info("stopping (%s)", signal.Signals(number).name)
@@ -160,14 +174,17 @@ class Process:
         """Import the façade, which may have to say that this process stands by, and the term."""
         await imported(_FACADE)
         from jetgate.facade import Facade  # imported by now
+        from jetgate.server_numbers import Node
 
         assert self._http_start is not None, "opened first"
         settings = self._config.http
         if not (settings.hosts or settings.trusted_proxies or self._config.is_exposed):
             settings = replace(settings, hosts=("localhost",))  # no name of another leads here
-        self._facade = Facade(self._http_start, self._server, self._clock, settings)
+        self._node = Node(self._server.hub, self._health, self._stalls, self._clock)
+        self._node.obstacle = self._obstacle
+        self._facade = Facade(self._http_start, self._server, self._node, settings)
         if self._stands_by:
-            self._facade.stand_by()
+            self._facade.stand_by(self._why_not_leading)
         await imported(_TERM)
 
     async def _open_given(self, database: Database) -> None:
@@ -187,16 +204,50 @@ class Process:
         """Wait until this process leads; HTTP says meanwhile that it stands by."""
         from core.campaign import campaign  # imported by now
 
-        leadership = await campaign(self._connector, self._clock, standing_by=self._stand_by)
+        leadership = await campaign(
+            self._connector,
+            self._clock,
+            name=f"{socket.gethostname()}-{nuid()[-6:]}",
+            health=self._health,
+            standing_by=self._stand_by,
+            obstacle=self._find_obstacle,
+        )
         self._stands_by = False
         return leadership
+
+    def _find_obstacle(self) -> str:
+        """Say why this process could not serve if it led.
+
+        Who starts as the only node finds out when he leads, and ends.
+        """
+        if self._has_stood_by or self._was_ready:
+            self._obstacle = self._taken_address()
+            if self._node is not None:
+                self._node.obstacle = self._obstacle
+        return self._obstacle
+
+    def _taken_address(self) -> str:
+        ports = {"NATS": self._server.port, "WS": self._server.ws_port}
+        try:
+            for what, port in ports.items():
+                if port:
+                    probe(self._config.host, port, what)
+        except OperatorError as error:
+            return str(error)
+        return ""
+
+    def _why_not_leading(self) -> str:
+        """Say what is known of that, for /readyz."""
+        trouble = self._health.trouble
+        parts = [f"storage is away: {trouble}"] if trouble else []
+        return "; ".join([*parts, self._obstacle] if self._obstacle else parts)
 
     def _stand_by(self) -> None:
         """Say over HTTP that another process leads, as soon as that is imported."""
         self._manager.ready("standing by")
-        self._stands_by = True
+        self._stands_by = self._has_stood_by = True
         if self._facade is not None:
-            self._facade.stand_by()
+            self._facade.stand_by(self._why_not_leading)
         self._rest()
 
     async def _load(self, leadership: Leadership) -> Term:
@@ -221,9 +272,12 @@ class Process:
         elif self._http_start is not None:
             self._http_start.stop()
 
-    def cannot_listen(self, error: OSError) -> OperatorError:
+    def cannot_listen(self, error: OSError) -> Exception:
         """Return the error for a NATS port that cannot be had."""
-        return refusal(self._config.host, self._server.port, "NATS", error)
+        found = refusal(self._config.host, self._server.port, "NATS", error)
+        if not self._has_stood_by:
+            return found
+        return Unavailable(f"the leadership is given back: {found}")
 
     # -- one leadership ----------------------------------------------------------------------
 
@@ -231,11 +285,12 @@ class Process:
         """Serve the façade, and tell that all is there."""
         assert term is not None
         assert self._facade is not None
-        await self._facade.serve(term, self._connector, self._stalls)
+        await self._facade.serve(term, self._connector)
         addresses = self._addresses()
         self._ports.write(addresses)
         row = term.leadership.row
         row.nats, row.http = addresses["nats"], addresses["http"]
+        log.info("leading as %s since epoch %d: %s", row.node, term.leadership.epoch, row.shown)
         self._say_ready(addresses)
 
     async def step_down(self, *, for_good: bool) -> None:
@@ -244,8 +299,7 @@ class Process:
         if for_good:
             await self._close_http()
         elif self._facade is not None:
-            self._facade.stand_by()
-        if self._facade is not None:
+            self._facade.stand_by(self._why_not_leading)
             await self._facade.step_down()
 
     def _addresses(self) -> dict[str, str]:
@@ -262,7 +316,6 @@ class Process:
         gc.freeze()
         self._manager.ready(f"leading: {addresses['nats']} {addresses['http']}")
         if self._was_ready:
-            log.info("leading again: %s %s", addresses["nats"], addresses["http"])
             return
         self._was_ready = True
         self._stalls.start()

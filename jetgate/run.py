@@ -5,7 +5,6 @@ command is exit code 2.
 """
 
 import asyncio
-import logging
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, NoReturn
@@ -17,30 +16,19 @@ from core.runtime.descriptors import use_all_descriptors
 from core.runtime.interrupts import raise_again
 from core.runtime.loop import loop_factory
 from core.runtime.standard_streams import say
+from jetgate.logs import Format, Level, configure
 
-# What libraries say while PostgreSQL is away, the lane and the leadership say better. That somebody
-# sends other things than HTTP is told to him, not to the operator.
-_QUIET = {
-    "alembic": logging.WARNING,
-    "asyncio": logging.CRITICAL,
-    "asyncpg": logging.ERROR,
-    "uvicorn": logging.ERROR,
-}
-
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
+LogLevel = Annotated[Level, typer.Option(help="Log this, and what is worse.")]
+LogFormat = Annotated[Format, typer.Option(help="A line of the log.")]
 
 
-def run(verbose: bool, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run(
+    work: Callable[[], Coroutine[Any, Any, None]],
+    level: Level = Level.INFO,
+    form: Format = Format.TEXT,
+) -> None:
     """Run a server or a change of the schema to its end."""
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
-    logging.raiseExceptions = False  # a log that cannot be written is no reason to print more
-    for name, level in _QUIET.items():
-        logging.getLogger(name).setLevel(level)
+    configure(level, form)
     use_all_descriptors()
     raise_again()
     try:

@@ -10,8 +10,9 @@ from core.auth.users import Users
 from gateway.settings import Settings
 from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, users_of
 from jetgate.database import Dsn, DsnFile, DsnPasswordFile, WaitForDb, required
+from jetgate.logs import Format, Level
 from jetgate.process import Process
-from jetgate.run import Verbose, run
+from jetgate.run import LogFormat, LogLevel, run
 from jetgate.secret_files import secret_of
 
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
@@ -83,7 +84,8 @@ def dev(
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
-    verbose: Verbose = False,
+    log_level: LogLevel = Level.INFO,
+    log_format: LogFormat = Format.TEXT,
 ) -> None:
     """Start everything on this machine: PostgreSQL, NATS on 4222, HTTP on 8080.
 
@@ -99,7 +101,8 @@ def dev(
     The second takes any free ports; /tmp/try/ports.json says which.
     """
     _serve(
-        verbose,
+        log_level,
+        log_format,
         lambda: Config(
             host=host,
             nats_port=nats_port,
@@ -138,7 +141,8 @@ def serve(
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
-    verbose: Verbose = False,
+    log_level: LogLevel = Level.INFO,
+    log_format: LogFormat = Format.TEXT,
 ) -> None:
     """Serve from a PostgreSQL of yours.
 
@@ -146,7 +150,7 @@ def serve(
     and reached directly, not through a transaction pooler.
 
     Start the command twice for a hot standby: the second waits, answers
-    /healthz with 503, and takes over within seconds.
+    /readyz with 503, and takes over within seconds.
 
     [bold]Examples[/bold]
 
@@ -155,7 +159,8 @@ def serve(
       jetgate serve --dsn-file /run/secrets/dsn --wait-for-db 60
     """
     _serve(
-        verbose,
+        log_level,
+        log_format,
         lambda: Config(
             host=host,
             nats_port=nats_port,
@@ -204,8 +209,8 @@ def members_of(
     return members
 
 
-def _serve(verbose: bool, make: Callable[[], Config]) -> None:
+def _serve(level: Level, form: Format, make: Callable[[], Config]) -> None:
     async def work() -> None:
         await Process(make()).run()
 
-    run(verbose, work)
+    run(work, level, form)

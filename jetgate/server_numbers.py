@@ -3,22 +3,65 @@
 The façade serves them but cannot read them: it is a client, and knows no server.
 """
 
+from dataclasses import dataclass, replace
+
+import core
 from core.jetstream.lane import COMMIT_BOUNDS, Lane
 from core.jetstream.registry import Registry
 from core.pubsub.server import Hub
 from core.remote.keeper import Remotes
+from core.runtime.clock import Clock
 from core.runtime.stalls import StallWatch
+from core.storage.health import StorageHealth
 from core.term import Term
 from gateway.metrics import ConsumerNumbers, Histogram, RemoteNumbers, Snapshot, StreamNumbers
 
 
-def snapshot(hub: Hub, term: Term, stalls: StallWatch) -> Snapshot:
+@dataclass(slots=True)
+class Node:
+    """What a process has numbers of; `term` None: it does not lead."""
+
+    hub: Hub
+    health: StorageHealth
+    stalls: StallWatch
+    clock: Clock
+    term: Term | None = None
+    obstacle: str = ""
+    """Why it could not serve if it led."""
+
+
+def snapshot(node: Node) -> Snapshot:
     """Return the server's numbers at this moment."""
-    traffic = hub.totals()
-    return Snapshot(
+    found, term, health = _of_process(node), node.term, node.health
+    if term is None:
+        return found
+    since = health.last_commit
+    return replace(
+        found,
+        is_leader=True,
+        commit_age=(node.clock.monotonic() - since) / 1e9 if since else None,
+        refused=dict(term.lane.refused),
         streams=_streams(term.registry),
         consumers=_consumers(term.registry),
         remotes=_remotes(term.remotes),
+        commits=term.lane.commits,
+        commit_failures=term.lane.failures,
+        commit_seconds=_commit_seconds(term.lane),
+        gauges={"jetgate_rows_swept": float(term.janitor.rows)},
+    )
+
+
+def _of_process(node: Node) -> Snapshot:
+    hub, health = node.hub, node.health
+    traffic = hub.totals()
+    return Snapshot(
+        version=core.__version__,
+        can_lead=not node.obstacle,
+        is_storage_up=health.is_up,
+        outages=health.outages,
+        outage_seconds=health.outage_seconds(),
+        authentication_failures=hub.endings.authentication_failures,
+        refused_connections=hub.descriptors.refused,
         connections=len(hub.sessions),
         subscriptions=sum(a.client_subscriptions for a in hub.accounts.values()),
         in_msgs=traffic.in_msgs,
@@ -26,11 +69,7 @@ def snapshot(hub: Hub, term: Term, stalls: StallWatch) -> Snapshot:
         in_bytes=traffic.in_bytes,
         out_bytes=traffic.out_bytes,
         slow_consumers=hub.slow_consumers,
-        commits=term.lane.commits,
-        commit_failures=term.lane.failures,
-        commit_seconds=_commit_seconds(term.lane),
-        loop_stalls=stalls.count,
-        gauges={"jetgate_rows_swept": float(term.janitor.rows)},
+        loop_stalls=node.stalls.count,
     )
 
 

@@ -23,6 +23,7 @@ from nats_server.store_directory import use_directory
 
 if TYPE_CHECKING:
     from core.cluster.leadership import Leadership
+    from core.storage.health import StorageHealth
     from core.storage.postgres.connect import Connector
     from core.storage.postgres.embedded import EmbeddedPostgres
     from core.term import Term, TermOptions
@@ -48,6 +49,7 @@ class JetStream:
         self._postgres: EmbeddedPostgres | None = None
         self._connector: Connector
         self._term: Term | None = None
+        self._health: StorageHealth | None = None
         self._told: dict[str, Any] = {
             "strict": options.strict,
             "max_memory": max(options.max_memory, 0),
@@ -96,8 +98,12 @@ class JetStream:
 
     async def _campaign(self) -> Leadership:
         from core.campaign import campaign  # imported by `start`
+        from core.storage.health import StorageHealth, waits
 
-        return await campaign(self._connector, self._clock)
+        if self._health is None:
+            self._health = StorageHealth(self._clock)
+            waits.addFilter(self._health.may_log)
+        return await campaign(self._connector, self._clock, health=self._health)
 
     async def _load(self, leadership: Leadership) -> Term:
         from core.term import load  # imported by `start`
@@ -127,5 +133,7 @@ class JetStream:
 
     async def stop(self) -> None:
         """Stop PostgreSQL."""
+        if self._health is not None:
+            self._health.close()
         if self._postgres is not None:
             await self._postgres.stop()

@@ -28,6 +28,7 @@ from core.model.versions import is_level_supported
 from core.protocol import headers as header_block
 from core.pubsub.account import Account, ServiceSubscription, Session
 from core.runtime.tasks import spawn, stop
+from core.storage.health import waits
 
 log = logging.getLogger("jetgate.api")
 
@@ -227,7 +228,7 @@ class Dispatcher:
         except ApiError as error:
             return route.response(error=ErrorBody.of(error))
         except StorageError as error:
-            log.warning("%s is not served: %s", route.subject, error)
+            waits.warning("%s is not served: %s", route.subject, error)
             return route.response(error=ErrorBody.of(api_error("JSClusterNotAvail")))
         except Exception:
             log.exception("%s failed", route.subject)

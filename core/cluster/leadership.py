@@ -22,11 +22,13 @@ from core.cluster.lease import LeaseTimes, TrustWindow
 from core.errors import Fenced, Unavailable
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+from core.storage.health import SESSION, SPACE, StorageHealth
 from core.storage.leases import Holder, LeaseStore, NodeRow
 
 log = logging.getLogger("jetgate.cluster")
 
 _SECOND = 1_000_000_000
+_POLLS_FOR_ADDRESS = 12
 
 
 class Leadership:
@@ -37,10 +39,14 @@ class Leadership:
         clock: monotonic nanoseconds.
         row: what other nodes see of this node.
         times: the intervals of leases.
+        health: told whether storage answers.
         standing_by: called once, when the first attempt to lead has failed.
+        obstacle: why this node could not serve if it led; empty: it could. Asked before each
+            attempt to lead, which is then left to others.
 
     Attributes:
         row: what other nodes see of this node; its addresses may be filled in later.
+        health: what it was told.
         epoch: the catalogue's epoch under which the node leads; 0 before it does.
         lost: set when another node has taken over.
     """
@@ -52,20 +58,23 @@ class Leadership:
         row: NodeRow,
         *,
         times: LeaseTimes | None = None,
+        health: StorageHealth | None = None,
         standing_by: Callable[[], None] | None = None,
+        obstacle: Callable[[], str] = lambda: "",
     ) -> None:
         self.row = row
+        self.health = health or StorageHealth(clock)
         self.epoch = 0
         self.lost = asyncio.Event()
         self._store = store
         self._clock = clock
         self._times = times or LeaseTimes()
         self._standing_by = standing_by
+        self._obstacle = obstacle
         self._window = TrustWindow(self._times)
         self._token = secrets.randbits(62) + 1
         self._session_lock = asyncio.Lock()  # one operation at a time on the session of the store
         self._heartbeats: asyncio.Task[None] | None = None
-        self._is_unreachable = False
         self._last_beat = -self._times.beat
 
     @property
@@ -106,32 +115,49 @@ class Leadership:
             except (Unavailable, TimeoutError) as error:
                 log.info("the lock ends with its session: %s", error)
         self._store.close()
+        # Who asks storage for something next finds out anew.
+        self.health.works(SESSION)
 
     # -- standby -----------------------------------------------------------------------------
 
     async def _campaign(self) -> None:
-        logged = 0
+        logged, polls, obstacle = 0, 0, ""
         while True:
+            obstacle = self._noted(obstacle, self._obstacle())
             try:
                 async with self._session_lock:
-                    holder = await self._attempt()
+                    holder = await self._attempt(may_lead=not obstacle)
             except Unavailable as error:
-                self._log_unreachable(error)
+                self.health.failed(SESSION, str(error))
             else:
-                self._log_reachable()
+                self.health.works(SESSION)
                 if self.epoch:
                     return
-                if holder is not None and holder.pid != logged:
-                    log.info("standing by: %s leads (session %d)", holder.node, holder.pid)
-                    logged = holder.pid
+                polls += 1
+                # A new leader knows its address when it serves, and tells within a heartbeat.
+                is_known = holder is not None and (holder.nats or polls > _POLLS_FOR_ADDRESS)
+                if is_known and holder is not None and holder.pid != logged:
+                    log.info("standing by: %s leads (session %d)", holder.shown, holder.pid)
+                    logged, polls = holder.pid, 0
             if self._standing_by is not None:
                 self._standing_by()
                 self._standing_by = None
             pause = self._times.poll / _SECOND
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
-    async def _attempt(self) -> Holder | None:
-        """Try once to become the leader; return the holder of the lock if that is another node."""
+    def _noted(self, before: str, obstacle: str) -> str:
+        """Log what keeps this node from leading, when that changes; return it."""
+        if obstacle and obstacle != before:
+            log.warning("this node could not take over: %s", obstacle)
+        elif before and not obstacle:
+            log.info("this node could take over again")
+        return obstacle
+
+    async def _attempt(self, *, may_lead: bool = True) -> Holder | None:
+        """Try once to become the leader; return the holder of the lock if that is another node.
+
+        Who may not lead says only that it is there.
+        """
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(self._times.answer / _SECOND):
@@ -140,6 +166,8 @@ class Leadership:
                 if started - self._last_beat >= self._times.beat:
                     await self._store.beat(self.row)
                     self._last_beat = started
+                if not may_lead:
+                    return await self._store.holder()
                 if not await self._store.take():
                     return await self._end_stalled_holder()
                 await self._store.beat(self.row)
@@ -152,7 +180,6 @@ class Leadership:
             self._store.close()
             raise
         self._window.confirm(started)
-        log.info("leading since epoch %d", self.epoch)
         return None
 
     async def _end_stalled_holder(self) -> Holder | None:
@@ -160,7 +187,7 @@ class Leadership:
         holder = await self._store.holder()
         if holder is not None and holder.silence > self._times.stale:
             log.warning(
-                "taking over: %s was silent for %.1f s", holder.node, holder.silence / _SECOND
+                "taking over: %s was silent for %.1f s", holder.shown, holder.silence / _SECOND
             )
             await self._store.end_session(holder.pid)
         return holder
@@ -175,17 +202,24 @@ class Leadership:
                 async with self._session_lock:
                     await self._checked(self._confirm())
             except Unavailable as error:
-                self._log_unreachable(error)
+                self.health.failed(SESSION, str(error))
             except Fenced:
                 return
             else:
-                self._log_reachable()
+                self.health.works(SESSION)
 
     async def _confirm(self) -> None:
-        started = self._clock.monotonic()
-        async with asyncio.timeout(self._times.answer / _SECOND):
-            await self._ensure_lock()
-            await self._store.beat(self.row)
+        started, times = self._clock.monotonic(), self._times
+        why = f"PostgreSQL has not answered for {times.late / _SECOND:g} s"
+        in_time = self.health.slow(SESSION, times.late / _SECOND, why)
+        try:
+            async with asyncio.timeout(times.answer / _SECOND):
+                await self._ensure_lock()
+                await self._store.beat(self.row)
+                if self.health.fails(SPACE) and await self._store.has_space():
+                    self.health.works(SPACE)
+        finally:
+            in_time()
         self._window.confirm(started)
 
     async def _renew(self) -> None:
@@ -239,13 +273,3 @@ class Leadership:
         if not self.lost.is_set():
             log.warning("leadership is lost: %s", why)
             self.lost.set()
-
-    def _log_unreachable(self, error: Exception) -> None:
-        if not self._is_unreachable:
-            log.warning("no word from PostgreSQL: %s", error)
-            self._is_unreachable = True
-
-    def _log_reachable(self) -> None:
-        if self._is_unreachable:
-            log.info("PostgreSQL answers again")
-            self._is_unreachable = False

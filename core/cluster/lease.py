@@ -30,6 +30,7 @@ class LeaseTimes:
         poll: between two attempts of a standby.
         stale: time without heartbeat after which a holder counts as stalled.
         answer: how long a check may take.
+        late: how long it may take before storage counts as away.
     """
 
     ttl: int = 5 * _SECOND
@@ -38,6 +39,7 @@ class LeaseTimes:
     poll: int = _SECOND // 4
     stale: int = 4 * _SECOND
     answer: int = 2 * _SECOND
+    late: int = 3 * _SECOND // 2
 
     def __post_init__(self) -> None:
         assert self.ttl - self.margin <= self.stale, "a holder must stop before others judge it"

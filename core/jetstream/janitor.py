@@ -8,18 +8,16 @@ of a page cost one page image.
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
+from core.storage.health import waits
 
 if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.runtime.clock import Clock
     from core.storage.interface import Catalog, Sweeper
-
-logger = logging.getLogger("jetgate.janitor")
 
 _RANGE_ROWS = 10_000
 _SCATTERED_ROWS = 10_000
@@ -94,7 +92,7 @@ class Janitor:
                     await self._drop_rows(*self._dropped[-1])
                     self._dropped.pop()
             except Unavailable as error:
-                logger.warning("sweeping waits for storage: %s", error)
+                waits.warning("sweeping waits for storage: %s", error)
                 self._wake.set()
             await asyncio.sleep(_PAUSE)
             if self._wanted:

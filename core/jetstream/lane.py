@@ -22,6 +22,7 @@ from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
 from core.model.api_errors import api_error
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
+from core.storage.health import COMMITS, SPACE, StorageHealth
 from core.storage.interface import LogWriter, StreamCommit
 from core.stream.plan import StreamPlan
 
@@ -64,6 +65,10 @@ class Lane:
             epochs, and tells which of the given plans were committed. Raises Unavailable
             while storage is away, Fenced when another node has taken over.
         deposed: called when another node leads; the lane stops.
+        health: told whether storage takes commits.
+
+    Attributes:
+        refused: how many messages were answered with an error, by its number (`err_code`).
     """
 
     def __init__(
@@ -76,7 +81,9 @@ class Lane:
             [list[tuple[Runner, StreamPlan]]], Awaitable[list[tuple[Runner, StreamPlan]]]
         ],
         deposed: Callable[[str], None],
+        health: StorageHealth | None = None,
     ) -> None:
+        self.health = health or StorageHealth(clock)
         self._writer = writer
         self._turn = turn
         self._clock = clock
@@ -91,6 +98,7 @@ class Lane:
         self.commits = 0
         self.messages = 0
         self.failures = 0
+        self.refused: dict[int, int] = {}
         self.commit_ns = 0
         self.commit_counts = [0] * (len(COMMIT_BOUNDS) + 1)
         self.stopped = False
@@ -142,7 +150,7 @@ class Lane:
             try:
                 plan = await runner.next_plan(STREAM_ROWS, self._clock.now())
             except Unavailable as error:
-                log.warning("storage: %s", error)
+                self.health.failed(COMMITS, str(error))
                 # The round ends here: waiting now would let streams that have a plan in it queue
                 # for a second one.
                 self.ready.append(runner)
@@ -198,7 +206,7 @@ class Lane:
                 await self._part(work, error)
                 return
             except (OutcomeUnknown, Unavailable) as error:
-                log.warning("storage: %s", error)
+                self.health.failed(COMMITS, str(error))
                 work = await self._settle(work)
                 continue
             took = self._clock.monotonic() - started
@@ -209,7 +217,7 @@ class Lane:
 
     async def _write(self, work: list[tuple[Runner, StreamPlan]]) -> None:
         commits = [StreamCommit(r.stream, r.shelf, r.epoch, plan) for r, plan in work]
-        impatient = asyncio.get_running_loop().call_later(PATIENCE, self._refuse_gathered)
+        impatient = asyncio.get_running_loop().call_later(PATIENCE, self._be_impatient)
         try:
             async with asyncio.timeout(STALLED):
                 await self._writer.commit(commits)
@@ -218,7 +226,12 @@ class Lane:
         finally:
             impatient.cancel()
 
+    def _be_impatient(self) -> None:
+        self.health.failed(COMMITS, f"no answer to COMMIT within {PATIENCE:g} s")
+        self._refuse_gathered()
+
     def _emit(self, work: list[tuple[Runner, StreamPlan]]) -> None:
+        self.health.committed()
         self.commits += 1
         for runner, plan in work:
             self.messages += len(plan.texts)
@@ -232,7 +245,12 @@ class Lane:
             return
         ((runner, plan),) = work
         self.failures += 1
-        log.error("storage refused a commit: %s", error)
+        if error.is_full:
+            self.health.failed(SPACE, str(error))
+        else:
+            # Not an outage: others may be stored.
+            self.health.works(COMMITS)
+            log.error("storage refused a commit: %s", error)
         runner.fail(
             plan,
             api_error("JSInsufficientResources")
@@ -253,7 +271,7 @@ class Lane:
                 self._depose(str(error))
                 return []
             except (Unavailable, TimeoutError) as error:
-                log.warning("waiting for storage: %s", str(error) or "no answer yet")
+                self.health.failed(COMMITS, str(error) or "no answer yet")
                 if self._clock.monotonic() >= patient_until:
                     self._refuse_gathered()
                 await asyncio.sleep(0.1)
@@ -261,8 +279,16 @@ class Lane:
             if committed:
                 self._emit(committed)
                 self._tell()
-            return [pair for pair in work if pair not in committed]
+            rest = [pair for pair in work if pair not in committed]
+            if not rest:  # else their commit tells
+                self.health.works(COMMITS)
+            return rest
         return []
+
+    def refuse(self, code: int, count: int) -> None:
+        """Count messages that were answered with an error."""
+        if count:
+            self.refused[code] = self.refused.get(code, 0) + count
 
     def _refuse_gathered(self) -> None:
         for runner in self.ready:

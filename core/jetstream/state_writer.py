@@ -8,18 +8,16 @@ than a fifth of the time.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from core.errors import Fenced, Unavailable
 from core.runtime.clock import Clock
+from core.storage.health import waits
 from core.storage.interface import StateStore, StateWrite
 
 if TYPE_CHECKING:
     from core.runtime.turn import Turn
-
-log = logging.getLogger("jetgate.states")
 
 INTERVAL = 0.05
 
@@ -96,7 +94,7 @@ class StateWriter:
             self._deposed(str(error))
             return
         except Unavailable as error:
-            log.warning("consumer states wait for storage: %s", error)
+            waits.warning("consumer states wait for storage: %s", error)
             self._give_back(dirty, waiting)
             await asyncio.sleep(INTERVAL * 4)
             return

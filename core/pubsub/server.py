@@ -29,12 +29,14 @@ from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
 from core.pubsub.account import Account
+from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
 from core.pubsub.route import Session
 from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
+from core.runtime.descriptors import DescriptorReserve
 from core.runtime.nuid import nuid
 from core.runtime.turn import Turn
 
@@ -143,6 +145,8 @@ class Hub:
         self.stripped_bytes = 0
         self.reports = 0
         self.slow_consumers = 0
+        self.endings = EndingLog(clock)
+        self.descriptors = DescriptorReserve()
         self.stale_connections = 0
         self._last_client_id = 0
         self._departed = Traffic()

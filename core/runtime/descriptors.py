@@ -1,8 +1,60 @@
 """The limit on open file descriptors (RLIMIT_NOFILE)."""
 
+import asyncio
 import contextlib
+import logging
+from typing import Any
 
+log = logging.getLogger("jetgate.descriptors")
+
+_QUIET_S = 60.0
+_RESERVE_MAX = 128
 _LIMIT_MAX = 1 << 20  # kernels refuse more, whatever the hard limit
+
+
+def soft_limit() -> int:
+    """Return how many descriptors the process may have; 0: there is no limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if soft == resource.RLIM_INFINITY else soft
+
+
+class DescriptorReserve:
+    """Keeps the last descriptors for what must go on: PostgreSQL, probes.
+
+    The kernel gives a connection the lowest number that is free, so a high number says that as many
+    are taken. Clients of NATS may take all but a quarter, at most 128; HTTP half of the rest.
+
+    Attributes:
+        refused: how many connections were refused.
+    """
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self._limit = soft_limit()
+        self._reserve = min(self._limit // 4, _RESERVE_MAX)
+        self._last_told = 0.0
+
+    def is_needed(self, transport: asyncio.BaseTransport, *, for_http: bool = False) -> bool:
+        """Say whether a new connection has to be refused; it is logged once a minute."""
+        sock: Any = transport.get_extra_info("socket")
+        if not self._limit or sock is None:
+            return False
+        if sock.fileno() < self._limit - (self._reserve // 2 if for_http else self._reserve):
+            return False
+        self.refused += 1
+        now = asyncio.get_running_loop().time()
+        if self.refused == 1 or now - self._last_told > _QUIET_S:
+            self._last_told = now
+            log.error(
+                "file descriptors run out (ulimit -n %d): connections are refused, %d so far",
+                self._limit,
+                self.refused,
+            )
+        return True
 
 
 def use_all_descriptors() -> None:

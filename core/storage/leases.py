@@ -12,6 +12,11 @@ class NodeRow:
     nats: str = ""
     http: str = ""
 
+    @property
+    def shown(self) -> str:
+        """Its addresses as the log has them."""
+        return ", ".join(filter(None, (self.nats, self.http)))
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -21,11 +26,18 @@ class Holder:
         pid: process id of its backend.
         silence: nanoseconds since the last heartbeat of its node.
         node: name of that node.
+        nats: its address for clients.
     """
 
     pid: int
     silence: int
     node: str = ""
+    nats: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The node as the log names it."""
+        return f"{self.node} at {self.nats}" if self.nats else self.node
 
 
 class LeaseStore(Protocol):
@@ -75,6 +87,10 @@ class LeaseStore(Protocol):
 
     async def beat(self, row: NodeRow) -> None:
         """Write a heartbeat for other nodes to see."""
+        ...
+
+    async def has_space(self) -> bool:
+        """Say whether storage has room for a megabyte more, which is not kept."""
         ...
 
     async def leave(self, row: NodeRow) -> None:

@@ -103,6 +103,7 @@ class _AtomicPlanner(Planner):
 
     def refuse(self, place: int, error: ApiError) -> None:
         self._error = error
+        self.plan.count_refused(error.err_code)
 
     def answer(self) -> None:
         """Its messages have no answers of their own."""

@@ -109,6 +109,7 @@ class _FastPlanner(Planner):
             message = fast.check(columns.replies[place], block, payload)
         except ApiError as error:
             draft.refused[place] = b""
+            self.plan.count_refused(error.err_code)
             if not self.machine.config.no_ack:
                 told.append(refusal(error, self.machine.json_name))
             return
@@ -129,6 +130,7 @@ class _FastPlanner(Planner):
             super().refuse(place, error)
             return
         self.draft.refused[place] = b""
+        self.plan.count_refused(error.err_code)
         if error.err_code == _WRONG_LAST_ID:
             self._fast.passed(self._message, error)
         else:

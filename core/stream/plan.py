@@ -140,6 +140,12 @@ class StreamPlan:
     acks: list[bytes] = field(default_factory=list)
     ack_first: int = 0
     answers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    # How many messages were refused, by the number of the error.
+    refused: dict[int, int] = field(default_factory=dict)
+
+    def count_refused(self, code: int) -> None:
+        """Count a message that is answered with an error."""
+        self.refused[code] = self.refused.get(code, 0) + 1
 
     @property
     def record(self) -> int:

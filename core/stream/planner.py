@@ -287,6 +287,7 @@ class Planner:
     def refuse(self, place: int, error: ApiError) -> None:
         """Note that the message at `place` is not accepted."""
         self.draft.refused[place] = refusal(error, self.machine.json_name)
+        self.plan.count_refused(error.err_code)
 
     def duplicate(self, place: int, seq: int) -> None:
         """Note that the message at `place` is stored already, as `seq`."""

@@ -22,6 +22,7 @@ class Unauthenticated(Protocol):
 
     hub: Hub
     closed: bool
+    connect: Connect
     connection_type: str
     read_connect: Callable[[bytes, Connect | None], Connect]
 
@@ -83,6 +84,7 @@ class Authentication:
         if not self._authenticator.is_slow(connect):
             return False
         self._is_checking = True
+        self._session.connect = connect
         self._session.pause()
         work = partial(_is_known, self._authenticator, connect, self._session.connection_type)
         self._loop.run_in_executor(None, work).add_done_callback(self._checked)

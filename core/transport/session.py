@@ -140,6 +140,9 @@ class ClientSession(asyncio.Protocol):
         if len(self.hub.sessions) >= limits.max_connections > 0:
             self.close("Maximum Connections Exceeded", "maximum connections exceeded")
             return
+        if self.hub.descriptors.is_needed(transport):
+            self.close("No More Descriptors", "maximum connections exceeded")
+            return
         if (authenticator := self.hub.authenticator_for(self.connection_type)) is not None:
             self.authentication = Authentication(self, authenticator)
         self.hub.join(self)
@@ -268,6 +271,11 @@ class ClientSession(asyncio.Protocol):
         for call in waiting:
             call()
 
+    @property
+    def said_user(self) -> str:
+        """Who the client says it is."""
+        return self.connect.user
+
     def pending(self) -> int:
         """Return how many bytes wait for the socket to take them."""
         return sum(map(len, self.out)) + self._transport.get_write_buffer_size()
@@ -314,6 +322,7 @@ class ClientSession(asyncio.Protocol):
             return
         self.closed = True
         self.close_reason = reason
+        self.hub.endings.note(self, reason)
         self.out.clear()
         if self.authentication is not None:
             self.authentication.cancel()

@@ -32,6 +32,7 @@ _CODES = {
     "Slow Consumer (Pending Bytes)": ws.POLICY,
     "Slow Consumer (Write Deadline)": ws.POLICY,
     "Maximum Connections Exceeded": ws.POLICY,
+    "No More Descriptors": ws.POLICY,
     "Maximum Control Line Exceeded": ws.POLICY,
 }
 
@@ -61,6 +62,9 @@ class WebSocketConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the request, but not for ever."""
         self._transport = cast(asyncio.Transport, transport)
+        if self._hub.descriptors.is_needed(transport, for_http=True):
+            self._transport.abort()  # its session would be refused in words, had it got that far
+            return
         host, port = transport.get_extra_info("sockname")[:2]
         self.address = unmapped(host), port
         loop = asyncio.get_running_loop()

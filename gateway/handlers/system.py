@@ -7,7 +7,7 @@ from starlette.responses import Response
 from core.client import ClientError
 from core.errors import ApiError
 from gateway.call import Call
-from gateway.problems import Problem
+from gateway.problems import RETRY, Problem
 from gateway.responses import json_response
 
 
@@ -17,12 +17,13 @@ async def healthz(call: Call) -> Response:
 
 
 async def readyz(call: Call) -> Response:
-    """Say whether requests can be served: the server is reached and JetStream answers."""
+    """Say whether messages can be stored: JetStream answers, and storage works."""
+    if trouble := call.gateway.trouble():
+        raise Problem(503, "not-ready", f"nothing can be stored: {trouble}", headers=RETRY)
     try:
         await call.gateway.js.call("INFO")
     except (ClientError, ApiError) as error:
-        headers = {"Retry-After": "1"}
-        raise Problem(503, "not-ready", str(error), headers=headers) from None
+        raise Problem(503, "not-ready", str(error), headers=RETRY) from None
     return json_response({"status": "ok"})
 
 

@@ -28,13 +28,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process:
-    """A `jetgate` command in the background."""
+    """A `jetgate` command in the background; `descriptors`: how many it may have (0: as we do)."""
 
-    def __init__(self, *arguments: str, data: Path) -> None:
+    def __init__(self, *arguments: str, data: Path, descriptors: int = 0) -> None:
         self.data = data
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"] if descriptors else []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "jetgate", *arguments, "--data", str(data)],
+            [*limited, sys.executable, "-m", "jetgate", *arguments, "--data", str(data)],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -324,10 +325,16 @@ def test_a_standby_says_so_over_http(durable: PostgresServer, data: Path) -> Non
         with standby:
             eventually(lambda: "standing by" in standby.stderr(), within=60)
 
-            status, body = request({"http": f"http://127.0.0.1:{port}"}, "GET", "/healthz")
+            ports = {"http": f"http://127.0.0.1:{port}"}
 
-            assert status == 503
-            assert json.loads(body)["type"] == "urn:jetgate:problem:standby"
+            def kind() -> str:
+                status, body = request(ports, "GET", "/readyz")
+                assert status == 503
+                return str(json.loads(body)["type"]).rpartition(":")[2]
+
+            eventually(lambda: kind() == "standby")
+            assert request(ports, "GET", "/v1/streams")[0] == 503
+            assert request(ports, "GET", "/healthz")[0] == 200
             standby.send(signal.SIGTERM)
             assert standby.end()[0] == 0
 

@@ -73,7 +73,8 @@ def test_every_line_does_what_it_says(server: JetgateServer, tmp_path: Path, doc
 def test_every_line_about_signing_in_does_what_it_says(tmp_path: Path) -> None:
     blocks = _blocks("signin.md")
     keep = "cp jar jar.kept\n"  # the last line forgets the session
-    with JetgateServer("--user", "me", "--pass", "secret", "-v", in_memory=True) as server:
+    flags = ("--user", "me", "--pass", "secret", "--log-level", "debug")
+    with JetgateServer(*flags, in_memory=True) as server:
         script = [
             block.replace("curl -b jar -c jar", f"{keep}curl -b jar -c jar") for block in blocks
         ]

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from core.client import Client, Options, connect, dial
 from gateway.app import create_app
 from gateway.http_protocol import HttpProtocol
-from gateway.metrics import ConsumerNumbers, Histogram, Snapshot, StreamNumbers
+from gateway.metrics import ConsumerNumbers, Histogram, Metrics, Snapshot, StreamNumbers
 from gateway.observations import Observation, RequestFailed
 from gateway.settings import Settings
 from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
@@ -58,7 +58,7 @@ class GatewayServer:
             client,
             login=login if self.with_users else None,
             observe=self._observe,
-            snapshot=_snapshot,
+            metrics=Metrics(_snapshot),
         )
         # With its protocol, or asyncio leaves answers to wait for acknowledgements of TCP.
         listening = socket.socket(proto=socket.IPPROTO_TCP)

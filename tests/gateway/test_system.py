@@ -3,11 +3,12 @@
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import GatewayServer
 from tests.gateway.web import Web
+from tests.support.eventually import eventually
 
 
 def test_health_and_readiness(web: Web) -> None:
     assert web.get("/healthz").json() == {"status": "ok"}
-    assert web.get("/readyz").json() == {"status": "ok"}
+    eventually(lambda: web.get("/readyz").json() == {"status": "ok"})
 
 
 def test_probes_may_bring_parameters_of_their_own(web: Web) -> None:

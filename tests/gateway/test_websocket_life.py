@@ -25,10 +25,11 @@ from gateway.call import Caller, Gateway
 from gateway.contract.reference import Reference
 from gateway.feeds.feeds import Feeds
 from gateway.http_protocol import HttpProtocol
-from gateway.http_server import HttpServer, standby
+from gateway.http_server import HttpServer
 from gateway.http_start import HttpStart
 from gateway.metrics import Metrics
 from gateway.signin.kept import SignIn
+from gateway.standby import standby
 from gateway.tokens import AckTokens
 from gateway.ws.close_codes import Remedy, remedy_of
 from gateway.ws.codec import JSON_CODEC

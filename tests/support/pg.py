@@ -112,11 +112,13 @@ class PostgresServer:
         """Run SQL as the superuser."""
         self.run(_execute(dsn or self.dsn, statement))
 
-    def fresh_database(self, *, migrated: bool = True) -> str:
+    def fresh_database(self, *, migrated: bool = True, tablespace: str = "pg_default") -> str:
         """Create a database; return its connection string."""
         name = f"test_{next(self._numbers)}"
         template = self._template() if migrated else "template1"
-        self.execute(f"create database {name} template {template} strategy wal_log")
+        self.execute(
+            f"create database {name} template {template} strategy wal_log tablespace {tablespace}"
+        )
         return self._dsn_of(name)
 
     def drop(self, dsn: str) -> None:

@@ -297,6 +297,9 @@ class StandInLane:
     def tell(self, say: Callable[[], None]) -> None:
         say()
 
+    def refuse(self, code: int, count: int) -> None:
+        """Count nothing."""
+
     async def settled(self) -> None:
         """Nothing is on its way."""
 

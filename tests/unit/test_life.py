@@ -39,6 +39,7 @@ class Happenings:
         self.hub = self
         self.is_listening = False
         self.life = Life(cast(Server, self), self)
+        self.refusal: Exception = OperatorError("no port")
 
     def note(self, what: str) -> None:
         self.log.append(what)
@@ -89,7 +90,7 @@ class Happenings:
         self.note("close")
 
     def cannot_listen(self, error: OSError) -> Exception:
-        return OperatorError("no port")
+        return self.refusal
 
     # terms
 
@@ -219,6 +220,19 @@ def test_who_cannot_load_what_it_leads_lets_go_of_it_and_of_its_clients(error: E
         log = await stopped(Happenings(faults={"load": error}))
 
         failed = [*WIN, "load", "release", "step down", "close ports", "disconnect"]
+        assert log[: 2 + len(failed) + len(TERM)] == [*BEGIN, *failed, *TERM]
+
+    asyncio.run(scenario())
+
+
+def test_who_may_wait_for_its_port_gives_the_leadership_back() -> None:
+    async def scenario() -> None:
+        happenings = Happenings(faults={"listen": OSError("taken")})
+        happenings.refusal = Unavailable("no port yet")
+        log = await stopped(happenings)
+
+        failed = ["campaign", "hold publishes", "listen", "release", "step down"]
+        failed += ["close ports", "disconnect"]
         assert log[: 2 + len(failed) + len(TERM)] == [*BEGIN, *failed, *TERM]
 
     asyncio.run(scenario())

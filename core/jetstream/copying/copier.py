@@ -18,6 +18,7 @@ from core.jetstream.copying.origin import Origin, Start, key_in_header
 from core.jetstream.direct.direct_get import DirectGet
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
 from core.runtime.tasks import spawn
+from core.storage.health import waits
 from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
 from core.stream.plan import Position, StreamPlan
 
@@ -90,7 +91,7 @@ class Copier:
                     start = await self._search(key)
                     break
                 except Unavailable as error:
-                    logger.warning("sources of %s wait for storage: %s", self._log.name, error)
+                    waits.warning("sources of %s wait for storage: %s", self._log.name, error)
                     await asyncio.sleep(_RETRY)
             if start is not None:
                 self._positions.setdefault(key, Position(key, start.after, start.identity))

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from core.errors import Unavailable
+from core.storage.health import waits
 from core.stream.headers import MSG_ID, find
 from core.stream.index import HistoryIndex, LastIndex, LogIndex, make_index
 
@@ -85,7 +86,7 @@ async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> Non
             rows = await log.rows.subjects(head.first_seq, head.last_seq)
             break
         except Unavailable as error:
-            logger.warning("loading stream %s waits for storage: %s", log.name, error)
+            waits.warning("loading stream %s waits for storage: %s", log.name, error)
             await asyncio.sleep(_RETRY)
     count = 0
     for start in range(0, len(rows), _SLICE):

@@ -119,11 +119,13 @@ class Batches:
         whole = self._with_batch(columns) if is_atomic else columns
         facts = await self._facts.read(whole, now)
         answers: dict[int, bytes] = {}
+        refused: list[int] = []
         for place, found in _atomic(columns) if is_atomic else ():
             try:
                 batch = self._take(columns, place, found, facts)
             except ApiError as error:
                 answers[place] = refusal(error, machine.json_name)
+                refused.append(error.err_code)
                 continue
             if batch is not None:
                 reply = columns.replies[place]
@@ -136,6 +138,8 @@ class Batches:
             plan = decide_fast(machine, columns, answers, self._fast, times, facts)
         else:
             plan = decide(machine, columns, now, facts)
+        for code in refused:
+            plan.count_refused(code)
         self._timers.at(self, self.deadline())
         return plan
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from core.errors import ApiError
 from core.runtime.tasks import spawn
+from core.storage.health import waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
     from core.runtime.clock import Clock
     from core.stream.machine import StreamMachine
-
-logger = logging.getLogger("jetgate.streams")
 
 # The timer is never finer than this (the reference server's granularity).
 _STEP_NS = 250_000_000
@@ -79,7 +77,7 @@ class ExpiryTimer:
             await self._enforce()
         except ApiError as error:
             if not self._log.closed:
-                logger.warning("expiry of stream %s waits: %s", self._log.name, error)
+                waits.warning("expiry of stream %s waits: %s", self._log.name, error)
         if not self._log.closed:
             self.stop()  # It may wait for another `max_age` than there is now.
             self.watch()

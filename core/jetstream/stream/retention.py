@@ -13,7 +13,6 @@ while one is committed goes with the next.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -23,6 +22,7 @@ from core.errors import ApiError
 from core.jetstream.log.last_sequences import last_sequences
 from core.model.stream import Retention
 from core.runtime.tasks import spawn
+from core.storage.health import waits
 from core.stream.index import LogIndex
 from core.stream.plan import StreamPlan
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from core.jetstream.changes import Submit
     from core.jetstream.consumer.consumers import Consumers
     from core.jetstream.log.stream_log import StreamLog
-
-logger = logging.getLogger("jetgate.retention")
 
 _AT_ONCE = 10_000
 _RETRY = 0.2
@@ -147,7 +145,7 @@ class RetentionKeeper:
                 except ApiError as error:
                     if log.closed:
                         return
-                    logger.warning("retention of %s waits: %s", log.name, error)
+                    waits.warning("retention of %s waits: %s", log.name, error)
                     self._turned.set()
                     await asyncio.sleep(_RETRY)
                     continue

@@ -449,6 +449,7 @@ class StreamRunner:
 
     def emit(self, plan: StreamPlan) -> None:
         """Make a committed plan the state, and let out what waited for it."""
+        self._count_refused(plan)
         if plan.accepted is not None and self.republisher is not None:
             self._republish(plan, plan.accepted, self.republisher)
         elif plan.changes_head:
@@ -471,6 +472,8 @@ class StreamRunner:
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         """The plan was not written: tell every publisher, change nothing."""
         self.batches.failed()
+        self._count_refused(plan)
+        self.services.lane.refuse(error.err_code, len(plan.texts))
         body = refusal(error, self.machine.json_name)
         self.acks.answer((reply, body) for reply in plan.acks if reply)
         held = (
@@ -480,9 +483,14 @@ class StreamRunner:
         self.acks.answer(held)
         self._changes.failed(error)
 
+    def _count_refused(self, plan: StreamPlan) -> None:
+        for code, count in plan.refused.items():
+            self.services.lane.refuse(code, count)
+
     def refuse_gathered(self, error: ApiError) -> None:
         """Answer everything that waits for storage with an error."""
         columns, self._columns = self._columns, Columns()
+        self.services.lane.refuse(error.err_code, len(columns))
         replies = columns.replies
         if self.config.no_ack:
             replies = [reply for reply in replies if reply in columns.answered]

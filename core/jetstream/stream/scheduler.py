@@ -16,6 +16,7 @@ from core.errors import ApiError, StorageError
 from core.jetstream.log.message import messages_of
 from core.jetstream.log.subjects import last_by_subject
 from core.runtime.tasks import spawn
+from core.storage.health import waits
 from core.stream.firing import Firing, outputs, plan_firings
 from core.stream.headers import SCHEDULE_SOURCE, find
 from core.stream.schedules import Pending, schedule_of
@@ -170,7 +171,7 @@ class Scheduler:
                 await self._submit(partial(self._plan, firings))
         except (ApiError, StorageError) as error:
             if not log.closed:
-                logger.warning("schedules of stream %s wait: %s", log.name, error)
+                waits.warning("schedules of stream %s wait: %s", log.name, error)
         finally:
             self._is_firing = False
         self.watch()

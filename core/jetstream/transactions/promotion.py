@@ -21,6 +21,7 @@ from core.errors import ApiError, StorageError
 from core.jetstream.transactions.staging import ChunkReader, stop_at
 from core.model.api_errors import api_error, err_code
 from core.model.transaction_errors import transaction_error
+from core.storage.health import waits
 from core.stream.ledger import (
     Attempt,
     Batch,
@@ -159,7 +160,7 @@ class Promotion:
             try:
                 return await work()
             except StorageError as error:
-                logger.warning("batch %d of %s waits: %s", self.number, self.app, error)
+                waits.warning("batch %d of %s waits: %s", self.number, self.app, error)
             except ApiError as error:
                 if error.err_code != _AWAY:
                     raise

@@ -21,6 +21,7 @@ from core.jetstream.transactions.staging import STAGE, Staged, stage_of
 from core.model.transaction_errors import transaction_error
 from core.model.transactions import HOUR
 from core.runtime.tasks import spawn, stop
+from core.storage.health import waits
 from core.stream.ledger import Attempt, Batch, Entry, check_manifest, is_new_batch
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class Transactions:
             try:
                 await self.sweep()
             except (ApiError, StorageError) as error:
-                logger.warning("sweeping of staged transactions waits: %s", error)
+                waits.warning("sweeping of staged transactions waits: %s", error)
 
     async def sweep(self) -> None:
         """Purge staged blocks that waited too long, up to the first that a batch needs.

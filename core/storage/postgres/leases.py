@@ -28,12 +28,12 @@ _TAKE_REST = f"""
 # A holder without a heartbeat is silent since its session began. A process id may be reused, so a
 # heartbeat from before the session began is that of another node and does not count.
 _HOLDER = f"""
-    select l.pid, coalesce(n.node, '') as node,
+    select l.pid, coalesce(n.node, '') as node, coalesce(n.nats, '') as nats,
            (extract(epoch from clock_timestamp() - greatest(n.seen, a.backend_start))
              * 1000000000)::bigint as silence
       from pg_locks l
       left join lateral (
-             select node, seen from jetgate_store.node
+             select node, nats, seen from jetgate_store.node
               where session_pid = l.pid order by seen desc limit 1) as n on true
       left join pg_stat_activity a on a.pid = l.pid
      where l.locktype = 'advisory' and l.classid = {LOCK_CLASS} and l.objid = 0 and l.objsubid = 2
@@ -47,6 +47,14 @@ _BEAT = """
     on conflict (node) do update
        set session_pid = excluded.session_pid, seen = excluded.seen,
            nats = excluded.nats, http = excluded.http
+"""
+
+# A table that nobody else sees and that is gone with the transaction. Plain storage: compressed, a
+# megabyte would be a few bytes.
+_FILL = """
+    create table jetgate_store.space_probe (filler text);
+    alter table jetgate_store.space_probe alter filler set storage plain;
+    insert into jetgate_store.space_probe select repeat('x', 8000) from generate_series(1, 128)
 """
 
 # Heads are locked in the order in which writers lock them, against deadlocks. The token is in a
@@ -114,7 +122,9 @@ class PostgresLeases:
         """Return the holder of the lock of the first group."""
         with self._translated() as connection:
             row = await connection.fetchrow(_HOLDER)
-            return None if row is None else Holder(row["pid"], row["silence"] or 0, row["node"])
+            if row is None:
+                return None
+            return Holder(row["pid"], row["silence"] or 0, row["node"], row["nats"])
 
     async def end_session(self, pid: int) -> None:
         """Terminate a backend, which runs under this node's role."""
@@ -146,6 +156,19 @@ class PostgresLeases:
         """Write the row of a node with the current time."""
         with self._translated() as connection:
             await connection.execute(_BEAT, row.node, row.nats, row.http)
+
+    async def has_space(self) -> bool:
+        """Say whether a table could grow by a megabyte."""
+        with self._translated() as connection:
+            attempt = connection.transaction()
+            await attempt.start()
+            try:
+                await connection.execute(_FILL)
+            except asyncpg.InsufficientResourcesError:
+                return False
+            finally:
+                await attempt.rollback()
+            return True
 
     async def leave(self, row: NodeRow) -> None:
         """Delete the row of a node, release the locks and close the session."""

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import pytest
+
 from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
 from core.jetstream.lane import Lane
 from core.runtime.tasks import stop
@@ -173,6 +175,46 @@ def test_a_refused_commit_refuses_every_publisher() -> None:
 
     assert bench.said == [("fail", 1, 10077)]
     assert bench.written == []
+
+
+def test_a_full_disk_is_an_outage_until_the_next_commit() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Refused("disk full", is_full=True)]
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+        assert bench.lane.health.trouble == "disk full"
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    health = run(scenario).lane.health
+    assert (health.is_up, health.outages) == (True, 1)
+    assert health.last_commit
+
+
+@pytest.mark.parametrize("committed_after_all", [True, False])
+def test_a_commit_without_an_answer_is_an_outage_until_its_outcome_is_known(
+    committed_after_all: bool,
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.committed_after_all = committed_after_all
+        bench.faults = [OutcomeUnknown("connection lost")]
+        bench.during_recovery = lambda: troubles.append(bench.lane.health.trouble)
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    troubles: list[str] = []
+    health = run(scenario).lane.health
+    assert troubles == ["connection lost"]
+    assert (health.is_up, health.outages) == (True, 1)
+
+
+def test_the_refusal_of_one_commit_is_no_outage() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Refused("value out of range")]
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+
+    assert run(scenario).lane.health.outages == 0
 
 
 def test_the_lane_goes_on_after_a_refusal() -> None:

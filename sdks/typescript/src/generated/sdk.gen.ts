@@ -1059,7 +1059,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Say whether requests can be served: the server is reached and JetStream answers
+     * Say whether messages can be stored: JetStream answers, and storage works
      */
     public readyz<ThrowOnError extends boolean = true>(options?: Options<ReadyzData, ThrowOnError>): RequestResult<ReadyzResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ReadyzResponses, unknown, ThrowOnError, 'data'>({

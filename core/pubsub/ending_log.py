@@ -1,0 +1,89 @@
+"""The log of connections that the server ended, and of failed authentication.
+
+Clients that come back again and again must not fill a disk: no more than ten lines a second, and
+what was left out is counted with the next line.
+"""
+
+import logging
+from typing import Protocol
+
+from core.runtime.clock import Clock
+
+log = logging.getLogger("jetgate.connections")
+
+AUTHENTICATION_FAILURE = "Authentication Failure"
+_LINES_PER_SECOND = 10
+_SECOND = 1_000_000_000
+# Clients that went, or that all go because the server does; and one kind of refusal that comes in
+# floods and is logged by who refuses.
+_ORDINARY = frozenset(
+    ("", "Client Closed", "Read Error", "Write Error", "Server Shutdown", "No More Descriptors")
+)
+
+
+class Ended(Protocol):
+    """A connection whose end is logged."""
+
+    client_id: int
+    client_ip: str
+    client_port: int
+
+    @property
+    def said_user(self) -> str:
+        """Who the client says it is."""
+        ...
+
+
+class EndingLog:
+    """Attributes:
+    authentication_failures: how many connections had wrong credentials.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.authentication_failures = 0
+        self._clock = clock
+        self._second = 0
+        self._lines = 0
+        self._left_out = 0
+
+    def note(self, session: Ended, reason: str) -> None:
+        """A connection ends."""
+        if reason in _ORDINARY:
+            return
+        failed = reason == AUTHENTICATION_FAILURE
+        self.authentication_failures += failed
+        # Of those within the process, who asked over HTTP is logged there.
+        if not session.client_port or not self._may_write():
+            return
+        client = f"{session.client_ip}:{session.client_port}"
+        fields = {"client": client, "cid": session.client_id, "reason": reason}
+        text, level = reason, logging.INFO
+        if failed:
+            fields["user"] = session.said_user
+            text, level = f'authentication error - User "{session.said_user}"', logging.WARNING
+        log.log(
+            level, "%s - cid:%d - %s", client, session.client_id, text, extra={"fields": fields}
+        )
+
+    def failed_over_http(self, address: str, user: str) -> None:
+        """Somebody asked over HTTP with wrong credentials; `note` has counted it."""
+        if self._may_write():
+            log.warning(
+                '%s - HTTP - authentication error - User "%s"',
+                address,
+                user,
+                extra={"fields": {"client": address, "user": user}},
+            )
+
+    def _may_write(self) -> bool:
+        second = self._clock.monotonic() // _SECOND
+        if second != self._second:
+            self._second, self._lines = second, 0
+            left_out, self._left_out = self._left_out, 0
+            if left_out:
+                log.warning("%d more ends of connections were not logged", left_out)
+        self._lines += 1
+        if self._lines > _LINES_PER_SECOND:
+            self._left_out += 1
+            return False
+        return True

@@ -1,0 +1,55 @@
+"""The log of ended connections: what is worth a line, and how many lines."""
+
+import logging
+from dataclasses import dataclass
+
+import pytest
+
+from core.pubsub.ending_log import EndingLog
+from tests.support.sessions import ManualClock
+
+
+@dataclass
+class Client:
+    client_id: int = 7
+    client_ip: str = "192.0.2.1"
+    client_port: int = 4000
+    said_user: str = "eve"
+
+
+def test_wrong_credentials_are_counted_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    endings = EndingLog(ManualClock())
+    with caplog.at_level(logging.INFO, "jetgate.connections"):
+        endings.note(Client(), "Authentication Failure")
+        endings.note(Client(client_port=0), "Authentication Failure")  # asked over HTTP
+
+    assert endings.authentication_failures == 2
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == '192.0.2.1:4000 - cid:7 - authentication error - User "eve"'
+
+
+def test_clients_that_go_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    endings = EndingLog(ManualClock())
+    with caplog.at_level(logging.INFO, "jetgate.connections"):
+        for reason in ("Client Closed", "Read Error", "Server Shutdown"):
+            endings.note(Client(), reason)
+        endings.note(Client(), "Stale Connection")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "192.0.2.1:4000 - cid:7 - Stale Connection"
+    ]
+
+
+def test_a_flood_is_ten_lines_a_second_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    endings = EndingLog(clock)
+    with caplog.at_level(logging.INFO, "jetgate.connections"):
+        for _ in range(500):
+            endings.note(Client(), "Protocol Violation")
+        assert len(caplog.records) == 10
+        clock.advance(1)
+        endings.note(Client(), "Protocol Violation")
+
+    assert len(caplog.records) == 12
+    assert caplog.records[10].getMessage() == "490 more ends of connections were not logged"
