@@ -4,6 +4,7 @@
     ├── ConfigError             the operator's mistake; carries the key
     │   └── Contradiction         settings that do not go together
     ├── OperatorError           the operator must change something before the server can go on
+    │   └── Unreachable           PostgreSQL does not answer: that may pass by itself
     ├── ProtocolError           the peer broke the wire protocol: -ERR (if there is a text), close
     │   └── LimitExceeded         payload, control line, connections, protocol level
     ├── AuthError               -ERR 'Authorization Violation'
@@ -116,3 +117,7 @@ class OperatorError(CoreError):
 
     The text is one line that names the thing, its value and what is expected.
     """
+
+
+class Unreachable(OperatorError):
+    """PostgreSQL does not answer, or says that it starts or stops: that may pass by itself."""

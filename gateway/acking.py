@@ -80,11 +80,11 @@ def _opened(
     failed: Failed = []
     for token in tokens:
         try:
-            reply, delivery = gateway.tokens.open(token)
+            reply, named = gateway.tokens.open(token)
         except BadToken as error:
             failed.append(_failure(token, Problem(400, "bad-token", str(error))))
             continue
-        if whose is not None and (delivery.stream, delivery.consumer) != whose:
+        if whose is not None and named != whose:
             problem = Problem(400, "foreign-token", "a delivery of another consumer")
             failed.append(_failure(token, problem))
             continue

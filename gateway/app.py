@@ -20,22 +20,40 @@ from gateway.feeds.feeds import Feeds
 from gateway.identities import Login
 from gateway.metrics import Metrics, Snapshot
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
-from gateway.problems import Problem, problem_of, respond
+from gateway.problems import Problem, no_inbox, problem_of, respond
 from gateway.routes import ROUTES
 from gateway.routing import Table
 from gateway.settings import Settings
 from gateway.signin.cors import Cors
-from gateway.signin.credentials import unauthorized
+from gateway.signin.credentials import for_scripts, unauthorized
 from gateway.signin.forwarding import Forwarding, network_of
+from gateway.signin.hosts import ANY, Hosts
 from gateway.signin.rights import RightsOf
 from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
-_OPEN = frozenset(("healthz",))
+_OPEN = frozenset(("healthz", "readConsoleModule", "readConsoleStyle", "showConsole"))
 """Operations that ask for no credentials."""
-_ANSWERED_HERE = frozenset(("createSession", "createTicket", "endSession", "readSession"))
-"""Operations that ask the server nothing, and so need no permission for its answers."""
+_ANSWERED_HERE = frozenset(
+    (
+        "createSession",
+        "createTicket",
+        "endSession",
+        "followAdvisories",
+        "listProblems",
+        "metrics",
+        "openWebSocket",
+        "readAsyncApi",
+        "readDocs",
+        "readOpenApi",
+        "readProblem",
+        "readSession",
+        "tailStream",
+        "tailSubject",
+    )
+)
+"""Operations that need no answers of the server to the caller himself."""
 
 
 def create_app(
@@ -57,7 +75,7 @@ def create_app(
         login: Connects for whoever asks; then nothing but /healthz is served without credentials,
             and `client` need not be connected. The caller closes `app.state.door`.
         rights: What the core says that somebody may do, where it can be asked.
-        server: A connection that may do everything, for look-ups; asked only after `rights`.
+        server: A connection that may do everything, to read what `rights` let somebody read.
         observe: Told of each request and of each failure that is ours.
         snapshot: What the node says of itself, for /metrics; None leaves that out.
         clock: Where request times are taken from.
@@ -75,20 +93,20 @@ def create_app(
         settings=settings,
         client=client,
         js=js,
-        feeds=_feeds(js, settings),
+        feeds=_feeds(client, settings),
         publisher=JetStream(client, timeout=settings.publish_timeout),
         tokens=AckTokens(settings.ack_key),
         metrics=metrics,
         observe=tell,
         reference=Reference(),
         clock=clock,
-        server=server,
+        server=None if server is None else _feeds(server, settings),
     )
 
     def serve(client: Client) -> Gateway:
         js = JetStream(client, timeout=settings.api_timeout)
         publisher = JetStream(client, timeout=settings.publish_timeout)
-        feeds = _feeds(js, settings)
+        feeds = _feeds(client, settings)
         return replace(gateway, client=client, js=js, publisher=publisher, feeds=feeds)
 
     door = Door(gateway, clock, login=login, make=serve, rights=rights)
@@ -98,7 +116,8 @@ def create_app(
     return app
 
 
-def _feeds(js: JetStream, settings: Settings) -> Feeds:
+def _feeds(client: Client, settings: Settings) -> Feeds:
+    js = JetStream(client, timeout=settings.api_timeout)
     return Feeds(js, settings.tail_messages_max, settings.tail_bytes_max)
 
 
@@ -129,8 +148,10 @@ class Facade(Starlette):
 def _middleware(settings: Settings) -> list[Middleware]:
     """What stands before the table, where it was asked for."""
     found: list[Middleware] = []
-    if settings.trusted_proxies:
+    if settings.trusted_proxies:  # first: it may know by which name it was asked
         found.append(Middleware(Forwarding, map(network_of, settings.trusted_proxies)))
+    if settings.hosts and ANY not in settings.hosts:
+        found.append(Middleware(Hosts, settings.hosts))
     if settings.cors_origins:
         found.append(Middleware(Cors, settings.cors_origins))
     return found
@@ -186,7 +207,7 @@ class TableRoute(BaseRoute):
             if operation.id not in _OPEN:
                 caller = answer.caller = await self._door.admit(scope)
                 if not caller.can_ask and operation.id not in _ANSWERED_HERE:
-                    raise Problem(403, "no-inbox", "this user may not subscribe to _INBOX.>")
+                    raise no_inbox()
                 if caller.endings:
                     receive = Cut(receive, caller)
             query = read_query(scope["query_string"], operation.query)
@@ -196,7 +217,7 @@ class TableRoute(BaseRoute):
                 problem = unauthorized(str(ended), "session-ended", asks=False)
                 answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
         except Exception as error:
-            problem = problem_of(error)
+            problem = for_scripts(problem_of(error), scope["headers"])
             if problem.status == 500:
                 self._gateway.observe(RequestFailed(answer.operation, error))
             answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
@@ -234,12 +255,17 @@ def _check_head(settings: Settings, scope: Scope) -> None:
         )
     headers = scope["headers"]
     size = hosts = 0
+    is_coded = False
     for name, value in headers:
         size += len(name) + len(value)
         hosts += name == b"host"
+        is_coded |= name == b"transfer-encoding"
     if len(headers) > settings.header_count_max or size > settings.header_bytes_max:
         limits = f"{settings.header_count_max}, {settings.header_bytes_max} bytes"
         raise Problem(431, "headers-too-large", f"headers: more than {limits}")
     if hosts != 1 and (hosts or scope.get("http_version") == "1.1"):
         # A proxy and we could each take another one for the name of this server (RFC 9112, 3.2).
         raise Problem(400, "bad-host", "headers: one Host is needed")
+    if is_coded and scope.get("http_version") == "1.0":
+        # What passed it on may not have known it, and have seen another end (RFC 9112, 6.1).
+        raise Problem(400, "not-http", "headers: HTTP/1.0 has no Transfer-Encoding")

@@ -8,7 +8,6 @@ reading.
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 
 from starlette.responses import Response
 from starlette.types import Message as Event
@@ -16,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from core.client import ClientError
 from core.runtime.tasks import spawn, stop
+from gateway import repeated
 from gateway.batch_lines import Lines, Run, Tally
 from gateway.call import Call, Disconnected
 from gateway.problems import Problem, respond
@@ -158,9 +158,8 @@ class PublishStream(Response):
         while self._runs and (not lines or _is_settled(self._runs[0])):
             run = self._runs[0]
             if run.replies is not None:
-                # What has no receipt when the connection ends will have none.
-                with suppress(ClientError):
-                    await run.replies.settled(self._settings.publish_timeout)
+                timeout = self._settings.publish_timeout
+                await repeated.settle(self._call.gateway.js, run.batch, run.replies, timeout)
             self._runs.popleft()
             self._unread -= run.size
             self._unacked -= len(run.batch)

@@ -158,6 +158,12 @@ class KvCleaning(Struct, forbid_unknown_fields=True):
     older_than: Duration = "30m"
 
 
+class ObjectCleaning(Struct, forbid_unknown_fields=True):
+    """Whose chunks to remove: of uploads whose last chunk came at least so long ago."""
+
+    older_than: Duration = "24h"
+
+
 class Cleaned(Struct):
     """How many messages were removed."""
 

@@ -1,9 +1,9 @@
 """One HTTP request as a handler sees it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from starlette.datastructures import Headers
@@ -11,6 +11,8 @@ from starlette.types import Receive, Scope
 
 from core.client import Client, JetStream
 from core.runtime.clock import Clock
+from core.runtime.tasks import spawn, stop
+from gateway.console.files import Console
 from gateway.feeds.feeds import Feeds
 from gateway.metrics import Metrics
 from gateway.observations import Observe
@@ -28,6 +30,8 @@ from gateway.validation import percent_decoded
 # A body that is too large is read to its end up to here: an answer before that would meet a caller
 # that still sends, and the reset of its connection would hide the answer.
 _DRAIN_MAX = 16 << 20
+_CHARSETS = ("utf-8", "utf8", "us-ascii")
+T = TypeVar("T")
 _JSON = ("application/json", "application/merge-patch+json")
 
 
@@ -77,10 +81,11 @@ class Gateway:
     reference: Reference
     clock: Clock
     feeds: Feeds
-    server: Client | None = None
-    """A connection that may do everything, to look something up for who may read it; None: there
-    is none, and everybody looks with what he may do himself."""
+    server: Feeds | None = None
+    """Feeds over a connection that may do everything, for who may read what they have; None: there
+    is none, and everybody reads with what he may do himself."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    console: Console = field(default_factory=Console)
 
 
 @dataclass(slots=True, eq=False)
@@ -183,6 +188,28 @@ class Call:
             raise _too_large(limit)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
+    async def while_there(self, work: Awaitable[T]) -> T:
+        """Wait for something, and give it up when the caller leaves. Raises Disconnected.
+
+        The body has to be read, or not wanted.
+        """
+        try:
+            async with asyncio.timeout(None) as waiting:
+                watch = spawn(self._until_gone(waiting), name="disconnect watch")
+                try:
+                    return await work
+                finally:
+                    await stop(watch)
+        except TimeoutError:
+            if waiting.expired():
+                raise Disconnected from None
+            raise
+
+    async def _until_gone(self, waiting: asyncio.Timeout) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        waiting.reschedule(0)
+
     def header(self, name: bytes) -> bytes:
         """The first value of a header, by its name in lower case; empty when it is not there.
 
@@ -192,6 +219,10 @@ class Call:
             if key == name:
                 return bytes(value)
         return b""
+
+    def has(self, name: bytes) -> bool:
+        """Whether a header is there, by its name in lower case; it may be empty."""
+        return any(key == name for key, _ in self.scope["headers"])
 
     async def chunk(self, within: float) -> tuple[bytes, bool]:
         """The next piece of the body, and whether more follow.
@@ -221,8 +252,16 @@ class Call:
             raise bad_request("unexpected-body", "this request has no body")
 
     def media_type(self) -> str:
-        """The type of the body, lower case and without parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        """The type of the body, lower case and without parameters.
+
+        Raises Problem 415 for text of another charset than UTF-8, which would be read wrongly.
+        """
+        media_type, *parameters = self.headers.get("content-type", "").lower().split(";")
+        for parameter in parameters:
+            key, _, value = parameter.partition("=")
+            if key.strip() == "charset" and value.strip(' \t"') not in _CHARSETS:
+                raise Problem(415, "unsupported-media-type", "Content-Type: only charset=utf-8")
+        return media_type.strip()
 
     def accepts(self, media_type: str) -> bool:
         """Whether the caller names this type in Accept (wildcards do not count)."""

@@ -8,23 +8,24 @@ import hashlib
 import re
 from base64 import b64encode, urlsafe_b64decode
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from core.client import OrderedReader
+from core.client.subscribe import Limits, OrderedSubscription, ordered, target_of
 from core.errors import ApiError
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.consumer import DeliverPolicy
 from core.model.message import MsgGetRequest
 from gateway import object_store
 from gateway.bucket_models import ObjectInfo
+from gateway.bucket_reading import FINITE, READ_S, end_reading
 from gateway.call import Call
 from gateway.problems import Problem
 from gateway.response_body import ResponseBody
 
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
-_READ_S = 5.0
+_CHUNKS = 1024
 _DIGEST = "sha-256="
 
 
@@ -94,7 +95,7 @@ class Download(Response):
         self._seen = hashlib.sha256() if self._span == whole and info.digest else None
         self._skip = self._span.start
         self._left = self._span.stop - self._span.start
-        self._reader: OrderedReader | None = None
+        self._reader: OrderedSubscription | None = None
 
     async def open(self) -> None:
         """Find the chunks. Raises Problem when they are not all there."""
@@ -105,18 +106,17 @@ class Download(Response):
         begin, number = await self._begin(subject)
         if number:
             self._skip -= number * info.max_chunk_size
-        config = ConsumerConfig(
-            filter_subject=subject,
+        target = target_of(
+            f"OBJ_{info.bucket}",
+            (subject,),
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=begin,
         )
         most = self._call.gateway.settings.object_read_bytes
-        self._reader = OrderedReader(
-            self._call.gateway.js, f"OBJ_{info.bucket}", config, max_bytes=most, finite=True
-        )
-        await self._reader.open()
+        reading = replace(FINITE, limits=Limits(_CHUNKS, most * 2))
+        self._reader = await ordered(self._call.gateway.js, target, reading)
         if self._reader.pending != info.chunks - number:
-            await self._reader.close()
+            end_reading(self._reader)
             raise _changed()
 
     async def _begin(self, subject: str) -> tuple[int, int]:
@@ -150,18 +150,17 @@ class Download(Response):
         await send(start | {"headers": self.raw_headers})
         if self._reader is not None:
             try:
-                async with ResponseBody(self._call, send) as out:
-                    out.when_gone(self._reader.interrupt)
+                async with ResponseBody(self._call, send, self._reader.interrupt) as out:
                     await self._send(self._reader, out)
             finally:
-                await self._reader.close()
+                end_reading(self._reader)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send(self, reader: OrderedReader, out: ResponseBody) -> None:
+    async def _send(self, reader: OrderedSubscription, out: ResponseBody) -> None:
         held: deque[bytes] = deque()
         while self._left:
             try:
-                messages = await reader.read(_READ_S)
+                messages = await reader.batch(within=READ_S)
             except ApiError as error:
                 raise Problem(503, "object-changed", str(error)) from None
             if not messages:

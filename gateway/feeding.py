@@ -6,84 +6,95 @@ so a slow caller costs the memory of two pull requests. A feed tells where it is
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol, Self
 
 import msgspec
 from msgspec import UNSET
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from core.client import Delivered, OrderedReader
+from core.client import ClientError, NotPermitted
+from core.client.subscribe import (
+    JsMsg,
+    OrderedSubscription,
+    PositionLost,
+    Target,
+    ordered,
+)
 from core.errors import ApiError
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.api_errors import api_error
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import parse_time
+from core.model.message import StoredMsg
 from gateway.bucket_models import Ended, Heartbeat, Opened, Ready
+from gateway.bucket_reading import FINITE, batches, end_reading, stored_of
 from gateway.call import Call
+from gateway.lasting import EVENTS, Lasting
 from gateway.models import ProblemBody
 from gateway.problems import bad_request, problem_of
 from gateway.response_body import ResponseBody
 from gateway.responses import JSON, NDJSON
 from gateway.validation import sequence
 
-EVENTS = "text/event-stream"
-_END = {"type": "http.response.body", "body": b"", "more_body": False}
 _PIECE = 128 * 1024
-_READ_S = 5.0
 
 
-class Listing(Response):
+class Listing(Lasting):
     """The messages of a finite reader, as lines or as the array of a JSON object.
 
-    Args:
-        call: The request.
-        reader: What reads; it is closed with the answer.
-        member: The name of the array.
-        last_seq: What is stored after this is not listed.
+    Attributes:
+        show: what is listed for a message; None: nothing.
+        pending: how many messages there were when it began.
     """
 
-    def __init__(self, call: Call, reader: OrderedReader, member: str, last_seq: int) -> None:
+    def __init__(self, call: Call, reader: OrderedSubscription, member: str, last_seq: int) -> None:
         self._lines = call.accepts(NDJSON)
-        self.media_type = NDJSON if self._lines else JSON
-        super().__init__(None, headers={"Cache-Control": "no-store", "Vary": "Accept"})
-        del self.headers["content-length"]
-        self.show: Callable[[Delivered], object | None] = _nothing
-        self._call = call
+        super().__init__(call, NDJSON if self._lines else JSON, {"Vary": "Accept"}, None)
+        self.show: Callable[[StoredMsg], object | None] = _nothing
+        self.pending = reader.pending
         self._reader = reader
         self._member = member
         self._last_seq = last_seq
 
-    async def open(self) -> int:
-        """Begin to read; return how many messages there are."""
-        await self._reader.open()
-        return self._reader.pending
+    @classmethod
+    async def begin(cls, call: Call, target: Target, member: str, last_seq: int) -> Self:
+        """Begin to read. Raises ApiError and ClientError.
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send everything."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        Args:
+            call: the request.
+            target: what is read.
+            member: the name of the array.
+            last_seq: what is stored after this is not listed.
+        """
+        return cls(call, await ordered(call.gateway.js, target, FINITE), member, last_seq)
+
+    async def send_body(self, out: ResponseBody) -> None:
+        """Send everything; where that fails, the body stays without an end."""
         try:
-            if scope["method"] == "HEAD":
-                await send(_END)
-                return
-            async with ResponseBody(self._call, send) as out:
-                out.when_gone(self._reader.interrupt)
-                await self._send(out)
-        except ApiError as error:  # too late for another answer: this one stays without an end
+            await self._send(out)
+        except (ApiError, ClientError) as error:  # too late for another answer
             raise problem_of(error) from None
-        finally:
-            await self._reader.close()
-        await send(_END)
+
+    def wake(self) -> None:
+        """Read no more."""
+        self._reader.interrupt()
+
+    async def close(self) -> None:
+        """End the reader."""
+        end_reading(self._reader)
 
     async def _send(self, out: ResponseBody) -> None:
         if not self._lines:
             await out.send(b'{"%s":[' % self._member.encode())
         between = b"\n" if self._lines else b","
         begun = False
-        while messages := await self._reader.read(_READ_S):
-            shown = (self.show(msg) for msg in messages if msg.seq <= self._last_seq)
+        async for messages in batches(self._reader):
+            shown = (
+                self.show(stored_of(msg)) for msg in messages if msg.stream_seq <= self._last_seq
+            )
             for piece in _pieces(value for value in shown if value is not None):
                 await out.send((between if begun else b"") + between.join(piece))
                 begun = True
-            if messages[-1].seq >= self._last_seq:
+            if messages[-1].stream_seq >= self._last_seq:
                 break
         await out.send(b"]}\n" if not self._lines else b"\n" if begun else b"")
 
@@ -92,37 +103,31 @@ class Source(Protocol):
     """What a feed is about."""
 
     @property
-    def stream(self) -> str:
-        """The stream's name."""
-        ...
-
-    @property
     def only_news(self) -> bool:
         """Whether what is there already is left out."""
         ...
 
-    def config(self, info: dict[str, Any]) -> ConsumerConfig:
-        """What a consumer would deliver from the beginning of the feed."""
+    def target(self, info: dict[str, Any]) -> Target:
+        """What to read from the beginning of the feed."""
         ...
 
-    def event(self, msg: Delivered, position: str) -> Any | None:
+    def event(self, msg: StoredMsg, position: str) -> Any | None:
         """The event of a message, with the members `event` and `position`; None: it is hidden."""
         ...
 
 
-class Feed(Response):
+class Feed(Lasting):
     """Changes as they happen, as lines of JSON or as server-sent events."""
 
     def __init__(self, call: Call, source: Source, info: dict[str, Any]) -> None:
         self._events = call.accepts(EVENTS)
-        self.media_type = EVENTS if self._events else NDJSON
-        headers = {"Cache-Control": "no-store", "Vary": "Accept", "X-Accel-Buffering": "no"}
-        super().__init__(None, headers=headers)
-        del self.headers["content-length"]
-        self._call = call
+        headers = {"Vary": "Accept", "X-Accel-Buffering": "no"}
+        count = call.gateway.metrics.feeds.kinds["watch"]
+        super().__init__(call, EVENTS if self._events else NDJSON, headers, count)
         self._source = source
         self._incarnation = parse_time(info["created"])
-        self._reader = OrderedReader(call.gateway.js, source.stream, source.config(info), batch=256)
+        self._reader: OrderedSubscription
+        self._target = source.target(info)
         self._known = info["state"]["last_seq"]
         """What is there when the feed begins."""
         self._seen = 0
@@ -136,7 +141,8 @@ class Feed(Response):
         resumed = call.headers.get("last-event-id") or call.query.get("last_event_id")
         if resumed is not None:
             feed._resume(resumed, info)
-        await feed._reader.open()
+        reading = replace(FINITE, on_alarm=feed._on_alarm, finite=False)
+        feed._reader = await ordered(call.gateway.js, feed._target, reading)
         if source.only_news and feed._recovered is UNSET:
             feed._seen = feed._known
         return feed
@@ -151,39 +157,34 @@ class Feed(Response):
             incarnation == self._incarnation and state["first_seq"] - 1 <= last <= state["last_seq"]
         )
         if self._recovered:
-            config = self._source.config(info)
-            start = msgspec.structs.replace(
-                config, deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=last + 1
-            )
-            self._reader = OrderedReader(
-                self._call.gateway.js, self._source.stream, start, batch=256
-            )
+            start = {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": last + 1}
+            self._target = replace(self._target, config={**self._target.config, **start})
             self._seen = last
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the caller goes or the bucket does."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            if scope["method"] == "HEAD":
-                await send(_END)
-                return
-            async with ResponseBody(self._call, send) as out:
-                out.when_gone(self._reader.interrupt)
-                await self._send(out)
-        finally:
-            await self._reader.close()
-        await send(_END)
+    def _on_alarm(self, alarm: ClientError) -> None:
+        """End with the bucket, also where there is another of its name by then."""
+        if isinstance(alarm, PositionLost) and alarm.incarnation != self._incarnation:
+            self._reader.end(api_error("JSStreamNotFound"))
 
-    async def _send(self, out: ResponseBody) -> None:
+    def wake(self) -> None:
+        """Read no more."""
+        self._reader.interrupt()
+
+    async def close(self) -> None:
+        """End the reader."""
+        end_reading(self._reader)
+
+    async def send_body(self, out: ResponseBody) -> None:
+        """Send events until the caller goes or the bucket does."""
         begin = [self._line(Opened("open", self._position(), self._recovered))]
         if not self._reader.pending or self._seen >= self._known:
             begin.append(self._ready())
         await out.send(b"".join(begin))
-        heartbeat = self._call.gateway.settings.feed_heartbeat
+        heartbeat = self.call.gateway.settings.feed_heartbeat
         while True:
             try:
-                messages = await self._reader.read(heartbeat)
-            except ApiError as error:
+                messages = await self._reader.batch(within=heartbeat)
+            except (ApiError, NotPermitted) as error:
                 problem = msgspec.convert(problem_of(error).members(), ProblemBody)
                 await out.send(self._line(Ended("end", problem)))
                 return
@@ -193,15 +194,16 @@ class Feed(Response):
             for piece in _joined(self._lines(messages)):
                 await out.send(piece)
 
-    def _lines(self, messages: list[Delivered]) -> Iterator[bytes]:
+    def _lines(self, messages: list[JsMsg]) -> Iterator[bytes]:
         for msg in messages:
-            if not self._is_ready and msg.seq > self._known:
+            if not self._is_ready and msg.stream_seq > self._known:
                 yield self._ready()
-            self._seen = msg.seq
-            event = self._source.event(msg, self._position())
+            self._seen = msg.stream_seq
+            event = self._source.event(stored_of(msg), self._position())
             if event is not None:
+                self.count.sent += 1
                 yield self._line(event)
-            if not self._is_ready and (not msg.pending or msg.seq == self._known):
+            if not self._is_ready and (not msg.pending or msg.stream_seq == self._known):
                 yield self._ready()
 
     def _ready(self) -> bytes:
@@ -250,5 +252,5 @@ def _joined(lines: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(piece)
 
 
-def _nothing(_: Delivered) -> None:
+def _nothing(_: StoredMsg) -> None:
     return None

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from core.client import ClientError, Msg, Pull, header_items
+from core.client.subscribe import JsMsg
 from core.errors import ApiError
 from core.model.consumer import NextRequest
 from gateway import rendering
@@ -23,7 +24,6 @@ from gateway.problems import RETRY, Problem, bad_request
 from gateway.raw_messages import INERT, Origin, shown_headers
 from gateway.response_body import ResponseBody
 from gateway.responses import JSON, NDJSON, no_content
-from gateway.tokens import read_delivery
 from gateway.validation import duration
 
 _NANOS = 1_000_000_000
@@ -66,7 +66,7 @@ async def fetch_answer(call: Call, stream: str, consumer: str, request: FetchReq
     messages = await poll.all()
     if not messages:
         return no_content({"Js-Reason": poll.reason()})
-    headers = _NO_STORE | {"Js-Pending": str(read_delivery(messages[-1].reply).pending)}
+    headers = _NO_STORE | {"Js-Pending": str(JsMsg(messages[-1], takes_acks=True).pending)}
     return await document(call, messages, b"{", headers)
 
 
@@ -94,7 +94,7 @@ async def _raw(poll: "Poll", request: FetchRequest) -> Response:
     if not messages:
         return no_content({"Js-Reason": poll.reason()})
     msg = messages[0]
-    delivery = read_delivery(msg.reply)
+    delivery = JsMsg(msg, takes_acks=True)
     own = Origin(delivery.stream, msg.subject, delivery.stream_seq, delivery.time)
     shown, media_type = shown_headers(own, msg.headers)
     response = _Document(poll.call, messages, msg.payload, media_type)

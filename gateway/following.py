@@ -9,9 +9,7 @@ import re
 
 import orjson
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from core.client import ClientError
 from core.client.subscribe import Position
 from core.model.consumer import DeliverPolicy
 from core.model.gotime import parse_time
@@ -19,10 +17,11 @@ from gateway import rendering
 from gateway.call import Call
 from gateway.feeds.entries import Gap, Start
 from gateway.feeds.reader import Slice, StreamReader
-from gateway.problems import Problem, bad_request, problem_of
+from gateway.lasting import COMMENT, EVENTS, Lasting
+from gateway.problems import bad_request, problem_of
 from gateway.response_body import ResponseBody
+from gateway.tailing import Tail
 
-_COMMENT = b":\n\n"
 _SLICE_MESSAGES = 512
 _SLICE_BYTES = 64 * 1024
 _RETRY_MS = 1000
@@ -50,60 +49,46 @@ def start_of(begin: str, last_event_id: str) -> Start:
         raise bad_request("bad-parameter", detail) from None
 
 
-async def open_tail(call: Call, stream: str, matching: str, start: Start) -> Response:
+async def open_tail(call: Call, tail: Tail, start: Start) -> Response:
     """Begin to read, and return the answer. Raises ApiError and ClientError."""
-    gateway = call.gateway
     change = asyncio.Event()
-    reader = StreamReader(gateway.feeds.tails, gateway.js, stream, matching, change.set)
+    reader = tail.reader(change.set)
     await reader.open(start)
-    if call.scope["method"] == "HEAD":
-        await reader.close()
-        return Response(None, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
-    return TailResponse(call, stream, reader, change)
+    return TailResponse(call, tail, reader, change)
 
 
-class TailResponse(Response):
+class TailResponse(Lasting):
     """The answer: events until the caller, the stream or the connection to the server is gone."""
 
-    media_type = "text/event-stream"
-
-    def __init__(
-        self, call: Call, stream: str, reader: StreamReader, change: asyncio.Event
-    ) -> None:
-        position = _id(reader.position)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(None, headers=headers | {"Js-Last-Event-ID": position})
-        del self.headers["content-length"]
-        self._call = call
-        self._stream = stream
+    def __init__(self, call: Call, tail: Tail, reader: StreamReader, change: asyncio.Event) -> None:
+        headers = {"X-Accel-Buffering": "no", "Js-Last-Event-ID": _id(reader.position)}
+        super().__init__(call, EVENTS, headers, call.gateway.metrics.feeds.kinds["tail"])
+        self._tail = tail
         self._reader = reader
         self._change = change
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def send_body(self, out: ResponseBody) -> None:
+        """Send events; the last one says why there are no more."""
         reader = self._reader
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async with ResponseBody(self._call, send, self._change.set) as out:
-                await out.send(self._first())
-                while (data := await self._next(out)) is not None:
-                    await out.send(data)
-                if (
-                    reader.error is not None
-                    and not out.is_gone
-                    and not self._call.gateway.client.closed
-                ):
-                    await out.send(_end(reader.error))
-        except ClientError:
-            pass
-        finally:
-            await reader.close()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await out.send(self._first())
+        while (data := await self._next(out)) is not None:
+            await out.send(data)
+        if reader.error is not None and not self._tail.feeds.js.client.closed:
+            await out.send(_end(reader.error))
+
+    def wake(self) -> None:
+        """Look at who is there."""
+        self._change.set()
+
+    async def close(self) -> None:
+        """Read no more."""
+        await self._reader.close()
 
     def _first(self) -> bytes:
         reader = self._reader
         position = reader.position
         told: dict[str, object] = {
-            "stream": self._stream,
+            "stream": self._tail.stream,
             "incarnation": str(position.incarnation),
             "seq": position.seq,
             "recovered": reader.recovered,
@@ -123,15 +108,16 @@ class TailResponse(Response):
             if self._reader.error is not None or out.is_gone:
                 return None
             try:
-                async with asyncio.timeout(self._call.gateway.settings.event_pause):
+                async with asyncio.timeout(self.call.gateway.settings.event_pause):
                     await self._change.wait()
             except TimeoutError:
-                return _COMMENT
+                return COMMENT
 
     def _events(self, found: Slice) -> bytes:
         gap = found.gap
         if gap is not None:
             return _event("gap", gap.position, _gap(gap))
+        self.count.sent += found.count
         shared = found.shared
         if shared is None:
             return self._written(found)
@@ -173,5 +159,4 @@ def _gap(gap: Gap) -> dict[str, object]:
 
 
 def _end(error: Exception) -> bytes:
-    problem = error if isinstance(error, Problem) else problem_of(error)
-    return b"event: end\ndata: %b\n\n" % orjson.dumps(problem.members(), default=str)
+    return b"event: end\ndata: %b\n\n" % orjson.dumps(problem_of(error).members(), default=str)

@@ -64,13 +64,21 @@ def jetstream_name(name: bytes) -> bytes:
     return known
 
 
+def _users_own(name: bytes) -> bytes:
+    """The name of one of the user's headers, which is none of JetStream's in disguise."""
+    if name.startswith(b"nats-"):
+        shown = name.decode(errors="replace")
+        raise bad_request("header-not-allowed", f"Nats-H-{shown}: begins with Nats- itself")
+    return canonical(name)
+
+
 def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> Items:
     """The message headers in the headers of a publish request."""
     raw = list(raw)
     items: Items = []
     for name, value in raw:
         if name.startswith(_USER):
-            items.append((canonical(name[len(_USER) :]), _value(name, value)))
+            items.append((_users_own(name[len(_USER) :]), _value(name, value)))
         elif name.startswith(b"nats-"):
             items.append((jetstream_name(name), _value(name, value)))
         elif name == b"content-type" and value:
@@ -87,6 +95,8 @@ def check(items: Items, settings: Settings) -> None:
         size += len(name) + len(value) + 4
         if not _TOKEN.fullmatch(name):
             raise bad_request("bad-header", f"header name {name.decode(errors='replace')!r}")
+        if not value and name.startswith(b"Nats-"):  # JetStream would take it for none
+            raise bad_request("bad-header", f"{name.decode()}: empty")
     if len(items) > settings.message_header_count_max or size > settings.message_header_bytes_max:
         limits = f"{settings.message_header_count_max}, {settings.message_header_bytes_max} bytes"
         raise Problem(431, "headers-too-large", f"message headers: more than {limits}")

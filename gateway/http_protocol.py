@@ -53,9 +53,18 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(Problem(503, "too-many-connections", "no more are taken", headers=retry))
 
     def _should_upgrade(self) -> bool:
-        """Only a whole handshake becomes a WebSocket; whatever else asks is answered over HTTP."""
-        has_key = any(name == b"sec-websocket-key" for name, _ in self.headers)
-        return has_key and bool(super()._should_upgrade())
+        """Only a whole handshake of version 13 in HTTP/1.1 becomes a WebSocket.
+
+        Whatever else asks is answered over HTTP.
+        """
+        has_key = False
+        for name, value in self.headers:
+            has_key |= name == b"sec-websocket-key"
+            if name == b"sec-websocket-version" and value != b"13":
+                return False
+        if not has_key or self.parser.get_http_version() == "1.0":
+            return False
+        return bool(super()._should_upgrade())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -85,11 +94,20 @@ class HttpProtocol(HttpToolsProtocol):
         self._reads_head = True
         self._size = 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header of the head; those behind a body (trailers) are no part of the request."""
+        if self._reads_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """The head has ended."""
         self._reads_head = False
         self._disarm()
         super().on_headers_complete()
+        if self.scope["http_version"] == "1.0" and self.cycle is not None:
+            # It knows no chunks: the end of the connection is that of the body (RFC 9112, 7).
+            self.cycle.chunked_encoding = False
+            self.cycle.expected_content_length = _UntilClosed()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request; nothing fits into an answer that has begun."""
@@ -145,6 +163,16 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._is_busy():  # else another answer is being written
             self.transport.write(_bytes_of(respond(problem, "")))
         self.transport.close()
+
+
+class _UntilClosed(int):
+    """The length of a body that lasts as long as its connection, where uvicorn counts down."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __sub__(self, other: object) -> "_UntilClosed":
+        return self
 
 
 def _bytes_of(response: Response) -> bytes:

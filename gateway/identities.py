@@ -152,10 +152,17 @@ class Identities:
     def users_changed(self) -> None:
         """Renew the identities whose permissions are others now."""
         for identity in list(self._all.values()):
-            opened = identity.opened
-            rights = None if opened is None else opened.rights
-            if opened and rights and rights.permissions != opened.permissions:
-                self.renew(identity)
+            if (opened := identity.opened) is not None:
+                self._compare(identity, opened)
+
+    def _compare(self, identity: Identity, opened: Opened) -> None:
+        """Renew an identity whose permissions are others than those it was opened with.
+
+        One whose connection was lost is compared when it is there again.
+        """
+        rights = opened.rights
+        if rights and rights.is_connected and rights.permissions != opened.permissions:
+            self.renew(identity)
 
     async def close(self) -> None:
         """End every connection."""
@@ -184,12 +191,14 @@ class Identities:
         return Opened(self._make(client), not refused, rights, permissions)
 
     def _changed(self, key: bytes, client: Client) -> None:
-        """Look whether a connection was lost because its user is no longer known."""
+        """Look whether a connection was lost because its user is no longer known, or is there
+        again for one with other permissions."""
         identity = self._all.get(key)
         opened = None if identity is None else identity.opened
         if identity is None or opened is None or opened.gateway.client is not client:
             return
         if client.connected:
+            self._compare(identity, opened)
             return
         if client.last_error.lower().startswith(_REFUSALS):
             self.revoke(identity)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from core.client import Delivered
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.client.subscribe import Target
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import format_time
+from core.model.message import StoredMsg
 from gateway import kv_store
 from gateway.bucket_models import KvChange
 from gateway.rendering import show_payload
@@ -30,28 +31,25 @@ class KvFeed:
     _prefix: str = field(default="", init=False)
 
     @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return f"KV_{self.bucket}"
-
-    @property
     def only_news(self) -> bool:
         """Whether what is there already is left out."""
         return self.updates_only
 
-    def config(self, info: dict[str, Any]) -> ConsumerConfig:
-        """What a consumer would deliver from the beginning of the feed."""
+    def target(self, info: dict[str, Any]) -> Target:
+        """What to read from the beginning of the feed."""
         self._prefix = kv_store.place_of(info).reads
         begin = DeliverPolicy.LAST_PER_SUBJECT
         if self.history:
             begin = DeliverPolicy.ALL
         elif self.updates_only:
             begin = DeliverPolicy.NEW
-        return kv_store.filtered(self._prefix, self.filters, begin, headers_only=self.meta_only)
+        return kv_store.filtered(
+            self.bucket, self._prefix, self.filters, begin, headers_only=self.meta_only
+        )
 
-    def event(self, msg: Delivered, position: str) -> KvChange | None:
+    def event(self, msg: StoredMsg, position: str) -> KvChange | None:
         """The event of a message."""
-        operation = kv_store.operation_of(msg.headers) if msg.headers else "PUT"
+        operation = kv_store.operation_of(msg.hdrs)
         if operation != "PUT" and self.ignore_deletes:
             return None
         change = KvChange(
@@ -64,5 +62,5 @@ class KvFeed:
             position=position,
         )
         if operation == "PUT" and not self.meta_only:
-            show_payload(change, msg.payload)
+            show_payload(change, msg.data)
         return change

@@ -9,10 +9,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from core.client import Delivered, NoResponders, header_items
+from core.client import NoResponders, header_items
+from core.client.subscribe import Target, target_of
 from core.errors import ApiError
 from core.model.api_errors import err_code
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import format_time
 from core.model.message import PubAck, StoredMsg
 from gateway import repeated
@@ -185,30 +186,21 @@ def conflict(error: ApiError, revision: int = 0) -> Exception:
     return problem
 
 
-def entry_of(bucket: str, key: str, msg: StoredMsg | Delivered) -> KvEntry:
+def entry_of(bucket: str, key: str, msg: StoredMsg) -> KvEntry:
     """The JSON form of a message."""
-    headers, payload = (
-        (msg.hdrs, msg.data) if isinstance(msg, StoredMsg) else (msg.headers, msg.payload)
-    )
-    operation = operation_of(headers) if headers else "PUT"
+    operation = operation_of(msg.hdrs)
     entry = KvEntry(bucket, key, msg.seq, format_time(msg.time), operation)
     if operation == "PUT":
-        show_payload(entry, payload)
+        show_payload(entry, msg.data)
     return entry
 
 
 def filtered(
-    prefix: str, keys: tuple[str, ...], begin: DeliverPolicy, *, headers_only: bool
-) -> ConsumerConfig:
-    """What a consumer delivers of these keys; of all when none is named."""
+    bucket: str, prefix: str, keys: tuple[str, ...], begin: DeliverPolicy, *, headers_only: bool
+) -> Target:
+    """What of a bucket to read for these keys; for all when none is named."""
     subjects = tuple(prefix + key for key in keys) or (prefix + ">",)
-    one = len(subjects) == 1
-    return ConsumerConfig(
-        deliver_policy=begin,
-        filter_subject=subjects[0] if one else "",
-        filter_subjects=() if one else subjects,
-        headers_only=headers_only,
-    )
+    return target_of(f"KV_{bucket}", subjects, deliver_policy=begin, headers_only=headers_only)
 
 
 class Renderer:
@@ -219,15 +211,15 @@ class Renderer:
         self._prefix = prefix
         self._skip = skip
 
-    def entry(self, msg: Delivered) -> KvEntry | None:
+    def entry(self, msg: StoredMsg) -> KvEntry | None:
         """A revision of a key."""
         if self._skip:
             self._skip -= 1
             return None
         return entry_of(self._bucket, msg.subject.removeprefix(self._prefix), msg)
 
-    def key(self, msg: Delivered) -> KvKey | None:
+    def key(self, msg: StoredMsg) -> KvKey | None:
         """A key, if it has a value."""
-        if msg.headers and operation_of(msg.headers) != "PUT":
+        if operation_of(msg.hdrs) != "PUT":
             return None
         return KvKey(msg.subject.removeprefix(self._prefix), msg.seq, format_time(msg.time))

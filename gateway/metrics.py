@@ -13,6 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from gateway.feed_counts import FeedCounts
 from gateway.observations import Observation, RequestDone, RequestFailed
 
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -85,7 +86,11 @@ class Snapshot:
 
 
 class Metrics(Collector):
-    """Collects and formats; also counts requests as an observer."""
+    """Collects and formats; also counts requests as an observer.
+
+    Attributes:
+        feeds: counted by those who serve them.
+    """
 
     def __init__(self, snapshot: Callable[[], Snapshot] | None = None) -> None:
         self._snapshot = snapshot
@@ -94,6 +99,7 @@ class Metrics(Collector):
         self._seconds: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
         self._failures = 0
+        self.feeds = FeedCounts()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -129,6 +135,7 @@ class Metrics(Collector):
             yield from _consumers(numbers.consumers)
             yield from _remotes(numbers.remotes)
         yield from self._http()
+        yield from _feeds(self.feeds)
 
     def _http(self) -> Iterable[Metric]:
         requests = CounterMetricFamily(
@@ -147,6 +154,24 @@ class Metrics(Collector):
         yield CounterMetricFamily(
             "jetgate_http_failures", "Requests that failed by our fault.", self._failures
         )
+
+
+def _feeds(counts: FeedCounts) -> Iterable[Metric]:
+    yield GaugeMetricFamily("jetgate_http_sockets", "Open WebSockets.", counts.sockets)
+    feeds = GaugeMetricFamily("jetgate_http_feeds", "Open feeds.", labels=("kind",))
+    sent = CounterMetricFamily(
+        "jetgate_http_feed_messages", "Messages sent by feeds.", labels=("kind",)
+    )
+    dropped = CounterMetricFamily(
+        "jetgate_http_feed_dropped",
+        "Messages that feeds dropped, because their readers were too slow.",
+        labels=("kind",),
+    )
+    for kind, count in counts.kinds.items():
+        feeds.add_metric((kind,), count.open)
+        sent.add_metric((kind,), count.sent)
+        dropped.add_metric((kind,), count.dropped)
+    yield from (feeds, sent, dropped)
 
 
 def _server(numbers: Snapshot) -> Iterable[Metric]:

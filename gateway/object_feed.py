@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from core.client import Delivered
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.client.subscribe import Target
+from core.model.consumer import DeliverPolicy
+from core.model.message import StoredMsg
 from gateway import object_store
 from gateway.bucket_models import ObjectChange, ObjectInfo
 
@@ -18,21 +19,16 @@ class ObjectFeed:
     ignore_deletes: bool
 
     @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return f"OBJ_{self.bucket}"
-
-    @property
     def only_news(self) -> bool:
         """Whether what is there already is left out."""
         return self.updates_only
 
-    def config(self, info: dict[str, Any]) -> ConsumerConfig:
-        """What a consumer would deliver from the beginning of the feed."""
+    def target(self, info: dict[str, Any]) -> Target:
+        """What to read from the beginning of the feed."""
         begin = DeliverPolicy.NEW if self.updates_only else DeliverPolicy.LAST_PER_SUBJECT
-        return ConsumerConfig(filter_subject=f"$O.{self.bucket}.M.>", deliver_policy=begin)
+        return object_store.information(self.bucket, begin)
 
-    def event(self, msg: Delivered, position: str) -> ObjectChange | None:
+    def event(self, msg: StoredMsg, position: str) -> ObjectChange | None:
         """The event of a message."""
         info = object_store.info_of(msg)
         if info.deleted and self.ignore_deletes:

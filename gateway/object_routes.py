@@ -106,6 +106,21 @@ OBJECT_ROUTES: tuple[Operation, ...] = (
         problems=(*STREAM_UPDATE, "bucket-not-found", "unexpected-body"),
     ),
     Operation(
+        "cleanObjectStore",
+        "POST",
+        _BUCKET + ":clean",
+        objects.clean_object_store,
+        models.ObjectCleaning,
+        models.Cleaned,
+        problems=(
+            *_BUCKET_PROBLEMS,
+            "bad-duration",
+            "bad-object-info",
+            "object-changed",
+            "stream-sealed",
+        ),
+    ),
+    Operation(
         "listObjects",
         "GET",
         _BUCKET + ":list",

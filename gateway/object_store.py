@@ -11,9 +11,11 @@ from typing import Any
 
 import msgspec
 
-from core.client import ClientError, Delivered, NoResponders
+from core.client import ClientError, NoResponders
+from core.client.subscribe import Target, target_of
 from core.errors import ApiError
 from core.model.api_errors import err_code
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
 from core.model.stream import StreamPurgeRequest
@@ -80,11 +82,16 @@ def chunk_subject(bucket: str, nuid: str) -> str:
     return f"$O.{bucket}.C.{nuid}"
 
 
-def info_of(msg: StoredMsg | Delivered) -> ObjectInfo:
+def information(bucket: str, begin: DeliverPolicy, **config: object) -> Target:
+    """What has the information of a store's objects; `config`: more of its consumer."""
+    subjects = (f"$O.{bucket}.M.>",)
+    return target_of(f"OBJ_{bucket}", subjects, deliver_policy=begin, **config)
+
+
+def info_of(msg: StoredMsg) -> ObjectInfo:
     """Read an information message. Raises Problem when it is none."""
-    payload = msg.data if isinstance(msg, StoredMsg) else msg.payload
     try:
-        stored = _decoder.decode(payload)
+        stored = _decoder.decode(msg.data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise Problem(502, "bad-object-info", "the stored information is not of ADR-20") from None
     options = stored.options or _Options()
@@ -223,17 +230,28 @@ async def _store(call: Call, info: ObjectInfo, expected: int) -> None:
     info.revision = ack.seq
 
 
+def check_purge(call: Call, bucket: str, info: ObjectInfo | None) -> None:
+    """Raise NotPermitted, before anything is stored, if what `info` owns could not be removed."""
+    if has_chunks(info):
+        js = call.gateway.js
+        js.client.check(f"{js.prefix}.STREAM.PURGE.OBJ_{bucket}".encode())
+
+
+def has_chunks(info: ObjectInfo | None) -> bool:
+    """Whether chunks belong to this information."""
+    return info is not None and not info.deleted and info.link is None and info.chunks > 0
+
+
 async def drop_chunks(call: Call, info: ObjectInfo | None) -> None:
     """Remove the chunks of an object that was replaced or deleted."""
-    if info is None or info.deleted or info.link is not None or not info.chunks:
-        return
-    await purge(call, info.bucket, chunk_subject(info.bucket, info.nuid))
+    if info is not None and has_chunks(info):
+        await purge(call, info.bucket, chunk_subject(info.bucket, info.nuid))
 
 
-async def purge(call: Call, bucket: str, subject: str, below: int = 0) -> None:
-    """Remove the messages of a subject, all or those below a sequence."""
+async def purge(call: Call, bucket: str, subject: str, below: int = 0) -> int:
+    """Remove the messages of a subject, all or those below a sequence; return how many."""
     request = StreamPurgeRequest(filter=subject, seq=below)
     try:
-        await call.gateway.js.purge_stream(f"OBJ_{bucket}", request)
+        return await call.gateway.js.purge_stream(f"OBJ_{bucket}", request)
     except (ApiError, ClientError) as error:
         raise problem_of(error) from None

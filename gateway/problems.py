@@ -170,3 +170,8 @@ def respond(problem: Problem, instance: str) -> Response:
 def bad_request(kind: str, detail: str) -> Problem:
     """A 400."""
     return Problem(400, kind, detail)
+
+
+def no_inbox() -> Problem:
+    """The 403 of who may not be answered by the server."""
+    return Problem(403, "no-inbox", "this user may not subscribe to _INBOX.>")

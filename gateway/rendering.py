@@ -11,7 +11,7 @@ from core.client.subscribe import JsMsg
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
 from gateway.models import Message, Reply
-from gateway.tokens import AckTokens, read_delivery
+from gateway.tokens import AckTokens
 
 _encoder = msgspec.json.Encoder()
 _raw = msgspec.json.Decoder(Raw)
@@ -28,8 +28,8 @@ def stored(stream: str, msg: StoredMsg, pending: int | None = None) -> bytes:
 
 
 def delivered(msg: Msg, tokens: AckTokens) -> bytes:
-    """The JSON of a fetched message."""
-    delivery = read_delivery(msg.reply)
+    """The JSON of a fetched message. Raises NotJetStream."""
+    delivery = JsMsg(msg, takes_acks=True)
     message = Message(
         delivery.stream,
         msg.subject.decode(errors="replace"),

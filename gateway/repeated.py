@@ -1,11 +1,17 @@
 """Publishes that are repeated with the same message id and the same condition.
 
 JetStream looks at the expected sequences before it looks for a duplicate, so the repetition of a
-publish that was stored, and made its own condition untrue, would be refused.
+publish that was stored, and made its own condition untrue, would be refused. A refused one that has
+an id is followed by a question: the same id with the condition that the last id is one that no
+message has. A duplicate is noticed before that is compared, so the question is answered, and
+nothing is stored.
 """
 
+import re
+from contextlib import suppress
 from uuid import uuid4
 
+from core.client import Batch, ClientError, JetStream, ReplyBatch, read_ack
 from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.message import PubAck
@@ -16,7 +22,17 @@ WRONG_SEQUENCE = (
     err_code("JSStreamWrongLastSequence"),
     err_code("JSStreamWrongLastSequenceConstant"),
 )
-_ID = b"Nats-Msg-Id"
+_ID = re.compile(rb"\r\nNats-Msg-Id: ([^\r]*)\r\n")
+_SUCCESS = b'{"stream":'
+
+
+def question(headers: bytes) -> bytes:
+    """The header block that asks whether a message of these headers is stored; empty: no id."""
+    found = _ID.search(headers)
+    if found is None:
+        return b""
+    nobody = uuid4().hex.encode()
+    return block([(b"Nats-Msg-Id", found[1]), (b"Nats-Expected-Last-Msg-Id", nobody)])
 
 
 async def publish(call: Call, subject: bytes, payload: bytes, items: Items) -> PubAck:
@@ -25,16 +41,55 @@ async def publish(call: Call, subject: bytes, payload: bytes, items: Items) -> P
     Raises ApiError, ClientError, ValueError.
     """
     publisher = call.gateway.publisher
+    headers = block(items)
     try:
-        return await publisher.publish(subject, payload, block(items))
+        return await publisher.publish(subject, payload, headers)
     except ApiError as error:
-        asked = [item for item in items if item[0] == _ID]
-        if error.err_code not in WRONG_SEQUENCE or not asked:
+        asked = question(headers) if error.err_code in WRONG_SEQUENCE else b""
+        if not asked:
             raise
-        # A duplicate is noticed before the last id is compared, and no message has this one: the
-        # question is answered, and nothing is stored.
-        asked.append((b"Nats-Expected-Last-Msg-Id", uuid4().hex.encode()))
         try:
-            return await publisher.publish(subject, b"", block(asked))
+            return await publisher.publish(subject, b"", asked)
         except ApiError:
             raise error from None
+
+
+async def settle(js: JetStream, batch: Batch, replies: ReplyBatch, within: float) -> None:
+    """Wait for the answers to a batch of publishes; what was stored before is a duplicate.
+
+    What has no answer in `within` seconds, or when the connection ends, has none.
+    """
+    with suppress(ClientError):
+        await replies.settled(within)
+        if any(batch.headers):
+            await _ask(js, batch, replies, within)
+
+
+async def _ask(js: JetStream, batch: Batch, replies: ReplyBatch, within: float) -> None:
+    questions = Batch()
+    refusals: dict[int, bytes] = {}
+    for place, (headers, answer) in enumerate(zip(batch.headers, replies.payloads, strict=True)):
+        if not headers or not answer or answer.startswith(_SUCCESS) or not is_refused(answer):
+            continue
+        if asked := question(headers):
+            questions.add(batch.subjects[place], b"", asked)
+            refusals[place] = answer
+            replies.payloads[place] = None  # without an answer the outcome is unknown
+    if not refusals:
+        return
+    answers = js.start_many(questions)
+    await answers.settled(within)
+    for (place, refusal), answer in zip(refusals.items(), answers.payloads, strict=True):
+        if answer is not None:
+            replies.payloads[place] = answer if answer.startswith(_SUCCESS) else refusal
+
+
+def is_refused(answer: bytes) -> bool:
+    """Whether the answer to a publish says that an expected sequence is another."""
+    try:
+        read_ack(answer)
+    except ApiError as error:
+        return error.err_code in WRONG_SEQUENCE
+    except ValueError:
+        pass
+    return False

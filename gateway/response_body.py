@@ -33,11 +33,6 @@ class ResponseBody:
     async def __aexit__(self, *error: object) -> None:
         await stop(self._watch)
 
-    def when_gone(self, tell: Callable[[], None]) -> None:
-        """Call this when the caller has disconnected."""
-        if self._watch is not None:
-            self._watch.add_done_callback(lambda _: tell())
-
     async def send(self, body: bytes) -> None:
         """Send a piece; an empty one only waits until those before it were written.
 

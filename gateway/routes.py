@@ -7,16 +7,36 @@ one segment, percent-decoded once; `:verb` at the end of a segment is part of th
 from core.model.account import AccountStats
 from gateway import models
 from gateway.consumer_routes import CONSUMER_ROUTES
-from gateway.handlers import account, advisories, reference, sign_in, system, tails
+from gateway.handlers import account, advisories, console, reference, sign_in, system, tails
 from gateway.kv_routes import KV_ROUTES
 from gateway.message_routes import MESSAGE_ROUTES
 from gateway.object_routes import OBJECT_ROUTES
-from gateway.operation import RAW, Operation
+from gateway.operation import RAW, Handler, Operation
 from gateway.refusals import ASKED
 from gateway.stream_routes import STREAM_ROUTES
 
 _HTML = "text/html"
 _SESSION = "/v1/session"
+_CACHED = ("ETag", "Cache-Control")
+
+
+def _file(id: str, path: str, handler: Handler, media_type: str, *problems: str) -> Operation:
+    """A file of the console."""
+    return Operation(
+        id,
+        "GET",
+        path,
+        handler,
+        None,
+        RAW,
+        (200, 304),
+        query=None,
+        headers=("If-None-Match#tags",),
+        shows={200: _CACHED, 304: _CACHED},
+        problems=("bad-header", *problems),
+        media_type=media_type,
+    )
+
 
 ROUTES: tuple[Operation, ...] = (
     *MESSAGE_ROUTES,
@@ -55,6 +75,15 @@ ROUTES: tuple[Operation, ...] = (
     ),
     Operation("readOpenApi", "GET", "/openapi.json", reference.openapi, None, models.OpenApi),
     Operation("readAsyncApi", "GET", "/asyncapi.json", reference.asyncapi, None, models.AsyncApi),
+    _file("showConsole", "/", console.show_console, _HTML),
+    _file("readConsoleStyle", "/console.css", console.console_style, "text/css"),
+    _file(
+        "readConsoleModule",
+        "/console/{module}",
+        console.console_module,
+        "text/javascript",
+        "no-such-route",
+    ),
     Operation("readDocs", "GET", "/docs", reference.docs, None, RAW, media_type=_HTML),
     Operation(
         "listProblems",

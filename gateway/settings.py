@@ -10,12 +10,14 @@ class Settings:
     """Limits and times. Bytes, counts and seconds.
 
     `ack_key` signs ack tokens: every node of one system has the same, or tokens of one node mean
-    nothing to another. `trusted_proxies` are networks in CIDR form, `cors_origins` exact origins;
-    `rate_requests` in `rate_seconds` are what an identity may make, 0: any number. All of them are
-    explained in docs/signin.md.
+    nothing to another. `hosts` are the names by which it may be asked, none or `*`: any;
+    `trusted_proxies` are networks in CIDR form, `cors_origins` exact origins; `rate_requests` in
+    `rate_seconds` are what an identity may make, 0: any number. All of them are explained in
+    docs/signin.md.
     """
 
     ack_key: bytes = b""
+    hosts: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     rate_requests: int = 0
@@ -71,4 +73,6 @@ class Settings:
     watch_filters_max: int = 64
     object_chunk_bytes: int = 128 * 1024
     object_unacked_bytes_max: int = MIB
+    object_chunk_max: float = 300.0
+    object_clean_age_min: float = 600.0
     object_read_bytes: int = 2 * MIB

@@ -27,6 +27,25 @@ _ALGORITHMS = {"sha-256": "sha256", "sha-512": "sha512"}
 _DIGEST = re.compile(r"([a-z0-9-]+)=:([A-Za-z0-9+/=]*):")
 
 
+class _Pace:
+    """How long a chunk takes to come: chunks whose successor may still come must stay young."""
+
+    def __init__(self, within: float) -> None:
+        self._within = within
+        self._now = asyncio.get_running_loop().time
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin another chunk."""
+        self._until = self._now() + self._within
+
+    def check(self) -> None:
+        """Raise Problem 408 when the chunk should be complete."""
+        if self._now() > self._until:
+            detail = f"body: a chunk took longer than {self._within:g} s"
+            raise Problem(408, "slow-body", detail, headers={"Connection": "close"})
+
+
 class Upload:
     """One body on its way into chunks."""
 
@@ -81,6 +100,7 @@ class Upload:
         more = True
         within = self._call.gateway.settings.body_idle_max
         limit = self._call.gateway.settings.object_unacked_bytes_max
+        pace = _Pace(self._call.gateway.settings.object_chunk_max)
         while more:
             piece, more = await self._call.chunk(within)
             if piece:
@@ -90,6 +110,8 @@ class Upload:
             if waiting >= self._chunk_size or (not more and waiting):
                 rest = self._publish(b"".join(pieces), last=not more)
                 pieces, waiting = [rest], len(rest)
+                pace.begin()
+            pace.check()
             while self._unacked and (self._unacked_bytes > limit or not more):
                 await self._settle()
 
@@ -157,6 +179,7 @@ async def store_object(
     """Store the body as an object; return its information and whether it is a new one."""
     old = await object_store.find(call, bucket, name)
     object_store.check(call, old)
+    object_store.check_purge(call, bucket, old)
     upload = Upload(call, bucket, chunk_size)
     await upload.run()
 
@@ -179,5 +202,6 @@ async def store_object(
     except BaseException:
         await asyncio.shield(spawn(upload.undo(), name="upload undone"))
         raise
-    await object_store.drop_chunks(call, replaced)
+    with suppress(Problem):  # the object is stored: what it replaced is left for `:clean`
+        await object_store.drop_chunks(call, replaced)
     return info, replaced is None or replaced.deleted

@@ -6,7 +6,7 @@ import core
 
 
 def ready(nats: str, http: str, *, ws: str = "", where: str, psql: str, dsn: str) -> str:
-    """The addresses, and three lines to copy.
+    """The addresses, where to look, and three lines to copy.
 
     Args:
         nats: `nats://host:port`.
@@ -22,6 +22,7 @@ def ready(nats: str, http: str, *, ws: str = "", where: str, psql: str, dsn: str
 jetgate {core.__version__} is ready ({where})
   NATS  {nats}
   HTTP  {http}{websocket}
+  Look  {http}/  (the console, in a browser)
 Try it:
   curl -X PUT {http}/v1/streams/ORDERS -H 'Content-Type: application/json' -d '{{"subjects": ["orders.>"]}}'
   curl -d 'hello' {http}/v1/subjects/orders.new

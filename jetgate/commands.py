@@ -29,11 +29,15 @@ def command_line(*, servers_only: bool = False) -> typer.Typer:
     )
     cli.callback()(_before_any_command)
     if not servers_only:
+        from jetgate.doctor import doctor_command
         from jetgate.reader import readers
         from jetgate.remote import remotes
+        from jetgate.status import status_command
 
         cli.add_typer(remotes, name="remote")
         cli.add_typer(readers, name="reader")
+        cli.command("doctor")(doctor_command)
+        cli.command("status")(status_command)
     cli.command()(dev)
     cli.command()(serve)
     cli.command("migrate")(migrate_command)

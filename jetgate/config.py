@@ -3,13 +3,13 @@
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from core.auth.users import User, Users
 from core.errors import ConfigError
 from core.pubsub.mappings import Mapping
 from core.remote.settings import Remote
 from gateway.settings import Settings
+from jetgate.database import Database
 
 NATS_PORT, HTTP_PORT = 4222, 8080
 _PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}
@@ -26,7 +26,7 @@ class Config:
         http_port: 0 means any free port.
         ws_port: for NATS over WebSocket; 0 means any free port, None: not served.
         data: where `ports.json` goes, and the data of an embedded PostgreSQL.
-        dsn: the database; empty means an embedded one in `data`.
+        database: that of flags; None: an embedded one in `data`.
         users: who may connect; None: everybody.
         mappings: where goes what clients publish.
         remotes: other systems, besides those of the list in the database.
@@ -43,7 +43,7 @@ class Config:
     http_port: int = HTTP_PORT
     ws_port: int | None = None
     data: Path | None = None
-    dsn: str = ""
+    database: Database | None = None
     users: Users | None = None
     mappings: tuple[Mapping, ...] = ()
     remotes: tuple[Remote, ...] = ()
@@ -64,7 +64,7 @@ class Config:
             taken[port] = _PORT_OF[key]
         if not self.host:
             raise ConfigError("--host", "is empty, expected an address to listen on")
-        if not self.dsn and self.data is None:
+        if self.database is None and self.data is None:
             raise ConfigError("--data", "an embedded PostgreSQL needs a directory")
 
     @property
@@ -74,18 +74,6 @@ class Config:
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host != "localhost"
-
-
-def checked_dsn(dsn: str) -> str:
-    """Return the address of a database. Raises ConfigError unless it has the form of one."""
-    try:
-        parts = urlsplit(dsn)
-        is_one = parts.scheme in ("postgresql", "postgres") and (parts.port or 1) > 0
-    except ValueError:
-        is_one = False
-    if not is_one:
-        raise ConfigError("--dsn", "expected postgresql://user:password@host:port/name")
-    return dsn
 
 
 def users_of(token: str, user: str, password: str) -> Users | None:

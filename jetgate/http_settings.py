@@ -27,7 +27,7 @@ def settings_of(block: Any) -> Settings:
 
 
 def with_flags(
-    settings: Settings, *, proxies: list[str], origins: list[str], rate: str
+    settings: Settings, *, hosts: list[str], proxies: list[str], origins: list[str], rate: str
 ) -> Settings:
     """Add what flags say: their lists to those of the block, and their rate limit instead of it.
 
@@ -43,6 +43,7 @@ def with_flags(
     return checked(
         replace(
             settings,
+            hosts=(*settings.hosts, *hosts),
             trusted_proxies=(*settings.trusted_proxies, *proxies),
             cors_origins=(*settings.cors_origins, *origins),
         )
@@ -50,10 +51,11 @@ def with_flags(
 
 
 def checked(settings: Settings) -> Settings:
-    """Return settings with origins as browsers write them. Raises ConfigError."""
-    if not settings.trusted_proxies and not settings.cors_origins:
+    """Return settings with names and origins as browsers write them. Raises ConfigError."""
+    if not (settings.trusted_proxies or settings.cors_origins or settings.hosts):
         return settings
-    from gateway.signin.forwarding import network_of  # most servers need neither
+    from gateway.signin.forwarding import network_of  # most servers need none of them
+    from gateway.signin.hosts import checked_host
     from gateway.signin.origins import checked_origin
 
     for text in settings.trusted_proxies:
@@ -65,7 +67,11 @@ def checked(settings: Settings) -> Settings:
         origins = tuple(map(checked_origin, settings.cors_origins))
     except ValueError as error:
         raise ConfigError("--http-cors-origin", str(error)) from None
-    return replace(settings, cors_origins=origins)
+    try:
+        hosts = tuple(map(checked_host, settings.hosts))
+    except ValueError as error:
+        raise ConfigError("--http-host", str(error)) from None
+    return replace(settings, cors_origins=origins, hosts=hosts)
 
 
 def _is_count(text: str) -> bool:

@@ -3,14 +3,15 @@
 from functools import partial
 
 from core.auth.grant import Grant
-from core.auth.users import Permissions
-from core.client import Client, Options, attach, connect
+from core.auth.users import Permissions, Rule
+from core.client import Client, Options, attach
 from core.pubsub.server import Connection, Hub
 from core.transport.loopback import connect_loopback
 from gateway.identities import Login
 from gateway.signin.rights import MayRead, RightsOf
 
 _NO_QUEUE = b""
+_NOTHING = Grant(Permissions(Rule(()), Rule(())))
 
 
 def login_to(hub: Hub) -> Login:
@@ -18,14 +19,13 @@ def login_to(hub: Hub) -> Login:
     link = attach(partial(connect_loopback, hub))
 
     async def login(user: str, password: str, token: str) -> Client:
-        sessions: list[Connection] = []
-
         def allowed(subject: bytes) -> bool:
-            return all(_may_publish(session, subject) for session in sessions)
+            session = hub.sessions.get(client.info.client_id)
+            return session is None or _may_publish(session, subject)
 
         options = Options(user=user, password=password, token=token, may_publish=allowed)
-        client = await connect(link, options)
-        sessions.append(hub.sessions[client.info.client_id])
+        client = Client(link, options)
+        await client.open()
         return client
 
     return login
@@ -37,10 +37,19 @@ def rights_in(hub: Hub) -> RightsOf:
 
 
 class SessionRights:
-    """The permissions of a connection in this process, as its session has them now."""
+    """The permissions of a connection in this process, as its session has them now.
+
+    Where it has no session, because the server has ended it, it has no rights until there is one.
+    """
 
     def __init__(self, hub: Hub, client: Client) -> None:
-        self._session = hub.sessions[client.info.client_id]
+        self._hub = hub
+        self._client = client
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a session."""
+        return self._grant is not _NOTHING
 
     @property
     def permissions(self) -> Permissions | None:
@@ -48,10 +57,10 @@ class SessionRights:
         grant = self._grant
         return None if grant is None else grant.permissions
 
-    def may_subscribe(self, subject: bytes) -> bool:
-        """Whether a subscription to a filter would be allowed."""
+    def may_read(self, subject: bytes) -> bool:
+        """Whether all that a filter matches might be subscribed to."""
         grant = self._grant
-        return grant is None or grant.may_subscribe(subject, _NO_QUEUE)
+        return grant is None or grant.may_read(subject)
 
     def reader(self, subject: bytes) -> MayRead | None:
         """What judges each message of a permitted filter; None: all of them may be read."""
@@ -62,8 +71,10 @@ class SessionRights:
 
     @property
     def _grant(self) -> Grant | None:
-        guard = self._session.guard
-        return None if guard is None else guard.grant
+        session = self._hub.sessions.get(self._client.info.client_id)
+        if session is None:
+            return _NOTHING
+        return None if session.guard is None else session.guard.grant
 
 
 def _may_publish(session: Connection, subject: bytes) -> bool:

@@ -1,19 +1,16 @@
-"""`jetgate migrate`: the schema of a database, and the flag that names a database."""
+"""`jetgate migrate`: the schema of a database."""
 
-from typing import Annotated
-
-import typer
-
-from jetgate.config import checked_dsn
+from jetgate.database import Dsn, DsnFile, DsnPasswordFile, WaitForDb, required
 from jetgate.run import Verbose, run
 
-Dsn = Annotated[
-    str,
-    typer.Option(envvar="JETGATE_DSN", help="Database: postgresql://user:password@host/name"),
-]
 
-
-def migrate_command(dsn: Dsn, verbose: Verbose = False) -> None:
+def migrate_command(
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
+    wait_for_db: WaitForDb = 0,
+    verbose: Verbose = False,
+) -> None:
     """Bring a database to this release's schema, without serving.
 
     [bold]Example[/bold]
@@ -21,14 +18,14 @@ def migrate_command(dsn: Dsn, verbose: Verbose = False) -> None:
       jetgate migrate --dsn postgresql://jetgate@db.example/jetgate
     """
 
-    import migrations  # what serves takes the flag from here, and does not wait for these
-    from core.storage.postgres.connect import Connector
-    from core.storage.postgres.migrate import migrate
-    from core.storage.postgres.preflight import preflight
-
     async def work() -> None:
-        connector = Connector(checked_dsn(dsn))
-        await preflight(connector)
+        import migrations  # what serves takes flags from here, and does not wait for these
+        from core.runtime.clock import SystemClock
+        from core.storage.postgres.migrate import migrate
+
+        database = required(dsn, dsn_file, dsn_password_file, wait_for_db)
+        connector = database.connector()
+        await database.checked(connector, SystemClock())
         done = "is now at" if await migrate(connector) else "was already at"
         print(f"the schema in {connector.address} {done} revision {migrations.HEAD}")
 

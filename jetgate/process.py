@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from core.config.addresses import listen, probe, refusal
 from core.errors import OperatorError
 from core.life import Candidacy, Life
 from core.runtime.clock import SystemClock
+from core.runtime.service_manager import ServiceManager
 from core.runtime.stalls import StallWatch
 from core.runtime.standard_streams import tell
 from core.runtime.tasks import spawn, stop
@@ -31,6 +33,7 @@ from core.server import Server, ServerOptions
 from gateway.http_start import HttpStart
 from jetgate.banner import ready
 from jetgate.config import Config
+from jetgate.database import Database
 from jetgate.http_tls import tls_of
 from jetgate.ports_file import PortsFile, url
 
@@ -73,6 +76,7 @@ class Process:
         self._life = Life(self._server, self)
         self._stalls = StallWatch(self._clock)
         self._ports = PortsFile(config.data)
+        self._manager = ServiceManager()
         self._connector: Connector
         self._postgres: EmbeddedPostgres | None = None
         self._http_start: HttpStart | None = None
@@ -96,6 +100,7 @@ class Process:
 
     def _stop_asked(self, number: signal.Signals) -> None:
         log.info("stopping (%s)", signal.Signals(number).name)
+        self._manager.stopping()
         self._life.stop()
         # Whoever asks twice does not want to wait.
         asyncio.get_running_loop().remove_signal_handler(number)
@@ -105,7 +110,7 @@ class Process:
     async def open(self) -> bool:
         """Open the HTTP port. Who has PostgreSQL for himself accepts clients at once."""
         config = self._config
-        if not config.dsn:
+        if config.database is None:
             self._lock = self._claim()
             # A standby may share the port of the node that leads; `dev` has nobody to share with.
             probe(config.host, config.nats_port, "NATS")
@@ -117,7 +122,7 @@ class Process:
         await self._http_start.start()
         if config.is_exposed and config.users is None:
             log.warning("listening on %s: whoever reaches it may read and write", config.host)
-        return not config.dsn
+        return config.database is None
 
     def _claim(self) -> int:
         """Lock the data directory."""
@@ -135,8 +140,8 @@ class Process:
 
     async def prepare(self) -> Candidacy:
         """Open the database and bring the schema up to date."""
-        if self._config.dsn:
-            await self._open_given()
+        if (database := self._config.database) is not None:
+            await self._open_given(database)
         else:
             await self._open_embedded()
         from core.storage.postgres.migrate import migrate  # imported by now
@@ -157,18 +162,19 @@ class Process:
         from jetgate.facade import Facade  # imported by now
 
         assert self._http_start is not None, "opened first"
-        self._facade = Facade(self._http_start, self._server, self._clock, self._config.http)
+        settings = self._config.http
+        if not (settings.hosts or settings.trusted_proxies or self._config.is_exposed):
+            settings = replace(settings, hosts=("localhost",))  # no name of another leads here
+        self._facade = Facade(self._http_start, self._server, self._clock, settings)
         if self._stands_by:
             self._facade.stand_by()
         await imported(_TERM)
 
-    async def _open_given(self) -> None:
+    async def _open_given(self, database: Database) -> None:
         await imported(*_CAMPAIGN)
-        from core.storage.postgres.connect import Connector  # imported by now
-        from core.storage.postgres.preflight import preflight
-
-        self._connector = Connector(self._config.dsn)
-        await preflight(self._connector)
+        self._connector = database.connector()
+        self._manager.starting(f"connecting to PostgreSQL at {self._connector.address}")
+        await database.checked(self._connector, self._clock)
 
     async def _open_embedded(self) -> None:
         embedded = await imported(*_CAMPAIGN, "core.storage.postgres.embedded")
@@ -187,6 +193,7 @@ class Process:
 
     def _stand_by(self) -> None:
         """Say over HTTP that another process leads, as soon as that is imported."""
+        self._manager.ready("standing by")
         self._stands_by = True
         if self._facade is not None:
             self._facade.stand_by()
@@ -250,11 +257,10 @@ class Process:
         return found | ({"ws": url("ws", host, ws_port)} if ws_port is not None else {})
 
     def _say_ready(self, addresses: dict[str, str]) -> None:
-        from core.storage.postgres.connect import without_password  # imported by now
-
         # What start-up made lives as long as the process: the collector need not look at it.
         gc.collect()
         gc.freeze()
+        self._manager.ready(f"leading: {addresses['nats']} {addresses['http']}")
         if self._was_ready:
             log.info("leading again: %s %s", addresses["nats"], addresses["http"])
             return
@@ -267,7 +273,7 @@ class Process:
             ws=addresses.get("ws", ""),
             where=f"data in {self._config.data}" if embedded else self._connector.address,
             psql=_psql(),
-            dsn=f"'{without_password(self._connector.dsn)}'",
+            dsn=f"'{self._connector.parts.url()}'",
         )
         tell(text, sys.stdout)
 

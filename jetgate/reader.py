@@ -8,14 +8,22 @@ import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit, urlunsplit
 
 import typer
 
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.storage.postgres.readers import ALL_STREAMS, PostgresReaders, ReadLimits
 from jetgate.config import DATA_DIRECTORY
-from jetgate.database import Data, Dsn, dsn_of, open_database
+from jetgate.database import (
+    Data,
+    Database,
+    Dsn,
+    DsnFile,
+    DsnPasswordFile,
+    connector_of,
+    given,
+    open_database,
+)
 from jetgate.run import fail
 
 PASSWORD_VARIABLE = "JETGATE_READER_PASSWORD"
@@ -64,7 +72,9 @@ def create_command(
     idle_seconds: Annotated[
         int, typer.Option(help="Its idle_in_transaction_session_timeout.", min=1)
     ] = ReadLimits().idle,
-    dsn: Dsn = "",
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
     """Create a role that may read streams with SQL.
@@ -84,15 +94,16 @@ def create_command(
     limits = ReadLimits(statement_seconds, idle_seconds)
 
     async def work() -> None:
-        address = await dsn_of(dsn, data)
+        database = given(dsn, dsn_file, dsn_password_file)
+        connector = await connector_of(database, data)
         # The PostgreSQL of jetgate dev lets in whoever may enter its directory, without passwords.
-        wants_none = no_password or existing or not dsn
+        wants_none = no_password or existing or database is None
         password = "" if wants_none and password_file is None else _password(password_file, name)
-        store = PostgresReaders(await open_database(address))
+        store = PostgresReaders(await open_database(connector))
         await store.create(name, password, account, names, limits, existing=existing)
         what = "all streams" if all_streams else ", ".join(stream)
         print(f"reader {name} may read {what} of {account}")
-        print(f"  psql '{_as(address, name)}' -c 'select * from jetgate.heads'")
+        print(f"  psql '{connector.parts.url(user=name)}' -c 'select * from jetgate.heads'")
 
     _run(work)
 
@@ -100,7 +111,9 @@ def create_command(
 @readers.command("list")
 def list_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    dsn: Dsn = "",
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
     """Show all readers and their streams.
@@ -111,7 +124,7 @@ def list_command(
     """
 
     async def work() -> None:
-        found = await PostgresReaders(await open_database(await dsn_of(dsn, data))).readers()
+        found = await (await _open(given(dsn, dsn_file, dsn_password_file), data)).readers()
         if as_json:
             members = [
                 {"role": r.role, "streams": [{"account": a, "stream": s} for a, s in r.grants]}
@@ -132,7 +145,9 @@ def drop_command(
     keep_role: Annotated[
         bool, typer.Option("--keep-role", help="Take the rights away, but keep the role.")
     ] = False,
-    dsn: Dsn = "",
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
     """Take a reader's rights away, and drop its role.
@@ -143,7 +158,7 @@ def drop_command(
     """
 
     async def work() -> None:
-        store = PostgresReaders(await open_database(await dsn_of(dsn, data)))
+        store = await _open(given(dsn, dsn_file, dsn_password_file), data)
         if not await store.drop(name, keep_role=keep_role):
             raise OperatorError(f"there is no reader {name}")
         print(f"reader {name} dropped")
@@ -171,11 +186,8 @@ def _password(file: Path | None, name: str) -> str:
     return password
 
 
-def _as(dsn: str, role: str) -> str:
-    """Return the address of a database for another role, without a password."""
-    parts = urlsplit(dsn)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{quote(role, safe='')}@{host}"))
+async def _open(database: Database | None, data: Path) -> PostgresReaders:
+    return PostgresReaders(await open_database(await connector_of(database, data)))
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

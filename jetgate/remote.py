@@ -6,7 +6,7 @@ The list is read by the node that leads, within seconds, and by the one that tak
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,10 +24,21 @@ from core.runtime.clock import Clock, SystemClock
 from core.storage.postgres.remotes import PostgresRemotes, Told
 from core.storage.remotes import RemoteRow
 from jetgate.config import DATA_DIRECTORY
-from jetgate.database import Data, Dsn, dsn_of, open_database
+from jetgate.database import (
+    Data,
+    Database,
+    Dsn,
+    DsnFile,
+    DsnPasswordFile,
+    connector_of,
+    given,
+    open_database,
+)
 from jetgate.run import fail
+from jetgate.tables import table
 
 _STALE_S = 60
+_HEADINGS = ("NAME", "URL", "STATE", "SERVER", "RTT", "DELIVERIES")
 _WAIT_S = 5.0
 
 remotes = typer.Typer(
@@ -73,7 +84,13 @@ Creds = Annotated[
 
 @remotes.command("add")
 def add_command(
-    name: Name, url: Url, creds: Creds = "", dsn: Dsn = "", data: Data = DATA_DIRECTORY
+    name: Name,
+    url: Url,
+    creds: Creds = "",
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
+    data: Data = DATA_DIRECTORY,
 ) -> None:
     """Add a remote, or change the one of this name.
 
@@ -90,7 +107,7 @@ def add_command(
 
     async def work() -> None:
         remote = Remote(name, url, path)
-        store = await _open(dsn, data)
+        store = await _open(given(dsn, dsn_file, dsn_password_file), data)
         is_new = await store.add(RemoteRow(remote.name, remote.url, remote.creds))
         what = "is offered to" if remote.is_offer else "is"
         done = "added" if is_new else "changed"
@@ -106,7 +123,9 @@ def add_command(
 @remotes.command("list")
 def list_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    dsn: Dsn = "",
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
     """Show all remotes, and what the leading node says of their connections.
@@ -117,12 +136,12 @@ def list_command(
     """
 
     async def work() -> None:
-        told = await (await _open(dsn, data)).told()
+        told = await (await _open(given(dsn, dsn_file, dsn_password_file), data)).told()
         now = SystemClock()
         if as_json:
             print(json.dumps([_members(each, now) for each in told], indent=2))
         elif told:
-            print(_table([_columns(each, now) for each in told]))
+            print(table(_HEADINGS, [_columns(each, now) for each in told]))
         else:
             print("no remotes yet: jetgate remote add NAME URL")
 
@@ -130,7 +149,13 @@ def list_command(
 
 
 @remotes.command("remove")
-def remove_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> None:
+def remove_command(
+    name: Name,
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
+    data: Data = DATA_DIRECTORY,
+) -> None:
     """Remove a remote; mirrors and sources of it wait until there is one of its name again.
 
     [bold]Example[/bold]
@@ -139,7 +164,7 @@ def remove_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> No
     """
 
     async def work() -> None:
-        if not await (await _open(dsn, data)).remove(name):
+        if not await (await _open(given(dsn, dsn_file, dsn_password_file), data)).remove(name):
             raise OperatorError(f"there is no remote {name}; jetgate remote list shows them")
         print(f"remote {name} removed")
 
@@ -147,7 +172,13 @@ def remove_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> No
 
 
 @remotes.command("check")
-def check_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> None:
+def check_command(
+    name: Name,
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
+    data: Data = DATA_DIRECTORY,
+) -> None:
     """Connect to a remote from here, and say what its JetStream has; exit code 1 if it cannot.
 
     [bold]Example[/bold]
@@ -156,7 +187,10 @@ def check_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> Non
     """
 
     async def work() -> None:
-        rows = {row.name: row for row in await (await _open(dsn, data)).load()}
+        rows = {
+            row.name: row
+            for row in await (await _open(given(dsn, dsn_file, dsn_password_file), data)).load()
+        }
         if name not in rows:
             raise OperatorError(f"there is no remote {name}; jetgate remote list shows them")
         print(await _look(Remote(name, rows[name].url, rows[name].creds)))
@@ -167,12 +201,12 @@ def check_command(name: Name, dsn: Dsn = "", data: Data = DATA_DIRECTORY) -> Non
 # -- the database
 
 
-async def _open(dsn: str, data: Path) -> PostgresRemotes:
+async def _open(database: Database | None, data: Path) -> PostgresRemotes:
     """Return the list, once the server whose data these are has started.
 
     Raises OperatorError when the database cannot be reached or is not ours.
     """
-    return PostgresRemotes(await open_database(await dsn_of(dsn, data)))
+    return PostgresRemotes(await open_database(await connector_of(database, data)))
 
 
 # -- the other system
@@ -263,13 +297,6 @@ def _is_stale(told: Told, clock: Clock) -> bool:
         return False
     now = datetime.fromtimestamp(clock.now() / 1e9, UTC)
     return (now - told.at).total_seconds() > _STALE_S
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    every = [("NAME", "URL", "STATE", "SERVER", "RTT", "DELIVERIES"), *rows]
-    widths = [max(len(row[i]) for row in every) for i in range(len(every[0]))]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in every)
-    return "\n".join(lines)
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

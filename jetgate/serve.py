@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from core.auth.users import Users
 from gateway.settings import Settings
-from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, checked_dsn, users_of
-from jetgate.migrate import Dsn
+from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, users_of
+from jetgate.database import Dsn, DsnFile, DsnPasswordFile, WaitForDb, required
 from jetgate.process import Process
 from jetgate.run import Verbose, run
+from jetgate.secret_files import secret_of
 
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
 NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
@@ -20,12 +22,21 @@ WsPort = Annotated[
     typer.Option(help="Port for NATS over WebSocket; 0 for any free one; without it: none."),
 ]
 Auth = Annotated[str, typer.Option(envvar="JETGATE_AUTH", help="Token that clients must know.")]
+AuthFile = Annotated[
+    str, typer.Option(envvar="JETGATE_AUTH_FILE", help="File that holds what --auth would say.")
+]
 UserName = Annotated[
     str, typer.Option("--user", envvar="JETGATE_USER", help="User that clients must be.")
 ]
 Password = Annotated[
     str,
     typer.Option("--pass", envvar="JETGATE_PASS", help="Password of the user, or its bcrypt hash."),
+]
+PasswordFile = Annotated[
+    str,
+    typer.Option(
+        "--pass-file", envvar="JETGATE_PASS_FILE", help="File that holds what --pass would say."
+    ),
 ]
 ConfigFile = Annotated[
     str,
@@ -35,6 +46,12 @@ TlsCert = Annotated[
     str, typer.Option(help="PEM file: certificate of the HTTP port, and its chain.")
 ]
 TlsKey = Annotated[str, typer.Option(help="PEM file: the key of that certificate.")]
+HttpHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--http-host", help="Name by which HTTP may be asked, or *; repeatable (docs/signin.md)."
+    ),
+]
 TrustedProxies = Annotated[
     list[str] | None,
     typer.Option("--http-trusted-proxy", help="Network whose Forwarded is believed; repeatable."),
@@ -55,11 +72,14 @@ def dev(
     ws_port: WsPort = None,
     data: Annotated[Path, typer.Option(help="Directory for the data.")] = DATA_DIRECTORY,
     auth: Auth = "",
+    auth_file: AuthFile = "",
     user: UserName = "",
     password: Password = "",
+    password_file: PasswordFile = "",
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
+    http_host: HttpHosts = None,
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
@@ -86,16 +106,19 @@ def dev(
             http_port=http_port,
             ws_port=ws_port,
             data=data,
-            users=users_of(auth, user, password),
+            users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
-            **members_of(config, http_trusted_proxy, http_cors_origin, http_rate_limit),
+            **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
 
 
 def serve(
-    dsn: Dsn,
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
+    wait_for_db: WaitForDb = 0,
     host: Host = "127.0.0.1",
     nats_port: NatsPort = NATS_PORT,
     http_port: HttpPort = HTTP_PORT,
@@ -104,11 +127,14 @@ def serve(
         Path | None, typer.Option(help="Directory for ports.json; none is written without.")
     ] = None,
     auth: Auth = "",
+    auth_file: AuthFile = "",
     user: UserName = "",
     password: Password = "",
+    password_file: PasswordFile = "",
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
+    http_host: HttpHosts = None,
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
@@ -126,7 +152,7 @@ def serve(
 
       jetgate serve --dsn postgresql://jetgate@db.example/jetgate --host 0.0.0.0
 
-      JETGATE_DSN=postgresql://... jetgate serve
+      jetgate serve --dsn-file /run/secrets/dsn --wait-for-db 60
     """
     _serve(
         verbose,
@@ -136,17 +162,27 @@ def serve(
             http_port=http_port,
             ws_port=ws_port,
             data=data,
-            dsn=checked_dsn(dsn),
-            users=users_of(auth, user, password),
+            database=required(dsn, dsn_file, dsn_password_file, wait_for_db),
+            users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
-            **members_of(config, http_trusted_proxy, http_cors_origin, http_rate_limit),
+            **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )
 
 
+def _users(token: str, token_file: str, user: str, password: str, file: str) -> Users | None:
+    return users_of(
+        secret_of("--auth", token, token_file), user, secret_of("--pass", password, file)
+    )
+
+
 def members_of(
-    path: str, proxies: list[str] | None, origins: list[str] | None, rate: str
+    path: str,
+    hosts: list[str] | None,
+    proxies: list[str] | None,
+    origins: list[str] | None,
+    rate: str,
 ) -> dict[str, Any]:
     """What a configuration file and flags say, as members of a Config. Raises ConfigError."""
     members: dict[str, Any] = {}
@@ -155,11 +191,12 @@ def members_of(
 
         blocks = read_blocks(path)
         members = {"mappings": blocks.mappings, "remotes": blocks.remotes, "http": blocks.http}
-    if proxies or origins or rate:
+    if hosts or proxies or origins or rate:
         from jetgate.http_settings import with_flags  # most servers need none of them
 
         members["http"] = with_flags(
             members.get("http", Settings()),
+            hosts=hosts or [],
             proxies=proxies or [],
             origins=origins or [],
             rate=rate,

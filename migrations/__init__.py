@@ -5,3 +5,5 @@ migrated since, which `core.storage.postgres.migrate` checks.
 """
 
 HEAD = "0001"
+SCHEMAS = ("jetgate_store", "jetgate")
+"""They are created with the first revision, unless somebody has created them before."""

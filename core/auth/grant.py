@@ -55,6 +55,19 @@ class Grant:
                 return False
         return not self.denies(subject, queue)
 
+    def may_read(self, subject: bytes) -> bool:
+        """Say whether all that a filter matches may be read: subscribed to, and nothing beyond.
+
+        A subscription to `foo.>` is allowed by `foo.*`; reading what is stored on `foo.>` is not,
+        because it has `foo.a.b`. What deny rules take out of the filter, `denies` tells.
+        """
+        allow = self._subscribe_allow
+        if allow is not None and not any(
+            is_subset(subject, pattern) for pattern, queue in allow if not queue
+        ):
+            return False
+        return not self.denies(subject, b"")
+
     def denies(self, subject: bytes, queue: bytes) -> bool:
         """Say whether a message on `subject` is denied to a subscription of that queue."""
         plain, queues = _matching(self._subscribe_deny, subject)

@@ -19,7 +19,6 @@ from core.client.jetstream import Batch, JetStream, direct_message, read_ack
 from core.client.link import Connector, Link
 from core.client.loopback import attach
 from core.client.msg import Msg, header_block, header_items, status_of
-from core.client.ordered import Delivered, OrderedReader
 from core.client.pull import Fetched, Pull
 from core.client.replies import ReplyBatch
 from core.client.tcp import dial
@@ -31,7 +30,6 @@ __all__ = [
     "ClientError",
     "ConnectionLost",
     "Connector",
-    "Delivered",
     "Fetched",
     "JetStream",
     "Link",
@@ -39,7 +37,6 @@ __all__ = [
     "NoResponders",
     "NotPermitted",
     "Options",
-    "OrderedReader",
     "PayloadTooLarge",
     "Pull",
     "ReplyBatch",

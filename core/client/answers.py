@@ -30,7 +30,7 @@ class Answers(Gathering):
         client.check(subject)
         if (size := len(headers) + len(payload)) > client.info.max_payload:
             raise PayloadTooLarge(size, client.info.max_payload)
-        super().__init__(client)
+        super().__init__(client, subject)
         self.status = 0
         self.text = ""
         self.headers = b""

@@ -29,7 +29,7 @@ from core.client.errors import (
 from core.client.lines import publish_run
 from core.client.link import Connector, Link, close_link
 from core.client.msg import Msg, status_of
-from core.client.replies import Replies, ReplyBatch
+from core.client.replies import FORBIDDEN, Replies, ReplyBatch
 from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.client_parser import ClientParser
@@ -39,8 +39,9 @@ from core.runtime.tasks import spawn, stop
 OnBatch = Callable[[list[Msg]], None]
 
 _MUX_SID = b"1"
-_DENIED = re.compile(r'Permissions Violation for Subscription to "([^"]*)"', re.IGNORECASE)
-_FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
+_DENIED = re.compile(
+    r'Permissions Violation for (Subscription|Publish) to "([^"]*)"', re.IGNORECASE
+)
 RECONNECT_FIRST_S = 0.05
 """Pause before the first attempt to connect again; it doubles with each."""
 
@@ -95,13 +96,16 @@ class Subscription:
 
     `on_end` is called when the client is closed and no more messages will come; `on_restored` when
     the subscription is made again after the connection was lost, with whatever was sent meanwhile.
-    `denied`: the server has refused it, as a `flush` after it finds out.
+    `denied`: the server has refused it, as a `flush` after it finds out. `asked`: the subject of
+    the request whose answers it takes; `on_asking_denied` is called when the server refuses that.
     """
 
     __slots__ = (
         "_client",
+        "asked",
         "denied",
         "gathered",
+        "on_asking_denied",
         "on_batch",
         "on_end",
         "on_restored",
@@ -122,6 +126,8 @@ class Subscription:
         self.on_restored: Callable[[], None] = _ignore
         self.gathered: list[Msg] = []
         self.denied = False
+        self.asked = b""
+        self.on_asking_denied: Callable[[], None] = _ignore
 
     def unsubscribe(self) -> None:
         """End the subscription at once; messages under way to it are dropped."""
@@ -140,6 +146,7 @@ class Client:
         """Called when the client has connected, lost the connection, or failed to connect."""
         self.connected = False
         """True while there is a connection."""
+        self._on_close: set[Callable[[], None]] = set()
         self._up_or_closed = asyncio.Event()
         self._connector = connector
         self._link: Link | None = None
@@ -165,6 +172,11 @@ class Client:
         await self._up_or_closed.wait()
         if not self.connected:
             raise ConnectionLost
+
+    def when_closed(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Call this when the client is closed; return what takes that back."""
+        self._on_close.add(call)
+        return lambda: self._on_close.discard(call)
 
     def pause_reading(self) -> None:
         """Stop receiving until `resume_reading` or a reconnect."""
@@ -212,7 +224,7 @@ class Client:
     ) -> Msg:
         """Send a request and return the first answer.
 
-        Raises NoResponders, PayloadTooLarge, RequestTimeout or ConnectionLost.
+        Raises NotPermitted, NoResponders, PayloadTooLarge, RequestTimeout or ConnectionLost.
         """
         self.check(subject)
         if (size := len(headers) + len(payload)) > self.info.max_payload:
@@ -236,10 +248,9 @@ class Client:
         """Send requests as one buffer; their answers appear in the result.
 
         `headers` holds complete blocks or empty bytes. The result's `done` is set when all answers
-        are there. A request that the client knows to be refused is answered with status 403.
-        Raises ConnectionLost.
+        are there. A request that is refused is answered with status 403. Raises ConnectionLost.
         """
-        head, batch = self._replies.expect_batch(len(payloads))
+        head, batch = self._replies.expect_batch(subjects)
         reply = b"%s%s-" % (self._replies.prefix, head)
         try:
             self.write(publish_run(subjects, payloads, headers, reply))
@@ -251,7 +262,7 @@ class Client:
         if (may_publish := self.options.may_publish) is not None:
             for index, subject in enumerate(subjects):
                 if not may_publish(subject):
-                    batch.put(index, _FORBIDDEN, b"")
+                    batch.put(index, FORBIDDEN, b"")
         return batch
 
     def subscribe(self, subject: bytes, on_batch: OnBatch, *, queue: bytes = b"") -> Subscription:
@@ -311,6 +322,9 @@ class Client:
         self._disconnected()
         for sub in list(self._subs.values()):
             sub.on_end()
+        told, self._on_close = self._on_close, set()
+        for call in told:
+            call()
         link, self._link = self._link, None
         if link is not None:
             await close_link(link, self._ended)
@@ -374,9 +388,17 @@ class Client:
         if self._handshake is not None and not self._handshake.done():
             self._handshake.set_exception(ServerRefused(self.last_error))
         if (found := _DENIED.match(self.last_error)) is not None:
-            subject = found[1].encode()
-            for sub in self._subs.values():
+            self._denied(found[2].encode(), is_publish=found[1].lower() == "publish")
+
+    def _denied(self, subject: bytes, *, is_publish: bool) -> None:
+        """Tell who waits for what the server has refused: no answer will come."""
+        if is_publish:
+            self._replies.deny(subject)
+        for sub in list(self._subs.values()):
+            if not is_publish:
                 sub.denied = sub.denied or sub.subject == subject
+            elif sub.asked == subject:
+                sub.on_asking_denied()
 
     # -- the link ----------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import asyncio
 
 from core.client.client import Client, Subscription
+from core.client.errors import NotPermitted
 from core.client.msg import Msg
 
 
@@ -11,9 +12,12 @@ class Gathering:
 
     Ending the subscription tells the server that nobody listens any more. `interrupted`: somebody
     has made `changed` return.
+
+    Args:
+        asked: the subject of the request that they answer.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, asked: bytes) -> None:
         self.messages: list[Msg] = []
         self.ended = False
         self.interrupted = False
@@ -22,11 +26,18 @@ class Gathering:
         self._inbox = client.new_inbox()
         self._sub: Subscription = client.subscribe(self._inbox, self._on_batch)
         self._sub.on_end = self._on_end
+        self._sub.asked = asked
+        self._sub.on_asking_denied = self._on_denied
+        self._is_denied = False
 
     async def changed(self, within: float) -> bool:
-        """Wait until messages have arrived or it has ended; False on timeout (seconds)."""
+        """Wait until messages have arrived or it has ended; False on timeout (seconds).
+
+        Raises NotPermitted when the server refuses the request.
+        """
         if self.ended or self.interrupted:
             return True
+        self._raise_denied()
         self._change = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(within):
@@ -35,6 +46,7 @@ class Gathering:
             return False
         finally:
             self._change = None
+        self._raise_denied()
         return True
 
     def interrupt(self) -> None:
@@ -61,6 +73,14 @@ class Gathering:
     def _on_end(self) -> None:
         self.ended = True
         self._wake()
+
+    def _on_denied(self) -> None:
+        self._is_denied = True
+        self._wake()
+
+    def _raise_denied(self) -> None:
+        if self._is_denied:
+            raise NotPermitted(self._sub.asked)
 
     def _wake(self) -> None:
         if self._change is not None and not self._change.done():

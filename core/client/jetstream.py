@@ -249,6 +249,17 @@ class JetStream:
         request = CreateConsumerRequest(stream_name=stream, config=config)
         return await self._consumer(f"CREATE.{stream}.{name}", encode(request))
 
+    async def create_ephemeral(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        """Create a consumer under a name of its own.
+
+        The API subject ends with its filter, where it has one: permissions may speak of that.
+        """
+        name = nuid()
+        named = msgspec.structs.replace(config, name=name)
+        place = f".{config.filter_subject}" if config.filter_subject else ""
+        request = CreateConsumerRequest(stream_name=stream, config=named)
+        return await self._consumer(f"CREATE.{stream}.{name}{place}", encode(request))
+
     async def add_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
         """Create a consumer that is not there yet, on the subjects of ADR-15.
 

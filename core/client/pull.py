@@ -36,7 +36,7 @@ class Pull(Gathering):
         self, client: Client, subject: bytes, request: NextRequest, *, is_ack: bool = False
     ) -> None:
         client.check(subject)
-        super().__init__(client)
+        super().__init__(client, subject)
         self.status = 0
         self.text = ""
         self.heartbeats = 0

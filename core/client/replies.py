@@ -5,11 +5,14 @@ one `ReplyBatch` with tokens `<batch>-<index>`, so nothing is created or awaited
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from core.client.errors import ConnectionLost, RequestTimeout
+from core.client.errors import ConnectionLost, NotPermitted, RequestTimeout
 from core.client.msg import Msg, status_of
 from core.runtime.nuid import nuid
+
+FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
+"""What stands for the answer to a request of a batch that was refused."""
 
 _CLOCK_STEP = 0.002
 """Timers of the loop may be early by as much."""
@@ -22,14 +25,17 @@ class ReplyBatch:
     """The answers to a batch of requests, by index.
 
     `payloads[i]` is None until request i is answered; `statuses[i]` is there when the answer was a
-    status (503 no responders, 429 too many requests), `headers[i]` when it had any. `missing`
+    status (503 no responders, 429 too many requests, 403 refused), `headers[i]` when it had any;
+    `subjects[i]` is what was asked. `missing`
     counts the unanswered; `done` is set when there are none. `on_answer` is called with the index
     of each answer; those that were there when it was set are not told.
     """
 
-    __slots__ = ("done", "headers", "missing", "on_answer", "payloads", "statuses")
+    __slots__ = ("done", "headers", "missing", "on_answer", "payloads", "statuses", "subjects")
 
-    def __init__(self, size: int, done: "asyncio.Future[None]") -> None:
+    def __init__(self, subjects: Sequence[bytes], done: "asyncio.Future[None]") -> None:
+        size = len(subjects)
+        self.subjects = subjects
         self.payloads: list[bytes | None] = [None] * size
         self.statuses: dict[int, int] = {}
         self.headers: dict[int, bytes] = {}
@@ -108,11 +114,11 @@ class Replies:
         if later:
             self._arm(loop, min(later))
 
-    def expect_batch(self, size: int) -> tuple[bytes, ReplyBatch]:
+    def expect_batch(self, subjects: Sequence[bytes]) -> tuple[bytes, ReplyBatch]:
         """Return the prefix `<head>` of the tokens `<head>-<index>`, and the batch of answers."""
         self._next += 1
         head = b"%d" % self._next
-        batch = ReplyBatch(size, asyncio.get_running_loop().create_future())
+        batch = ReplyBatch(subjects, asyncio.get_running_loop().create_future())
         self._batches[head] = batch
         return head, batch
 
@@ -133,6 +139,16 @@ class Replies:
         waiting = self._requests.pop(token, None)
         if waiting is not None and not waiting[0].done():
             waiting[0].set_result(Msg(subject, b"", headers, payload))
+
+    def deny(self, subject: bytes) -> None:
+        """End the requests on a subject that the server refuses."""
+        for future, _, asked, _ in list(self._requests.values()):
+            if asked == subject and not future.done():
+                future.set_exception(NotPermitted(subject))
+        for batch in list(self._batches.values()):
+            for index, asked in enumerate(batch.subjects):
+                if asked == subject:
+                    batch.put(index, FORBIDDEN, b"")
 
     def fail_all(self) -> None:
         """Fail all requests with ConnectionLost."""

@@ -5,11 +5,12 @@ frames that it gives, what it `receive`s the frames that it takes.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
+from gateway.contract import socket
+from gateway.contract.frames import Frame
 from gateway.contract.parameters import PATH, QUERY, REQUEST_HEADERS
 from gateway.contract.schemas import Schemas, named, reached
 from gateway.operation import Operation
@@ -17,20 +18,6 @@ from gateway.operation import Operation
 Document = dict[str, Any]
 
 _EVENTS = "text/event-stream"
-_WEBSOCKET = "/v1/ws"
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One kind of frame of a WebSocket connection.
-
-    Attributes:
-        kind: its struct; the name of that is the name of the message, its docstring the summary.
-        way: `receive`: the server takes it; `send`: the server gives it.
-    """
-
-    kind: type[msgspec.Struct]
-    way: Literal["send", "receive"]
 
 
 def document(
@@ -38,17 +25,16 @@ def document(
 ) -> Document:
     """The document: the feeds of server-sent events among these operations, and these frames."""
     feeds = [row for row in operations if row.events is not None]
-    socket = tuple(frames)
+    socket_frames = tuple(frames)
     kinds = [kind for row in feeds for kind in _events(row)]
-    schemas = Schemas((), (*kinds, *(frame.kind for frame in socket)))
+    schemas = Schemas((), kinds).components | socket.schemas(socket_frames)
     channels = {row.id: _feed(row) for row in feeds}
-    acts = {row.id: _act("send", row.id, _summary(row)) for row in feeds}
-    if socket:
-        channels["socket"] = _socket(socket)
-        for way in ("receive", "send"):
-            acts[f"{way}Frames"] = _frames_act(way, socket)
+    acts = {row.id: _act(row) for row in feeds}
     messages = {kind.__name__: _message(kind) for kind in kinds}
-    messages |= {frame.kind.__name__: _message(frame.kind) for frame in socket}
+    if socket_frames:
+        channels["socket"] = socket.channel(socket_frames)
+        acts |= socket.operations(socket_frames)
+        messages |= socket.messages(socket_frames)
     parts = [*channels.values(), *messages.values()]
     return {
         "asyncapi": "3.0.0",
@@ -62,7 +48,7 @@ def document(
         "servers": {"here": {"host": "localhost:8080", "protocol": "http"}},
         "channels": channels,
         "operations": acts,
-        "components": {"schemas": reached(schemas.components, parts), "messages": messages},
+        "components": {"schemas": reached(schemas, parts), "messages": messages},
     }
 
 
@@ -104,23 +90,9 @@ def _said(schema: Document, text: str) -> Document:
     return {**schema, "description": text}
 
 
-def _socket(frames: Iterable[Frame]) -> Document:
-    return {
-        "address": _WEBSOCKET,
-        "title": "socket",
-        "messages": {frame.kind.__name__: _to_message(frame.kind) for frame in frames},
-        "bindings": {"ws": {"method": "GET"}},
-    }
-
-
-def _act(way: str, channel: str, summary: str) -> Document:
-    return {"action": way, "summary": summary, "channel": {"$ref": f"#/channels/{channel}"}}
-
-
-def _frames_act(way: str, frames: Iterable[Frame]) -> Document:
-    names = [frame.kind.__name__ for frame in frames if frame.way == way]
-    act = _act(way, "socket", "What the server gives" if way == "send" else "What it takes")
-    return act | {"messages": [{"$ref": f"#/channels/socket/messages/{name}"} for name in names]}
+def _act(row: Operation) -> Document:
+    channel = {"$ref": f"#/channels/{row.id}"}
+    return {"action": "send", "summary": _summary(row), "channel": channel}
 
 
 def _to_message(kind: type) -> Document:

@@ -122,6 +122,11 @@ _OWN: dict[str, tuple[int, str]] = {
     "unsupported-encoding": (415, "Bodies are taken without compression."),
     "unsupported-media-type": (415, "The body is of a type that the operation does not take."),
     "websocket-needed": (426, "The path takes WebSocket handshakes."),
+    "wrong-host": (
+        421,
+        "Host is no name of this server: ask it by its address or by localhost, or have its "
+        "operator allow the name by --http-host.",
+    ),
 }
 
 _ALSO = {
@@ -153,6 +158,7 @@ EVERYWHERE = (
     "slow-headers",
     "target-too-long",
     "too-many-connections",
+    "wrong-host",
 )
 """What any request may be answered with."""
 WITH_NAME = (

@@ -59,6 +59,7 @@ _KEY_LINKS = {
 }
 _STORE_LINKS = {
     "read": _link("readObjectStore", "The store.", **_BUCKET),
+    "clean": _link("cleanObjectStore", "Remove what uploads left.", **_BUCKET),
     "list": _link("listObjects", "Its objects.", **_BUCKET),
     "put": _link("putObject", "Store an object in it.", **_BUCKET),
     "delete": _link("deleteObjectStore", "Delete it.", **_BUCKET),

@@ -29,7 +29,7 @@ EVENTS = "text/event-stream"
 MERGE_PATCH = "application/merge-patch+json"
 _OCTETS = "application/octet-stream"
 _NO_BODY = (101, 204, 304)
-_OPEN = ("healthz",)
+_OPEN = ("healthz", "readConsoleModule", "readConsoleStyle", "showConsole")
 _MEANINGS = {
     101: "The connection speaks WebSocket from now on.",
     200: "It is done.",

@@ -3,6 +3,7 @@
 from html import escape
 from typing import Any
 
+from gateway.contract.cures import cause_of, cure_of
 from gateway.contract.kinds import KINDS, type_of
 
 Document = dict[str, Any]
@@ -67,7 +68,8 @@ def problem(name: str, document: Document) -> str | None:
         if name in operation["x-problems"]
     ]
     said = [f"<p><code>{escape(type_of(name))}</code>, status {kind.status}</p>"]
-    said.append(f"<p>{escape(kind.meaning)}</p>")
+    said.append(f"<h2>What happened</h2><p>{_marked(cause_of(kind))}</p>")
+    said.append(f"<h2>What to do</h2><p>{_marked(cure_of(name, kind))}</p>")
     if kind.err_code:
         said.append(f"<p>JetStream's <code>err_code</code> {kind.err_code}.</p>")
     if givers:
@@ -75,6 +77,12 @@ def problem(name: str, document: Document) -> str | None:
         said.append(f"<p>Given by {listed}.</p>")
     said.append("<p><a href='/docs/problems'>All problems</a></p>")
     return _page(f"jetgate: {name}", "".join(said))
+
+
+def _marked(text: str) -> str:
+    """Escape a sentence; what stands between backticks is code."""
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 
 
 def _page(title: str, body: str) -> str:

@@ -39,7 +39,7 @@ _TAGS: Schema = {
 _ASCII: Schema = {"type": "string", "pattern": r"^[!-~]([ !-~]*[!-~])?$"}
 _LINE: Schema = {"type": "string", "pattern": r"^[^\x00-\x08\x0a-\x1f\x7f]+$"}
 _OPTIONAL: Schema = {"type": "string", "pattern": r"^[^\x00-\x08\x0a-\x1f\x7f]*$"}
-_NUMBER: Schema = {"type": "string", "pattern": "^[0-9]{0,20}$"}
+_NUMBER: Schema = {"type": "string", "pattern": "^[0-9]{1,20}$"}
 
 PATH: dict[str, Said] = {
     "bucket": (_BUCKET | {"examples": ["profiles"]}, "The name of a bucket."),
@@ -49,6 +49,7 @@ PATH: dict[str, Said] = {
         {"type": "string", "pattern": "^[a-z-]+$", "examples": ["stream-not-found"]},
         "The word that ends the `type` of a problem.",
     ),
+    "module": (_TEXT | {"minLength": 1, "examples": ["app.js"]}, "The name of a script."),
     "name": (_TEXT | {"minLength": 1, "examples": ["plan.pdf"]}, "The name of an object."),
     "seq": (_SEQ | {"examples": [1]}, "The sequence of a message in its stream."),
     "stream": (_NAME | {"examples": ["ORDERS"]}, "The name of a stream."),
@@ -81,7 +82,7 @@ QUERY: dict[str, Said] = {
         "The subject whose last message is read. It goes with no other parameter.",
     ),
     "last_event_id": (
-        _TEXT | {"pattern": "^[0-9]{1,20}:[0-9]{1,20}$"},
+        _TEXT | {"pattern": "^([0-9]{1,20}:[0-9]{1,20})?$"},
         "As the header Last-Event-ID, for callers that cannot set one.",
     ),
     "limit": (
@@ -145,37 +146,37 @@ REQUEST_HEADERS: dict[str, Said] = {
         _TEXT | {"pattern": "^([0-9]{1,20}:[0-9]{1,20})?$"},
         "The position of the last event that was seen: the feed goes on behind it.",
     ),
-    "Nats-Expected-Last-Msg-Id": (_OPTIONAL, "Only if the last message of the stream has this id."),
+    "Nats-Expected-Last-Msg-Id": (_LINE, "Only if the last message of the stream has this id."),
     "Nats-Expected-Last-Sequence": (_NUMBER, "As If-Match with `Js-Expect: stream`."),
     "Nats-Expected-Last-Subject-Sequence": (_NUMBER, "As If-Match."),
     "Nats-Expected-Last-Subject-Sequence-Subject": (
-        _OPTIONAL,
+        _LINE,
         "The subject, with wildcards, that Nats-Expected-Last-Subject-Sequence is about.",
     ),
-    "Nats-Expected-Stream": (_OPTIONAL, "Only if this stream stores it."),
+    "Nats-Expected-Stream": (_LINE, "Only if this stream stores it."),
     "Nats-Incr": (
         {"type": "string", "pattern": "^[+-]?[0-9]+$", "examples": ["+5"]},
         "How much to add to a counter.",
     ),
-    "Nats-Msg-Id": (_OPTIONAL, "As Idempotency-Key."),
+    "Nats-Msg-Id": (_LINE, "As Idempotency-Key."),
     "Nats-Required-Api-Level": (_NUMBER, "Only if the server has at least this API level."),
     "Nats-Rollup": (
         {"type": "string", "enum": ["all", "sub"]},
         "Remove all messages before this one, of the stream or of its subject.",
     ),
     "Nats-Schedule": (
-        _OPTIONAL | {"examples": ["@every 1h"]},
+        _LINE | {"examples": ["@every 1h"]},
         "When to send a message to Nats-Schedule-Target (ADR-51).",
     ),
-    "Nats-Schedule-Next": (_OPTIONAL, _STEERS.format(adr=51)),
-    "Nats-Schedule-Rollup": (_OPTIONAL, _STEERS.format(adr=51)),
-    "Nats-Schedule-Source": (_OPTIONAL, _STEERS.format(adr=51)),
-    "Nats-Schedule-TTL": (_OPTIONAL, _STEERS.format(adr=51)),
-    "Nats-Schedule-Target": (_OPTIONAL, _STEERS.format(adr=51)),
-    "Nats-Schedule-Time-Zone": (_OPTIONAL, _STEERS.format(adr=51)),
-    "Nats-Scheduler": (_OPTIONAL, _STEERS.format(adr=51)),
+    "Nats-Schedule-Next": (_LINE, _STEERS.format(adr=51)),
+    "Nats-Schedule-Rollup": (_LINE, _STEERS.format(adr=51)),
+    "Nats-Schedule-Source": (_LINE, _STEERS.format(adr=51)),
+    "Nats-Schedule-TTL": (_LINE, _STEERS.format(adr=51)),
+    "Nats-Schedule-Target": (_LINE, _STEERS.format(adr=51)),
+    "Nats-Schedule-Time-Zone": (_LINE, _STEERS.format(adr=51)),
+    "Nats-Scheduler": (_LINE, _STEERS.format(adr=51)),
     "Nats-TTL": (
-        _OPTIONAL | {"examples": ["1h"]},
+        _LINE | {"examples": ["1h"]},
         "How long the message is kept: a duration, or `never` (ADR-43).",
     ),
     "Prefer": (
@@ -210,12 +211,12 @@ RESPONSE_HEADERS: dict[str, Said] = {
     "Nats-Stream": (_TEXT, "The stream of the message."),
     "Nats-Subject": (_TEXT, "The subject of the message."),
     "Nats-Time-Stamp": (_TIME, "When the message was stored."),
-    "Repr-Digest": (_TEXT, "The digest of the whole object (RFC 9530)."),
+    "Repr-Digest": (_TEXT, "The digest of the whole object (RFC 9530); links have none."),
     "Retry-After": (_COUNT, "Seconds after which it may be tried again."),
     "Set-Cookie": (_TEXT, "The cookie of the session."),
     "WWW-Authenticate": (_TEXT, "How to name oneself."),
 }
 SOMETIMES = frozenset(
     name for name in RESPONSE_HEADERS if name.startswith(("Js-", "Nats-")) and name != "Js-Reason"
-) | {"Idempotency-Replayed", "Retry-After"}
+) | {"Idempotency-Replayed", "Repr-Digest", "Retry-After"}
 """Response headers that come only with some forms of an answer, or of what was asked for."""

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import orjson
 
 from gateway.contract import asyncapi, page
-from gateway.contract.frames import FRAMES
+from gateway.contract.frames import table
 from gateway.contract.openapi import Document, document
 from gateway.routes import ROUTES
 
@@ -29,7 +29,7 @@ class Reference:
     @cached_property
     def asyncapi(self) -> bytes:
         """The AsyncAPI document as JSON."""
-        described = asyncapi.document(ROUTES, version("jetgate"), FRAMES)
+        described = asyncapi.document(ROUTES, version("jetgate"), table())
         return orjson.dumps(described, option=_INDENTED)
 
     @cached_property

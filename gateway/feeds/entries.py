@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from core.client.subscribe import JsMsg, Position
 from core.model.consumer import DeliverPolicy
 
+Filters = tuple[str, ...]
+"""The subjects that are read of a stream; none: all of them."""
+
 
 class Entry:
     """A message that several may read; what it looks like in each form is made once."""

@@ -7,12 +7,12 @@ is within the list of the tail, what follows is taken from there.
 import asyncio
 from collections.abc import Callable
 
-from core.client import ClientError, JetStream
+from core.client import ClientError
 from core.client.subscribe import Position
 from core.errors import ApiError
 from core.model.consumer import DeliverPolicy
 from core.runtime.tasks import spawn, stop
-from gateway.feeds.entries import Entry, Gap, Item, Start
+from gateway.feeds.entries import Entry, Filters, Gap, Item, Start
 from gateway.feeds.pages import ConsumerGone, Pages, is_over
 from gateway.feeds.tail import Tail, Tails
 
@@ -70,6 +70,12 @@ class StreamReader:
 
     *Life cycle*: `open`, then `take` as often as one likes, `close`.
 
+    Args:
+        tails: over the connection that reads.
+        filters: what is read of the stream.
+        may_read: judges the subject of each message; those that it refuses are left out. None:
+            all of them are taken.
+
     Attributes:
         position: of what was taken last.
         recovered: whether reading began where it was asked to.
@@ -79,19 +85,19 @@ class StreamReader:
     def __init__(
         self,
         tails: Tails,
-        js: JetStream,
         stream: str,
-        matching: str,
+        filters: Filters,
         wake: Callable[[], None],
+        may_read: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.position = Position(0, 0)
         self.recovered = True
         self.first_gap: Gap | None = None
         self._tails = tails
-        self._js = js
-        self._stream = stream
-        self._matching = matching
+        self._js = tails.js
+        self._key = stream, filters
         self._wake = wake
+        self._may_read = may_read
         self._tail: Tail | None = None
         self._index: int | None = None
         self._page: list[Item] = []
@@ -112,13 +118,13 @@ class StreamReader:
 
     async def open(self, start: Start) -> None:
         """Find the beginning. Raises ApiError and ClientError."""
-        tail = self._tail = await self._tails.acquire((self._stream, self._matching))
+        tail = self._tail = await self._tails.acquire(self._key)
         try:
             if start.after is None and start.policy is DeliverPolicy.NEW:
                 self.position = Position(tail.incarnation, tail.head)
                 self._index = tail.end
                 return
-            pages = self._pages = Pages(self._js, self._stream, self._matching)
+            pages = self._pages = Pages(self._js, *self._key)
             async with self._tails.turns:
                 if start.after is not None:
                     self.first_gap = await pages.find(start.after)
@@ -135,6 +141,15 @@ class StreamReader:
     def take(self, messages: int, nbytes: int) -> Slice | None:
         """Return what follows, up to a number of messages and until so many bytes are reached or
         passed. None: `wake` will be called."""
+        while True:
+            found = self._take(messages, nbytes)
+            if found is None or found.gap is not None or self._may_read is None:
+                return found
+            shown = [e for e in found.messages() if self._may_read(e.msg.subject)]
+            if shown:
+                return Slice([*shown], _size([*shown]))
+
+    def _take(self, messages: int, nbytes: int) -> Slice | None:
         if self._page:
             return self._of_page(messages, nbytes)
         tail, index = self._tail, self._index
@@ -147,7 +162,7 @@ class StreamReader:
         if index < tail.first:  # too slow
             self._index = None
             self._catching_up = spawn(self._catch_up(), name="feed catches up")
-            return self.take(messages, nbytes)
+            return self._take(messages, nbytes)
         if index >= tail.end:
             if tail.error is None:
                 tail.wait(self._wake)
@@ -157,7 +172,7 @@ class StreamReader:
         if self._is_behind(tail.item(index)):  # the pages were ahead of the tail
             items = [item for item in tail.items(index, self._index) if not self._is_behind(item)]
             if not items:
-                return self.take(messages, nbytes)
+                return self._take(messages, nbytes)
             self._move(last)
             return Slice(items, _size(items))
         self._move(last)
@@ -257,13 +272,13 @@ class StreamReader:
         async with turns:
             pages = self._pages
             if pages is None or not pages.is_open:
-                pages = self._pages = Pages(self._js, self._stream, self._matching)
+                pages = self._pages = Pages(self._js, *self._key)
                 gap = await pages.open(Start(after=self.position))
                 if gap is not None:
                     return pages, [gap]
             messages, nbytes = self._want
             items = await pages.page(messages, nbytes)
-            if turns.locked() or (len(items) < messages and _size(items) < nbytes):
+            if pages.at_end or (turns.locked() and not pages.of_subjects):
                 await pages.forget()
             return pages, items
 

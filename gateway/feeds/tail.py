@@ -16,14 +16,14 @@ from core.client.subscribe import (
     OrderedSubscription,
     Position,
     PositionLost,
-    Target,
     ordered,
+    target_of,
 )
 from core.errors import ApiError
 from core.model.api_errors import api_error
 from core.model.consumer import DeliverPolicy
 from core.runtime.tasks import spawn, stop
-from gateway.feeds.entries import Entry, Gap, Item, has_jump, with_gaps
+from gateway.feeds.entries import Entry, Filters, Gap, Item, has_jump, with_gaps
 
 _AT_ONCE = 2000
 _BYTES_AT_ONCE = 1 << 20
@@ -34,12 +34,12 @@ _TURNS = 64
 _WOKEN_AT_ONCE = 50
 _DELETED = b"$JS.EVENT.ADVISORY.STREAM.DELETED."
 
-Key = tuple[str, str]
-"""Stream and filter."""
+Key = tuple[str, Filters]
+"""Stream and filters."""
 
 
 class Tail:
-    """What of a stream, or of what matches a filter, was read last.
+    """What of a stream, or of what matches filters, was read last.
 
     Attributes:
         incarnation, head: the position of the last message.
@@ -254,16 +254,17 @@ def _size_of(item: Item) -> int:
 
 
 class Tails:
-    """The tails that somebody follows over one client: one for each stream and filter.
+    """The tails that somebody follows over one client: one for each stream and its filters.
 
     Attributes:
+        js: over that client.
         turns: taken by who makes a consumer of his own: of thousands who come back at once each
             waits here for his turn, and not for an answer that comes too late.
     """
 
     def __init__(self, js: JetStream, items: int, nbytes: int) -> None:
         self.turns = asyncio.Semaphore(_TURNS)
-        self._js = js
+        self.js = js
         self._limits = items, nbytes
         self._open: dict[Key, asyncio.Task[Tail]] = {}
         self._deletions: Subscription | None = None
@@ -272,7 +273,7 @@ class Tails:
         """Return a tail; `release` has to follow. Raises ApiError and ClientError."""
         if self._deletions is None:
             # Without the right to listen to it, missed heartbeats tell, a little later.
-            self._deletions = self._js.client.subscribe(_DELETED + b"*", self._on_deleted)
+            self._deletions = self.js.client.subscribe(_DELETED + b"*", self._on_deleted)
         opening = self._open.get(key)
         if opening is None or (opening.done() and not _lives(opening)):
             opening = self._open[key] = spawn(self._make(key), name="tail opens")
@@ -309,11 +310,10 @@ class Tails:
                 opening.result().fail(api_error("JSStreamNotFound"))
 
     async def _make(self, key: Key) -> Tail:
-        stream, matching = key
-        config = {"deliver_policy": DeliverPolicy.NEW}
-        target = Target(stream=stream, subject=matching, config=config)
+        stream, filters = key
+        target = target_of(stream, filters, deliver_policy=DeliverPolicy.NEW)
         reading = OrderedReading(heartbeat=_HEARTBEAT_S, inactive=3 * _HEARTBEAT_S)
-        tail = Tail(self._js, key, await ordered(self._js, target, reading))
+        tail = Tail(self.js, key, await ordered(self.js, target, reading))
         tail.start(*self._limits)
         return tail
 

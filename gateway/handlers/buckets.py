@@ -11,7 +11,7 @@ from starlette.responses import Response
 from gateway import entity_tags
 from gateway.buckets import KV, OBJECTS, Config, Kind, bucket_name, updated
 from gateway.call import Call
-from gateway.handlers.streams import merged
+from gateway.handlers.streams import patched
 from gateway.problems import bad_request
 from gateway.responses import JSON, location_of, no_content
 from gateway.stream_info import existing
@@ -148,7 +148,7 @@ async def _patch(call: Call, kind: Kind) -> Response:
         info = await existing(call, kind, bucket)
         entity_tags.check(call, info)
         current = msgspec.to_builtins(kind.shown(info).config)
-        config = struct(kind.config, json_bytes(merged(current, patch)))
+        config = patched(kind.config, current, patch)
         return await _update(call, kind, info, kind.stream(_named(call, config)))
 
 

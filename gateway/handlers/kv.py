@@ -3,15 +3,16 @@
 import msgspec
 from starlette.responses import Response
 
-from core.client import OrderedReader
+from core.client.subscribe import ordered
 from core.errors import ApiError
 from core.model.api_errors import err_code
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import format_time, parse_time
 from core.model.message import MsgGetRequest, PubAck, StoredMsg
 from core.model.stream import StreamPurgeRequest
 from gateway import entity_tags, kv_store
 from gateway.bucket_models import Cleaned, KvCleaning, KvRevision
+from gateway.bucket_reading import FINITE, batches, end_reading
 from gateway.buckets import KV, bucket_name
 from gateway.call import Call
 from gateway.feeding import Feed, Listing
@@ -50,7 +51,7 @@ async def read_key(call: Call) -> Response:
     else:
         found = await kv_store.value(call, bucket, key)
     etag = f'"{found.seq}"'
-    if call.header(b"if-none-match") and entity_tags.is_known(call, etag):
+    if call.has(b"if-none-match") and entity_tags.is_known(call, etag):
         return Response(None, 304, headers={"ETag": etag} | _SHOWN)
     if call.accepts(JSON):
         body = msgspec.json.encode(kv_store.entry_of(bucket, key, found)) + b"\n"
@@ -196,12 +197,10 @@ async def key_history(call: Call) -> Response:
         raise bad_request("bad-parameter", f"limit: 1 to {_HISTORY_MAX}")
     info = await existing(call, KV, bucket)
     prefix = kv_store.place_of(info).reads
-    config = ConsumerConfig(filter_subject=prefix + key)
-    reader = OrderedReader(call.gateway.js, f"KV_{bucket}", config, finite=True)
-    listing = Listing(call, reader, "entries", info["state"]["last_seq"])
-    pending = await listing.open()
-    if not pending:
-        await reader.close()
+    wanted = kv_store.filtered(bucket, prefix, (key,), DeliverPolicy.ALL, headers_only=False)
+    listing = await Listing.begin(call, wanted, "entries", info["state"]["last_seq"])
+    if not (pending := listing.pending):
+        await listing.close()
         raise kv_store.no_key(bucket, key)
     listing.show = kv_store.Renderer(bucket, prefix, skip=max(0, pending - limit)).entry
     return listing
@@ -212,13 +211,11 @@ async def list_keys(call: Call) -> Response:
     bucket = bucket_name(call.params["bucket"])
     info = await existing(call, KV, bucket)
     prefix = kv_store.place_of(info).reads
-    config = kv_store.filtered(
-        prefix, _filters(call), DeliverPolicy.LAST_PER_SUBJECT, headers_only=True
+    wanted = kv_store.filtered(
+        bucket, prefix, _filters(call), DeliverPolicy.LAST_PER_SUBJECT, headers_only=True
     )
-    reader = OrderedReader(call.gateway.js, f"KV_{bucket}", config, finite=True)
-    listing = Listing(call, reader, "keys", info["state"]["last_seq"])
+    listing = await Listing.begin(call, wanted, "keys", info["state"]["last_seq"])
     listing.show = kv_store.Renderer(bucket, prefix).key
-    await listing.open()
     return listing
 
 
@@ -251,21 +248,25 @@ async def clean_bucket(call: Call) -> Response:
     info = await existing(call, KV, bucket)
     before = parse_time(info["ts"]) - age
     js = call.gateway.js
-    config = kv_store.filtered(
-        kv_store.place_of(info).reads, (), DeliverPolicy.LAST_PER_SUBJECT, headers_only=True
+    wanted = kv_store.filtered(
+        bucket,
+        kv_store.place_of(info).reads,
+        (),
+        DeliverPolicy.LAST_PER_SUBJECT,
+        headers_only=True,
     )
-    reader = OrderedReader(js, f"KV_{bucket}", config, finite=True)
     purged = 0
+    reader = await ordered(js, wanted, FINITE)
     try:
-        await reader.open()
-        while messages := await reader.read(_READ_S):
+        async for messages in batches(reader):
             for msg in messages:
                 if msg.time <= before and kv_store.operation_of(msg.headers) != "PUT":
                     # Nothing above the marker: the key may have a value again.
-                    request_of = StreamPurgeRequest(filter=msg.subject, seq=msg.seq + 1)
+                    subject = msg.subject.decode(errors="replace")
+                    request_of = StreamPurgeRequest(filter=subject, seq=msg.stream_seq + 1)
                     purged += await js.purge_stream(f"KV_{bucket}", request_of)
     finally:
-        await reader.close()
+        end_reading(reader)
     return Response(msgspec.json.encode(Cleaned(purged)), media_type=JSON)
 
 

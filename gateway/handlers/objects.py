@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from core.client import Delivered, OrderedReader
-from core.model.consumer import ConsumerConfig, DeliverPolicy
+from core.model.consumer import DeliverPolicy
 from core.model.gotime import format_time, parse_time
+from core.model.message import StoredMsg
 from core.runtime.nuid import nuid
-from gateway import entity_tags, object_store
-from gateway.bucket_models import Link, ObjectInfo, ObjectPatch
+from gateway import entity_tags, object_cleaning, object_store
+from gateway.bucket_models import Cleaned, Link, ObjectCleaning, ObjectInfo, ObjectPatch
 from gateway.buckets import OBJECTS, bucket_name
 from gateway.call import Call
 from gateway.downloading import Download, repr_digest, span_of
 from gateway.feeding import Feed, Listing
-from gateway.handlers.streams import merged
+from gateway.handlers.streams import patched
 from gateway.headers import Items, message_headers, response_headers
 from gateway.headers import check as check_headers
 from gateway.object_feed import ObjectFeed
@@ -26,8 +26,9 @@ from gateway.problems import Problem, bad_request
 from gateway.responses import JSON, location_of, no_content
 from gateway.stream_info import existing
 from gateway.uploading import store_object
-from gateway.validation import flag, json_bytes, json_object, sequence, struct
+from gateway.validation import duration, flag, json_object, sequence, struct
 
+_BILLION = 1_000_000_000
 _NO_TYPE = (b"application/x-www-form-urlencoded", b"application/octet-stream")
 _SHOWN = {
     "Accept-Ranges": "bytes",
@@ -141,6 +142,8 @@ async def patch_object(call: Call) -> Response:
     renames = wanted.name != name
     target = old
     if renames:
+        js = call.gateway.js
+        js.client.check(f"{js.prefix}.STREAM.PURGE.OBJ_{bucket}".encode())
         there = await object_store.find(call, bucket, wanted.name)
         if there is not None and not there.deleted:
             raise Problem(409, "object-exists", f"there is an object {wanted.name!r} already")
@@ -164,7 +167,7 @@ async def patch_object(call: Call) -> Response:
 
 def _patched(info: ObjectInfo, patch: Mapping[str, Any]) -> ObjectPatch:
     current = ObjectPatch(info.name, info.description, info.headers, info.metadata)
-    return struct(ObjectPatch, json_bytes(merged(msgspec.to_builtins(current), patch)))
+    return patched(ObjectPatch, msgspec.to_builtins(current), patch)
 
 
 def _described(info: ObjectInfo, wanted: ObjectPatch) -> ObjectInfo:
@@ -183,6 +186,7 @@ async def delete_object(call: Call) -> Response:
     await call.no_body()
     old = await object_store.live(call, bucket, name)
     object_store.check(call, old)
+    object_store.check_purge(call, bucket, old)
 
     def make(current: ObjectInfo | None) -> ObjectInfo:
         if current is None or current.deleted:
@@ -218,23 +222,34 @@ async def link_object(call: Call) -> Response:
     return _stored(call, info, 201 if is_new else 200)
 
 
+async def clean_object_store(call: Call) -> Response:
+    """Remove the chunks of uploads that ended with their client or server, and belong to nothing.
+
+    Those are told from uploads that go on by the age of their last chunk.
+    """
+    bucket = bucket_name(call.params["bucket"])
+    request = struct(ObjectCleaning, await call.json_body())
+    age = duration(request.older_than, "older_than")
+    least = call.gateway.settings.object_clean_age_min
+    if age < least * _BILLION:
+        raise bad_request("bad-duration", f"older_than: at least {least:g}s")
+    purged = await object_cleaning.clean(call, bucket, age)
+    return Response(msgspec.json.encode(Cleaned(purged)), media_type=JSON)
+
+
 async def list_objects(call: Call) -> Response:
     """List the objects of a store; with `deleted` also those that were."""
     bucket = bucket_name(call.params["bucket"])
     deleted = flag(call.query.get("deleted", "false"), "deleted")
     info = await existing(call, OBJECTS, bucket)
-    config = ConsumerConfig(
-        filter_subject=f"$O.{bucket}.M.>", deliver_policy=DeliverPolicy.LAST_PER_SUBJECT
-    )
-    reader = OrderedReader(call.gateway.js, f"OBJ_{bucket}", config, finite=True)
+    wanted = object_store.information(bucket, DeliverPolicy.LAST_PER_SUBJECT)
 
-    def show(msg: Delivered) -> ObjectInfo | None:
+    def show(msg: StoredMsg) -> ObjectInfo | None:
         shown = object_store.info_of(msg)
         return None if shown.deleted and not deleted else shown
 
-    listing = Listing(call, reader, "objects", info["state"]["last_seq"])
+    listing = await Listing.begin(call, wanted, "objects", info["state"]["last_seq"])
     listing.show = show
-    await listing.open()
     return listing
 
 

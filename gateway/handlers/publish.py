@@ -1,12 +1,10 @@
 """Publishing: one message, or a batch."""
 
-from contextlib import suppress
-
 import msgspec
 from msgspec import Raw
 from starlette.responses import Response
 
-from core.client import ClientError, NoResponders
+from core.client import NoResponders
 from gateway import atomic, repeated
 from gateway.batch_lines import Lines, Run, Tally, receipt_problem
 from gateway.batching import PublishStream
@@ -93,9 +91,8 @@ async def _array(call: Call) -> Response:
     run = _items(call, await call.body(gateway.settings.json_body_max))
     if len(run.batch):
         run.replies = gateway.js.start_many(run.batch)
-        # What has no receipt when the connection ends will have none.
-        with suppress(ClientError):
-            await run.replies.settled(gateway.settings.publish_timeout)
+        timeout = gateway.settings.publish_timeout
+        await repeated.settle(gateway.js, run.batch, run.replies, timeout)
     results = run.results(Tally(brief=False))
     return Response(b"[" + b",".join(results) + b"]", media_type=JSON)
 

@@ -1,6 +1,7 @@
 """Streams."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -19,6 +20,8 @@ from gateway.validation import (
     page_offset,
     struct,
 )
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 async def list_streams(call: Call) -> Response:
@@ -147,6 +150,18 @@ def named(call: Call, config: dict[str, Any], member: str, what: str) -> str:
     if config.setdefault(member, wanted) != wanted:
         raise bad_request("bad-name", f"body: {member} is not the {what} of the path")
     return wanted
+
+
+def patched(cls: type[T], current: Mapping[str, Any], patch: Mapping[str, Any]) -> T:
+    """Apply an RFC 7396 merge patch to something of a known shape. Raises Problem.
+
+    A member that there cannot be is refused, null too: nobody means to remove it.
+    """
+    known = {field.encode_name for field in msgspec.structs.fields(cls)}
+    for member in patch:
+        if member not in known:
+            raise bad_request("bad-json", f"body: Object contains unknown field `{member[:100]}`")
+    return struct(cls, json_bytes(merged(current, patch)))
 
 
 def merged(current: Any, patch: Any) -> Any:

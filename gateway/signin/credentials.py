@@ -79,6 +79,17 @@ def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
     return values[0] if len(values) == 1 else ""
 
 
+def for_scripts(problem: Problem, headers: Iterable[tuple[bytes, bytes]]) -> Problem:
+    """The same 401 for the script of a page, which asks for credentials itself.
+
+    Scripts say so by `X-Requested-With`; at a challenge `Basic` the browser would ask as well, in
+    a dialog that the page knows nothing of.
+    """
+    if problem.status == 401 and any(name == b"x-requested-with" for name, _ in headers):
+        problem.headers["WWW-Authenticate"] = _BEARER
+    return problem
+
+
 def unauthorized(detail: str, kind: str = "unauthorized", *, asks: bool = True) -> Problem:
     """A 401. Without `asks` it names no scheme for which a browser shows a dialog of its own."""
     challenge = {"WWW-Authenticate": _BASIC if asks else _BEARER}

@@ -13,12 +13,17 @@ class Rights(Protocol):
     """The permissions of one connection, as the core applies them now."""
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to have permissions; without one nothing is permitted."""
+        ...
+
+    @property
     def permissions(self) -> object:
         """The permissions as a value, to be compared; None: no restrictions."""
         ...
 
-    def may_subscribe(self, subject: bytes) -> bool:
-        """Whether the core would let the identity subscribe to a filter."""
+    def may_read(self, subject: bytes) -> bool:
+        """Whether the core would let the identity subscribe to all that a filter matches."""
         ...
 
     def reader(self, subject: bytes) -> MayRead | None:

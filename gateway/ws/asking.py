@@ -20,6 +20,7 @@ from core.client import (
     read_ack,
 )
 from core.errors import ApiError
+from gateway import repeated
 from gateway.batch_lines import header_block, payload_of, receipt_problem
 from gateway.problems import Problem, problem_of
 from gateway.validation import duration, publish_subject
@@ -32,13 +33,17 @@ _SUBJECTS_KEPT = 1024
 
 @dataclass(slots=True)
 class _Sent:
-    """What was sent together: `ids` by place, None once answered; `within` in seconds."""
+    """What was sent together: `ids` by place, None once answered; `within` in seconds.
+
+    `refusal`: this asks whether what was refused with it is stored already.
+    """
 
     ids: list[int | None]
-    subjects: list[bytes]
+    batch: Batch
     replies: ReplyBatch
     within: float
     wants_receipts: bool
+    refusal: Problem | None = None
 
 
 class Asking:
@@ -64,6 +69,7 @@ class Asking:
         if not frame.receipt:
             self._link.gateway.client.publish(subject, payload, headers=block)
             return
+        self._link.need_answers()
         if not self._ids:
             asyncio.get_running_loop().call_soon(self._flush)
         self._ids.append(frame.id)
@@ -72,6 +78,7 @@ class Asking:
 
     def ask(self, frame: Requests) -> None:
         """Send a request. Raises Problem and ClientError."""
+        self._link.need_answers()
         settings = self._settings
         within = settings.request_timeout_default
         if frame.timeout is not None:
@@ -115,7 +122,13 @@ class Asking:
             self._send(ids, batch, self._settings.publish_timeout, wants_receipts=True)
 
     def _send(
-        self, ids: list[int | None], batch: Batch, within: float, *, wants_receipts: bool
+        self,
+        ids: list[int | None],
+        batch: Batch,
+        within: float,
+        *,
+        wants_receipts: bool,
+        refusal: Problem | None = None,
     ) -> None:
         headers = batch.headers if any(batch.headers) else None
         client = self._link.gateway.client
@@ -125,7 +138,7 @@ class Asking:
             for ident in ids:
                 self._fail(ident, problem_of(error))
             return
-        sent = _Sent(ids, batch.subjects, replies, within, wants_receipts)
+        sent = _Sent(ids, batch, replies, within, wants_receipts, refusal)
         self._sent.add(replies)
         replies.on_answer = partial(self._answered, sent)
         for index, payload in enumerate(replies.payloads):
@@ -141,9 +154,9 @@ class Asking:
         replies = sent.replies
         payload, status = replies.payloads[index] or b"", replies.statuses.get(index, 0)
         if sent.wants_receipts:
-            return self._receipt(ident, payload, status)
+            return self._receipt(sent, index, ident, payload, status)
         if status == 503 and not payload:
-            return self._fail(ident, problem_of(NoResponders(sent.subjects[index])))
+            return self._fail(ident, problem_of(NoResponders(sent.batch.subjects[index])))
         if status == 403 and not payload:
             return self._fail(ident, receipt_problem(payload, status))
         self.unanswered -= 1
@@ -151,13 +164,19 @@ class Asking:
         body = codec.replied(Msg(b"", b"", replies.headers.get(index, b""), payload))
         self._link.put(codec.answer("reply", ident, body))
 
-    def _receipt(self, ident: int, payload: bytes, status: int) -> None:
+    def _receipt(self, sent: _Sent, index: int, ident: int, payload: bytes, status: int) -> None:
         if status:
-            return self._fail(ident, receipt_problem(payload, status))
+            return self._fail(ident, sent.refusal or receipt_problem(payload, status))
         try:
             ack = read_ack(payload)
         except (ApiError, ValueError):
-            return self._fail(ident, receipt_problem(payload, 0))
+            problem = sent.refusal or receipt_problem(payload, 0)
+            asked = repeated.question(sent.batch.headers[index])
+            if sent.refusal or not asked or not repeated.is_refused(payload):
+                return self._fail(ident, problem)
+            again = Batch()
+            again.add(sent.batch.subjects[index], b"", asked)
+            return self._send([ident], again, sent.within, wants_receipts=True, refusal=problem)
         self.unanswered -= 1
         made = Published(ident, ack.stream, ack.seq, ack.duplicate, ack.domain, ack.val)
         self._link.say(made)
@@ -171,7 +190,7 @@ class Asking:
         for index, ident in enumerate(sent.ids):
             if ident is not None:
                 sent.ids[index] = None
-                error = RequestTimeout(sent.subjects[index], sent.within)
+                error = RequestTimeout(sent.batch.subjects[index], sent.within)
                 self._fail(ident, problem_of(error))
         sent.replies.done.cancel()
 

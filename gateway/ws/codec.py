@@ -55,7 +55,7 @@ class Codec:
         encoded: bytes = self._encoder.encode(frame)
         return encoded
 
-    def shown(self, headers: bytes, payload: bytes) -> "frames.Message | frames.PackedMessage":
+    def shown(self, headers: bytes, payload: bytes) -> "frames.JsonMessage | frames.PackedMessage":
         """Return a message with these headers and this payload."""
         raise NotImplementedError
 
@@ -97,11 +97,11 @@ class Codec:
         """Write a frame that holds one message."""
         raise NotImplementedError
 
-    def _encoded(self, message: "frames.Message | frames.PackedMessage") -> bytes:
+    def _encoded(self, message: "frames.JsonMessage | frames.PackedMessage") -> bytes:
         encoded: bytes = self._encoder.encode(message)
         return encoded
 
-    def _of_stream(self, msg: JsMsg) -> "frames.Message | frames.PackedMessage":
+    def _of_stream(self, msg: JsMsg) -> "frames.JsonMessage | frames.PackedMessage":
         made = self.shown(msg.headers, msg.payload)
         made.subject = msg.subject.decode(errors="replace")
         made.seq, made.time, made.pending = msg.stream_seq, format_time(msg.time), msg.pending
@@ -118,9 +118,9 @@ class JsonCodec(Codec):
         self._decoder = msgspec.json.Decoder(frames.JsonFrame | list[frames.JsonFrame])
         self._encoder = msgspec.json.Encoder()
 
-    def shown(self, headers: bytes, payload: bytes) -> frames.Message:
+    def shown(self, headers: bytes, payload: bytes) -> frames.JsonMessage:
         """Return a message with these headers and this payload."""
-        message = frames.Message()
+        message = frames.JsonMessage()
         rendering.fill(message, headers, payload)
         return message
 

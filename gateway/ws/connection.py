@@ -12,7 +12,6 @@ from functools import partial
 from starlette.types import Receive, Scope, Send
 
 from core.client import ClientError
-from core.client.subscribe import SubscribeError
 from core.errors import ApiError
 from core.runtime.tasks import spawn, stop
 from gateway.acking import send_acks
@@ -48,10 +47,7 @@ class Entrance:
     async def admit(self, *, ticket: str = "", credentials: Credentials | None = None) -> Caller:
         """Let a caller in until the connection ends. Raises Problem."""
         entered = self._door.enter(self._scope, ticket=ticket, credentials=credentials)
-        caller = await self._lent.enter_async_context(entered)
-        if not caller.can_ask:
-            raise Problem(403, "no-inbox", "this user may not subscribe to _INBOX.>")
-        return caller
+        return await self._lent.enter_async_context(entered)
 
 
 class Connection(Link):
@@ -67,7 +63,7 @@ class Connection(Link):
     ) -> None:
         self.codec = codec
         self.gateway = entrance.gateway if caller is None else caller.gateway
-        self._caller = caller
+        self.caller = caller
         self._entrance = entrance
         self._receive = receive
         self._send = send
@@ -83,6 +79,7 @@ class Connection(Link):
         self._work: set[asyncio.Task[None]] = set()
         self._asking: Asking | None = None
         self._still_asks: Callable[[], None] = _ignore
+        self._still_connected: Callable[[], None] = _ignore
         self._end: tuple[CloseCode, str] | None = None
         self._event = asyncio.Event()
         self._room = asyncio.Event()
@@ -125,8 +122,8 @@ class Connection(Link):
             if self._session.needs_hello:
                 wait = self._settings.hello_timeout
                 hello = loop.call_later(wait, self._no_hello)
-            elif self._caller is not None:
-                self._welcome(self._caller)
+            elif self.caller is not None:
+                self._welcome(self.caller)
             await self._read()
         finally:
             if hello is not None:
@@ -158,7 +155,7 @@ class Connection(Link):
 
     async def _leave(self, writer: "asyncio.Task[None]") -> None:
         self._still_asks()
-        self.gateway.feeds.unwatch(self._lost)
+        self._still_connected()
         if self._asking is not None:
             self._asking.close()
         await stop(writer, *self._work)
@@ -167,14 +164,14 @@ class Connection(Link):
                 await feed.close()
 
     def _welcome(self, caller: Caller, ident: int | None = None) -> None:
+        self.caller = caller
         self.gateway = gateway = caller.gateway
         self._still_asks = caller.on_end(self._revoked)
         self._asking = Asking(self)
-        try:
-            gateway.feeds.watch(self._lost)
-        except ClientError:
+        if not gateway.client.connected:
             self.close(close_codes.LOST)
             return
+        self._still_connected = gateway.client.when_closed(self._lost)
         made = frames.Welcome(
             gateway.client.info.max_payload,
             FRAME_BYTES_MAX,
@@ -267,7 +264,7 @@ class Connection(Link):
         try:
             await work()
         except Exception as error:
-            problem = _problem_of(error)
+            problem = problem_of(error)
             if problem.status == 500:
                 self.gateway.observe(RequestFailed("webSocket", error))
             made = frames.Error(problem.members())
@@ -291,6 +288,7 @@ class Connection(Link):
         if self._feeds.get(frame.sid) is not feed:  # unsubscribed while it opened
             await feed.close()
             raise _unsubscribed()
+        feed.begin()
         self.say(said)
         feed.granted()
         self.ready(feed)
@@ -320,12 +318,15 @@ class Connection(Link):
             written.set_result(None)
 
     async def _get(self, frame: frames.Get) -> None:
+        self.need_answers()
         stream = name(frame.stream, "stream")
         request = request_of(frame, self.gateway)
         found = await self.gateway.js.message(stream, request)
         self.put(self.codec.answer("message", frame.id, self.codec.stored(found)))
 
     async def _ack(self, frame: frames.Acks) -> None:
+        if frame.sync:
+            self.need_answers()
         failed = await send_acks(self.gateway, verb_of(frame), frame.tokens, sync=frame.sync)
         if failed or frame.id is not None:
             made = frames.Acked(len(frame.tokens) - len(failed), failed)
@@ -383,12 +384,6 @@ class Connection(Link):
 
 def _unsubscribed() -> Problem:
     return Problem(409, "unsubscribed", "unsubscribed before it began")
-
-
-def _problem_of(error: Exception) -> Problem:
-    if isinstance(error, SubscribeError):
-        return Problem(404, "no-stream", str(error))
-    return problem_of(error)
 
 
 def _ignore() -> None:

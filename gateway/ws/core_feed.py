@@ -20,6 +20,8 @@ _QUEUE = re.compile(r"[^\s\x00-\x20\x7f]{1,255}")
 class CoreFeed(Feed):
     """Holds messages only while the socket has no room, up to a number of bytes."""
 
+    kind = "core"
+
     def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
         super().__init__(link, wanted, account)
         self._id = wanted.id
@@ -66,6 +68,7 @@ class CoreFeed(Feed):
             self._held -= _size(msg) + _OVERHEAD
             bodies.append(codec.heard(msg))
         if bodies:
+            self.count.sent += len(bodies)
             parts.append(self._frames(bodies))
         if not waiting and self._dropped:
             told = codec.encode(Dropped(self.sid, self._dropped))
@@ -80,7 +83,7 @@ class CoreFeed(Feed):
 
     async def close(self) -> None:
         """End the subscription."""
-        self._is_over = True
+        await super().close()
         self._waiting.clear()
         sub, self._sub = self._sub, None
         if sub is not None:
@@ -99,6 +102,7 @@ class CoreFeed(Feed):
             size = _size(msg)
             if self._held + size > self._limit or not account.left()[0]:
                 self._dropped += 1
+                self.count.dropped += 1
                 continue
             account.use(1, size)
             self._held += size + _OVERHEAD

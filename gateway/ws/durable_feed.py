@@ -34,6 +34,8 @@ _DELETED = "Consumer Deleted"
 class DurableFeed(Feed):
     """Reads a pull consumer. Deliveries are acknowledged by their tokens, also after it ended."""
 
+    kind = "durable"
+
     def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
         super().__init__(link, wanted, account)
         self._id = wanted.id
@@ -52,6 +54,7 @@ class DurableFeed(Feed):
 
     async def open(self) -> Subscribed:
         """See that there is such a consumer."""
+        self._link.need_answers()
         stream, consumer = name(self._names[0], "stream"), name(self._names[1], "consumer")
         info = await self._link.gateway.js.consumer_info(stream, consumer)
         if info.config.is_push:
@@ -74,6 +77,7 @@ class DurableFeed(Feed):
             bodies.append(codec.delivered(msg, seal(msg.reply)))
         if not waiting:
             self._taken.set()
+        self.count.sent += len(bodies)
         return self._frames(bodies) if bodies else None
 
     def granted(self) -> None:
@@ -91,7 +95,7 @@ class DurableFeed(Feed):
 
     async def close(self) -> None:
         """End at once; give back what was not written."""
-        self._is_over = True
+        await super().close()
         await stop(self._reading)
         waiting, self._waiting = self._waiting, deque()
         with suppress(ClientError):  # the ack wait will do it

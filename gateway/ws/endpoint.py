@@ -37,7 +37,12 @@ class WebSocketRoute(BaseRoute):
                 problem = problem_of(error)
                 await respond(problem, scope["path"])(scope, receive, send)
                 return
-            await connection.serve()
+            counts = self._gateway.metrics.feeds
+            counts.sockets += 1
+            try:
+                await connection.serve()
+            finally:
+                counts.sockets -= 1
 
     async def _accepted(
         self, scope: Scope, receive: Receive, send: Send, lent: AsyncExitStack

@@ -10,12 +10,16 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from gateway.models import Duration, Expect, HeaderValues, Tokens
+from gateway.models import Duration, Expect, HeaderValues, Time, Tokens
 
 Id = Annotated[int, Meta(ge=0, lt=2**53)]
 Sid = Annotated[int, Meta(ge=0, lt=2**31)]
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Seq = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+ProblemMembers = Annotated[dict[str, object], Meta(title="ProblemBody")]
+FailedTokens = list[Annotated[dict[str, object], Meta(title="FailedToken")]]
+"""What they have is in `gateway.models`, under these titles."""
 
 
 class Place(Struct, forbid_unknown_fields=True):
@@ -36,7 +40,7 @@ class Begin(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Where an ordered feed begins: at a sequence, or a time (RFC 3339)."""
 
     seq: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
-    time: str | None = None
+    time: Time | None = None
 
 
 Named = Literal["new", "all", "last", "last_per_subject"]
@@ -164,7 +168,7 @@ class Get(Struct, tag="get", forbid_unknown_fields=True, omit_defaults=True):
     seq: Seq | None = None
     last_by: str | None = None
     next_by: str | None = None
-    start_time: str | None = None
+    start_time: Time | None = None
 
 
 class Ack(Struct, tag="ack", forbid_unknown_fields=True, omit_defaults=True):
@@ -258,7 +262,7 @@ class Acked(Struct, tag="acked", omit_defaults=True):
     """How many tokens took effect, and those that did not."""
 
     succeeded: int
-    failed: list[dict[str, object]]
+    failed: FailedTokens
     id: int | UnsetType = UNSET
 
 
@@ -277,7 +281,7 @@ class Pong(Struct, tag="pong"):
 class Error(Struct, tag="error"):
     """Why a frame had no effect (RFC 9457)."""
 
-    problem: dict[str, object]
+    problem: ProblemMembers
     id: int | UnsetType = UNSET
 
 
@@ -306,14 +310,14 @@ class Interrupted(Struct, tag="interrupted"):
     """A durable feed gets nothing at the moment; it is tried again by itself."""
 
     sid: int
-    problem: dict[str, object]
+    problem: ProblemMembers
 
 
 class Ended(Struct, tag="ended"):
     """A feed has ended by itself."""
 
     sid: int
-    problem: dict[str, object]
+    problem: ProblemMembers
 
 
 ServerFrame = (
@@ -343,7 +347,7 @@ class Fields(Struct, omit_defaults=True, kw_only=True):
 
     subject: str | UnsetType = UNSET
     seq: int | UnsetType = UNSET
-    time: str | UnsetType = UNSET
+    time: Time | UnsetType = UNSET
     pending: int | UnsetType = UNSET
     delivered: int | UnsetType = UNSET
     token: str | UnsetType = UNSET
@@ -351,7 +355,7 @@ class Fields(Struct, omit_defaults=True, kw_only=True):
     headers: dict[str, list[str]] = {}
 
 
-class Message(Fields, omit_defaults=True, kw_only=True):
+class JsonMessage(Fields, omit_defaults=True, kw_only=True):
     """A message in JSON: `data` when the payload is a JSON object or array, `text` when it is
     UTF-8, else base64."""
 

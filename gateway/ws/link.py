@@ -1,10 +1,11 @@
 """What the parts of a connection see of it: frames to write, and feeds that have some."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from core.runtime.tasks import spawn
-from gateway.call import Gateway
-from gateway.problems import Problem, problem_of
+from gateway.call import Caller, Gateway
+from gateway.problems import no_inbox, problem_of
 from gateway.websocket_protocol import wire
 from gateway.ws.codec import Codec
 from gateway.ws.credit import Account
@@ -15,9 +16,14 @@ SLICE_BYTES = 64 * 1024
 
 
 class Link(ABC):
-    """A connection with an identity."""
+    """A connection with an identity.
+
+    Attributes:
+        caller: who he is; None until `hello` has said it.
+    """
 
     gateway: Gateway
+    caller: Caller | None
     codec: Codec
 
     @abstractmethod
@@ -32,21 +38,33 @@ class Link(ABC):
     def forget(self, feed: "Feed") -> None:
         """Let go of a feed that has ended."""
 
+    def need_answers(self) -> None:
+        """Refuse what the server has to answer, to who may not be answered. Raises Problem."""
+        if self.caller is None or not self.caller.can_ask:
+            raise no_inbox()
+
     def say(self, frame: ServerFrame) -> None:
         """Write a frame before what feeds have."""
         self.put(self.codec.encode(frame))
 
 
 class Feed(ABC):
-    """Messages of one `sid`. `take` is called when the socket has room, and only then."""
+    """Messages of one `sid`. `take` is called when the socket has room, and only then.
+
+    *Life cycle*: `open`, `begin` once that was done, `close`.
+    """
+
+    kind: ClassVar[str]
+    """What it is counted as (`gateway.feed_counts`)."""
 
     def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
         self.sid = wanted.sid
         self.account = account
         self._link = link
         self._batch = wanted.batch
-        self._drained = False
         self._is_over = False
+        self._is_counted = False
+        self.count = link.gateway.metrics.feeds.kinds[self.kind]
 
     @abstractmethod
     async def open(self) -> Subscribed:
@@ -56,9 +74,18 @@ class Feed(ABC):
     def take(self) -> bytes | None:
         """Return WebSocket frames to write now; None: `ready` will be called."""
 
-    @abstractmethod
+    def begin(self) -> None:
+        """Count it, from now until it is closed."""
+        if not self._is_over:
+            self._is_counted = True
+            self.count.open += 1
+
     async def close(self) -> None:
         """End at once."""
+        self._is_over = True
+        if self._is_counted:
+            self._is_counted = False
+            self.count.open -= 1
 
     async def drain(self) -> None:
         """Take no more, and return when what was taken was written."""
@@ -76,8 +103,7 @@ class Feed(ABC):
         if self._is_over:
             return
         self._is_over = True
-        problem = error if isinstance(error, Problem) else problem_of(error)
-        self._link.say(Ended(self.sid, problem.members()))
+        self._link.say(Ended(self.sid, problem_of(error).members()))
         self._link.forget(self)
         spawn(self.close(), name="feed ends")
 

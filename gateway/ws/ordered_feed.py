@@ -1,12 +1,12 @@
 """A feed of every message of a stream, in order: no acknowledgements, positions instead."""
 
-from core.client.subscribe import Position, Target
-from core.client.subscribe.lookup import find_stream
+from core.client.subscribe import Position
 from core.model.consumer import DeliverPolicy
 from core.model.gotime import parse_time
 from gateway.feeds.entries import Gap, Start
 from gateway.feeds.reader import StreamReader
 from gateway.problems import Problem, bad_request
+from gateway.tailing import tail_of
 from gateway.validation import filter_subject, name
 from gateway.websocket_protocol import wire
 from gateway.ws.credit import Account
@@ -17,6 +17,8 @@ from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 class OrderedFeed(Feed):
     """Reads as `gateway.feeds.reader` does, within its credit."""
 
+    kind = "ordered"
+
     def __init__(self, link: Link, wanted: Subscribe, account: Account) -> None:
         super().__init__(link, wanted, account)
         self._wanted = wanted
@@ -24,19 +26,24 @@ class OrderedFeed(Feed):
 
     async def open(self) -> Subscribed:
         """Find the beginning."""
-        wanted, gateway = self._wanted, self._link.gateway
+        wanted, caller = self._wanted, self._link.caller
+        assert caller is not None, "feeds are opened for somebody"
         start = start_of(wanted.begin, wanted.after)
-        matching = filter_subject(wanted.filter, gateway.settings) if wanted.filter else ""
-        if wanted.stream:
-            stream = name(wanted.stream, "stream")
-        else:
-            stream = await find_stream(gateway.js, Target(subject=matching))
-        reader = StreamReader(gateway.feeds.tails, gateway.js, stream, matching, self._wake)
+        settings = caller.gateway.settings
+        matching = filter_subject(wanted.filter, settings) if wanted.filter else ""
+        stream = name(wanted.stream, "stream") if wanted.stream else ""
+        tail = await tail_of(caller, matching, stream)
+        reader = tail.reader(self._wake)
         await reader.open(start)
         self._reader = reader
         position = reader.position
         made = Subscribed(
-            wanted.id, self.sid, stream, str(position.incarnation), position.seq, reader.recovered
+            wanted.id,
+            self.sid,
+            tail.stream,
+            str(position.incarnation),
+            position.seq,
+            reader.recovered,
         )
         if reader.first_gap is not None:
             made.first_seq = reader.first_gap.first_seq
@@ -60,6 +67,7 @@ class OrderedFeed(Feed):
         if found.gap is not None:
             return wire(codec.encode(self._gapped(found.gap)), is_text=codec.is_text)
         account.use(found.count, found.size)
+        self.count.sent += found.count
         shared = found.shared
         if shared is None:
             return self._frames([entry.form(codec.followed) for entry in found.messages()])
@@ -72,7 +80,7 @@ class OrderedFeed(Feed):
 
     async def close(self) -> None:
         """Read no more."""
-        self._is_over = True
+        await super().close()
         reader, self._reader = self._reader, None
         if reader is not None:
             await reader.close()

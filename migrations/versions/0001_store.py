@@ -38,7 +38,6 @@ _SHELF = """
 """
 
 _TABLES = (
-    "create schema jetgate",
     f"""
     create table jetgate_store.head (
       stream    integer primary key,

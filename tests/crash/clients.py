@@ -22,6 +22,9 @@ Address = Callable[[], tuple[str, int]]
 class Client(threading.Thread, ABC):
     """A thread that connects, works, and connects again when the server is gone."""
 
+    patience = 2.0
+    """Seconds without an answer after which it takes the server for gone."""
+
     def __init__(self, name: str, address: Address, ledger: Ledger) -> None:
         super().__init__(name=name, daemon=True)
         self.address = address
@@ -32,7 +35,7 @@ class Client(threading.Thread, ABC):
     def run(self) -> None:
         while not self.stopping.is_set():
             try:
-                with Wire(self.address(), timeout=2) as wire:
+                with Wire(self.address(), timeout=self.patience) as wire:
                     wire.hello()
                     self.work(wire)
             except GONE:
@@ -55,6 +58,10 @@ class Client(threading.Thread, ABC):
 
 class Publisher(Client):
     """Publishes numbered values; with ids it sends again what has no answer."""
+
+    # Longer than a server that starts holds a publish back: nothing says in which order it reads
+    # two connections, one of which was given up while it was held.
+    patience = 40.0
 
     def __init__(self, name: str, address: Address, ledger: Ledger, *, ids: bool) -> None:
         super().__init__(name, address, ledger)

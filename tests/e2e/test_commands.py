@@ -205,9 +205,9 @@ def test_a_port_that_is_taken_is_one_line_and_exit_code_1(data: Path, which: str
         (["dev", "--data", "/dev/null/x"], "cannot use data directory /dev/null/x"),
         (["dev", "--host", "192.0.2.1"], "on 192.0.2.1:4222: cannot assign requested address ("),
         (["dev", "--host", "192.0.2.1"], "(another address: --host)"),
-        (["serve", "--dsn", ""], "--dsn: expected postgresql://user:password@host:port/name"),
+        (["serve", "--dsn", ""], "--dsn: expected postgresql://user@host:port/name, or host="),
         (["serve", "--dsn", "mysql://h/d"], "--dsn: expected postgresql://"),
-        (["migrate", "--dsn", "postgresql://h:port/d"], "--dsn: expected postgresql://"),
+        (["migrate", "--dsn", "postgresql://h:port/d"], "--dsn: port: expected a number"),
         (["dev", "--http-port", "4222"], "--http-port: 4222 is the NATS port already"),
     ],
 )

@@ -22,7 +22,8 @@ from tests.support.pg import PostgresServer
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 IGNORED = (
     "extra_float_digits,search_path,jit,timezone,tcp_keepalives_idle,tcp_keepalives_interval,"
-    "tcp_keepalives_count,tcp_user_timeout,statement_timeout,application_name"
+    "tcp_keepalives_count,tcp_user_timeout,statement_timeout,application_name,lock_timeout,"
+    "idle_session_timeout,idle_in_transaction_session_timeout,default_transaction_isolation"
 )
 
 

@@ -146,6 +146,9 @@ ASKED: tuple[Example, ...] = (
     _ask("cleanKvBucket", "Old markers", {"older_than": "1h"}, params=_PROFILES),
     _ask("createObjectStore", "A store", {"bucket": "plans"}),
     _ask(
+        "cleanObjectStore", "What uploads left", {"older_than": "24h"}, params={"bucket": "plans"}
+    ),
+    _ask(
         "putObject",
         "A small object",
         "a house",
@@ -221,6 +224,15 @@ def _value(media_type: str, body: bytes) -> Any:
         return body.decode()
     except UnicodeDecodeError:
         return b64encode(body).decode()
+
+
+def shape(value: Any) -> Any:
+    """The names and types in a value: two answers to the same question have the same."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shape(each) for each in value]
+    return type(value)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Self
 
 import msgspec
@@ -11,6 +11,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
+
+from tests.gateway.frame_contract import check
 
 Address = tuple[str, int]
 JSON, PACK = "js.v1.json", "js.v1.msgpack"
@@ -49,11 +51,12 @@ class Socket:
         self.ws.send(msgspec.msgpack.encode(value) if self.packed else json.dumps(value))
 
     def frame(self, within: float = 30) -> dict[str, Any]:
-        """The next frame."""
+        """The next frame, which is as the contract says."""
         data = self.ws.recv(timeout=within)
         assert isinstance(data, bytes) is self.packed
         value: dict[str, Any]
         value = msgspec.msgpack.decode(data) if isinstance(data, bytes) else json.loads(data)
+        check("send", value, packed=self.packed)
         return value
 
     def next(self, kind: str, **members: object) -> dict[str, Any]:
@@ -127,6 +130,10 @@ class Events:
             self.head[name.lower()] = value.strip()
         self._text = b""
 
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._reader.close()
+
     def next(self) -> dict[str, Any]:
         """The next event, `data` decoded; comments are passed over. Raises EOFError at the end."""
         while True:
@@ -147,7 +154,8 @@ class Events:
 def following(address: Address, path: str, **headers: str) -> Iterator[Events]:
     """Open an event stream."""
     with socket.create_connection(address, timeout=30) as sock:
-        lines = [f"GET {path} HTTP/1.1", "Host: x"]
+        lines = [f"GET {path} HTTP/1.1", "Host: localhost"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         sock.sendall("\r\n".join([*lines, "", ""]).encode())
-        yield Events(sock)
+        with closing(Events(sock)) as events:
+            yield events

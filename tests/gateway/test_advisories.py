@@ -44,7 +44,7 @@ class Events:
 @contextmanager
 def following(web: Web, query: str = "") -> Iterator[Events]:
     with socket.create_connection(web.address, timeout=30) as sock:
-        sock.sendall(f"GET /v1/advisories{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        sock.sendall(f"GET /v1/advisories{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         try:
             yield Events(sock)
         finally:

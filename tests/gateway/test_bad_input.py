@@ -1,6 +1,7 @@
 """Bad input, as a table: what is sent, and the answer. Nothing is ever a 5xx."""
 
 import json
+import re
 import socket
 
 import pytest
@@ -16,7 +17,7 @@ LARGE_EXTENSION = b"1;" + b"a" * 200_000 + b"\r\n{\r\n0\r\n\r\n"
 
 def request(line: str, headers: str = "", body: bytes = b"", *, length: bool = True) -> bytes:
     sized = f"Content-Length: {len(body)}\r\n" if body and length else ""
-    return f"{line} HTTP/1.1\r\nHost: x\r\n{headers}{sized}\r\n".encode("latin-1") + body
+    return f"{line} HTTP/1.1\r\nHost: localhost\r\n{headers}{sized}\r\n".encode("latin-1") + body
 
 
 def post(path: str, headers: str = "", body: bytes = b"") -> bytes:
@@ -38,7 +39,7 @@ def fetch(body: bytes, headers: str = JSON) -> bytes:
 CASES: dict[str, tuple[bytes, int]] = {
     # Paths
     "unknown path": (request("GET /v2"), 404),
-    "root": (request("GET /"), 404),
+    "root": (request("GET /"), 200),
     "trailing slash": (request("GET /v1/streams/"), 404),
     "double slash": (request("GET //v1/streams"), 404),
     "dot segments": (request("GET /v1/../healthz"), 404),
@@ -50,7 +51,7 @@ CASES: dict[str, tuple[bytes, int]] = {
     "long target": (request("GET /" + "a" * 9000), 414),
     "long query": (request("GET /v1/streams?" + "a" * 9000), 414),
     "absolute form": (request("GET http://x/healthz"), 200),
-    "mixed case host": (b"GET /healthz HTTP/1.1\r\nHoSt: X\r\n\r\n", 200),
+    "mixed case host": (b"GET /healthz HTTP/1.1\r\nHoSt: LOCALHOST\r\n\r\n", 200),
     "fragment": (request("GET /healthz#x"), 200),
     # Methods
     "method not allowed": (request("DELETE /v1/streams"), 405),
@@ -67,6 +68,7 @@ CASES: dict[str, tuple[bytes, int]] = {
     "filter with blank": (request("GET /v1/streams?subject=a%20b"), 400),
     "filter not utf-8": (request("GET /v1/streams?subject=%FF"), 400),
     "half a percent sign": (request("GET /v1/streams?subject=%"), 400),
+    "filter of a tail empty": (request("GET /v1/streams/NONE/tail?filter="), 400),
     # Names
     "name with dot": (request("GET /v1/streams/a.b"), 400),
     "name with wildcard": (request("GET /v1/streams/*"), 400),
@@ -109,6 +111,10 @@ CASES: dict[str, tuple[bytes, int]] = {
     # Headers of a publish
     "trace header": (publish("a", "Nats-Trace-Dest: b\r\n"), 400),
     "request info header": (publish("a", "nAtS-rEqUeSt-InFo: b\r\n"), 400),
+    "nats header as the user's own": (publish("a", "Nats-H-Nats-Trace-Dest: b\r\n"), 400),
+    "nats header in odd case as the user's own": (publish("a", "nats-H-nAtS-Msg-Id: b\r\n"), 400),
+    "empty nats header": (publish("a", "Nats-Rollup:\r\n"), 400),
+    "empty counter": (publish("a", "Nats-Incr: \r\n"), 400),
     "unknown nats header": (publish("a", "Nats-Foo: b\r\n"), 400),
     "nats header twice": (publish("a", "Nats-Msg-Id: 1\r\nNats-Msg-Id: 2\r\n"), 400),
     "key and id": (publish("a", "Nats-Msg-Id: 1\r\nIdempotency-Key: 2\r\n"), 400),
@@ -131,6 +137,29 @@ CASES: dict[str, tuple[bytes, int]] = {
     # Bodies
     "not json": (post("/v1/streams", JSON, b"{"), 400),
     "not an object": (post("/v1/streams", JSON, b"[]"), 400),
+    "two values": (post("/v1/streams", JSON, b'{"name":"A"}{"name":"B"}'), 400),
+    "garbage behind the value": (post("/v1/streams", JSON, b'{"name":"A"}x'), 400),
+    "byte order mark": (post("/v1/streams", JSON, b'\xef\xbb\xbf{"name":"A"}'), 400),
+    "utf-16": (post("/v1/streams", JSON, '{"name":"A"}'.encode("utf-16")), 400),
+    "member twice": (post("/v1/streams", JSON, b'{"name":"A","name":"B"}'), 400),
+    "member twice, once escaped": (
+        post("/v1/streams", JSON, b'{"name":"A","n\\u0061me":"B"}'),
+        400,
+    ),
+    "member of a member twice": (
+        put("/v1/streams/A", b'{"metadata":{"a":"1","a":"2"}}'),
+        400,
+    ),
+    "member of a bucket twice": (put("/v1/kv/b", b'{"ttl":1000000000,"ttl":0}'), 400),
+    "member of a patch twice": (
+        request("PATCH /v1/streams/NONE", JSON, b'{"max_msgs":1,"max_msgs":2}'),
+        400,
+    ),
+    "infinity": (post("/v1/streams", JSON, b'{"name":"A","max_msgs":Infinity}'), 400),
+    "single quotes": (post("/v1/streams", JSON, b"{'name':'A'}"), 400),
+    "comma at the end": (post("/v1/streams", JSON, b'{"name":"A",}'), 400),
+    "comment": (post("/v1/streams", JSON, b'{"name":"A"/**/}'), 400),
+    "control character in a string": (post("/v1/streams", JSON, b'{"name":"A\n"}'), 400),
     "nan": (post("/v1/streams", JSON, b'{"name":"A","max_msgs":NaN}'), 400),
     "lone surrogate": (post("/v1/streams", JSON, b'{"name":"\\ud800"}'), 400),
     "not utf-8 body": (post("/v1/streams", JSON, b'{"name":"\xff"}'), 400),
@@ -145,6 +174,18 @@ CASES: dict[str, tuple[bytes, int]] = {
         400,
     ),
     "wrong media type": (post("/v1/streams", "Content-Type: text/json\r\n", b"{}"), 415),
+    "other charset": (
+        post("/v1/streams", "Content-Type: application/json; charset=utf-16\r\n", b"{}"),
+        415,
+    ),
+    "other charset of lines": (
+        post("/v1/publish", "Content-Type: application/x-ndjson; charset=latin1\r\n", b"{}"),
+        415,
+    ),
+    "this charset": (
+        post("/v1/streams", 'Content-Type: application/json;charset="UTF-8"\r\n', b"{}"),
+        400,
+    ),
     "no media type": (post("/v1/streams", "", b"{}"), 415),
     "form": (post("/v1/streams", "Content-Type: application/x-www-form-urlencoded\r\n", b"a"), 415),
     "large body": (post("/v1/streams", JSON, b" " * (1 << 20) + b"{}"), 413),
@@ -163,6 +204,7 @@ CASES: dict[str, tuple[bytes, int]] = {
         415,
     ),
     # Fetching and acknowledging
+    "batch twice": (fetch(b'{"batch":1,"batch":1000}'), 400),
     "unknown member": (fetch(b'{"btch":1}'), 400),
     "batch zero": (fetch(b'{"batch":0}'), 400),
     "batch negative": (fetch(b'{"batch":-1}'), 400),
@@ -250,11 +292,37 @@ CASES: dict[str, tuple[bytes, int]] = {
         400,
     ),
     "bare line feeds": (b"GET /healthz HTTP/1.1\nHost: x\n\n", 400),
-    "two hosts": (b"GET /healthz HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
+    "two hosts": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
     "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
     "http/1.0": (b"GET /healthz HTTP/1.0\r\n\r\n", 200),
+    "http/1.0 and chunks": (
+        b"POST /v1/subjects/a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    "space before the colon of a coding": (
+        request("POST /v1/streams", "Transfer-Encoding : chunked\r\n", b"0\r\n\r\n", length=False),
+        400,
+    ),
+    "coding behind a vertical tab": (
+        request(
+            "POST /v1/streams", "Transfer-Encoding:\x0bchunked\r\n", b"0\r\n\r\n", length=False
+        ),
+        400,
+    ),
+    "two lengths in one": (request("POST /v1/streams", "Content-Length: 1, 1\r\n"), 400),
+    "length with a blank": (request("POST /v1/streams", "Content-Length: 1 2\r\n"), 400),
+    "length of nothing": (request("POST /v1/streams", "Content-Length:\r\n"), 400),
+    "chunk size negative": (
+        request("POST /v1/streams", CHUNKED, b"-1\r\nx\r\n0\r\n\r\n", length=False),
+        400,
+    ),
+    "chunk longer than it says": (
+        request("POST /v1/streams", CHUNKED, b"1\r\nxyz0\r\n\r\n", length=False),
+        400,
+    ),
+    "tabs in the request line": (b"GET\t/healthz\tHTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     "http/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
-    "http/3.9": (b"GET /healthz HTTP/3.9\r\nHost: x\r\n\r\n", 400),
+    "http/3.9": (b"GET /healthz HTTP/3.9\r\nHost: localhost\r\n\r\n", 400),
     "connect": (request("CONNECT x:1"), 400),
     # Signing in
     "ticket with a body": (post("/v1/tickets", "", b"x"), 400),
@@ -311,7 +379,7 @@ def test_no_route_ignores_a_parameter(stream: Stream) -> None:
 
 def test_nothing_is_written_into_an_answer_that_has_begun(stream: Stream) -> None:
     line = b'{"subject":"%s.a"}\n' % stream.prefix.encode()
-    head = b"POST /v1/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+    head = b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     head += b"Transfer-Encoding: chunked\r\n\r\n"
     with socket.create_connection(stream.web.address, timeout=30) as caller:
         caller.sendall(head + b"%x\r\n%s\r\n" % (len(line), line))
@@ -334,10 +402,104 @@ def test_the_server_lives_on(stream: Stream) -> None:
 
 
 def test_an_upload_that_waits_is_told_to_go_on(stream: Stream) -> None:
-    head = f"POST /v1/subjects/{stream.prefix}.a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+    head = (
+        f"POST /v1/subjects/{stream.prefix}.a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
+    )
     head += "Connection: close\r\n"
 
     received = stream.web.raw((head + "Expect: 100-continue\r\n\r\n").encode() + b"abc")
 
     assert received.startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert stream.web.get(f"{stream.path}/messages/1").body == b"abc"
+
+
+def _until_closed(web: Web, sent: bytes) -> bytes:
+    with socket.create_connection(web.address, timeout=30) as caller:
+        caller.sendall(sent)
+        received = b""
+        while more := caller.recv(65536):
+            received += more
+    return received
+
+
+def test_what_stands_behind_a_body_is_no_header_of_the_request(stream: Stream) -> None:
+    """Who looked at the headers before did not see it."""
+    path = f"/v1/subjects/{stream.prefix}.a"
+    trailers = 'Nats-Msg-Id: 1\r\nIf-Match: "9"\r\nAuthorization: x\r\nNats-H-A: b\r\n'
+    sent = request(f"POST {path}", CHUNKED, f"1\r\nx\r\n0\r\n{trailers}\r\n".encode(), length=False)
+
+    answers = [stream.web.raw(sent) for _ in range(2)]
+
+    assert [answer.split()[1] for answer in answers] == [b"201", b"201"]
+    assert "nats-h-a" not in stream.web.get(f"{stream.path}/messages/2").headers
+
+
+def test_requests_that_do_not_wait_are_answered_in_order(stream: Stream) -> None:
+    path = f"/v1/subjects/{stream.prefix}"
+    sent = b"".join(post(f"{path}.{number}", "", b"%d" % number) for number in range(20))
+    sent += request(f"GET {stream.path}/messages/99") + request(f"GET {stream.path}/messages/7")
+    sent += request("GET /healthz", "Connection: close\r\n")
+
+    received = _until_closed(stream.web, sent)
+
+    statuses = [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", received)]
+    assert statuses == [201] * 20 + [404, 200, 200]
+    for number in range(1, 21):
+        assert b'"seq":%d}' % number in received
+    assert stream.web.get(f"{stream.path}/messages/7").body == b"6"
+
+
+def test_the_rest_of_a_refused_request_is_not_another_one(stream: Stream) -> None:
+    """A body that looks like a request is none, whatever its length was said to be."""
+    inner = publish(f"{stream.prefix}.inner")
+    both = "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n"
+    for headers in (both, "Content-Length: 0\r\nContent-Length: 4\r\n", "Content-Length: +0\r\n"):
+        head = request(f"POST /v1/subjects/{stream.prefix}.a", headers, length=False)
+        received = _until_closed(stream.web, head + b"0\r\n\r\n" + inner)
+
+        assert received.startswith(b"HTTP/1.1 400 ")
+        assert received.count(b"\r\n\r\n") == 1
+    assert stream.web.get(stream.path).json()["state"]["messages"] == 0
+
+
+def test_answers_to_http_1_0_end_with_the_connection(stream: Stream) -> None:
+    line = b'{"subject":"%s.a"}\n' % stream.prefix.encode()
+    head = "POST /v1/publish HTTP/1.0\r\nContent-Type: application/x-ndjson\r\n"
+    sent = f"{head}Content-Length: {len(line) * 3}\r\nConnection: keep-alive\r\n\r\n".encode()
+
+    received = _until_closed(stream.web, sent + line * 3)
+    asked = _until_closed(stream.web, f"GET {stream.path}/messages/2 HTTP/1.0\r\n\r\n".encode())
+
+    head_of, _, body = received.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head_of.lower()
+    assert b"connection: close" in head_of.lower()
+    assert [json.loads(each)["seq"] for each in body.splitlines()] == [1, 2, 3]
+    assert b"content-length: 0" in asked
+    assert asked.endswith(b"\r\n\r\n")
+
+
+def test_every_path_says_which_methods_it_takes(web: Web) -> None:
+    taken: dict[str, set[str]] = {}
+    for operation in ROUTES:
+        path = re.sub(r"\{\w+\}", "1", operation.path)
+        methods = {operation.method} | ({"HEAD"} if operation.method == "GET" else set())
+        taken.setdefault(path, {"OPTIONS"}).update(methods)
+    for path, methods in taken.items():
+        answer = web.send("OPTIONS", path)
+
+        assert (answer.status, answer.body) == (204, b"")
+        assert set((answer.headers["allow"] or "").split(", ")) == methods
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - methods:
+            refused = web.send(method, path)
+            assert (refused.status, refused.kind) == (405, "method-not-allowed"), (method, path)
+            assert refused.headers["allow"] == answer.headers["allow"]
+
+
+def test_head_is_get_without_the_body(stream: Stream) -> None:
+    stream.publish("a", b"hello")
+    for path in (f"{stream.path}/messages/1", "/docs", "/openapi.json", "/v1/none"):
+        get, head = (stream.web.send(method, path) for method in ("GET", "HEAD"))
+
+        assert (head.status, head.body) == (get.status, b"")
+        for name in ("content-length", "content-type", "etag", "allow"):
+            assert head.headers[name] == get.headers[name], (path, name)

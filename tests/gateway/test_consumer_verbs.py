@@ -140,7 +140,9 @@ def test_the_first_priority_is_served_first(stream: Stream) -> None:
 def test_heartbeats_are_blank_lines(stream: Stream) -> None:
     consumer = stream.consumer()
     body = b'{"batch":1,"expires":"30s","heartbeat":"100ms"}'
-    head = f"POST {consumer}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = (
+        f"POST {consumer}:fetch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    )
     head += f"Accept: application/x-ndjson\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(stream.web.address, timeout=30) as sock:
         sock.sendall(head.encode() + body)

@@ -96,7 +96,9 @@ def _background(
 def test_lines_are_streamed_as_messages_come(stream: Stream) -> None:
     consumer = stream.consumer()
     body = b'{"batch":3,"expires":"30s","fill":true}'
-    head = f"POST {consumer}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = (
+        f"POST {consumer}:fetch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    )
     head += f"Accept: application/x-ndjson\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(stream.web.address, timeout=30) as sock:
         sock.sendall(head.encode() + body)
@@ -113,7 +115,9 @@ def test_lines_are_streamed_as_messages_come(stream: Stream) -> None:
 def test_a_caller_that_goes_away_leaves_no_request_behind(stream: Stream) -> None:
     consumer = stream.consumer()
     body = b'{"batch":5,"expires":"50s","fill":true}'
-    head = f"POST {consumer}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = (
+        f"POST {consumer}:fetch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    )
     with socket.create_connection(stream.web.address, timeout=30) as sock:
         sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         eventually(lambda: stream.web.get(consumer).json()["num_waiting"] == 1)
@@ -132,7 +136,7 @@ def test_what_a_caller_did_not_take_is_given_back(stream: Stream, accept: str) -
     for _ in range(6):
         stream.publish("a", b"x" * 1_000_000)
     body = b'{"fill": true, "batch": 6, "expires": "10s"}'
-    head = f"POST {path}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {path}:fetch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += f"Accept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n"
 
     with socket.socket() as caller:

@@ -13,6 +13,7 @@ from jsonschema_rs import validator_for
 from openapi_spec_validator import validate
 
 from core.model.api_errors import TABLE
+from gateway.contract.cures import BY_STATUS, CURES
 from gateway.contract.examples import recorded
 from gateway.contract.kinds import KINDS
 from gateway.contract.openapi import problems_of
@@ -108,16 +109,7 @@ def test_examples_are_answered_so() -> None:
         assert answer.operation == example.operation
         assert answer.status == example.status, example.title
         assert answer.answer_type == example.answer_type, example.title
-        assert _shape(answer.answer) == _shape(example.answer), example.title
-
-
-def _shape(value: Any) -> Any:
-    """The names and types in a value."""
-    if isinstance(value, dict):
-        return {name: _shape(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_shape(each) for each in value]
-    return type(value)
+        assert examples.shape(answer.answer) == examples.shape(example.answer), example.title
 
 
 def test_operations_have_ids_that_stay(document: dict[str, Any]) -> None:
@@ -177,7 +169,13 @@ def test_every_problem_has_a_page(web: Web) -> None:
     for kind in KINDS:
         answer = web.get(f"/docs/problems/{kind}")
         assert answer.status == 200
-        assert f"{PREFIX}{kind}" in answer.body.decode()
+        text = answer.body.decode()
+        assert f"{PREFIX}{kind}" in text
+        happened, todo = re.findall(r"<h2>What [^<]+</h2><p>(.+?)</p>", text)
+        assert happened.endswith((".", ")")), kind
+        assert todo.endswith("."), kind
+        assert todo != happened, kind
+        assert "{" not in happened + todo, kind
         assert f"/docs/problems/{kind}" in listed
     assert web.get("/docs/problems/no-such-kind").status == 404
 
@@ -199,6 +197,35 @@ class _Assets(HTMLParser):
             self.links.append(values["href"] or "")
         if values.get("id"):
             self.ids.add(str(values["id"]))
+
+
+def test_advice_is_about_kinds_that_there_are() -> None:
+    assert set(CURES) - set(KINDS) == set()
+    assert {status for kind in KINDS.values() for status in kind.statuses} <= (
+        set(BY_STATUS) | {KINDS[name].status for name in CURES}
+    )
+
+
+def test_no_link_of_the_pages_is_dead(web: Web) -> None:
+    pages: dict[str, _Assets] = {}
+    waiting, fragments = ["/docs"], set[tuple[str, str]]()
+    while waiting:
+        path = waiting.pop()
+        answer = web.get(path)
+        assert answer.status == 200, path
+        pages[path] = page = _Assets()
+        if path.endswith(".json"):
+            continue
+        page.feed(answer.body.decode())
+        for link in page.links:
+            place, _, fragment = link.partition("#")
+            place = place or path
+            fragments |= {(place, fragment)} if fragment else set()
+            if place not in pages and place not in waiting:
+                waiting.append(place)
+
+    assert {path.rpartition("/")[2] for path in pages} >= set(KINDS)
+    assert [each for each in sorted(fragments) if each[1] not in pages[each[0]].ids] == []
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/problems", "/docs/problems/no-stream"])

@@ -67,12 +67,13 @@ def test_values_at_the_edge_are_answered_as_declared(hasty: GatewayServer, tmp_p
 
 @pytest.mark.thorough
 def test_much_is_asked_and_answered_as_declared(hasty: GatewayServer, tmp_path: Path) -> None:
-    _ask(hasty, tmp_path, "--phases=coverage,fuzzing,stateful", "--max-examples=300")
+    phases = "--phases=coverage,fuzzing,stateful"
+    _ask(hasty, tmp_path, phases, "--max-examples=300", within=3600.0)
 
     assert hasty.failures == []
 
 
-def _ask(gateway: GatewayServer, place: Path, *options: str) -> None:
+def _ask(gateway: GatewayServer, place: Path, *options: str, within: float = 900.0) -> None:
     """Run schemathesis; what it found is the message."""
     url = "http://{}:{}/openapi.json".format(*gateway.http)
     program = str(Path(sys.executable).with_name("schemathesis"))
@@ -87,7 +88,7 @@ def _ask(gateway: GatewayServer, place: Path, *options: str) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=within,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout[-20_000:] + ended.stderr[-4_000:]

@@ -223,6 +223,26 @@ def test_other_permissions_end_what_lasts_and_hold_at_once() -> None:
     asyncio.run(run())
 
 
+def test_permissions_that_change_while_a_connection_is_lost_hold_when_it_is_back() -> None:
+    async def run() -> None:
+        async with _door() as (hub, door):
+            told: list[Ending] = []
+            async with door.enter(_scope("ann")) as ann:
+                ann.on_end(told.append)
+                assert ann.rights is not None
+                assert ann.rights.may_read(b"x")
+                hub.sessions[ann.gateway.client.info.client_id].close("Stale Connection", "stale")
+                assert not ann.rights.may_read(b"x"), "of a connection that is not there"
+                may_nothing = Permissions(Rule(()), Rule(("_INBOX.>",)))
+                hub.use_users(Users(users=(BOB, User("ann", "a", may_nothing))), None)
+                assert told == []
+                await observed(lambda: told)
+                assert told == [Ending.CHANGED]
+                assert not ann.rights.may_read(b"x")
+
+    asyncio.run(run())
+
+
 def test_hundreds_are_served_at_once_and_idle_ones_are_let_go() -> None:
     async def run() -> None:
         names = [f"u{number}" for number in range(1500)]

@@ -67,7 +67,7 @@ def _during_a_start(
 @pytest.mark.parametrize("parts", [1, 2])
 def test_who_asks_whether_it_is_ready_is_told_that_it_is_starting(parts: int) -> None:
     async def scenario(start: HttpStart) -> None:
-        request = b"GET /readyz?x=1 HTTP/1.1\r\nHost: x\r\n\r\n"
+        request = b"GET /readyz?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         cut = len(request) // parts
         with await _asked(start, request[:cut]) as caller:
             if request[cut:]:
@@ -92,7 +92,9 @@ def test_other_requests_wait_and_are_answered_by_what_takes_over() -> None:
     """In order, with what of them was read already, and on connections that stay."""
 
     async def scenario(start: HttpStart) -> None:
-        first = await _asked(start, b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc")
+        first = await _asked(
+            start, b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabc"
+        )
         second = await _asked(start, b"GET /b HTTP/1.1\r\nHo")
         third = await _asked(start, b"")
         await observed(lambda: len(start.held) == 3)
@@ -102,16 +104,16 @@ def test_other_requests_wait_and_are_answered_by_what_takes_over() -> None:
             first,
             second,
             third,
-            await _asked(start, b"GET /d HTTP/1.1\r\nHost: x\r\n\r\n") as late,
+            await _asked(start, b"GET /d HTTP/1.1\r\nHost: localhost\r\n\r\n") as late,
         ):
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(first, b"def")
             assert (await _said(first, b"/a abcdef")).startswith(b"HTTP/1.1 200 ")
-            await loop.sock_sendall(first, b"GET /again HTTP/1.1\r\nHost: x\r\n\r\n")
+            await loop.sock_sendall(first, b"GET /again HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b"200" in await _said(first, b"/again ")
             await loop.sock_sendall(second, b"st: x\r\n\r\n")
             assert b"\r\ndate: " in await _said(second, b"/b ")
-            await loop.sock_sendall(third, b"GET /c HTTP/1.1\r\nHost: x\r\n\r\n")
+            await loop.sock_sendall(third, b"GET /c HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b"200" in await _said(third, b"/c ")
             assert b"200" in await _said(late, b"/d ")
         assert not start.held
@@ -123,8 +125,10 @@ def test_other_requests_wait_and_are_answered_by_what_takes_over() -> None:
 def test_a_request_that_has_waited_too_long_is_refused() -> None:
     async def scenario(start: HttpStart) -> None:
         with (
-            await _asked(start, b"GET /v1/streams HTTP/1.1\r\nHost: x\r\n\r\n") as asked,
-            await _asked(start, b"HEAD /v1/streams HTTP/1.1\r\nHost: x\r\n\r\n") as headless,
+            await _asked(start, b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\n\r\n") as asked,
+            await _asked(
+                start, b"HEAD /v1/streams HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            ) as headless,
             await _asked(start, b"GET /v1") as unfinished,
         ):
             assert b'"instance":"/v1/streams"' in await _said(asked)
@@ -137,7 +141,7 @@ def test_a_request_that_has_waited_too_long_is_refused() -> None:
 
 def test_a_start_that_ends_closes_its_connections() -> None:
     async def scenario(start: HttpStart) -> None:
-        with await _asked(start, b"GET /v1/streams HTTP/1.1\r\nHost: x\r\n\r\n") as caller:
+        with await _asked(start, b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\n\r\n") as caller:
             await observed(lambda: bool(start.held))
             start.stop()
             assert await _said(caller) == b""

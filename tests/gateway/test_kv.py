@@ -241,6 +241,19 @@ def test_markers_are_cleaned_up(bucket: Store) -> None:
     assert bucket.get("b").body == b"again"
 
 
+def test_a_condition_without_a_tag_is_none(bucket: Store) -> None:
+    bucket.revision("a")
+    answer = bucket.get("a", If_None_Match="")
+    assert (answer.status, answer.kind) == (400, "bad-header")
+
+
+def test_a_patch_of_what_is_no_member_is_refused(bucket: Store) -> None:
+    """Even to remove it: it was meant for another one."""
+    for patch in ({"limit_marker_tll": None}, {"": 1}):
+        answer = bucket.web.json("PATCH", bucket.path, patch)
+        assert (answer.status, answer.kind) == (400, "bad-json")
+
+
 BAD_KEYS = ["a..b", ".a", "a.", "a b", "a*", "a.>", "é", "a:b", "a\x00", "$", "x" * 2000]
 
 

@@ -70,7 +70,9 @@ def test_every_size_is_cut_into_chunks(objects: Store, size: int) -> None:
 
 
 def test_a_body_of_unknown_length_is_taken(objects: Store) -> None:
-    head = f"PUT {objects.at('o')} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        f"PUT {objects.at('o')} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     pieces = [BODY[start : start + 70_000] for start in range(0, len(BODY), 70_000)]
     sent = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
     answer = objects.web.raw(head.encode() + sent + b"0\r\n\r\n")
@@ -135,7 +137,9 @@ def test_a_body_that_is_not_its_digest_leaves_nothing(objects: Store, header: st
 def test_a_body_that_breaks_off_leaves_nothing(objects: Store) -> None:
     objects.put("o", b"before")
     before = _stored(objects)
-    head = f"PUT {objects.at('o')} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    head = (
+        f"PUT {objects.at('o')} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    )
     with socket.create_connection(objects.web.address, timeout=30) as caller:
         caller.sendall(head.encode() + BODY[:700_000])
         assert eventually(lambda: _stored(objects) > before)
@@ -229,6 +233,8 @@ def test_links_lead_to_objects(objects: Store) -> None:
     assert link("ln", bucket=objects.name, name="o").status == 200
     assert objects.get("ln", Range="bytes=5-9").body == BODY[5:10]
     assert _info(objects, "ln")["link"] == {"bucket": objects.name, "name": "o"}
+    renamed = _patch(objects, "ln", {"description": "x"})
+    assert (renamed.status, renamed.headers["repr-digest"]) == (200, None)
     assert link("twice", bucket=objects.name, name="ln").kind == "object-is-link"
     assert link("o", bucket=objects.name, name="o").kind == "object-exists"
     assert link("nowhere", bucket=objects.name, name="none").kind == "object-not-found"

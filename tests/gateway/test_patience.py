@@ -42,7 +42,7 @@ def impatient(nats_server: NatsServer) -> Iterator[Web]:
 def test_a_body_that_stops_coming_is_408(impatient: Web, head: str, first: bytes) -> None:
     body = b"%x\r\n%s\r\n" % (len(first), first) if first and "chunked" in head else first
 
-    answer = impatient.raw(f"{head}Host: x\r\n\r\n".encode() + body)
+    answer = impatient.raw(f"{head}Host: localhost\r\n\r\n".encode() + body)
 
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b"urn:jetgate:problem:slow-body" in answer
@@ -51,7 +51,7 @@ def test_a_body_that_stops_coming_is_408(impatient: Web, head: str, first: bytes
 
 def test_results_that_were_there_are_told_before_a_batch_is_cut(impatient: Web) -> None:
     line = b'{"subject":"nobody.has.this"}\n'
-    head = "POST /v1/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+    head = "POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
 
     answer = impatient.raw(f"{head}Content-Length: {len(line) + 1}\r\n\r\n".encode() + line)
 
@@ -109,7 +109,7 @@ def unread(nats_server: NatsServer) -> Iterator[Web]:
     [
         b"G",
         b"GET /healthz HTTP/1.1",
-        b"GET /healthz HTTP/1.1\r\nHost: x\r\nA",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA",
         b"POST / HTTP/1.1\r\n",
     ],
 )
@@ -192,7 +192,7 @@ def _leave_unread(unread: Web, accept: str) -> list[int]:
     unread.json("PUT", path, {"ack_policy": "explicit", "ack_wait": 600_000_000_000})
     unread.lines(b'{"subject":"unread","text":"%s"}\n' % (b"x" * 1_000_000) * 8)
     body = b'{"fill": true, "batch": 8, "expires": "30s"}'
-    head = f"POST {path}:fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {path}:fetch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += f"Accept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.socket() as caller:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -246,7 +246,7 @@ def test_headers_that_never_end_are_431(web: Web, begin: bytes, endless: bytes) 
 
 
 def test_slow_callers_do_not_hold_up_others(impatient: Web) -> None:
-    head = b"POST /v1/subjects/slow.a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+    head = b"POST /v1/subjects/slow.a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
     with contextlib.ExitStack() as stack:
         for _ in range(200):
             slow = stack.enter_context(socket.create_connection(impatient.address, timeout=30))

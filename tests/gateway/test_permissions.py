@@ -9,15 +9,17 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from core.auth.users import Permissions, Rule, User, Users
-from core.client import Client, Options, attach
+from core.client import Client, Options, attach, connect
 from core.model.stream import StreamConfig
 from core.server import ServerOptions
 from core.subjects.subject import matches
+from core.transport.loopback import connect_trusted
 from gateway.app import create_app
 from gateway.identities import Login
 from gateway.operation import Operation
@@ -40,6 +42,8 @@ TABLE = {
         r"^\| `(\w+)` \| `[^|]*` \| ([^|]*) \|$", PAGE.partition("\n## ")[0], re.MULTILINE
     )
 }
+OF_NOTHING = re.findall(r"^\| `(\w+)` \| `[^|]*` \| nothing", PAGE, re.MULTILINE)
+"""Operations that need no permission to publish, and none to be answered."""
 _TOKEN = AckTokens(SETTINGS.ack_key).seal(b"$JS.ACK.S.C.1.1.1.1.0")
 _ACKS = {"tokens": [_TOKEN]}
 BODIES: dict[str, Any] = {
@@ -69,6 +73,7 @@ BODIES: dict[str, Any] = {
     "createObjectStore": {"bucket": "B"},
     "putObjectStore": {"description": "another"},
     "patchObjectStore": {"description": "another"},
+    "cleanObjectStore": {"older_than": 0},
     "putObject": "value",
     "patchObject": {"name": "renamed"},
     "linkObject": {"bucket": "B", "name": "o"},
@@ -80,12 +85,15 @@ NAMES = {
     "seq": "1",
     "bucket": "B",
     "key": "k",
+    "module": "app.js",
     "name": "o",
     "keys": ">",
     "filter": "ADVISORY.>",
     "kind": "not-permitted",
 }
+QUERIES = {"findMessage": "?last_by=s.a", "tailStream": "?filter=s.a"}
 OTHER_NAMES = {
+    "tailStream": {"filter": "s.a"},
     "redriveDeadLetters": {"stream": "DEAD"},
     "unpinConsumer": {"consumer": "PINNED"},
     "linkObject": {"name": "link"},
@@ -106,18 +114,20 @@ _NUID = re.compile(r"(?<=\.)\w{22}(?=\.|$)")
 _OWN_END = re.compile(rb"\$JS\.API\.CONSUMER\.DELETE\.\w+\.\w{22}")
 Need = tuple[bool, str]
 """Whether to subscribe, and the subject."""
+_INBOX: Need = (True, "_INBOX.>")
 
 
 class Ask:
     """The façade, asked inside the process; `refused`: what an answer was not permitted."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, server: Client) -> None:
         self.refused: list[Need] = []
         self.app = create_app(
-            SETTINGS,
+            replace(SETTINGS, object_clean_age_min=0.0),
             Client(attach(_unreachable), Options()),
             login=self._login(login_to(node.hub)),
             rights=rights_in(node.hub),
+            server=server,
         )
 
     def _login(self, login: Login) -> Login:
@@ -175,6 +185,8 @@ class Ask:
         await self.app(scope, receive, send)
         status, body = sent[0]["status"], b"".join(m.get("body", b"") for m in sent).decode()
         if status == 403:
+            if "no-inbox" in body:
+                self.refused.append(_INBOX)
             subscribing = re.findall(r"not permitted: subscribing to ([^\"]+)", body)
             self.refused += [(True, subject) for subject in subscribing]
         return status, body
@@ -183,19 +195,21 @@ class Ask:
 def _users(needs: list[Need]) -> Users:
     publish = tuple(subject for subscribes, subject in needs if not subscribes)
     subscribe = tuple(subject for subscribes, subject in needs if subscribes)
-    granted = Permissions(Rule(publish), Rule(("_INBOX.>", *subscribe)))
+    granted = Permissions(Rule(publish), Rule(subscribe))
     return Users(users=(User("boss", "b"), User("ann", "a", granted)))
 
 
 async def _served(dsn: str, use: Callable[[Node, Ask], Awaitable[None]]) -> None:
     async with running_node(dsn, server=ServerOptions(port=0, users=_users([]))) as node:
-        ask = Ask(node)
+        server = await connect(attach(partial(connect_trusted, node.hub)))
+        ask = Ask(node, server)
         node.hub.on_users = ask.app.state.door.users_changed
         try:
             async with asyncio.timeout(120):
                 await use(node, ask)
         finally:
             await ask.app.state.door.close()
+            await server.close()
 
 
 async def _state(node: Node, ask: Ask, path: str) -> None:
@@ -218,6 +232,7 @@ async def _state(node: Node, ask: Ask, path: str) -> None:
     elif "/objects" in path:
         asked.append(("POST", "/v1/objects", BODIES["createObjectStore"]))
         asked.append(("PUT", "/v1/objects/B/o", "value"))
+        asked.append(("POST", "/v1/subjects/$O.B.C.abandoned", None))
     for method, place, value in asked:
         status, body = await ask("boss", method, place, value)
         assert status < 300, (place, status, body)
@@ -228,8 +243,7 @@ def _names(operation: Operation) -> dict[str, str]:
 
 
 def _path(operation: Operation) -> str:
-    path = operation.path.format(**_names(operation))
-    return path + ("?last_by=s.a" if operation.id == "findMessage" else "")
+    return operation.path.format(**_names(operation)) + QUERIES.get(operation.id, "")
 
 
 async def _needed(node: Node, ask: Ask, operation: Operation) -> set[Need]:
@@ -249,8 +263,8 @@ async def _needed(node: Node, ask: Ask, operation: Operation) -> set[Need]:
 
 
 # Without a user, without an answer, and what does not end by itself.
-UNTRIED = ("healthz", "openWebSocket", "tailStream", "tailSubject")
-_PAGES = ("/docs", "/openapi.json", "/asyncapi.json")
+UNTRIED = ("healthz", "openWebSocket")
+_PAGES = ("/console", "/docs", "/openapi.json", "/asyncapi.json")
 
 
 def test_the_table_is_that_of_the_routes(database: str) -> None:
@@ -275,7 +289,8 @@ def test_the_table_is_that_of_the_routes(database: str) -> None:
 def _row(name: str) -> list[Need]:
     """What the table has for an operation, with the names of the experiment."""
     names = NAMES | OTHER_NAMES.get(name, {})
-    return [(subscribes, subject.format(**names)) for subscribes, subject in TABLE[name]]
+    rows = [(subscribes, subject.format(**names)) for subscribes, subject in TABLE[name]]
+    return rows if name in OF_NOTHING else [*rows, _INBOX]
 
 
 def _is(needs: set[Need], rows: list[Need]) -> bool:
@@ -304,5 +319,44 @@ def test_what_is_denied_is_denied_on_every_way(database: str, denied: str) -> No
             body = BODIES.get(operation.id)
             status, said = await ask("ann", operation.method, path, body)
             assert re.search("not.permitted", said), (operation.id, status, said)
+
+    asyncio.run(_served(database, use))
+
+
+def test_without_the_right_to_purge_nothing_is_replaced_and_nothing_is_lost(database: str) -> None:
+    """What is refused is refused before anything is stored."""
+
+    async def use(node: Node, ask: Ask) -> None:
+        rule = Permissions(Rule(None, ("$JS.API.STREAM.PURGE.>",)))
+        node.hub.use_users(Users(users=(User("boss", "b"), User("ann", "a", rule))), None)
+        await _state(node, ask, "/v1/objects/B")
+        place = "/v1/objects/B/o"
+        kept = await ask("boss", "GET", place + ":info")
+        for method, body in (("PUT", "another"), ("DELETE", None), ("PATCH", {"name": "new"})):
+            status, said = await ask("ann", method, place, body)
+            assert (status, "not-permitted" in said) == (403, True), (method, status, said)
+        assert await ask("boss", "GET", place + ":info") == kept
+        assert await ask("boss", "GET", place) == (200, '"value"')
+
+        assert (await ask("ann", "PUT", "/v1/objects/B/first", "x"))[0] == 201
+        assert (await ask("ann", "PATCH", place, {"description": "x"}))[0] == 200
+
+    asyncio.run(_served(database, use))
+
+
+def test_a_tail_shows_nothing_that_is_denied_to_a_subscription(database: str) -> None:
+    """Whatever may be published, requests of the JetStream API included."""
+
+    async def use(node: Node, ask: Ask) -> None:
+        rule = Permissions(subscribe=Rule(None, ("s.>",)))
+        node.hub.use_users(Users(users=(User("boss", "b"), User("ann", "a", rule))), None)
+        await _state(node, ask, "")
+        for path in ("/v1/streams/S/tail?filter=s.a", "/v1/tail/s.a"):
+            status, said = await ask("ann", "GET", path)
+            assert (status, ask.refused) == (403, [(True, "s.a")]), said
+        status, said = await ask("ann", "GET", "/v1/streams/S/tail")
+        missing = await ask("ann", "GET", "/v1/streams/T/tail")
+        assert (status, said.replace("/S/", "/T/")) == missing
+        assert status == 404
 
     asyncio.run(_served(database, use))

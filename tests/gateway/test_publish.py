@@ -131,7 +131,7 @@ def test_a_body_of_the_largest_size_is_stored(stream: Stream) -> None:
 
 
 def test_a_chunked_body_is_one_message(stream: Stream) -> None:
-    head = f"POST /v1/subjects/{stream.prefix}.a HTTP/1.1\r\nHost: x\r\n"
+    head = f"POST /v1/subjects/{stream.prefix}.a HTTP/1.1\r\nHost: localhost\r\n"
     chunks = "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
 
     assert stream.web.raw((head + chunks).encode()).startswith(b"HTTP/1.1 201 ")

@@ -87,6 +87,31 @@ def test_expectations_and_message_ids_hold_for_each_line(stream: Stream) -> None
     assert found["headers"]["x-b"] == ["3"]
 
 
+@pytest.mark.parametrize("array", [False, True])
+def test_a_repeated_id_is_a_duplicate_whatever_its_condition(stream: Stream, array: bool) -> None:
+    """Each made its own condition untrue when it was stored."""
+    first = line(stream, "a", msg_id="1", expect={"last_subject_seq": 0})
+    second = line(stream, "b", expect={"last_seq": 1}, headers={"nats-msg-id": "2"})
+    other = line(stream, "a", msg_id="3", expect={"last_subject_seq": 0})
+    body = first + first + second + line(stream, "c") + second + other
+
+    if array:
+        items = [json.loads(item) for item in body.splitlines()]
+        results = stream.web.json("POST", "/v1/publish", items).json()
+    else:
+        results = stream.web.lines(body).lines()
+
+    assert [(result.get("seq"), result.get("duplicate", False)) for result in results[:5]] == [
+        (1, False),
+        (1, True),
+        (2, False),
+        (3, False),
+        (2, True),
+    ]
+    assert kind(results[5]) == "stream-wrong-last-sequence"
+    assert stream.web.get(stream.path).json()["state"]["messages"] == 3
+
+
 def test_a_last_line_without_a_line_break_counts_and_blank_ones_do_not(stream: Stream) -> None:
     body = b"\n" + line(stream, "a") + b"\r\n \n" + line(stream, "b").rstrip(b"\n")
 
@@ -118,7 +143,7 @@ def test_an_empty_body_has_no_results(web: Web) -> None:
 
 
 def test_results_come_while_lines_are_still_sent(stream: Stream) -> None:
-    head = b"POST /v1/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+    head = b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     with socket.create_connection(stream.web.address, timeout=30) as sock:
         sock.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
         reader = sock.makefile("rb")

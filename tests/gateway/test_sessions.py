@@ -89,6 +89,17 @@ def test_a_browser_shows_no_dialog_for_a_session_that_ended(guarded: Web) -> Non
     assert answer.headers["www-authenticate"] == 'Bearer realm="jetgate"'
 
 
+@pytest.mark.parametrize("headers", [{}, {"Authorization": basic("me", "wrong")}])
+def test_nor_for_a_script_that_asks_for_credentials_itself(
+    guarded: Web, headers: dict[str, str]
+) -> None:
+    plain = guarded.send("GET", "/v1/session", None, headers)
+    script = guarded.send("GET", "/v1/session", None, headers | {"X-Requested-With": "x"})
+
+    assert plain.headers["www-authenticate"].startswith("Basic ")
+    assert script.headers["www-authenticate"] == 'Bearer realm="jetgate"'
+
+
 def test_what_a_cookie_may_change_comes_from_a_page_of_this_server(guarded: Web) -> None:
     cookie = _signed_in(guarded)
 
@@ -173,7 +184,7 @@ def test_credentials_count_before_a_cookie(guarded: Web) -> None:
 
 
 def test_two_credentials_are_none(guarded: Web) -> None:
-    head = f"GET /v1/streams HTTP/1.1\r\nHost: x\r\nAuthorization: {ME}\r\nAuthorization: {ME}\r\n"
+    head = "GET /v1/streams HTTP/1.1\r\nHost: localhost\r\n" + f"Authorization: {ME}\r\n" * 2
 
     assert guarded.raw(f"{head}\r\n".encode()).startswith(b"HTTP/1.1 401 ")
 

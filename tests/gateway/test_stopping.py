@@ -6,13 +6,13 @@ import socket
 import pytest
 
 from core.client import JetStream, connect, dial
+from core.client.subscribe import JsMsg
 from core.config.addresses import listen
 from core.model.consumer import AckPolicy, ConsumerConfig, NextRequest
 from core.model.stream import StreamConfig
 from gateway.app import create_app
 from gateway.http_server import HttpServer
 from gateway.http_start import HttpStart
-from gateway.tokens import read_delivery
 from tests.gateway.serving import SETTINGS
 from tests.support.eventually import observed
 from tests.support.natsserver import NatsServer
@@ -29,7 +29,7 @@ async def _start() -> HttpStart:
 async def _asked(port: int, accept: str, batch: int) -> socket.socket:
     """Send a fetch of a whole batch; read nothing yet."""
     body = b'{"fill": true, "batch": %d, "expires": "30s"}' % batch
-    head = "POST /v1/streams/STOP/consumers/C:fetch HTTP/1.1\r\nHost: x\r\n"
+    head = "POST /v1/streams/STOP/consumers/C:fetch HTTP/1.1\r\nHost: localhost\r\n"
     head += f"Accept: {accept}\r\nContent-Type: application/json\r\n"
     caller = socket.socket()
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -111,7 +111,7 @@ def test_what_a_caller_was_not_given_is_given_back(
                 said = b""
         await js.delete_stream("STOP")
         await client.close()
-        return read_delivery(fetched.messages[0].reply).delivered, said
+        return JsMsg(fetched.messages[0], takes_acks=True).delivered, said
 
     delivered, said = asyncio.run(scenario())
     assert delivered == 2

@@ -67,6 +67,18 @@ def test_a_publish_is_answered_by_its_receipt(ws: Socket, stream: Stream) -> Non
     assert ws.refused("get", stream=stream.name, seq=9)[0] == 404
 
 
+def test_a_repeated_id_is_a_duplicate_whatever_its_condition(ws: Socket, stream: Stream) -> None:
+    subject, expect = stream.subject("a"), {"last_subject_seq": 0}
+    frame = {"type": "pub", "subject": subject, "expect": expect}
+    ws.send(*({**frame, "id": i, "msg_id": m} for i, m in ((1, "1"), (2, "1"), (3, "2"))))
+
+    answers = [ws.answer(number) for number in (1, 2, 3)]
+
+    assert answers[1] == answers[0] | {"id": 2, "duplicate": True}
+    assert answers[2]["problem"]["status"] == 412
+    assert ws.ask("ping")["type"] == "pong"
+
+
 def test_frames_in_an_array_are_carried_out_in_order(ws: Socket, stream: Stream) -> None:
     subject = stream.subject("a")
     ws.send(*({"type": "pub", "id": i, "subject": subject} for i in range(1, 51)))

@@ -14,20 +14,22 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from core.client import JetStream, connect, dial
+from core.client.subscribe import JsMsg
 from core.config.addresses import listen
 from core.model.consumer import AckPolicy, ConsumerConfig, NextRequest
 from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.runtime.tasks import counters
 from gateway.app import create_app
-from gateway.call import Gateway
+from gateway.call import Caller, Gateway
 from gateway.contract.reference import Reference
 from gateway.feeds.feeds import Feeds
 from gateway.http_protocol import HttpProtocol
 from gateway.http_server import HttpServer, standby
 from gateway.http_start import HttpStart
 from gateway.metrics import Metrics
-from gateway.tokens import AckTokens, read_delivery
+from gateway.signin.kept import SignIn
+from gateway.tokens import AckTokens
 from gateway.ws.close_codes import Remedy, remedy_of
 from gateway.ws.codec import JSON_CODEC
 from gateway.ws.credit import Account
@@ -184,6 +186,7 @@ class _FullSocket(Link):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
+        self.caller = Caller(gateway, SignIn(gateway.settings, gateway.clock))
         self.codec = JSON_CODEC
 
     def put(self, payload: bytes) -> None:
@@ -231,7 +234,7 @@ def test_what_was_pulled_and_not_written_is_given_back(nats_server: NatsServer) 
         fetched = await js.fetch("BACK", "C", NextRequest(batch=3, expires=20 * _SECOND))
         await js.delete_stream("BACK")
         await client.close()
-        return [read_delivery(msg.reply).delivered for msg in fetched.messages]
+        return [JsMsg(msg, takes_acks=True).delivered for msg in fetched.messages]
 
     assert asyncio.run(scenario()) == [2, 2, 2]
 

@@ -25,17 +25,23 @@ GOOD = Facts(
     in_recovery=False,
     read_only="off",
     database="messages",
-    username="jetgate",
+    quoted_database="messages",
+    role="jetgate",
     may_create=True,
-    schema_owner=None,
-    owns_schema=True,
+    may_plpgsql=True,
+    absent=["jetgate_store", "jetgate"],
+    unusable=[],
+    closed=[],
+    has_tables=False,
+    lacks_tables=False,
+    lacks_sequences=False,
 )
 
 
 def test_a_durable_database_is_accepted() -> None:
     assert refusals(GOOD) == []
     assert refusals(dataclasses.replace(GOOD, synchronous_commit="remote_apply")) == []
-    assert refusals(dataclasses.replace(GOOD, may_create=False, schema_owner="jetgate")) == []
+    assert refusals(dataclasses.replace(GOOD, may_create=False, absent=[])) == []
 
 
 @pytest.mark.parametrize(
@@ -50,10 +56,20 @@ def test_a_durable_database_is_accepted() -> None:
         ({"encoding": "LATIN1"}, "the encoding of messages is LATIN1, expected UTF8"),
         ({"in_recovery": True}, "it is a standby in recovery, expected the primary"),
         ({"read_only": "on"}, "default_transaction_read_only is on, expected off"),
-        ({"may_create": False}, "grant create on database messages to jetgate"),
+        ({"may_create": False}, "create schema jetgate_store authorization jetgate; create schema"),
+        ({"closed": ["jetgate"]}, "run there: grant usage, create on schema jetgate to jetgate"),
+        ({"may_plpgsql": False}, "run there: grant usage on language plpgsql to jetgate"),
         (
-            {"schema_owner": "other", "owns_schema": False},
-            "schema jetgate_store belongs to other, not to jetgate",
+            {"has_tables": True, "unusable": ["jetgate"], "closed": ["jetgate", "jetgate_store"]},
+            "grant usage on schema jetgate to jetgate; grant usage, create on schema jetgate_store",
+        ),
+        (
+            {"has_tables": True, "lacks_tables": True},
+            "grant select, insert, update, delete on all tables in schema jetgate_store to jetgate",
+        ),
+        (
+            {"has_tables": True, "lacks_sequences": True},
+            "grant usage on all sequences in schema jetgate_store to jetgate",
         ),
     ],
 )
@@ -81,7 +97,11 @@ def test_every_reason_is_told_at_once_in_one_line(postgres: PostgresServer) -> N
     [
         ("postgresql://u:secret@127.0.0.1:1/db", "127.0.0.1:1/db: connection refused"),
         ("postgresql://u:secret@no-such-host.invalid/db", "no-such-host.invalid/db: "),
-        ("host=localhost", "invalid DSN"),
+        ("host=127.0.0.1 port=1 password=secret dbname=db", "127.0.0.1:1/db: connection refused"),
+        (
+            "postgresql://u:secret@127.0.0.1:1,127.0.0.2:1/db",
+            "127.0.0.1:1: connection refused; 127.0.0.2:1: connection refused",
+        ),
         ("postgresql:///db?host=/no/such/directory", "/no/such/directory/db: no such file"),
     ],
 )

@@ -57,7 +57,7 @@ def test_nobody_misses_what_the_tail_covers(steps: list[tuple[object, ...]], beg
 
 async def _play(steps: list[tuple[object, ...]], begin: int) -> None:
     begun = cast(OrderedSubscription, _Begun(_INCARNATION, Position(_INCARNATION, begin)))
-    tail = Tail(cast(JetStream, None), ("S", ""), begun)
+    tail = Tail(cast(JetStream, None), ("S", ()), begun)
     tail._limit, tail._limit_bytes = 12, 150
     stored: list[int] = []
     readers: list[_Reader] = []

@@ -3,21 +3,25 @@
 import asyncio
 import json
 import os
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 import jetgate_client
 import nats
 from nats.js import JetStreamContext
-from nats.js.errors import KeyNotFoundError
+from nats.js.errors import KeyNotFoundError, ObjectDeletedError, ObjectNotFoundError
 
+from tests.gateway.sockets import Socket
 from tests.gateway.web import Web
 from tests.support.node_packages import node_packages
 from tests.support.programs import node, node_environment
 
 _SCRIPT = Path(__file__).parent / "typescript/actor.mjs"
+_CHUNK = 64 * 1024
 Value = tuple[str, int]
 
 
@@ -43,6 +47,14 @@ class Actor(Protocol):
         ...
 
     async def delete(self, bucket: str, key: str) -> None: ...
+
+    async def put_object(self, bucket: str, name: str, text: str) -> None: ...
+
+    async def get_object(self, bucket: str, name: str) -> str | None:
+        """The text of an object."""
+        ...
+
+    async def delete_object(self, bucket: str, name: str) -> None: ...
 
 
 class NatsPy:
@@ -84,6 +96,21 @@ class NatsPy:
 
     async def delete(self, bucket: str, key: str) -> None:
         await (await self._js.key_value(bucket)).delete(key)
+
+    async def put_object(self, bucket: str, name: str, text: str) -> None:
+        await (await self._js.object_store(bucket)).put(name, text.encode())
+
+    async def get_object(self, bucket: str, name: str) -> str | None:
+        store = await self._js.object_store(bucket)
+        try:
+            found = await store.get(name)
+        except (ObjectNotFoundError, ObjectDeletedError):
+            return None
+        assert found.data is not None
+        return found.data.decode()
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        await (await self._js.object_store(bucket)).delete(name)
 
 
 class Rest:
@@ -134,6 +161,115 @@ class Rest:
     async def delete(self, bucket: str, key: str) -> None:
         assert self._web.delete(f"/v1/kv/{bucket}/{key}").status == 204
 
+    async def put_object(self, bucket: str, name: str, text: str) -> None:
+        answer = self._web.send("PUT", f"/v1/objects/{bucket}/{name}", text.encode())
+        assert answer.status == 201, answer
+
+    async def get_object(self, bucket: str, name: str) -> str | None:
+        answer = self._web.get(f"/v1/objects/{bucket}/{name}")
+        return None if answer.status == 404 else answer.body.decode()
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        assert self._web.delete(f"/v1/objects/{bucket}/{name}").status == 204
+
+
+class WebSocket:
+    """Frames by hand: keys and objects are messages of their streams."""
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+        self._token = ""
+        self._sid = 0
+
+    async def publish(self, subject: str, text: str) -> None:
+        self._publish(subject, text)
+
+    def _publish(self, subject: str, text: str, **members: Any) -> int:
+        answer = self._socket.ask("pub", subject=subject, text=text, **members)
+        assert answer["type"] == "published", answer
+        return int(answer["seq"])
+
+    def _feed(self, **followed: Any) -> int:
+        self._sid += 1
+        answer = self._socket.ask("sub", sid=self._sid, **followed)
+        assert answer["type"] == "subscribed", answer
+        return self._sid
+
+    async def fetch(self, stream: str, consumer: str) -> Value:
+        sid = self._feed(stream=stream, consumer=consumer, credit={"msgs": 1})
+        [message] = self._socket.messages(sid, 1)
+        assert self._socket.ask("unsub", sid=sid)["type"] == "done"
+        self._token = message["token"]
+        return message["text"], message["delivered"]
+
+    async def nak(self) -> None:
+        self._settle("nak")
+
+    async def ack(self) -> None:
+        self._settle("ack")
+
+    def _settle(self, verb: str) -> None:
+        assert self._socket.ask(verb, tokens=[self._token], sync=True)["succeeded"] == 1
+
+    async def put(self, bucket: str, key: str, text: str) -> int:
+        return self._publish(f"$KV.{bucket}.{key}", text)
+
+    async def update(self, bucket: str, key: str, text: str, revision: int) -> int:
+        expect = {"last_subject_seq": revision}
+        return self._publish(f"$KV.{bucket}.{key}", text, expect=expect)
+
+    async def get(self, bucket: str, key: str) -> Value | None:
+        found = self._last(f"KV_{bucket}", f"$KV.{bucket}.{key}")
+        if found is None or "KV-Operation" in found.get("headers", {}):
+            return None
+        return found["text"], found["seq"]
+
+    def _last(self, stream: str, subject: str) -> dict[str, Any] | None:
+        answer = self._socket.ask("get", stream=stream, last_by=subject)
+        return answer.get("message")
+
+    async def delete(self, bucket: str, key: str) -> None:
+        self._publish(f"$KV.{bucket}.{key}", "", headers={"KV-Operation": "DEL"})
+
+    async def put_object(self, bucket: str, name: str, text: str) -> None:
+        nuid = f"by-hand-{self._sid}-{name}"
+        pieces = [text[at : at + _CHUNK] for at in range(0, len(text), _CHUNK)]
+        for piece in pieces:
+            self._publish(f"$O.{bucket}.C.{nuid}", piece)
+        digest = urlsafe_b64encode(sha256(text.encode()).digest()).decode()
+        said = {"nuid": nuid, "size": len(text), "chunks": len(pieces)}
+        self._describe(bucket, name, said | {"digest": f"SHA-256={digest}"})
+
+    def _describe(self, bucket: str, name: str, said: dict[str, Any]) -> None:
+        info = {"bucket": bucket, "name": name, "mtime": "2026-01-01T00:00:00Z", **said}
+        headers = {"Nats-Rollup": "sub"}
+        self._publish(_meta(bucket, name), json.dumps(info), headers=headers)
+
+    async def get_object(self, bucket: str, name: str) -> str | None:
+        info = self._info(bucket, name)
+        if info is None or info.get("deleted"):
+            return None
+        chunks = f"$O.{bucket}.C.{info['nuid']}"
+        sid = self._feed(stream=f"OBJ_{bucket}", filter=chunks, **{"from": "all"})
+        messages = self._socket.messages(sid, info["chunks"])
+        assert self._socket.ask("unsub", sid=sid)["type"] == "done"
+        return "".join(message["text"] for message in messages)
+
+    def _info(self, bucket: str, name: str) -> dict[str, Any] | None:
+        found = self._last(f"OBJ_{bucket}", _meta(bucket, name))
+        data: dict[str, Any] | None = None if found is None else found["data"]
+        return data
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        info = self._info(bucket, name)
+        assert info is not None
+        gone = {"nuid": info["nuid"], "size": 0, "chunks": 0, "digest": "", "deleted": True}
+        self._describe(bucket, name, gone)
+
+
+def _meta(bucket: str, name: str) -> str:
+    return f"$O.{bucket}.M.{urlsafe_b64encode(name.encode()).decode()}"
+
 
 class PythonSdk:
     """The Python SDK."""
@@ -170,6 +306,18 @@ class PythonSdk:
 
     async def delete(self, bucket: str, key: str) -> None:
         await self._js.bucket(bucket).delete(key)
+
+    async def put_object(self, bucket: str, name: str, text: str) -> None:
+        await self._js.store(bucket).put(name, text)
+
+    async def get_object(self, bucket: str, name: str) -> str | None:
+        try:
+            return (await self._js.store(bucket).get(name)).decode()
+        except jetgate_client.NotFound:
+            return None
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        await self._js.store(bucket).delete(name)
 
 
 class Node:
@@ -213,6 +361,16 @@ class Node:
     async def delete(self, bucket: str, key: str) -> None:
         await self._do("delete", bucket=bucket, key=key)
 
+    async def put_object(self, bucket: str, name: str, text: str) -> None:
+        await self._do("putObject", bucket=bucket, name=name, text=text)
+
+    async def get_object(self, bucket: str, name: str) -> str | None:
+        found: str | None = await self._do("getObject", bucket=bucket, name=name)
+        return found
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        await self._do("deleteObject", bucket=bucket, name=name)
+
 
 @asynccontextmanager
 async def _in_node(how: str, url: str) -> AsyncIterator[Node]:
@@ -224,6 +382,7 @@ async def _in_node(how: str, url: str) -> AsyncIterator[Node]:
         url,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        limit=1 << 24,  # bytes of a line
         env=node_environment(modules) | {"NODE_NO_WARNINGS": "1"},
     )
     try:
@@ -244,17 +403,19 @@ async def everybody(
     )
     client = await nats.connect(nats_url)
     try:
-        async with (
-            jetgate_client.connect(url) as js,
-            _in_node("nats.js", nats_url) as official,
-            _in_node(os.fspath(sdk), url) as typescript,
-        ):
-            yield {
-                "nats-py": NatsPy(client.jetstream()),
-                "nats.js": official,
-                "REST": Rest(http),
-                "Python SDK": PythonSdk(js),
-                "TypeScript SDK": typescript,
-            }
+        with Socket(http) as socket:
+            async with (
+                jetgate_client.connect(url) as js,
+                _in_node("nats.js", nats_url) as official,
+                _in_node(os.fspath(sdk), url) as typescript,
+            ):
+                yield {
+                    "nats-py": NatsPy(client.jetstream()),
+                    "nats.js": official,
+                    "REST": Rest(http),
+                    "WebSocket": WebSocket(socket),
+                    "Python SDK": PythonSdk(js),
+                    "TypeScript SDK": typescript,
+                }
     finally:
         await client.close()

@@ -14,12 +14,16 @@ class LossyWay:
     Attributes:
         lose: How many of the next answers are lost: the server has acted, the caller hears nothing.
         lost: How many were.
+        passed: How many connections were passed on.
+        most: Of how many bytes of answers a connection breaks; 0: of none.
         away: Whether nobody gets through.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.lose = 0
         self.lost = 0
+        self.passed = 0
+        self.most = 0
         self.away = False
         self._server = server
         self._open: set[socket.socket] = set()
@@ -63,17 +67,22 @@ class LossyWay:
                 continue
             with self._lock:
                 self._open |= {caller, server}
+                self.passed += 1
             for source, target, answers in ((caller, server, False), (server, caller, True)):
                 threading.Thread(
                     target=self._pass_on, args=(source, target, answers), daemon=True
                 ).start()
 
     def _pass_on(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+        size = 0
         with contextlib.suppress(OSError):
             while piece := source.recv(_PIECE):
                 if answers and self._loses():
                     break
                 target.sendall(piece)
+                size += len(piece)
+                if answers and size > self.most > 0:
+                    break
         self._close(source)
         self._close(target)
 

@@ -62,6 +62,32 @@ def test_a_key_of_anyone_is_read_changed_and_deleted_by_anyone(
                 for reader in actors.values():
                     assert await reader.get(name, key) == (f"changed by {changer}", changed)
                 await actor.delete(name, key)
-                assert [await reader.get(name, key) for reader in actors.values()] == [None] * 5
+                assert [await reader.get(name, key) for reader in actors.values()] == [None] * len(
+                    actors
+                )
+
+    asyncio.run(scenario())
+
+
+def test_an_object_of_anyone_is_read_and_deleted_by_anyone(
+    jetgate_server: JetgateServer, typescript_sdk: Path, url: str, name: str
+) -> None:
+    async def scenario() -> None:
+        async with (
+            everybody(jetgate_server.address, jetgate_server.http, typescript_sdk) as actors,
+            jetgate_client.connect(url) as js,
+        ):
+            await js.put_store(name)
+            texts = {said: f"object of {said}, " * 10_000 for said in actors}
+            for index, (said, actor) in enumerate(actors.items()):
+                await actor.put_object(name, f"by-{index}", texts[said])
+            for reader, actor in actors.items():
+                found = [await actor.get_object(name, f"by-{i}") for i in range(len(actors))]
+                assert found == list(texts.values()), reader
+            around = [*actors.values(), next(iter(actors.values()))]
+            for index, actor in enumerate(around[1:]):
+                await actor.delete_object(name, f"by-{index}")
+                found = [await reader.get_object(name, f"by-{index}") for reader in actors.values()]
+                assert found == [None] * len(actors)
 
     asyncio.run(scenario())

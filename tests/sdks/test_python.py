@@ -298,3 +298,29 @@ def test_a_request_is_answered(url: str, name: str) -> None:
             assert nobody.value.kind == "no-responders"
 
     run(scenario)
+
+
+def test_what_is_left_open_ends_without_a_word(url: str, name: str) -> None:
+    said: list[dict[str, object]] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        async with stream(url, name) as js:
+            await js.put_consumer(name, "C", ack_policy="explicit")
+            bucket = await js.put_bucket(name)
+            await js.publish_many([sdk.Outgoing(f"{name}.x")] * 3)
+            socket = js.socket()
+            feeds = [
+                aiter(js.consume(name, "C")),
+                js.tail(name, begin="all"),
+                bucket.watch(),
+                aiter(socket.tail(name, begin="all")),
+                aiter(socket.consume(name, "C")),
+            ]
+            for feed in feeds[:4]:
+                await anext(feed)
+            await socket.aclose()
+
+    run(scenario)
+
+    assert said == []

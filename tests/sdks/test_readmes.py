@@ -51,7 +51,7 @@ def test_the_first_lines_work(
         env={"PYTHONPATH": str(ROOT / "sdks/python")},
     )
 
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() in (
         ["orders.new", "{'id':", "7}", "None"],
         ["orders.new", "{", "id:", "7", "}", "undefined"],

@@ -11,7 +11,7 @@ from jetgate_client.generated.api.streams import read_stream
 
 from tests.support.jetgate import JetgateServer
 
-_EACH_WAY = 40
+_EACH_WAY = 20
 """Messages before the kill, and after it."""
 
 

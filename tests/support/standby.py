@@ -81,6 +81,10 @@ class Standby:
         """Go on with the replay."""
         self._execute("select pg_wal_replay_resume()")
 
+    def promote(self) -> None:
+        """Make it the primary."""
+        assert self._execute("select pg_promote()")
+
     def _answers(self) -> bool:
         try:
             return bool(self._execute("select pg_is_in_recovery()"))

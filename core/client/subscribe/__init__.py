@@ -8,7 +8,7 @@
 consumer that is named, or creates one and deletes it in the end.
 """
 
-from core.client.subscribe.acks import Acking, JsMsg
+from core.client.subscribe.acks import Acking, JsMsg, ack_fields
 from core.client.subscribe.errors import (
     Alarm,
     HandlerFailed,
@@ -27,7 +27,7 @@ from core.client.subscribe.inbox import Limits
 from core.client.subscribe.ordered import OrderedReading, OrderedSubscription, Position, ordered
 from core.client.subscribe.pull import Fetch, PullSubscription, pull
 from core.client.subscribe.push import PushSubscription, Reading, push
-from core.client.subscribe.target import Target
+from core.client.subscribe.target import Target, target_of
 
 __all__ = [
     "Acking",
@@ -53,7 +53,9 @@ __all__ = [
     "StatusRaised",
     "SubscribeError",
     "Target",
+    "ack_fields",
     "ordered",
     "pull",
     "push",
+    "target_of",
 ]

@@ -22,6 +22,23 @@ _LONG = 11
 _NANOS = 1_000_000_000
 
 
+def ack_fields(reply: bytes) -> list[bytes]:
+    """Return what an ack subject says: stream, consumer, how often delivered, stream and consumer
+    sequence, time, pending; all but the first two are decimal. Raises NotJetStream.
+    """
+    fields = reply.split(b".")
+    count = len(fields)
+    if count == _SHORT:
+        said = fields[2:]
+    elif count >= _LONG:
+        said = fields[4:11]
+    else:
+        raise NotJetStream(reply)
+    if b"" in said or not reply.startswith(PREFIX) or not b"".join(said[2:]).isdigit():
+        raise NotJetStream(reply)
+    return said
+
+
 class JsMsg(Msg):
     """A message of a stream, as delivered to a consumer.
 
@@ -42,26 +59,12 @@ class JsMsg(Msg):
         self.payload = msg.payload
         self.reply = reply = msg.reply
         self.ended = not takes_acks
-        fields = reply.split(b".")
-        count = len(fields)
-        try:
-            if count == _SHORT:
-                numbers = fields[4:9]
-            elif count >= _LONG:
-                numbers = fields[6:11]
-            else:
-                raise NotJetStream(reply)
-            if not b"".join(numbers).isdigit():
-                raise NotJetStream(reply)
-            self.delivered = int(numbers[0])
-            self.stream_seq = int(numbers[1])
-            self.consumer_seq = int(numbers[2])
-            self.time = int(numbers[3])
-            self.pending = int(numbers[4])
-        except ValueError:
-            raise NotJetStream(reply) from None
-        if fields[0] != b"$JS" or fields[1] != b"ACK":
-            raise NotJetStream(reply)
+        fields = ack_fields(reply)
+        self.delivered = int(fields[2])
+        self.stream_seq = int(fields[3])
+        self.consumer_seq = int(fields[4])
+        self.time = int(fields[5])
+        self.pending = int(fields[6])
 
     @property
     def domain(self) -> str:
@@ -73,14 +76,12 @@ class JsMsg(Msg):
     @property
     def stream(self) -> str:
         """The name of the stream."""
-        fields = self.reply.split(b".")
-        return fields[4 if len(fields) >= _LONG else 2].decode(errors="replace")
+        return ack_fields(self.reply)[0].decode(errors="replace")
 
     @property
     def consumer(self) -> str:
         """The name of the consumer."""
-        fields = self.reply.split(b".")
-        return fields[5 if len(fields) >= _LONG else 3].decode(errors="replace")
+        return ack_fields(self.reply)[1].decode(errors="replace")
 
 
 class Acking:

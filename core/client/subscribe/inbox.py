@@ -167,29 +167,18 @@ class Inbox(Generic[M]):
         """Wait until something is there, and take it; empty at the end, and after `within`."""
         if messages < 1 or nbytes < 1:
             raise ValueError("a batch of nothing")
-        limits = Limits(messages, nbytes)
-        return await self.allowed_batch(lambda: limits, within)
-
-    async def allowed_batch(self, allowed: Callable[[], Limits], within: float | None) -> list[M]:
-        """Wait until something is there and may be taken, and take it.
-
-        `allowed` is asked at the beginning and after each `wake`.
-        """
         if self._change is not None:
             raise RuntimeError("a subscription has one reader")
         try:
             async with asyncio.timeout(within):
-                while not (taken := self._take(allowed())) and not self.is_over:
+                while not (taken := self.take(messages, nbytes)) and not self.is_over:
                     self._change = asyncio.get_running_loop().create_future()
                     await self._change
         except TimeoutError:
-            return self._take(allowed())
+            return self.take(messages, nbytes)
         finally:
             self._change = None
         return taken
-
-    def _take(self, limits: Limits) -> list[M]:
-        return self.take(limits.messages, limits.nbytes)
 
     def _reply(self, subject: bytes) -> None:
         try:

@@ -10,14 +10,14 @@ and loses nothing. A push consumer would send megabytes before its flow control 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
-from core.client.errors import ClientError, ConnectionLost
+from core.client.errors import ClientError, ConnectionLost, NotPermitted
 from core.client.jetstream import JetStream
 from core.client.subscribe.acks import JsMsg
+from core.client.subscribe.batched import Batched
 from core.client.subscribe.deleting import delete_consumer
 from core.client.subscribe.errors import (
     Interrupted,
@@ -28,7 +28,7 @@ from core.client.subscribe.errors import (
 )
 from core.client.subscribe.inbox import Inbox, Limits
 from core.client.subscribe.lookup import find_stream
-from core.client.subscribe.puller import Puller
+from core.client.subscribe.puller import ANY_SIZE, Puller
 from core.client.subscribe.push import OnAlarm
 from core.client.subscribe.target import Kind, Target
 from core.errors import ApiError
@@ -41,6 +41,8 @@ ORDERED_LIMITS = Limits(8192, 4 * 1024 * 1024)
 
 _NANOS = 1_000_000_000
 NOTHING = Limits(0, 0)
+_FEW_FIRST = 8
+_FEW_MOST = 64
 _STREAM_NOT_FOUND = err_code("JSStreamNotFound")
 _RETRY_FIRST_S = 0.05
 _RETRY_MAX_S = 2.0
@@ -88,6 +90,8 @@ class OrderedReading:
         heartbeat: Seconds between the server's signs of life, at least 0.1.
         inactive: Seconds after which the server forgets the consumer of a client that is gone, or
             that reads nothing; then it is made anew.
+        finite: End behind what is there. Whether the stream is the one that was read before is not
+            asked then.
     """
 
     after: Position | None = None
@@ -95,18 +99,21 @@ class OrderedReading:
     limits: Limits = ORDERED_LIMITS
     heartbeat: float = 5.0
     inactive: float = 30.0
+    finite: bool = False
 
 
-class OrderedSubscription:
+class OrderedSubscription(Batched):
     """An ordered subscription; made by `ordered`.
 
-    *Life cycle*: ends with `unsubscribe` or `async with`, with its client, or when its stream does
-    not exist any more (`batch` raises the ApiError).
+    *Life cycle*: ends with `unsubscribe` or `async with`, with its client, when its stream does
+    not exist any more (`batch` raises the ApiError), or when the server refuses a request that it
+    needs (NotPermitted).
 
     Attributes:
         stream: its name.
         incarnation: of the stream, ns since the epoch.
         start: the sequence behind which it began.
+        pending: how many messages there were when its consumer was made.
         recovered: whether no position was lost, at the beginning (`OrderedReading.after`) or later.
         restarts: how often the consumer was made anew.
     """
@@ -116,6 +123,7 @@ class OrderedSubscription:
         self.consumer = ""
         self.incarnation = reading.after.incarnation if reading.after else 0
         self.start = 0
+        self.pending = 0
         self.recovered = True
         self.restarts = 0
         self._js = js
@@ -127,6 +135,8 @@ class OrderedSubscription:
         self._position: int | None = reading.after.seq if reading.after else None
         self._is_moved = reading.after is not None
         self._expected = 1
+        self._few = 0
+        self._largest = 1
         self._puller: Puller | None = None
         self._restart: asyncio.Task[None] | None = None
 
@@ -137,30 +147,31 @@ class OrderedSubscription:
         """The position of the last message that arrived, or behind which the first will be."""
         return Position(self.incarnation, self._position or 0)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come: a finite one has read everything."""
+        return self.inbox.is_over
+
     async def batch(
         self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
     ) -> list[JsMsg]:
-        """Wait for messages and return what is there, up to a number of them.
+        """Wait for messages, as `Batched.batch` says.
 
-        `nbytes` may be exceeded by one message. An empty list says that `within` (seconds) has
-        passed, or that the subscription is over. Raises ConnectionLost when the client was closed,
-        ApiError when the stream is gone, and PositionLost where there is no `on_alarm`.
+        Raises ConnectionLost when the client was closed, ApiError when the stream is gone, and
+        PositionLost where there is no `on_alarm`.
         """
         return await self.inbox.batch(messages, nbytes, within)
 
-    async def batches(
-        self, messages: int = 1000, nbytes: int = 1 << 20
-    ) -> AsyncIterator[list[JsMsg]]:
-        """Iterate over batches until the subscription is over."""
-        while batch := await self.batch(messages, nbytes):
-            yield batch
-
-    async def __aiter__(self) -> AsyncIterator[JsMsg]:
-        async for batch in self.batches():
-            for msg in batch:
-                yield msg
-
     # -- the end -----------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """Make `batch` return nothing, at once and from now on."""
+        self.inbox.end(drop=True)
+
+    def end(self, error: Exception) -> None:
+        """Let `batch` return what is there, and then raise this."""
+        self._stop_receiving()
+        self.inbox.end(error)
 
     async def unsubscribe(self) -> None:
         """End at once and delete the consumer. Raises ApiError or ClientError when that failed.
@@ -176,16 +187,6 @@ class OrderedSubscription:
             error = await delete_consumer(self._js, self.stream, consumer)
             if error is not None and not _is_gone(error):
                 raise error
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.unsubscribe()
-
-    def _end(self, error: Exception) -> None:
-        self._stop_receiving()
-        self.inbox.end(error)
 
     def _stop_receiving(self) -> None:
         if self._puller is not None:
@@ -215,21 +216,29 @@ class OrderedSubscription:
         js, stale = self._js, self.consumer
         self._expected = 1
         try:
-            made = await js.add_consumer(self.stream, self._config())
-            self.consumer = made.name
-            info = await js.stream_info(self.stream)
+            made = await js.create_ephemeral(self.stream, self._config())
+            self.consumer, self.pending = made.name, made.num_pending
+            info = None if self._reading.finite else await js.stream_info(self.stream)
         finally:
             if stale and stale != self.consumer:
                 await delete_consumer(js, self.stream, stale)
-        if self.inbox.ended or not self._is_recovered(info, made.delivered.stream_seq):
+        behind = made.delivered.stream_seq
+        if info is None:
+            self._position = max(self._position or 0, behind)
+        elif not self._is_recovered(info, behind):
             return
+        if self.inbox.ended:
+            return
+        config = made.config
+        of_subjects = config.deliver_policy is DeliverPolicy.LAST_PER_SUBJECT
+        self._few = _FEW_FIRST if of_subjects and not config.headers_only else 0
         self._puller = Puller(
             js,
             self,
             f"{self.stream}.{made.name}",
-            takes_acks=False,
-            batch_max=made.config.max_batch,
+            batch_max=config.max_batch,
             heartbeat=self._reading.heartbeat,
+            waits=not self._reading.finite,
         )
         self._puller.ask()
 
@@ -291,9 +300,11 @@ class OrderedSubscription:
                 self.restarts += 1
             except (ApiError, ClientError) as error:
                 if self._client.closed:
-                    return self._end(ConnectionLost())
-                if isinstance(error, ApiError) and error.err_code == _STREAM_NOT_FOUND:
-                    return self._end(error)
+                    return self.end(ConnectionLost())
+                if isinstance(error, NotPermitted) or (
+                    isinstance(error, ApiError) and error.err_code == _STREAM_NOT_FOUND
+                ):
+                    return self.end(error)
                 self._tell(Interrupted(error))
             if self._puller is None:
                 await asyncio.sleep(wait)
@@ -302,8 +313,19 @@ class OrderedSubscription:
     # -- the puller's taker ------------------------------------------------------------------
 
     def room(self) -> Limits:
-        """Ask for nothing while the buffer is more than half full: no request for few messages."""
-        return self.inbox.room if self.inbox.is_half_empty else NOTHING
+        """Ask for nothing while the buffer is more than half full: no request for few messages.
+
+        A request of the last messages of subjects is for few, and not bounded by their bytes:
+        nats-server 2.15.1 leaves out the message that does not fit any more, and goes on behind it.
+        """
+        if not self.inbox.is_half_empty:
+            return NOTHING
+        room = self.inbox.room
+        if not self._few:
+            return room
+        few = max(1, min(self._few, room.messages, room.nbytes // self._largest))
+        self._few = min(self._few * 2, _FEW_MOST)
+        return Limits(few, ANY_SIZE)
 
     def on_message(self, msg: JsMsg) -> None:
         if msg.consumer_seq != self._expected:
@@ -312,16 +334,25 @@ class OrderedSubscription:
         self._expected += 1
         self._position = msg.stream_seq
         self._is_moved = True
+        if self._few:
+            self._largest = max(self._largest, msg.size)
         self.inbox.put(msg)
 
     def on_heartbeat(self, last_consumer: int | None) -> None:
         if last_consumer not in (None, self._expected - 1):
             self._begin_restart()
 
+    def on_nothing(self) -> None:
+        self._stop_receiving()
+        self.inbox.end()
+
     def on_read(self) -> None:
         self.inbox.wake()
 
     def on_failure(self, error: ClientError) -> None:
+        if isinstance(error, NotPermitted):
+            self.end(error)
+            return
         self._tell(error)
         self._begin_restart()
 
@@ -332,7 +363,7 @@ class OrderedSubscription:
         self._begin_restart()
 
     def on_closed(self) -> None:
-        self._end(ConnectionLost())
+        self.end(ConnectionLost())
 
     def _tell(self, alarm: ClientError) -> None:
         if self._reading.on_alarm is not None:

@@ -21,6 +21,9 @@ _NANOS = 1_000_000_000
 _MISSED = 3
 _TOO_LARGE = "Message Size Exceeds MaxBytes"
 _ENDS = ("Batch Completed", _TOO_LARGE)
+_NONE = 404
+ANY_SIZE = 1 << 62
+"""Bytes that bound no request."""
 _EXPIRES_S = 60.0
 
 
@@ -41,6 +44,10 @@ class Taker(Protocol):
         """Called after the messages of one read."""
         ...
 
+    def on_nothing(self) -> None:
+        """There is nothing now; told where requests do not wait."""
+        ...
+
     def on_failure(self, error: ClientError) -> None:
         """The request ended with an error, or without a word; `ask` begins the next one."""
         ...
@@ -59,16 +66,16 @@ class Taker(Protocol):
 
 
 class Puller:
-    """Pulls from one consumer. *Life cycle*: `ask` as soon as there is room, `close` or `drain`.
+    """Pulls from one consumer. *Life cycle*: `ask` as soon as there is room, `close`.
 
     Making one raises NotPermitted and ConnectionLost.
 
     Args:
         taker: who takes the messages.
         consumer: `<stream>.<name>`.
-        takes_acks: whether the consumer takes acknowledgements.
         batch_max: how many messages the consumer grants to a request, 0 for any number.
         heartbeat: seconds between the server's signs of life.
+        waits: whether requests wait for messages that are not there yet.
     """
 
     def __init__(
@@ -77,15 +84,15 @@ class Puller:
         taker: Taker,
         consumer: str,
         *,
-        takes_acks: bool,
         batch_max: int,
         heartbeat: float,
+        waits: bool = True,
     ) -> None:
         self._client = js.client
         self._taker = taker
         self._subject = f"{js.prefix}.CONSUMER.MSG.NEXT.{consumer}".encode()
         js.client.check(self._subject)
-        self._takes_acks = takes_acks
+        self._waits = waits
         self._batch_max = batch_max
         self._heartbeat = heartbeat
         self._watch = HeartbeatWatch(heartbeat * _MISSED, self._on_silence)
@@ -96,6 +103,8 @@ class Puller:
         self._next_is_large = False
         self._sub: Subscription | None = js.client.subscribe(self._inbox + b".*", self._on_batch)
         self._sub.on_restored = self._on_restored
+        self._sub.asked = self._subject
+        self._sub.on_asking_denied = self._on_denied
         self._sub.on_end = taker.on_closed
 
     @property
@@ -110,12 +119,6 @@ class Puller:
             self._sub.unsubscribe()
             self._sub = None
 
-    async def drain(self) -> None:
-        """Take what is under way, and no more."""
-        if self._sub is not None:
-            await self._client.drain_subscription(self._sub)
-        self.close()
-
     def ask(self) -> None:
         """Begin a request, unless one is under way or there is no room for anything."""
         if self._sub is None or self._reply:
@@ -124,11 +127,13 @@ class Puller:
         if room.messages < 1 or room.nbytes < 1:
             return
         most = min(room.messages, self._batch_max) if self._batch_max else room.messages
+        any_size = self._next_is_large or room.nbytes >= ANY_SIZE
         request = NextRequest(
             batch=1 if self._next_is_large else most,
-            max_bytes=0 if self._next_is_large else room.nbytes,
-            expires=round(max(_EXPIRES_S, 4 * self._heartbeat) * _NANOS),
-            idle_heartbeat=round(self._heartbeat * _NANOS),
+            max_bytes=0 if any_size else room.nbytes,
+            no_wait=not self._waits,
+            expires=round(max(_EXPIRES_S, 4 * self._heartbeat) * _NANOS) if self._waits else 0,
+            idle_heartbeat=round(self._heartbeat * _NANOS) if self._waits else 0,
         )
         self._requests += 1
         self._reply = b"%b.%d" % (self._inbox, self._requests)
@@ -139,9 +144,8 @@ class Puller:
             self._client.publish(self._subject, encode(request), reply=self._reply)
         except ConnectionLost:
             pass  # with the connection the next one is asked for
-        except NotPermitted as error:
-            self._end()
-            self._taker.on_failure(error)
+        except NotPermitted:
+            self._on_denied()
 
     def _end(self) -> None:
         self._reply = b""
@@ -159,7 +163,7 @@ class Puller:
                 self._on_status(msg)
                 continue
             try:
-                made = JsMsg(msg, takes_acks=self._takes_acks)
+                made = JsMsg(msg, takes_acks=False)
             except NotJetStream as error:
                 taker.on_stray(error)
                 continue
@@ -181,6 +185,8 @@ class Puller:
         elif code in HIDDEN or text in _ENDS:
             self._next_is_large = text == _TOO_LARGE
             self._end()
+            if code == _NONE and not self._waits:
+                self._taker.on_nothing()
         else:
             self._end()
             self._taker.on_failure(StatusRaised(code, text))
@@ -188,6 +194,10 @@ class Puller:
     def _on_silence(self, seconds: float) -> None:
         self._end()
         self._taker.on_failure(HeartbeatsMissed(seconds))
+
+    def _on_denied(self) -> None:
+        self._end()
+        self._taker.on_failure(NotPermitted(self._subject))
 
     def _on_restored(self) -> None:
         self._end()

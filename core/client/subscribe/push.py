@@ -5,9 +5,8 @@ buffer. Nothing is created, awaited or scheduled per message.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
 
 from core.client.client import Subscription
 from core.client.errors import ClientError, ConnectionLost
@@ -15,6 +14,7 @@ from core.client.jetstream import JetStream
 from core.client.msg import Msg
 from core.client.subscribe import lookup
 from core.client.subscribe.acks import PREFIX, Acking, JsMsg
+from core.client.subscribe.batched import Batched
 from core.client.subscribe.deleting import delete_consumer
 from core.client.subscribe.errors import (
     Alarm,
@@ -66,7 +66,7 @@ class Reading:
             raise ValueError("a handler without on_alarm: nobody would be told of alarms")
 
 
-class PushSubscription(Acking):
+class PushSubscription(Acking, Batched):
     """A subscription to a push consumer; made by `push`.
 
     *Life cycle*: ends with `unsubscribe` or `drain`, which delete the consumer if it was created
@@ -110,27 +110,14 @@ class PushSubscription(Acking):
     async def batch(
         self, messages: int = 1000, nbytes: int = 1 << 20, within: float | None = None
     ) -> list[JsMsg]:
-        """Wait for messages and return what is there, up to a number of them.
+        """Wait for messages, as `Batched.batch` says.
 
-        `nbytes` may be exceeded by one message. An empty list says that `within` (seconds) has
-        passed, or that the subscription is over. Raises alarms in their turn where there is no
-        `on_alarm`, and ConnectionLost when the client was closed.
+        Raises alarms in their turn where there is no `on_alarm`, and ConnectionLost when the client
+        was closed.
         """
         if self._handler is not None:
             raise RuntimeError("the messages of this subscription go to its handler")
         return await self._inbox.batch(messages, nbytes, within)
-
-    async def batches(
-        self, messages: int = 1000, nbytes: int = 1 << 20
-    ) -> AsyncIterator[list[JsMsg]]:
-        """Iterate over batches until the subscription is over."""
-        while batch := await self.batch(messages, nbytes):
-            yield batch
-
-    async def __aiter__(self) -> AsyncIterator[JsMsg]:
-        async for batch in self.batches():
-            for msg in batch:
-                yield msg
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -165,9 +152,6 @@ class PushSubscription(Acking):
         """Wait until a drain is complete, its consumer deleted."""
         if self._drained is not None:
             await self._drained.wait()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._drained is None or not self._drained.is_set():

@@ -139,6 +139,13 @@ class Target:
         _check_queue(info.config.idle_heartbeat, info.config.flow_control)
 
 
+def target_of(stream: str, filters: tuple[str, ...], **config: object) -> Target:
+    """Return what reads these subjects of a stream; all of them when none is named."""
+    if len(filters) == 1:
+        return Target(stream=stream, subject=filters[0], config=config)
+    return Target(stream=stream, config=config | {"filter_subjects": filters})
+
+
 def _check_queue(idle_heartbeat: object, flow_control: object) -> None:
     if idle_heartbeat:
         raise SubscribeError(Reason.QUEUE_HEARTBEAT)

@@ -1,36 +1,55 @@
 """Opens sessions with PostgreSQL, each with the settings for its purpose.
 
-All of them notice a dead peer within seconds, have no schema of ours in their search path, and do
-not use JIT. Connection strings are parsed by asyncpg; texts made here never show their password.
+All of them notice a dead peer within seconds, have no schema of ours in their search path, do not
+use JIT, and set what the role or the database may have set otherwise (`ALTER ROLE ... SET`).
 """
 
 import enum
+import os
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+import ssl
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 
-from core.errors import OperatorError, Unavailable
+from core.errors import OperatorError, Unavailable, Unreachable
+from core.storage.postgres.dsn import Host, KeepAlive, read
+from core.storage.postgres.hosts import first_of
 
 CONNECT_TIMEOUT_S = 10.0
 
-# Both sides drop a dead peer after about six seconds.
-_KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 3, 1, 3
-_USER_TIMEOUT_MS = 6000
 _SEND_BUFFER_BYTES = 4 << 20  # nearly all commits are smaller
 
+# A limit of a role would end what takes as long as it takes: loading a stream, waiting for a lock.
+_WITHOUT_LIMITS = {
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+# Both sides drop a dead peer after about six seconds.
+_OURS = KeepAlive()
 _COMMON = {
+    **_WITHOUT_LIMITS,
     "search_path": "pg_catalog",
     "jit": "off",
     "timezone": "UTC",
-    "tcp_keepalives_idle": str(_KEEPALIVE_IDLE_S),
-    "tcp_keepalives_interval": str(_KEEPALIVE_INTERVAL_S),
-    "tcp_keepalives_count": str(_KEEPALIVE_COUNT),
-    "tcp_user_timeout": str(_USER_TIMEOUT_MS),
+    # A stricter level would fail with serialization errors that nobody tries again.
+    "default_transaction_isolation": "read committed",
+    "tcp_keepalives_idle": str(_OURS.idle),
+    "tcp_keepalives_interval": str(_OURS.interval),
+    "tcp_keepalives_count": str(_OURS.count),
+    "tcp_user_timeout": str(_OURS.user_timeout_ms),
 }
+# PostgreSQL 17 has a limit that older ones would refuse a session for.
+_HAS_TRANSACTION_TIMEOUT = 17
+_WITHOUT_TRANSACTION_LIMIT = "set transaction_timeout = 0"
+# `remote_apply` stays. Preflight refuses anything else; a role may be changed afterwards.
+_DURABLE = """
+    select set_config('synchronous_commit', 'on', false)
+     where current_setting('synchronous_commit') not in ('on', 'remote_apply')
+"""
 
 
 class Purpose(enum.Enum):
@@ -56,6 +75,11 @@ DATABASE_ERRORS = (
 _PRIMARY = "primary"
 # The error of a write on a standby.
 READ_ONLY = asyncpg.ReadOnlySQLTransactionError
+# What PostgreSQL says while it starts, stops or has no session left: that may pass.
+_PASSES = (asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError)
+POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
+# What asyncpg says of a host that is a standby.
+_NOT_PRIMARY = asyncpg.TargetServerAttributeNotMatched
 
 _SETTINGS: dict[Purpose, dict[str, str]] = {
     # Every statement of the write path names its rows by key. A new table has no statistics, and
@@ -72,7 +96,7 @@ _SETTINGS: dict[Purpose, dict[str, str]] = {
         "parallel_tuple_cost": "0.001",
         "work_mem": "64MB",
     },
-    Purpose.LOCK: {"idle_session_timeout": "0", "statement_timeout": "10s"},
+    Purpose.LOCK: {"statement_timeout": "10s"},
     Purpose.ADMIN: {},
 }
 
@@ -89,20 +113,43 @@ class _Pooled(asyncpg.Connection):  # type: ignore[misc]  # the driver is not ty
         return ""
 
 
-@dataclass(frozen=True, slots=True)
 class Connector:
     """Opens sessions with one database.
 
+    Args:
+        dsn: a connection string as libpq reads it.
+        place: where it stands, for errors.
+        environment: whose variables (PGHOST and the like) count.
+        password_file: a file that is all password; empty: where libpq looks.
+        bind: called with the process id of each session's server process once the session is open;
+            what it returns is called when the session has ended.
+
     Attributes:
-        dsn: a connection string as libpq and asyncpg read it.
+        dsn: the text of the connection string.
+        parts: what it says.
+
+    Raises:
+        ConfigError: it cannot be used.
     """
 
-    dsn: str
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        place: str = "--dsn",
+        environment: Mapping[str, str] = os.environ,
+        password_file: str = "",
+        bind: Callable[[int], Callable[[], None]] | None = None,
+    ) -> None:
+        self.dsn = dsn
+        self.parts = read(dsn, place, environment=environment, password_file=password_file)
+        self._bind = bind
+        self._answered: Host | None = None  # it is tried first
 
     @property
     def address(self) -> str:
         """The database for messages to operators: without user and password."""
-        return describe(self.dsn)
+        return self.parts.address
 
     async def open(
         self,
@@ -112,22 +159,37 @@ class Connector:
         settings: Mapping[str, str] | None = None,
         timeout: float = CONNECT_TIMEOUT_S,  # noqa: ASYNC109 (asyncpg's own, and it cleans up)
     ) -> Any:
-        """Open a session. Raises what asyncpg raises (DATABASE_ERRORS)."""
-        connection = await asyncpg.connect(
-            self.dsn,
-            timeout=timeout,
-            connection_class=connection_class,
-            target_session_attrs=None if purpose is Purpose.ADMIN else _PRIMARY,
-            server_settings={
-                "application_name": f"jetgate {purpose.value}",
-                **_COMMON,
-                **_SETTINGS[purpose],
-                **(settings or {}),
-            },
-        )
-        _keep_alive(connection)
+        """Open a session.
+
+        Raises what asyncpg raises (DATABASE_ERRORS).
+        """
+        wanted = None if purpose is Purpose.ADMIN else _PRIMARY
+        server_settings = {
+            **self.parts.settings,
+            "application_name": f"{self.parts.application_name} {purpose.value}",
+            **_COMMON,
+            **_SETTINGS[purpose],
+            **(settings or {}),
+        }
+        try:
+            connection = await self._open(
+                timeout,
+                connection_class=connection_class,
+                target_session_attrs=self._attributes(wanted),
+                server_settings=server_settings,
+            )
+        except OperatorError as error:  # a file that may be there again soon
+            raise ConnectionError(str(error)) from error
+        try:
+            await _set_late(connection, purpose)
+        except BaseException:
+            connection.terminate()
+            raise
         if purpose is Purpose.LANE:
             _enlarge_send_buffer(connection)
+        if self._bind is not None:
+            unbind = self._bind(connection.get_server_pid())
+            connection.add_termination_listener(lambda _: unbind())
         return connection
 
     async def pool(self, purpose: Purpose, size: int) -> Any:
@@ -145,24 +207,98 @@ class Connector:
             await pool
             await pool.fetchval("select 1")
         except DATABASE_ERRORS as error:
-            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+            raise Unavailable(trouble(error)) from error
         return pool
 
     async def open_plain(self, *, timeout: float = CONNECT_TIMEOUT_S) -> Any:  # noqa: ASYNC109
-        """Open a session with the database's own settings, to look at them.
+        """Open a session with the database's own settings but its limits, to look at them.
 
         Raises:
+            Unreachable: PostgreSQL does not answer, or not yet.
             OperatorError: the connection fails; the text says why.
         """
         try:
-            return await asyncpg.connect(
-                self.dsn,
-                timeout=timeout,
+            connection = await self._open(
+                timeout,
                 statement_cache_size=0,
-                server_settings={"application_name": "jetgate check"},
+                target_session_attrs=self._attributes(None),
+                server_settings={
+                    **self.parts.settings,
+                    **_WITHOUT_LIMITS,
+                    "application_name": f"{self.parts.application_name} check",
+                },
             )
-        except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise OperatorError(_why(self.address, error)) from error
+            await _set_late(connection, None)
+        except asyncpg.ProtocolViolationError as error:
+            # Sessions begin with settings, which PgBouncer does not pass on.
+            text = f"PostgreSQL at {self.address} cannot be used: {POOLER} ({reason_of(error)})"
+            raise OperatorError(text) from error
+        except (ValueError, OperatorError, *DATABASE_ERRORS) as error:
+            text = f"cannot use PostgreSQL at {self.address}: {self._why(error)}"
+            passes = isinstance(error, (OSError, _NOT_PRIMARY, *_PASSES))
+            passes = passes and not isinstance(error, ssl.SSLError)
+            raise (Unreachable if passes else OperatorError)(text) from error
+        return connection
+
+    async def open_host(self, host: Host) -> Any:
+        """Open a session with one host, whatever it is, to look at it.
+
+        Raises what asyncpg raises (DATABASE_ERRORS), and OperatorError for a file of no use.
+        """
+        settings = {**_WITHOUT_LIMITS, "application_name": f"{self.parts.application_name} check"}
+        return await self._dial(host, CONNECT_TIMEOUT_S, {"server_settings": settings})
+
+    def _attributes(self, wanted: str | None) -> str:
+        """Whether any session will do; of several hosts the primary is meant."""
+        return _PRIMARY if self.parts.wants_primary else wanted or "any"
+
+    async def _open(self, timeout: float, **options: Any) -> Any:  # noqa: ASYNC109
+        """Open a session with the host that answers, the one that answered last before others."""
+        hosts = sorted(self.parts.shuffled(), key=lambda host: host != self._answered)
+
+        async def dial(host: Host) -> Any:
+            return await self._dial(host, timeout, options)
+
+        host, connection = await first_of(hosts, dial, is_final, reason_of)
+        self._answered = host
+        return connection
+
+    async def _dial(self, host: Host, timeout: float, options: Mapping[str, Any]) -> Any:  # noqa: ASYNC109
+        parts, tls = self.parts, self.parts.tls
+        target = host.target
+        encryption: dict[str, Any] = {"ssl": False, "direct_tls": False}
+        if not target.startswith("/") and tls.mode != "disable":
+            # What may go on without TLS asyncpg has to know by its name.
+            optional = tls.mode in ("allow", "prefer")
+            encryption = {
+                "ssl": tls.mode if optional else tls.context(),
+                "direct_tls": tls.is_direct,
+            }
+            encryption |= {"dsn": tls.optional_dsn()} if optional else {}
+        connection = await asyncpg.connect(
+            host=target,
+            port=host.port,
+            user=parts.user,
+            database=parts.database,
+            # Empty, so that asyncpg does not look for another one.
+            password=parts.password(host),
+            timeout=min(timeout, parts.connect_timeout or timeout),
+            krbsrvname=parts.krbsrvname or None,
+            gsslib=parts.gsslib or None,
+            **encryption,
+            **options,
+        )
+        _keep_alive(connection, parts.keep_alive)
+        return connection
+
+    def _why(self, error: BaseException) -> str:
+        reason = reason_of(error)
+        parts = self.parts
+        if isinstance(error, asyncpg.InvalidPasswordError) and not parts.password(parts.hosts[0]):
+            return f"{reason} (no password was given: docs/operations/dsn.md has the ways)"
+        if isinstance(error, asyncpg.InsufficientPrivilegeError):
+            return f"{reason}: grant connect on database {parts.database} to {parts.user}"
+        return reason
 
 
 async def fetch(pool: Any, statement: str, *arguments: object) -> list[Any]:
@@ -185,42 +321,44 @@ async def unavailable(pool: Any, error: Exception) -> Unavailable:
     """
     if isinstance(error, READ_ONLY):
         await pool.expire_connections()
-    return Unavailable(f"PostgreSQL is not reachable: {error}")
+    return Unavailable(trouble(error))
 
 
-def describe(dsn: str) -> str:
-    """Return host, port and database of a connection string, without user and password."""
-    try:
-        parts = urlsplit(dsn)
-        if parts.scheme not in ("postgresql", "postgres"):
-            return "the given address"
-        host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return "the given address"
-    if not host:
-        from_query = [p[5:] for p in parts.query.split("&") if p.startswith("host=")]
-        host = from_query[0] if from_query else "the default socket"
-    return f"{host}{port}{parts.path}"
+def trouble(error: BaseException) -> str:
+    """Return what is wrong with PostgreSQL, by what a session or a connection raised."""
+    refuses = isinstance(error, asyncpg.PostgresError) and not isinstance(
+        error, (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
+    )
+    if refuses or isinstance(error, asyncpg.QueryCanceledError):
+        return f"PostgreSQL refuses a statement: {reason_of(error)}"
+    return f"PostgreSQL is not reachable: {reason_of(error)}"
 
 
-def without_password(dsn: str) -> str:
-    """Return a connection string without its password."""
-    before, at, after = dsn.rpartition("@")
-    scheme, slashes, login = before.partition("://")
-    return f"{scheme}{slashes}{login.partition(':')[0]}{at}{after}" if at else dsn
-
-
-def _why(address: str, error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Return why something failed, in one line."""
     if isinstance(error, TimeoutError):
-        reason = f"no answer within {CONNECT_TIMEOUT_S:g} s"
-    elif isinstance(error, ConnectionRefusedError):
-        reason = "connection refused"
-    elif isinstance(error, OSError) and error.strerror:
-        reason = error.strerror.lower()
-    else:
-        reason = " ".join(str(error).split()) or type(error).__name__
-    return f"cannot use PostgreSQL at {address}: {reason}"
+        return f"no answer within {CONNECT_TIMEOUT_S:g} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, _NOT_PRIMARY):
+        return "it is a standby, expected the primary"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+async def _set_late(connection: Any, purpose: Purpose | None) -> None:
+    """Set what depends on the version, or on what is set; None: the database's own settings."""
+    if connection.get_server_version().major >= _HAS_TRANSACTION_TIMEOUT:
+        await connection.execute(_WITHOUT_TRANSACTION_LIMIT)
+    if purpose in (Purpose.LANE, Purpose.WRITE):
+        await connection.execute(_DURABLE)
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether PostgreSQL has spoken for all its hosts, as libpq sees it: a wrong password."""
+    refused = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _PASSES)
+    return refused or isinstance(error, OperatorError)
 
 
 def _enlarge_send_buffer(connection: Any) -> None:
@@ -235,18 +373,18 @@ def _enlarge_send_buffer(connection: Any) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
 
 
-def _keep_alive(connection: Any) -> None:
+def _keep_alive(connection: Any, keep: KeepAlive) -> None:
     """Set TCP keep-alive on our side, as the session settings do on the server's."""
     transport = getattr(connection, "_transport", None)
     sock = transport.get_extra_info("socket") if transport is not None else None
-    if sock is None or sock.family == socket.AF_UNIX:
+    if sock is None or sock.family == socket.AF_UNIX or not keep.is_on:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
-        ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_S),
-        ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_S),
-        ("TCP_KEEPCNT", _KEEPALIVE_COUNT),
-        ("TCP_USER_TIMEOUT", _USER_TIMEOUT_MS),
+        ("TCP_KEEPIDLE", keep.idle),
+        ("TCP_KEEPINTVL", keep.interval),
+        ("TCP_KEEPCNT", keep.count),
+        ("TCP_USER_TIMEOUT", keep.user_timeout_ms),
     ):
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

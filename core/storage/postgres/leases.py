@@ -15,7 +15,7 @@ import asyncpg
 
 from core.errors import Fenced, Unavailable
 from core.storage.leases import Holder, NodeRow
-from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
 
 # Group 0 is taken first: whoever has it finds the others free.
@@ -89,7 +89,7 @@ class PostgresLeases:
                 Purpose.LOCK, settings={"synchronous_commit": "off"}
             )
         except DATABASE_ERRORS as error:
-            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+            raise Unavailable(trouble(error)) from error
         self._pid = self._connection.get_server_pid()
 
     def close(self) -> None:
@@ -165,4 +165,4 @@ class PostgresLeases:
         try:
             yield self._connection
         except DATABASE_ERRORS as error:
-            raise Unavailable(f"PostgreSQL does not answer: {error}") from error
+            raise Unavailable(trouble(error)) from error

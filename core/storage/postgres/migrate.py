@@ -15,17 +15,22 @@ import asyncpg
 
 import core
 import migrations
-from core.errors import OperatorError
-from core.storage.postgres.connect import Connector, Purpose
+from core.errors import OperatorError, Unreachable
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 from core.storage.postgres.locks import LOCK_CLASS, MIGRATION_LOCK
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _VERSION_TABLE = """
-    create table jetgate_store.schema_version (
+    create table if not exists jetgate_store.schema_version (
       version_num varchar(32) not null, constraint schema_version_pkc primary key (version_num)
     )
+"""
+_HAS_TABLES = """
+    select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                    where n.nspname = 'jetgate_store' and c.relkind in ('r', 'p')
+                      and c.relname <> 'schema_version')
 """
 
 
@@ -33,9 +38,13 @@ async def migrate(connector: Connector) -> bool:
     """Migrate to the newest revision; return whether anything was done.
 
     Raises:
-        OperatorError: the schema belongs to a newer release, or we may not create it.
+        Unreachable: PostgreSQL does not answer.
+        OperatorError: the schema belongs to a newer release, or cannot be created.
     """
-    connection = await connector.open(Purpose.ADMIN)
+    try:
+        connection = await connector.open(Purpose.ADMIN)
+    except DATABASE_ERRORS as error:
+        raise Unreachable(f"cannot migrate {connector.address}: {reason_of(error)}") from error
     try:
         if await revision(connection) == migrations.HEAD:
             return False
@@ -44,16 +53,27 @@ async def migrate(connector: Connector) -> bool:
         if found == migrations.HEAD:
             return False
         _refuse_newer(found)
-        await connection.execute("create schema if not exists jetgate_store")
         if found is None:
+            await _refuse_unknown(connection)
             await _create(connection)
         else:
             await _upgrade(connector)
         return True
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise OperatorError(f"cannot migrate {connector.address}: {error}") from error
+    except asyncpg.PostgresError as error:
+        raise OperatorError(_why(connector, error)) from error
+    except DATABASE_ERRORS as error:
+        raise Unreachable(f"cannot migrate {connector.address}: {reason_of(error)}") from error
     finally:
         await connection.close()
+
+
+def _why(connector: Connector, error: asyncpg.PostgresError) -> str:
+    text = f"cannot migrate {connector.address}: {reason_of(error)}"
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return f"{text} (jetgate migrate does it with the DSN of the role that owns the tables)"
+    if isinstance(error, (asyncpg.DuplicateTableError, asyncpg.DuplicateFunctionError)):
+        return f"{text}: schemas {' and '.join(migrations.SCHEMAS)} must be empty at first"
+    return text
 
 
 async def revision(connection: Any) -> str | None:
@@ -72,6 +92,16 @@ def _refuse_newer(found: str | None) -> None:
         )
 
 
+async def _refuse_unknown(connection: Any) -> None:
+    """Raise OperatorError when there are tables, and nothing says of which revision."""
+    if await connection.fetchval(_HAS_TABLES):
+        raise OperatorError(
+            "schema jetgate_store has tables, but no row in schema_version says of which revision:"
+            " restore it from a backup; or, if this release has written them,"
+            f" insert into jetgate_store.schema_version values ('{migrations.HEAD}')"
+        )
+
+
 async def _create(connection: Any) -> None:
     """Execute the statements of all revisions in one transaction and store the revision."""
     statements = [
@@ -80,6 +110,11 @@ async def _create(connection: Any) -> None:
         for statement in _statements(path)
     ]
     async with connection.transaction():
+        for schema in migrations.SCHEMAS:
+            # Not `if not exists`, which asks for the right to create schemas even if this one is.
+            there = "select exists (select from pg_namespace where nspname = $1)"
+            if not await connection.fetchval(there, schema):
+                await connection.execute(f"create schema {schema}")
         for statement in statements:
             await connection.execute(statement)
         await connection.execute(_VERSION_TABLE)

@@ -4,19 +4,30 @@ Each check reads one setting; its error text gives the value and what is expecte
 read before anything is refused, so that the operator sees all reasons at once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 
-from core.errors import OperatorError
-from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose
+from core.errors import OperatorError, Unreachable
+from core.storage.postgres.connect import (
+    DATABASE_ERRORS,
+    POOLER,
+    Connector,
+    Purpose,
+    is_final,
+    reason_of,
+)
 from core.storage.postgres.locks import LOCK_CLASS, PROBE_LOCK
 
 VERSIONS = range(15, 19)
-_POOLER = "a connection pooler is in between (PgBouncer or alike), expected a direct connection"
+_TO = "schema jetgate_store to "
 
 _FACTS = """
+    with ours as (select c.oid, c.relname, c.relkind from pg_class c
+                    join pg_namespace n on n.oid = c.relnamespace
+                   where n.nspname = 'jetgate_store')
     select current_setting('server_version') as version,
            current_setting('server_version_num')::int / 10000 as major,
            current_setting('fsync') as fsync,
@@ -26,18 +37,42 @@ _FACTS = """
            pg_is_in_recovery() as in_recovery,
            current_setting('default_transaction_read_only') as read_only,
            current_database() as database,
-           current_user as username,
+           quote_ident(current_database()) as quoted_database,
+           quote_ident(current_user) as role,
            has_database_privilege(current_database(), 'create') as may_create,
-           (select pg_get_userbyid(nspowner) from pg_namespace where nspname = 'jetgate_store')
-             as schema_owner,
-           coalesce((select pg_has_role(nspowner, 'usage') from pg_namespace
-                      where nspname = 'jetgate_store'), true) as owns_schema
+           has_language_privilege('plpgsql', 'usage') as may_plpgsql,
+           array(select name from unnest(array['jetgate_store', 'jetgate']) as name
+                  where not exists (select from pg_namespace where nspname = name)) as absent,
+           array(select nspname::text from pg_namespace
+                  where nspname in ('jetgate_store', 'jetgate')
+                    and not has_schema_privilege(oid, 'usage') order by 1) as unusable,
+           array(select nspname::text from pg_namespace
+                  where nspname in ('jetgate_store', 'jetgate')
+                    and not has_schema_privilege(oid, 'create') order by 1) as closed,
+           exists (select from ours where relname = 'message') as has_tables,
+           exists (select from ours where relkind in ('r', 'p') and not (
+             has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
+             and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete')
+           )) as lacks_tables,
+           -- Not with `and`, whose sides are evaluated in any order.
+           exists (select from ours where case relkind when 'S' then
+             not has_sequence_privilege(oid, 'usage') else false end) as lacks_sequences
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The settings and rights that are checked."""
+    """The settings and rights that are checked.
+
+    Attributes:
+        role: as statements name it, as does `quoted_database`.
+        absent: schemas of ours that are not there.
+        unusable: those whose objects the role may not use.
+        closed: those in which it may not create any.
+        has_tables: whether there is a schema of some release.
+        lacks_tables: whether a right on a table is missing.
+        lacks_sequences: whether one on a sequence is.
+    """
 
     version: str
     major: int
@@ -48,17 +83,24 @@ class Facts:
     in_recovery: bool
     read_only: str
     database: str
-    username: str
+    quoted_database: str
+    role: str
     may_create: bool
-    schema_owner: str | None
-    owns_schema: bool
+    may_plpgsql: bool
+    absent: Sequence[str]
+    unusable: Sequence[str]
+    closed: Sequence[str]
+    has_tables: bool
+    lacks_tables: bool
+    lacks_sequences: bool
 
 
 async def preflight(connector: Connector) -> Facts:
     """Check a database.
 
     Raises:
-        OperatorError: it cannot be reached, or must not be used; the text gives every reason.
+        Unreachable: it cannot be reached now.
+        OperatorError: it must not be used; the text gives every reason.
     """
     connection = await connector.open_plain()
     other = None
@@ -68,16 +110,20 @@ async def preflight(connector: Connector) -> Facts:
         facts = Facts(**await connection.fetchrow(_FACTS))
     except asyncpg.ProtocolViolationError as error:
         # Sessions begin with settings, which PgBouncer does not pass on.
-        reason = f"{_POOLER} ({error})"
+        reason = f"{POOLER} ({error})"
         raise OperatorError(_refused(connector, [reason])) from error
     except DATABASE_ERRORS as error:
-        raise OperatorError(f"cannot check PostgreSQL at {connector.address}: {error}") from error
+        kind = OperatorError if is_final(error) else Unreachable
+        reason = reason_of(error)
+        raise kind(f"cannot check PostgreSQL at {connector.address}: {reason}") from error
     finally:
         connection.terminate()
         if other is not None:
             other.terminate()
     if reasons := reasons + refusals(facts):
-        raise OperatorError(_refused(connector, reasons))
+        # A standby may be about to become the primary.
+        kind = Unreachable if facts.in_recovery and len(reasons) == 1 else OperatorError
+        raise kind(_refused(connector, reasons))
     return facts
 
 
@@ -114,17 +160,29 @@ def refusals(facts: Facts) -> list[str]:
 
 
 def _rights(facts: Facts) -> list[str]:
-    if facts.schema_owner is None and not facts.may_create:
-        return [
-            f"user {facts.username} may not create schemas in database {facts.database}:"
-            f" grant create on database {facts.database} to {facts.username}"
-        ]
-    if not facts.owns_schema:
-        return [
-            f"schema jetgate_store belongs to {facts.schema_owner}, not to {facts.username}:"
-            " use its owner"
-        ]
-    return []
+    """Return the rights that are missing, each with the statement that gives it."""
+    statements = []
+    if not facts.may_create:
+        statements += [f"create schema {name} authorization {facts.role}" for name in facts.absent]
+    # Who only serves creates no views.
+    closed = [name for name in facts.closed if name != "jetgate" or not facts.has_tables]
+    for name in dict.fromkeys([*facts.unusable, *closed]):
+        rights = "usage, create" if name in closed else "usage"
+        statements.append(f"grant {rights} on schema {name} to {facts.role}")
+    if facts.lacks_tables:
+        statements.append(
+            f"grant select, insert, update, delete on all tables in {_TO}{facts.role}"
+        )
+    if facts.lacks_sequences:
+        statements.append(f"grant usage on all sequences in {_TO}{facts.role}")
+    if not facts.may_plpgsql and not facts.has_tables:
+        statements.append(f"grant usage on language plpgsql to {facts.role}")
+    if not statements:
+        return []
+    return [
+        f"role {facts.role} lacks rights in database {facts.quoted_database};"
+        f" let an administrator run there: {'; '.join(statements)}"
+    ]
 
 
 async def _pooler(connection: Any, other: Any) -> list[str]:
@@ -148,9 +206,9 @@ async def _pooler(connection: Any, other: Any) -> list[str]:
                 ours.add(await statement.fetchval())
         released = await connection.fetchval(f"select {unlock}")
     except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
-        return [_POOLER]  # prepared in one session, executed in another
+        return [POOLER]  # prepared in one session, executed in another
     except asyncpg.PostgresConnectionError as error:
         if "pooling mode" in str(error):  # that of statements knows no transactions
-            return [_POOLER]
+            return [POOLER]
         raise
-    return [] if released and len(ours) == 1 and theirs not in ours else [_POOLER]
+    return [] if released and len(ours) == 1 and theirs not in ours else [POOLER]

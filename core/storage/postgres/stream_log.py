@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
 from core.storage.interface import Head, StreamCommit
-from core.storage.postgres.connect import DATABASE_ERRORS, READ_ONLY
+from core.storage.postgres.connect import DATABASE_ERRORS, READ_ONLY, trouble
 from core.storage.postgres.ledger import ledger_text
 from core.storage.postgres.pages import checksum
 from core.storage.postgres.texts import sql_text
@@ -165,7 +165,7 @@ class PostgresLog:
                 connection = await self._connect()
                 await self._prepare(connection)
             except DATABASE_ERRORS as error:
-                raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+                raise Unavailable(trouble(error)) from error
             self._connection = connection
         return connection
 
@@ -284,7 +284,7 @@ class PostgresLog:
             )
         except DATABASE_ERRORS as error:
             self._drop()
-            raise Unavailable(f"PostgreSQL is not reachable: {error}") from error
+            raise Unavailable(trouble(error)) from error
         return {row[0]: Head(*row[1:]) for row in rows}
 
     async def close(self) -> None:

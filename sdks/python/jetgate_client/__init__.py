@@ -17,10 +17,20 @@ from jetgate_client.errors import (
     Unauthorized,
 )
 from jetgate_client.events import Event
+from jetgate_client.feeds import Core, CoreMessage, Dropped, Durable, SocketDelivery, Tail
 from jetgate_client.kv import Bucket, Change, Entry
+from jetgate_client.objects import (
+    Content,
+    DigestMismatch,
+    Download,
+    ObjectChange,
+    ObjectInfo,
+    ObjectStore,
+)
 from jetgate_client.payloads import Message, Payload
 from jetgate_client.publishing import Outgoing, Receipt
 from jetgate_client.retrying import Retry
+from jetgate_client.socket import Socket
 from jetgate_client.tail import Gap
 
 __all__ = [
@@ -30,7 +40,14 @@ __all__ = [
     "Conflict",
     "ConnectionLost",
     "Consumption",
+    "Content",
+    "Core",
+    "CoreMessage",
     "Delivery",
+    "DigestMismatch",
+    "Download",
+    "Dropped",
+    "Durable",
     "Entry",
     "Event",
     "Forbidden",
@@ -39,6 +56,9 @@ __all__ = [
     "JetgateError",
     "Message",
     "NotFound",
+    "ObjectChange",
+    "ObjectInfo",
+    "ObjectStore",
     "OutcomeUnknown",
     "Outgoing",
     "Payload",
@@ -47,6 +67,9 @@ __all__ = [
     "Receipt",
     "Retry",
     "ServerProblem",
+    "Socket",
+    "SocketDelivery",
+    "Tail",
     "TooManyRequests",
     "Unauthorized",
     "connect",

@@ -12,18 +12,22 @@ from jetgate_client.errors import OutcomeUnknown, Problem
 from jetgate_client.generated import Client
 from jetgate_client.generated.api.consumers import put_consumer
 from jetgate_client.generated.api.kv import put_kv_bucket
+from jetgate_client.generated.api.objects import put_object_store
 from jetgate_client.generated.api.streams import put_stream
 from jetgate_client.generated.models import (
     ConsumerConfig,
     ConsumerInfo,
     KvConfig,
+    ObjectStoreConfig,
     StreamConfig,
     StreamInfo,
 )
 from jetgate_client.kv import Bucket
+from jetgate_client.objects import ObjectStore
 from jetgate_client.payloads import Message, Payload
 from jetgate_client.publishing import Outgoing, Receipt
 from jetgate_client.retrying import Retry
+from jetgate_client.socket import Socket
 from jetgate_client.tail import Gap, tail
 from jetgate_client.transport import Bearer, Transport, path_of
 
@@ -86,8 +90,8 @@ class Jetgate:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.http.aclose()
+        """End what is left open, and close the connections."""
+        await self._transport.aclose()
 
     async def put_stream(self, name: str, **config: Any) -> StreamInfo:
         """Create a stream, or replace its configuration: members of StreamConfig."""
@@ -108,6 +112,16 @@ class Jetgate:
     def bucket(self, name: str) -> Bucket:
         """A bucket that is there."""
         return Bucket(self._transport, name)
+
+    async def put_store(self, name: str, **config: Any) -> ObjectStore:
+        """Create an object store, or replace its configuration: members of ObjectStoreConfig."""
+        body = ObjectStoreConfig.from_dict({"bucket": name, **config})
+        _there(await put_object_store.asyncio(name, client=self.api, body=body))
+        return self.store(name)
+
+    def store(self, name: str) -> ObjectStore:
+        """An object store that is there."""
+        return ObjectStore(self._transport, name)
 
     async def publish(
         self,
@@ -203,6 +217,10 @@ class Jetgate:
         sequence, or a time in RFC 3339.
         """
         return tail(self._transport, stream, subject, begin)
+
+    def socket(self) -> Socket:
+        """Feeds and publishes over one WebSocket; it is opened when it is first needed."""
+        return Socket(self._transport)
 
     def advisories(self, subject: str = "") -> AsyncIterator[events.Event]:
         """Advisories, as they are published."""

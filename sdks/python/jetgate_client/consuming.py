@@ -120,7 +120,7 @@ class Consumption:
     def __init__(self, transport: Transport, fetch: Fetch) -> None:
         self._transport = transport
         self._fetch = fetch
-        self._deliveries = self._run()
+        self._deliveries = transport.kept(self._run())
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self._deliveries

@@ -44,7 +44,7 @@ async def parsed(answer: Answer) -> AsyncGenerator[ServerEvent, None]:
                 place = value
 
 
-async def follow(
+def follow(
     transport: Transport, path: str, query: Mapping[str, str], *, resumes: bool
 ) -> AsyncGenerator[ServerEvent | None, None]:
     """The events of a feed, for ever; None: it was begun again.
@@ -52,6 +52,12 @@ async def follow(
     `resumes`: the feed goes on behind the last event, as Last-Event-ID. Raises what cannot pass by
     itself, and the problem of an event `end`.
     """
+    return transport.kept(_followed(transport, path, query, resumes))
+
+
+async def _followed(
+    transport: Transport, path: str, query: Mapping[str, str], resumes: bool
+) -> AsyncGenerator[ServerEvent | None, None]:
     place = ""
     backoff = Backoff(transport.retry)
     began = False

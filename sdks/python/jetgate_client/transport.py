@@ -1,9 +1,11 @@
 """Requests: refusals are raised, writes that may be repeated are, answers come line by line."""
 
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager
-from typing import Any
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 from urllib.parse import quote
+from weakref import WeakSet
 
 import httpx
 
@@ -16,6 +18,8 @@ from jetgate_client.errors import (
     problem_of,
 )
 from jetgate_client.retrying import Backoff, Retry
+
+T = TypeVar("T")
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -65,6 +69,9 @@ class Transport:
     ) -> None:
         self.retry = retry
         self._timeout = timeout
+        self._auth = auth
+        self._verify = verify
+        self._feeds: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
         self.http = httpx.AsyncClient(
             base_url=url,
             auth=auth,
@@ -75,6 +82,39 @@ class Transport:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
             event_hooks={"response": [_refuse]},
         )
+
+    @property
+    def socket_url(self) -> str:
+        """Where WebSockets are opened."""
+        url = self.http.base_url
+        scheme = "wss" if url.scheme == "https" else "ws"
+        return str(url.copy_with(scheme=scheme, path="/v1/ws"))
+
+    @property
+    def socket_ssl(self) -> ssl.SSLContext | None:
+        """The TLS of WebSockets; None where there is none."""
+        if self.http.base_url.scheme != "https":
+            return None
+        return httpx.create_ssl_context(verify=self._verify)
+
+    def authorization(self) -> dict[str, str]:
+        """The header that says who asks."""
+        if self._auth is None:
+            return {}
+        asked = next(self._auth.auth_flow(httpx.Request("GET", self.http.base_url)))
+        return {"Authorization": asked.headers["Authorization"]}
+
+    def kept(self, feed: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        """Let a feed that is left open end before its connection does."""
+        self._feeds.add(feed)
+        return feed
+
+    async def aclose(self) -> None:
+        """End what is left open, and close the connections."""
+        for feed in list(self._feeds):
+            with suppress(RuntimeError):  # somebody reads it: the end of its connection ends it
+                await feed.aclose()
+        await self.http.aclose()
 
     async def send(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send once. Raises Problem, ConnectionLost."""
@@ -126,7 +166,12 @@ class Answer:
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
+        self.headers = response.headers
         self._response = response
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        return self._response.aiter_bytes()
 
     async def lines(self) -> AsyncIterator[list[str]]:
         """Lines that came together, without their ends.

@@ -7,10 +7,12 @@ import {
   type ConsumerConfig,
   type ConsumerInfo,
   type KvConfig,
+  type ObjectStoreConfig,
   type StreamConfig,
   type StreamInfo,
 } from "./generated/index.js";
 import { Bucket } from "./kv.js";
+import { ObjectStore } from "./objects.js";
 import type { Message, Payload } from "./payloads.js";
 import {
   publish,
@@ -93,6 +95,17 @@ export class Jetgate {
   /** A bucket that is there. */
   bucket(name: string): Bucket {
     return new Bucket(this.transport, name);
+  }
+
+  /** Create an object store, or replace its configuration. */
+  async putStore(bucket: string, config: ObjectStoreConfig = {}): Promise<ObjectStore> {
+    await this.api.putObjectStore({ path: { bucket }, body: { bucket, ...config } });
+    return this.store(bucket);
+  }
+
+  /** An object store that is there. */
+  store(name: string): ObjectStore {
+    return new ObjectStore(this.transport, name);
   }
 
   /**

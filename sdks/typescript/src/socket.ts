@@ -1,6 +1,15 @@
-import { ConnectionLost, JetgateError, OutcomeUnknown, Problem, isPassing, problemFrom } from "./errors.js";
+import { CoreMessage, SocketDelivery, type Dropped, type Fields, type Frame } from "./deliveries.js";
+import {
+  ConnectionLost,
+  JetgateError,
+  OutcomeUnknown,
+  Problem,
+  TooManyRequests,
+  isPassing,
+  problemFrom,
+} from "./errors.js";
 import type { ProblemMembers } from "./errors.js";
-import { elements, encoded, members, toBase64, written, type Payload, type Shown } from "./payloads.js";
+import { elements, encoded, members, toBase64, written, type Payload } from "./payloads.js";
 import { Message } from "./payloads.js";
 import { uniqueId, type PublishOptions, type Receipt } from "./publishing.js";
 import { Backoff, deadline, pause } from "./retrying.js";
@@ -9,10 +18,16 @@ import type { Transport } from "./transport.js";
 
 const PROTOCOL = "js.v1.json";
 const QUIET_MS = 20_000;
+/** How much longer than the server one waits for its answer. */
+const MORE_MS = 5000;
 /** How many messages of a feed may wait to be taken. */
 const CREDIT = 1000;
 /** What closed the connection and will do so again, but for what only a caller can change. */
 const FINAL = [1002, 1007, 1009];
+/** The server goes: another may be there at once. */
+const AT_ONCE = [1001, 1012];
+/** What a frame may have, until the server says it. */
+const FRAME_MAX = 2 ** 21;
 
 /** How a WebSocket is opened. */
 export interface SocketOptions {
@@ -20,82 +35,13 @@ export interface SocketOptions {
   WebSocket?: typeof WebSocket;
 }
 
-/** So many messages of a core feed were not sent, or nobody knows how many: -1, after a break. */
-export interface Dropped {
-  dropped: number;
+/** How a feed is read. */
+export interface FeedOptions {
+  /** How many messages may wait here to be taken: 1000. */
+  credit?: number;
+  /** Ends the iteration. */
+  signal?: AbortSignal;
 }
-
-/** A message that nobody keeps. */
-export class CoreMessage extends Message {
-  constructor(
-    shown: Fields,
-    payload: Uint8Array,
-    readonly reply: string,
-  ) {
-    super({ stream: "", seq: 0, time: "", ...shown }, payload);
-  }
-}
-
-interface Fields extends Shown {
-  subject: string;
-  seq?: number;
-  time?: string;
-  pending?: number;
-  delivered?: number;
-  token?: string;
-  reply?: string;
-  headers?: Record<string, string[]>;
-}
-
-/** A delivery over a socket. It may be acknowledged over another one, or over HTTP. */
-export class SocketDelivery extends Message {
-  readonly delivered: number;
-  readonly pending: number;
-  readonly token: string;
-
-  constructor(
-    private readonly socket: Socket,
-    stream: string,
-    shown: Fields,
-    payload: Uint8Array,
-  ) {
-    super({ seq: 0, time: "", ...shown, stream }, payload);
-    this.delivered = shown.delivered ?? 0;
-    this.pending = shown.pending ?? 0;
-    this.token = shown.token ?? "";
-  }
-
-  /** It is done; recorded by the server when this resolves. */
-  ack(): Promise<void> {
-    return this.settle("ack", {});
-  }
-
-  /** Give it back, to be delivered again after `delay` seconds. */
-  nak(options: { delay?: number } = {}): Promise<void> {
-    return this.settle("nak", { delay: Math.round((options.delay ?? 0) * 1e9) });
-  }
-
-  /** Never deliver it again. */
-  term(reason = ""): Promise<void> {
-    return this.settle("term", { reason });
-  }
-
-  /** Still working: the ack wait begins again. */
-  progress(): Promise<void> {
-    return this.settle("progress", {});
-  }
-
-  private async settle(type: string, said: object): Promise<void> {
-    if (!this.token) return;
-    const answer = await this.socket.ask({ type, tokens: [this.token], sync: true, ...said }, true);
-    const failed = (answer["failed"] as { problem: ProblemMembers }[])[0];
-    if (!failed) return;
-    const problem = problemFrom(failed.problem);
-    throw isPassing(problem) ? new OutcomeUnknown(this.token, { cause: problem }) : problem;
-  }
-}
-
-type Frame = Record<string, unknown> & { type: string; id?: number; sid?: number };
 
 /** What waits for an answer. */
 interface Question {
@@ -128,6 +74,8 @@ export class Socket {
   private opening = false;
   private closed = false;
   private numbers = 0;
+  private frameMax = FRAME_MAX;
+  private readonly backoff: Backoff;
 
   constructor(
     private readonly transport: Transport,
@@ -136,6 +84,7 @@ export class Socket {
     const made = options.WebSocket ?? globalThis.WebSocket;
     if (!made) throw new TypeError("no WebSocket here: pass one, or use Node 22");
     this.made = made;
+    this.backoff = new Backoff(transport.retry);
   }
 
   /** End every feed, and close. */
@@ -156,19 +105,42 @@ export class Socket {
       ...outgoing(subject, payload, headers),
       ...(lastSeq !== undefined && { expect: { last_subject_seq: lastSeq } }),
     };
+    const said = (await this.confirm(frame, msgId)) as unknown as Receipt;
+    const { stream, seq, duplicate = false, domain = "", val = "" } = said;
+    return { stream, seq, duplicate, domain, val };
+  }
+
+  /** Send a frame until it is answered; `what`: how the server knows a repetition. */
+  async confirm(frame: Frame, what: string): Promise<Frame> {
     const until = deadline(this.transport.retry);
     const backoff = new Backoff(this.transport.retry);
+    let unknown = false;
     for (;;) {
       try {
-        const said = await this.ask(frame, true, until);
-        const { stream, seq, duplicate = false, domain = "", val = "" } = said as unknown as Receipt;
-        return { stream, seq, duplicate, domain, val };
+        return await this.ask(frame, true, until);
       } catch (error) {
         if (this.closed || !isPassing(error)) throw error;
+        unknown ||= !(error instanceof TooManyRequests);
         if (await backoff.wait(error, until)) continue;
-        throw new OutcomeUnknown(msgId, { cause: error });
+        throw unknown ? new OutcomeUnknown(what, { cause: error }) : error;
       }
     }
+  }
+
+  /** The message of a sequence. Throws NotFound. */
+  message(stream: string, seq: number): Promise<Message> {
+    return this.read({ type: "get", stream, seq });
+  }
+
+  /** The last message of a subject. Throws NotFound. */
+  lastMessage(stream: string, subject: string): Promise<Message> {
+    return this.read({ type: "get", stream, last_by: subject });
+  }
+
+  private async read(frame: { type: string; stream: string; [member: string]: unknown }): Promise<Message> {
+    const answer = await this.ask(frame, true, deadline(this.transport.retry));
+    const [shown, bytes] = members<Fields>(written(answer["text"] as string, "message"));
+    return new Message({ seq: 0, time: "", ...shown, stream: frame.stream }, bytes);
   }
 
   /** Ask whoever serves a subject, for `within` seconds; sent once. */
@@ -179,7 +151,8 @@ export class Socket {
   ): Promise<Message> {
     const timeout = Math.round((options.within ?? 5) * 1e9);
     const frame = { type: "req", timeout, ...outgoing(subject, payload, options.headers ?? {}) };
-    const answer = await this.ask(frame, false);
+    const until = performance.now() + timeout / 1e6 + MORE_MS;
+    const answer = await this.ask(frame, false, until);
     const [shown, bytes] = members<Fields>(written(answer["text"] as string, "message"));
     return new CoreMessage({ ...shown, subject }, bytes, "");
   }
@@ -187,7 +160,7 @@ export class Socket {
   /** The messages of a stream as they are stored, and a Gap where some are missing. */
   async *tail(
     stream: string,
-    options: { subject?: string; begin?: string | { seq: number } | { time: string }; signal?: AbortSignal } = {},
+    options: FeedOptions & { subject?: string; begin?: string | { seq: number } | { time: string } } = {},
   ): AsyncGenerator<Message | Gap, void, undefined> {
     let place: { incarnation: string; seq: number } | undefined;
     const filter = options.subject ? { filter: options.subject } : {};
@@ -213,14 +186,14 @@ export class Socket {
       place = { incarnation: frame["incarnation"] as string, seq: frame["seq"] as number };
       return found;
     };
-    yield* this.feed(ask, read, () => [], options.signal);
+    yield* this.feed(ask, read, () => [], options);
   }
 
   /** The messages of a consumer, without end. */
   async *consume(
     stream: string,
     consumer: string,
-    options: { signal?: AbortSignal } = {},
+    options: FeedOptions = {},
   ): AsyncGenerator<SocketDelivery, void, undefined> {
     const read = (frame: Frame, text: string): SocketDelivery[] =>
       frame.type !== "msg"
@@ -232,13 +205,13 @@ export class Socket {
     const giveBack = (waiting: SocketDelivery[]): void => {
       for (const each of waiting) void each.nak().catch(() => undefined);
     };
-    yield* this.feed(() => ({ stream, consumer }), read, () => [], options.signal, giveBack);
+    yield* this.feed(() => ({ stream, consumer }), read, () => [], options, giveBack);
   }
 
   /** What is published to a subject from now on, stored or not; what was missed is counted. */
   async *listen(
     subject: string,
-    options: { queue?: string; signal?: AbortSignal } = {},
+    options: FeedOptions & { queue?: string } = {},
   ): AsyncGenerator<CoreMessage | Dropped, void, undefined> {
     const queue = options.queue ? { queue: options.queue } : {};
     const read = (frame: Frame, text: string): (CoreMessage | Dropped)[] => {
@@ -249,7 +222,7 @@ export class Socket {
         return new CoreMessage(shown, payload, shown.reply ?? "");
       });
     };
-    yield* this.feed(() => ({ subject, ...queue }), read, () => [{ dropped: -1 }], options.signal);
+    yield* this.feed(() => ({ subject, ...queue }), read, () => [{ dropped: -1 }], options);
   }
 
   /** One feed: `ask` says what for, `read` what a frame means, `missed` what a break does, `left` the end. */
@@ -257,19 +230,19 @@ export class Socket {
     ask: () => object,
     read: (frame: Frame, text: string) => T[],
     missed: () => T[],
-    signal: AbortSignal | undefined,
+    { signal, credit = CREDIT }: FeedOptions,
     left: (waiting: T[]) => void = () => undefined,
   ): AsyncGenerator<T, void, undefined> {
     const sid = ++this.numbers;
     const waiting: T[] = [];
-    let [taken, granted, began] = [0, CREDIT, false];
+    let [taken, granted, began] = [0, credit, false];
     let failure: unknown;
     let wake = (): void => undefined;
     const feed: Feed = {
       sid,
       ask() {
-        [taken, granted] = [0, CREDIT]; // totals begin again with the feed
-        return { ...ask(), credit: { msgs: CREDIT } };
+        [taken, granted] = [-waiting.length, credit]; // totals begin again with the feed
+        return { ...ask(), credit: { msgs: credit } };
       },
       take(frame, text) {
         waiting.push(...read(frame, text));
@@ -294,8 +267,8 @@ export class Socket {
         const next = waiting.shift();
         if (next !== undefined) {
           yield next;
-          if (++taken > granted - CREDIT / 2) {
-            granted = taken + CREDIT;
+          if (++taken > granted - credit / 2) {
+            granted = taken + credit;
             this.send({ type: "credit", sid, msgs: granted });
           }
         } else if (failure !== undefined) {
@@ -332,8 +305,13 @@ export class Socket {
   }
 
   /** Send a frame and wait for its answer. `repeats`: over another connection, if this one breaks. */
-  ask(frame: Record<string, unknown> & { type: string }, repeats: boolean, until = Infinity): Promise<Frame> {
+  ask(frame: Frame, repeats: boolean, until = Infinity): Promise<Frame> {
     if (this.closed) return Promise.reject(new ConnectionLost("the socket was closed"));
+    const size = JSON.stringify(frame).length;
+    if (size > this.frameMax) {
+      const detail = `${size} bytes, more than ${this.frameMax}`;
+      return Promise.reject(problemFrom({ type: "body-too-large", status: 413, detail }));
+    }
     return new Promise((resolve, reject) => {
       const id = ++this.numbers;
       const question: Question = { frame: { ...frame, id }, repeats, resolve, reject };
@@ -356,14 +334,15 @@ export class Socket {
     this.opened?.send(JSON.stringify(frame));
   }
 
-  private open(): void {
+  /** `after`: what closed the last connection, if one has to wait. */
+  private open(after?: unknown): void {
     if (this.opening || this.opened || this.closed) return;
     this.opening = true;
-    void this.opens().finally(() => (this.opening = false));
+    void this.opens(after).finally(() => (this.opening = false));
   }
 
-  private async opens(): Promise<void> {
-    const backoff = new Backoff(this.transport.retry);
+  private async opens(after: unknown): Promise<void> {
+    if (after !== undefined) await this.backoff.wait(after);
     while (!this.closed) {
       try {
         this.opened = await this.connected();
@@ -372,7 +351,7 @@ export class Socket {
         const error = isPassing(closed) ? await this.reason(closed) : closed;
         if (!isPassing(error)) return this.fail(error);
         this.lose();
-        await backoff.wait(error);
+        await this.backoff.wait(error);
       }
     }
     for (const { frame } of this.questions.values()) this.send(frame);
@@ -404,8 +383,10 @@ export class Socket {
         const frame = JSON.parse(data as string) as Frame;
         if (frame.type === "welcome") {
           clearTimeout(timer);
+          this.frameMax = frame["max_frame"] as number;
           resolve(socket);
         } else {
+          this.backoff.reset();
           this.heard(frame, data as string);
         }
       };
@@ -413,7 +394,7 @@ export class Socket {
         clearTimeout(timer);
         const error = closing(code, reason);
         reject(error);
-        if (this.opened === socket) this.broken(error);
+        if (this.opened === socket) this.broken(error, code);
       };
     });
   }
@@ -433,11 +414,12 @@ export class Socket {
     else question.resolve({ ...frame, text });
   }
 
-  private broken(error: JetgateError): void {
+  private broken(error: JetgateError, code: number): void {
     this.opened = undefined;
     if (!isPassing(error)) return this.fail(error);
     this.lose();
-    if (this.feeds.size || this.questions.size) this.open();
+    const isAtOnce = AT_ONCE.includes(code) || (code >= 4200 && code < 4300);
+    if (this.feeds.size || this.questions.size) this.open(isAtOnce ? undefined : error);
   }
 
   /** Give up what may not be sent again. */

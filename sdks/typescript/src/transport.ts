@@ -26,7 +26,7 @@ export interface Credentials {
 export interface Asked {
   query?: Record<string, string>;
   headers?: Record<string, string>;
-  body?: Uint8Array<ArrayBuffer>;
+  body?: Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>;
   json?: unknown;
   /** Seconds that the whole of it may take. */
   timeout?: number;
@@ -135,6 +135,8 @@ export class Transport {
     const headers = new Headers({ Accept: JSON_TYPE, ...asked.headers });
     const init: RequestInit = { method, headers, signal: quiet.signal, cache: "no-store" };
     if (asked.body !== undefined) init.body = asked.body;
+    // What the types of browsers do not know, and the standard asks for.
+    if (asked.body instanceof ReadableStream) Object.assign(init, { duplex: "half" });
     if (asked.json !== undefined) {
       headers.set("Content-Type", JSON_TYPE);
       init.body = JSON.stringify(asked.json);
@@ -204,6 +206,7 @@ class Silence {
 /** An answer that comes in pieces. */
 export class Stream {
   readonly status: number;
+  readonly headers: Headers;
   private readonly reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   private readonly decoder = new TextDecoder();
   private rest = "";
@@ -214,7 +217,17 @@ export class Stream {
     private readonly what: string,
   ) {
     this.status = response.status;
+    this.headers = response.headers;
     this.reader = response.body?.getReader();
+  }
+
+  /** What came next; undefined at the end. */
+  async piece(): Promise<Uint8Array | undefined> {
+    if (this.reader === undefined) return undefined;
+    const { done, value } = await this.silence.orLost(this.what, this.reader.read());
+    if (done) return undefined;
+    this.silence.heard();
+    return value;
   }
 
   /**
@@ -224,11 +237,9 @@ export class Stream {
    */
   async lines(): Promise<string[] | undefined> {
     for (;;) {
-      if (this.reader === undefined) return undefined;
-      const piece = await this.silence.orLost(this.what, this.reader.read());
-      if (piece.done) return undefined;
-      this.silence.heard();
-      const whole = (this.rest + this.decoder.decode(piece.value, { stream: true })).split("\n");
+      const piece = await this.piece();
+      if (piece === undefined) return undefined;
+      const whole = (this.rest + this.decoder.decode(piece, { stream: true })).split("\n");
       this.rest = whole.pop() ?? "";
       if (whole.length) return whole.map((line) => (line.endsWith("\r") ? line.slice(0, -1) : line));
     }

@@ -6,10 +6,11 @@ import { pathToFileURL } from "node:url";
 const [, , how, url] = process.argv;
 
 async function official() {
-  const { transport, jetstream, kv } = await import("../../clients/node/packages.mjs");
+  const { transport, jetstream, kv, obj } = await import("../../clients/node/packages.mjs");
   const nc = await transport.connect({ servers: url });
   const js = jetstream.jetstream(nc);
   const open = (bucket) => new kv.Kvm(nc).open(bucket);
+  const store = (bucket) => new obj.Objm(nc).open(bucket);
   let held;
   return {
     publish: async ({ subject, text }) => void (await js.publish(subject, text)),
@@ -27,6 +28,13 @@ async function official() {
       return entry?.operation === "PUT" ? [entry.string(), entry.revision] : null;
     },
     delete: async ({ bucket, key }) => (await open(bucket)).delete(key),
+    putObject: async ({ bucket, name, text }) =>
+      void (await (await store(bucket)).putBlob({ name }, new TextEncoder().encode(text))),
+    async getObject({ bucket, name }) {
+      const found = await (await store(bucket)).getBlob(name);
+      return found && new TextDecoder().decode(found);
+    },
+    deleteObject: async ({ bucket, name }) => void (await (await store(bucket)).delete(name)),
     close: () => nc.close(),
   };
 }
@@ -50,6 +58,12 @@ async function ours() {
       return entry ? [entry.text(), entry.revision] : null;
     },
     delete: ({ bucket, key }) => js.bucket(bucket).delete(key),
+    putObject: async ({ bucket, name, text }) => void (await js.store(bucket).put(name, text)),
+    async getObject({ bucket, name }) {
+      if (!(await js.store(bucket).info(name))) return null;
+      return new TextDecoder().decode(await js.store(bucket).get(name));
+    },
+    deleteObject: ({ bucket, name }) => js.store(bucket).delete(name),
     close: () => undefined,
   };
 }

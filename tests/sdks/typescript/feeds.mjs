@@ -76,6 +76,10 @@ export const feeds = {
     same([way.lose, seq, duplicate], [0, 1, true]);
     const message = await js.message(stream, 1);
     same([message.text(), message.headers["X-A"]], ['{"a": 1.10}', ["b"]]);
+    const asked = [await socket.message(stream, 1), await socket.lastMessage(stream, `${stream}.x`)];
+    same(asked.map((each) => [each.text(), each.seq, each.stream]), Array(2).fill(['{"a": 1.10}', 1, stream]));
+    await thrown(sdk.NotFound, () => socket.message(stream, 99));
+    same((await thrown(sdk.Problem, () => socket.publish(`${stream}.x`, "x".repeat(3 << 20)))).status, 413);
     same((await socket.request(`${stream}.x`, "asked")).json(), { stream, seq: 2 });
     await thrown(sdk.PreconditionFailed, () => socket.publish(`${stream}.x`, "", { lastSeq: 1 }));
     socket.close();
@@ -86,16 +90,16 @@ export const feeds = {
     const way = brittle();
     const socket = js.socket({ WebSocket: way.WebSocket });
     await js.putConsumer(stream, "C", { ack_policy: "explicit", ack_wait: 3600e9 });
-    await js.publishMany(Array.from({ length: 1200 }, (_, i) => ({ subject: `${stream}.x`, payload: { i } })));
+    await js.publishMany(Array.from({ length: 300 }, (_, i) => ({ subject: `${stream}.x`, payload: { i } })));
     const seen = new Set();
     let again = false;
-    for await (const message of socket.consume(stream, "C")) {
+    for await (const message of socket.consume(stream, "C", { credit: 100 })) {
       const { i } = message.json();
       if (i === 7 && message.delivered === 1) await message.nak();
       else await message.ack();
       seen.add(i);
       again ||= i === 7 && message.delivered === 2;
-      if (again && seen.size === 1200) break;
+      if (again && seen.size === 300) break;
     }
     same((await js.api.readConsumer({ path: { stream, consumer: "C" } })).num_ack_pending, 0);
     const absent = await thrown(sdk.NotFound, () => socket.consume(stream, "ABSENT").next());

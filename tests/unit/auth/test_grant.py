@@ -74,3 +74,13 @@ def test_remembered_replies_are_bounded() -> None:
 def test_what_cannot_be_meant_is_refused(make: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
         make()
+
+
+def test_what_may_be_read_is_within_what_may_be_subscribed_to() -> None:
+    grant = Grant(Permissions(subscribe=Rule(("a.*", "b.>", "q v1"), ("b.no.>",))))
+
+    assert all(map(grant.may_read, (b"a.x", b"a.*", b"b.>", b"b.x", b"b.*.y")))
+    assert not any(map(grant.may_read, (b"a.>", b">", b"*.x", b"a", b"q", b"b.no.x", b"b.no.>")))
+    assert grant.may_subscribe(b"a.>", b""), "its wildcards are taken literally"
+    assert Grant(Permissions()).may_read(b">")
+    assert not Grant(Permissions(subscribe=Rule(()))).may_read(b"a")

@@ -4,17 +4,18 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gateway.contract.asyncapi import Frame, document
+from gateway.contract.asyncapi import document
+from gateway.contract.frames import Frame
 from gateway.routes import ROUTES
 
 
-class Subscribe(Struct, tag_field="op", tag="sub"):
+class Subscribe(Struct, tag="sub"):
     """Begin a feed."""
 
     subject: str
 
 
-class Delivery(Struct, tag_field="op", tag="msg"):
+class Delivery(Struct, tag="msg"):
     """A message of a feed."""
 
     position: str
@@ -37,13 +38,13 @@ def test_frames_are_messages_of_one_channel() -> None:
 
     channel = found["channels"]["socket"]
     assert channel["address"] == "/v1/ws"
-    assert set(channel["messages"]) == {"Subscribe", "Delivery"}
-    assert _given(found, "receiveFrames") == ["Subscribe"]
-    assert _given(found, "sendFrames") == ["Delivery"]
+    assert set(channel["messages"]) == {"SubscribeFrame", "DeliveryFrame"}
+    assert _given(found, "receiveFrames") == ["SubscribeFrame"]
+    assert _given(found, "sendFrames") == ["DeliveryFrame"]
     schemas = found["components"]["schemas"]
-    assert schemas["Subscribe"]["properties"]["op"] == {"enum": ["sub"], "type": "string"}
-    assert schemas["Delivery"]["required"] == ["op", "position", "state"]
-    assert found["components"]["messages"]["Delivery"]["summary"] == "A message of a feed."
+    assert schemas["SubscribeFrame"]["properties"]["type"] == {"enum": ["sub"], "type": "string"}
+    assert schemas["DeliveryFrame"]["required"] == ["type", "position", "state"]
+    assert found["components"]["messages"]["DeliveryFrame"]["summary"] == "A message of a feed."
 
 
 def _given(found: dict[str, Any], operation: str) -> list[str]:

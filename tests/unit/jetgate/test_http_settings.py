@@ -12,7 +12,7 @@ from jetgate.config_file import read_blocks
 from jetgate.http_settings import DEFAULTS, with_flags
 from tests.support.jetgate import ROOT
 
-NONE = {"proxies": [], "origins": [], "rate": ""}
+NONE = {"hosts": [], "proxies": [], "origins": [], "rate": ""}
 
 
 def _read(tmp_path: Path, block: str) -> Settings:
@@ -53,6 +53,8 @@ def test_every_limit_is_documented() -> None:
         ("tickets_max: 1.5", "http.tickets_max: 1.5: expected a number"),
         ('cors_origins: "https://a"', "http.cors_origins: expected a list of texts"),
         ('cors_origins: ["*"]', "--http-cors-origin: '*' is no origin"),
+        ('hosts: ["api.example:80"]', "--http-host: 'api.example:80' is no name"),
+        ('hosts: ["*.example"]', "--http-host: '*.example' is no name"),
         ('trusted_proxies: ["10.0.0.1/8"]', "--http-trusted-proxy: 10.0.0.1/8 has host bits set"),
     ],
 )
@@ -73,10 +75,17 @@ def test_a_rate_has_two_numbers(rate: str) -> None:
 def test_flags_are_added_to_the_block() -> None:
     block = Settings(cors_origins=("https://a.example",), rate_requests=5, tickets_max=3)
 
-    made = with_flags(block, proxies=["10.0.0.0/8"], origins=["https://b.example"], rate="600/60")
+    made = with_flags(
+        block,
+        hosts=["API.example"],
+        proxies=["10.0.0.0/8"],
+        origins=["https://b.example"],
+        rate="600/60",
+    )
 
     assert made == dataclasses.replace(
         block,
+        hosts=("api.example",),
         trusted_proxies=("10.0.0.0/8",),
         cors_origins=("https://a.example", "https://b.example"),
         rate_requests=600,

@@ -4,6 +4,7 @@
     template       a new data directory in a tenth of a second, copied from a prepared one
     unpack         the program that copies it
     directory      paths of a data directory; removing what a killed process left in it
+    bound          processes that the kernel kills with this one
     launcher       the program that becomes `postgres`: drops privileges, dies with its parent
     server         start, watch, restart, stop
 

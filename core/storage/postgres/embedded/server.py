@@ -5,8 +5,9 @@ minutes. A watcher restarts it, with growing pauses, whenever it ends by itself;
 meanwhile and their owners reconnect. `stop` is a fast shutdown, and an immediate one when that
 takes too long: what was committed is on disk either way.
 
-*Failure.* If this process is killed, the kernel kills PostgreSQL with it (`launcher`), so that the
-directory may be removed at once: a shutdown, however quick, would still write and remove files.
+*Failure.* If this process is killed, the kernel kills PostgreSQL with it: the postmaster
+(`launcher`), our sessions and what works in the background (`bound`). So the directory may be
+removed at once: a shutdown, however quick, would still write and remove files.
 What it had elsewhere goes with its last process: there is no socket and no shared memory outside.
 The next start recovers, as after a loss of power.
 """
@@ -29,6 +30,7 @@ from core.runtime.threads import in_thread
 from core.storage.claims import claim
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.embedded import launcher
+from core.storage.postgres.embedded.bound import bind, same_program_children
 from core.storage.postgres.embedded.directory import (
     SOCKET_NAME,
     let_go_of_shared_memory,
@@ -134,11 +136,12 @@ class EmbeddedPostgres:
         self._installation: Installation | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._bound: dict[int, Callable[[], None]] = {}
 
     @property
     def connector(self) -> Connector:
         """The connector to its database."""
-        return Connector(self.dsn)
+        return Connector(self.dsn, environment={}, bind=bind)
 
     async def start(self) -> str:
         """Start PostgreSQL, on new data if there are none; return `dsn`.
@@ -168,6 +171,7 @@ class EmbeddedPostgres:
         self._watcher = None
         await self._end(self._process)
         self._process = self.pid = None
+        self._release()
         if self._place >= 0:
             os.close(self._place)
             self._place = -1
@@ -265,7 +269,9 @@ class EmbeddedPostgres:
             if now >= next_report:
                 self._report(f"waiting for PostgreSQL to recover ({now - began:.0f} s)")
                 next_report = now + _PROGRESS_S
+            self._bind_children(process.pid)
             await asyncio.sleep(_POLL_S)
+        self._bind_children(process.pid)
         if not has_let_go:
             let_go_of_shared_memory(self.data, process.pid)
 
@@ -276,6 +282,7 @@ class EmbeddedPostgres:
             assert self._process is not None
             code = await self._process.wait()
             self.pid = None
+            self._release()
             log.warning("PostgreSQL ended by itself (%s); starting it again", _describe(code))
             await asyncio.sleep(pause)
             try:
@@ -289,6 +296,17 @@ class EmbeddedPostgres:
                 self.restarts += 1
                 pause = _BACKOFF_FIRST_S
                 log.info("PostgreSQL accepts connections again")
+
+    def _bind_children(self, postmaster: int) -> None:
+        """Bind what works in the background; a worker of autovacuum is left to the guard."""
+        for child in same_program_children(postmaster):
+            if child not in self._bound:
+                self._bound[child] = bind(child)
+
+    def _release(self) -> None:
+        """Give up the processes of a PostgreSQL that has ended."""
+        while self._bound:
+            self._bound.popitem()[1]()
 
     async def _end(self, process: asyncio.subprocess.Process | None) -> None:
         if process is None or process.returncode is not None:

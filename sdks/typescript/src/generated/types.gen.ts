@@ -664,6 +664,15 @@ export type NakRequest = {
 };
 
 /**
+ * ObjectCleaning
+ *
+ * Whose chunks to remove: of uploads whose last chunk came at least so long ago.
+ */
+export type ObjectCleaning = {
+    older_than?: Duration;
+};
+
+/**
  * ObjectInfo
  *
  * An object. `digest` is `SHA-256=` and base64url; `revision` is that of this information.
@@ -1606,6 +1615,11 @@ export type PathKey = string;
  * The word that ends the `type` of a problem.
  */
 export type PathKind = string;
+
+/**
+ * The name of a script.
+ */
+export type PathModule = string;
 
 /**
  * The name of an object.
@@ -3456,6 +3470,27 @@ export type SealObjectStoreResponses = {
 };
 
 export type SealObjectStoreResponse = SealObjectStoreResponses[keyof SealObjectStoreResponses];
+
+export type CleanObjectStoreData = {
+    body?: ObjectCleaning;
+    path: {
+        /**
+         * The name of a bucket.
+         */
+        bucket: string;
+    };
+    query?: never;
+    url: '/v1/objects/{bucket}:clean';
+};
+
+export type CleanObjectStoreResponses = {
+    /**
+     * It is done.
+     */
+    200: Cleaned;
+};
+
+export type CleanObjectStoreResponse = CleanObjectStoreResponses[keyof CleanObjectStoreResponses];
 
 export type ListObjectsData = {
     body?: never;

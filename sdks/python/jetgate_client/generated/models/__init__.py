@@ -56,6 +56,7 @@ from .message import Message
 from .message_headers import MessageHeaders
 from .messages import Messages
 from .nak_request import NakRequest
+from .object_cleaning import ObjectCleaning
 from .object_info import ObjectInfo
 from .object_info_headers import ObjectInfoHeaders
 from .object_info_metadata import ObjectInfoMetadata
@@ -187,6 +188,7 @@ __all__ = (
     "MessageHeaders",
     "Messages",
     "NakRequest",
+    "ObjectCleaning",
     "ObjectInfo",
     "ObjectInfoHeaders",
     "ObjectInfoMetadata",

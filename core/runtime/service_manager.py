@@ -1,0 +1,37 @@
+"""What a process tells systemd, by the protocol of sd_notify(3): `Type=notify` in a unit.
+
+Without a service manager nothing is told. One that listens no more is not waited for.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+
+class ServiceManager:
+    """Tells the service manager that started this process how it is."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        path = environment.get("NOTIFY_SOCKET", "")
+        # A name that begins with @ is in the abstract namespace.
+        self._address = "\0" + path[1:] if path.startswith("@") else path
+
+    def ready(self, status: str) -> None:
+        """Say that the process does its work, and which; later calls change the text."""
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def starting(self, status: str) -> None:
+        """Say what the start waits for."""
+        self._send(f"STATUS={status}")
+
+    def stopping(self) -> None:
+        """Say that the end has begun."""
+        self._send("STOPPING=1")
+
+    def _send(self, text: str) -> None:
+        if not self._address:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            sock.sendto(text.encode(), self._address)

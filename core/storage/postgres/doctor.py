@@ -1,0 +1,188 @@
+"""Looks at a database before jetgate uses it, and says what would go wrong and what it would cost.
+
+Nothing is changed. Each look is a finding of its own, so that one that fails hides no other.
+"""
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+import migrations
+from core.errors import OperatorError
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
+from core.storage.postgres.dsn import Host
+from core.storage.postgres.migrate import revision
+from core.storage.postgres.preflight import preflight
+
+_SESSIONS = 12
+"""What a node uses: readers, writers, the lane, the lock, and some for a moment."""
+_ROUND_TRIPS = 15
+_SLOW_MS = 5.0
+_LOCKS = 2 * 256
+_LOOPBACK = ("127.", "::1", "localhost")
+
+_SETTINGS = """
+    select current_setting('server_version') as version,
+           current_setting('autovacuum') as autovacuum,
+           current_setting('synchronous_standby_names') as synchronous,
+           current_setting('max_connections')::int
+             - current_setting('superuser_reserved_connections')::int as sessions,
+           (select count(*) from pg_stat_activity where backend_type = 'client backend') as used,
+           (select rolconnlimit from pg_roles where rolname = current_user) as role_limit,
+           (select rolsuper from pg_roles where rolname = current_user) as is_superuser,
+           (select datconnlimit from pg_database where datname = current_database())
+             as database_limit,
+           current_setting('max_locks_per_transaction')::int
+             * current_setting('max_connections')::int as locks,
+           (select count(*) from pg_stat_replication) as standbys,
+           coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false) as is_secret
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, and how it is.
+
+    Attributes:
+        what: what was looked at.
+        state: `ok`, `warn`: it costs something, or `fail`: jetgate will not serve.
+        found: what is there.
+        todo: what to do; empty when there is nothing to do.
+    """
+
+    what: str
+    state: str
+    found: str
+    todo: str = ""
+
+
+async def examine(connector: Connector) -> AsyncIterator[Finding]:
+    """Look at everything, and yield what was found as it is found."""
+    for host in connector.parts.hosts:
+        yield await _host(connector, host)
+    try:
+        await preflight(connector)
+    except OperatorError as error:
+        yield Finding("preflight", "fail", str(error), "what it names, or another database")
+    else:
+        yield Finding("preflight", "ok", "durable, a primary, with the rights that are needed")
+    try:
+        session = await connector.open(Purpose.ADMIN)
+    except DATABASE_ERRORS:
+        return  # told above
+    try:
+        yield await _schema(session)
+        facts = await session.fetchrow(_SETTINGS)
+        for finding in _judged(connector, facts):
+            yield finding
+        yield await _pace(session)
+    finally:
+        await session.close()
+
+
+async def _host(connector: Connector, host: Host) -> Finding:
+    """Whether a host answers; of several, one alone has to be the primary."""
+    what = f"host {host}"
+    try:
+        session = await connector.open_host(host)
+    except (OperatorError, ValueError, *DATABASE_ERRORS) as error:
+        state = "fail" if len(connector.parts.hosts) == 1 else "warn"
+        return Finding(what, state, reason_of(error), "address, port, firewall, pg_hba.conf")
+    try:
+        role = "standby" if await session.fetchval("select pg_is_in_recovery()") else "primary"
+        return Finding(what, "ok", f"answers, as {role}")
+    finally:
+        await session.close()
+
+
+async def _schema(session: Any) -> Finding:
+    try:
+        found = await revision(session)
+    except asyncpg.PostgresError as error:
+        return Finding("schema", "fail", reason_of(error), "grant usage on schema jetgate_store")
+    if found is None:
+        return Finding("schema", "ok", "not there yet; the first start creates it")
+    if found == migrations.HEAD:
+        return Finding("schema", "ok", f"revision {found}, that of this release")
+    if found > migrations.HEAD:
+        todo = f"run a newer jetgate; this one knows {migrations.HEAD}"
+        return Finding("schema", "fail", f"revision {found}", todo)
+    return Finding("schema", "ok", f"revision {found}; the start brings it to {migrations.HEAD}")
+
+
+def _judged(connector: Connector, facts: Mapping[str, Any]) -> list[Finding]:
+    return [_sessions(facts), *_safety(facts), _privacy(connector, facts), *_upkeep(facts)]
+
+
+def _sessions(facts: Mapping[str, Any]) -> Finding:
+    limits = [facts["sessions"], *(facts[n] for n in ("role_limit", "database_limit"))]
+    limit = min(each for each in limits if each >= 0)
+    found = f"{limit} allowed, {facts['used']} in use; a node takes about {_SESSIONS}"
+    if limit < _SESSIONS:
+        todo = "raise max_connections, or the connection limit of the role or the database"
+        return Finding("sessions", "fail", found, todo)
+    if min(limit, facts["sessions"] - facts["used"]) < 2 * _SESSIONS:
+        return Finding("sessions", "warn", found, "two nodes will hardly find enough of them")
+    return Finding("sessions", "ok", found)
+
+
+def _safety(facts: Mapping[str, Any]) -> list[Finding]:
+    if facts["standbys"] and not facts["synchronous"]:
+        return [
+            Finding(
+                "replication",
+                "warn",
+                f"{facts['standbys']} standbys, and synchronous_standby_names is empty",
+                "a failover loses what was acknowledged last; name a standby as synchronous",
+            )
+        ]
+    how = f"synchronous_standby_names = {facts['synchronous']}" if facts["synchronous"] else "none"
+    return [Finding("replication", "ok", how)]
+
+
+def _privacy(connector: Connector, facts: Mapping[str, Any]) -> Finding:
+    names = [host.target for host in connector.parts.hosts]
+    if facts["is_secret"]:
+        checks = connector.parts.tls.mode == "verify-full"
+        todo = "" if checks else "sslmode=verify-full checks who the server is"
+        return Finding("TLS", "ok" if checks else "warn", connector.parts.tls.mode, todo)
+    if all(name.startswith(("/", *_LOOPBACK)) for name in names):
+        return Finding("TLS", "ok", "not used within this machine")
+    return Finding(
+        "TLS", "warn", "messages and passwords travel in the open", "sslmode=verify-full"
+    )
+
+
+def _upkeep(facts: Mapping[str, Any]) -> list[Finding]:
+    findings = []
+    if facts["autovacuum"] != "on":
+        todo = "turn it on: what is deleted stays on the disk, and queries slow down"
+        findings.append(Finding("autovacuum", "warn", "off", todo))
+    if facts["is_superuser"]:
+        todo = "a role of its own is enough: deploy/roles.sql"
+        findings.append(Finding("role", "warn", "a superuser", todo))
+    if facts["locks"] < _LOCKS:
+        todo = "raise max_locks_per_transaction: leading takes 256 locks"
+        findings.append(Finding("locks", "warn", f"room for {facts['locks']}", todo))
+    return findings
+
+
+async def _pace(session: Any) -> Finding:
+    """How long the shortest statement takes: every acknowledgement takes that, and a commit."""
+    taken = []
+    for _ in range(_ROUND_TRIPS):
+        began = time.perf_counter()
+        await session.fetchval("select 1")
+        taken.append((time.perf_counter() - began) * 1000)
+        await asyncio.sleep(0)
+    middle = statistics.median(taken)
+    found = f"{middle:.1f} ms for a round trip"
+    if middle > _SLOW_MS:
+        todo = "put jetgate nearer to PostgreSQL: each acknowledgement waits for at least one"
+        return Finding("latency", "warn", found, todo)
+    return Finding("latency", "ok", found)

@@ -1,0 +1,113 @@
+"""What a database says of the nodes that share it, of its streams and of their consumers."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from core.storage.postgres.locks import LOCK_CLASS
+
+_NODES = f"""
+    select n.node, n.nats, n.http,
+           extract(epoch from clock_timestamp() - n.seen)::float8 as silent_seconds,
+           coalesce(l.pid = n.session_pid, false) as leads
+      from jetgate_store.node n
+      left join pg_locks l
+        on l.locktype = 'advisory' and l.classid = {LOCK_CLASS} and l.objid = 0
+       and l.objsubid = 2 and l.granted
+       and l.database = (select oid from pg_database where datname = current_database())
+     order by leads desc, n.started
+"""
+_STREAMS = """
+    select s.account, s.name as stream, h.msgs as messages, h.bytes, h.last_seq,
+           (select count(*) from jetgate_store.consumer c where c.stream = s.stream) as consumers,
+           coalesce((select max(greatest(h.last_seq - c.delivered_stream_seq, 0))
+                       from jetgate_store.consumer c where c.stream = s.stream), 0) as lag,
+           coalesce((select sum(c.ack_pending)
+                       from jetgate_store.consumer c where c.stream = s.stream), 0)::bigint
+             as ack_pending
+      from jetgate_store.stream s join jetgate_store.head h on h.stream = s.stream
+     where not s.dropped
+     order by s.account, s.name
+"""
+_PRESENT_S = 10.0
+"""A node writes once a second that it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the last day.
+
+    Attributes:
+        node: its name.
+        state: `leads`, `stands by`, or `gone`.
+        silent_seconds: since it wrote last.
+        nats: its address for clients, if it has led.
+        http: its address for HTTP, if it has led.
+    """
+
+    node: str
+    state: str
+    silent_seconds: float
+    nats: str
+    http: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """A stream.
+
+    Attributes:
+        account: whose it is.
+        stream: its name.
+        messages: those that are there.
+        bytes: of these.
+        last_seq: the newest.
+        consumers: how many there are.
+        lag: messages that the slowest of them was not given yet, whatever its filter.
+        ack_pending: those that all of them have and have not acknowledged.
+    """
+
+    account: str
+    stream: str
+    messages: int
+    bytes: int
+    last_seq: int
+    consumers: int
+    lag: int
+    ack_pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is there at a moment.
+
+    Attributes:
+        at: monotonic seconds.
+        latency_ms: of the statement that asked for the nodes.
+        nodes: the one that leads comes first.
+        streams: by account and name.
+    """
+
+    at: float
+    latency_ms: float
+    nodes: list[Node]
+    streams: list[StreamStatus]
+
+
+async def look(session: Any) -> Status:
+    """Ask a database that has our schema. Raises what asyncpg raises."""
+    began = time.perf_counter()
+    nodes = await session.fetch(_NODES)
+    taken = time.perf_counter() - began
+    streams = await session.fetch(_STREAMS)
+    return Status(
+        time.perf_counter(),
+        round(taken * 1000, 3),
+        [_node(**row) for row in nodes],
+        [StreamStatus(**row) for row in streams],
+    )
+
+
+def _node(node: str, nats: str, http: str, silent_seconds: float, leads: bool) -> Node:
+    state = "leads" if leads else "stands by" if silent_seconds < _PRESENT_S else "gone"
+    return Node(node, state, round(silent_seconds, 1), nats, http)

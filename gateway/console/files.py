@@ -1,0 +1,83 @@
+"""The files of the console, read from the package when the first of them is asked for.
+
+The page brings scripts and a style of its own and loads nothing from elsewhere. What streams hold
+is written by others: the policy lets no script run that is not a file of the console, and
+`require-trusted-types-for` lets browsers refuse text that would become markup (CSP 3, Trusted
+Types). The scripts make nodes of text alone; this is what holds where one of them is wrong.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src data:",  # the page's own icon
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-cache",  # after an update no script is older than another
+}
+_VERSION = b"{{version}}"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file. `etag` changes with its content."""
+
+    body: bytes
+    etag: str
+
+
+class Console:
+    """What the console consists of.
+
+    Attributes:
+        page, style: the page and its style.
+        modules: its scripts, JavaScript modules, by name.
+    """
+
+    @cached_property
+    def page(self) -> File:
+        """The page; it says which version of the server it is of."""
+        text = self._read("index.html").replace(_VERSION, version("jetgate").encode())
+        return _file(text)
+
+    @cached_property
+    def style(self) -> File:
+        """The style."""
+        return _file(self._read("console.css"))
+
+    @cached_property
+    def modules(self) -> dict[str, File]:
+        """The scripts by name."""
+        found = {each.name: each.read_bytes() for each in self._files() if each.name[-3:] == ".js"}
+        return {name: _file(body) for name, body in found.items()}
+
+    def _files(self) -> list[Traversable]:
+        return sorted((files(__package__) / "page").iterdir(), key=lambda each: each.name)
+
+    def _read(self, name: str) -> bytes:
+        return (files(__package__) / "page" / name).read_bytes()
+
+
+def _file(body: bytes) -> File:
+    return File(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')

@@ -1,0 +1,108 @@
+"""What to do about a problem: for each kind its own advice, or that of its family."""
+
+import re
+
+from gateway.contract.kinds import Kind
+
+CURES = {
+    "account-resources-exceeded": "Delete or purge streams, or have the account's limits raised.",
+    "atomic-publish-disabled": "Set `allow_atomic` in the stream: PATCH it.",
+    "bad-cloud-event": "Send ce-id, ce-source, ce-type and ce-specversion: 1.0, or no ce- header.",
+    "bad-forwarded": "Let the proxy pass on one of the two headers, and remove the other.",
+    "bad-host": "Send one Host header; over HTTP/1.1 it is required.",
+    "bad-key": "Use another key, or encode what you have, such as in base64url.",
+    "bad-line": "Give one of `data`, `text` and `data_base64`, and publish that line again.",
+    "bad-object-info": "Find the message in the store's stream that is no ADR-20 JSON; delete it.",
+    "bad-ticket": "Ask for another ticket: each lets in once, for 30 seconds, the page that asked.",
+    "bad-token": "Pass the tokens of a fetch on as they came. All nodes must have one ack key.",
+    "batch-publish-disabled": "Set `allow_batched` in the stream: PATCH it.",
+    "body-too-large": "Send less at once: split it, or store it as an object.",
+    "bucket-not-found": "Check the name, or create the bucket with PUT.",
+    "consumer-not-found": "Check the name, or create the consumer with PUT. Ephemerals end alone.",
+    "cors-refused": "Have the operator add the page's origin with --http-cors-origin.",
+    "cross-site": "Use a bearer token or a ticket, or have the page's origin allowed.",
+    "digest-mismatch": "Compute the digest of the bytes that you send, and send them again.",
+    "direct-not-allowed": "Set `allow_direct` in the stream: PATCH it.",
+    "foreign-token": "Acknowledge each message with the consumer that gave its token.",
+    "header-not-allowed": "Leave it out. A header of your own is sent as Nats-H-<Name>.",
+    "headers-too-large": "Send fewer or shorter headers; put what is long into the body.",
+    "insufficient-resources": "Wait as long as Retry-After says; the operator finds the cause.",
+    "internal": "Ask whether it was done before you repeat it; the server's log has the cause.",
+    "maximum-consumers-limit": "Delete consumers, or raise `max_consumers` of the stream.",
+    "maximum-streams-limit": "Delete streams, or have the account's limit raised.",
+    "message-incr-disabled": "Set `allow_msg_counter` when the stream is created.",
+    "message-schedules-disabled": "Set `allow_msg_schedules` in the stream: PATCH it.",
+    "message-ttldisabled": "Set `allow_msg_ttl` in the stream: PATCH it.",
+    "method-not-allowed": "Use one of the methods in Allow.",
+    "no-answer": "Repeat it with the same Idempotency-Key, or look whether it was done.",
+    "no-inbox": "Let the user subscribe to `_INBOX.>`.",
+    "no-responders": "Start the service that answers, or wait for it; check the subject.",
+    "no-stream": "Check the subject, or create a stream whose `subjects` match it.",
+    "not-a-receipt": "Find out who else subscribes to the subject and answers its publishers.",
+    "not-connected": "Repeat it with the same Idempotency-Key as soon as the server is back.",
+    "not-enabled": "Have the operator start the server with JetStream.",
+    "not-http": "Speak HTTP/1.1: one length, lines that end in CR LF, no blank before a colon.",
+    "not-permitted": "Have the user permitted what `detail` names: docs/signin.md lists it.",
+    "object-changed": "Try again: somebody else was faster.",
+    "object-exists": "Choose another name, or delete the object first.",
+    "priority-groups": "Fetch with `group`, or follow a consumer without groups.",
+    "push-consumer": "Use a pull consumer: one without `deliver_subject`.",
+    "repeated-parameter": "Send it once.",
+    "required-api-level": "Use a server of that API level, or ask for less.",
+    "reserved-subject": "Use another subject; for JetStream's own there are routes.",
+    "session-ended": "Sign in again.",
+    "slow-reader": "Read faster or less: fewer credits, smaller batches, several connections.",
+    "standby": "Ask the node that leads, or wait as long as Retry-After says.",
+    "stream-header-exceeds-maximum": "Send fewer or shorter headers.",
+    "stream-message-exceeds-maximum": "Send less, or raise `max_msg_size` of the stream.",
+    "stream-name-exist": "Choose another name, or change the stream there with PUT or PATCH.",
+    "stream-not-found": "Check the name, or create the stream with PUT.",
+    "stream-not-match": "Publish to a subject of that stream, or expect the one that has it.",
+    "stream-sealed": "Write to another stream or store: a seal cannot be taken back.",
+    "stream-store-failed": "Make room (purge, delete, raise limits), or send less; see `detail`.",
+    "stream-subject-overlap": "Choose subjects that no other stream has, or change that stream.",
+    "target-too-long": "Shorten path and query; what is long belongs into the body.",
+    "too-many-tokens": "Acknowledge in several requests.",
+    "ttl-not-possible": "Set `limit_marker_ttl` of the bucket and `history` 1; `detail` says more.",
+    "unauthorized": "Send Authorization: Basic or Bearer, with what the server knows.",
+    "unexpected-body": "Send it without a body.",
+    "unknown-parameter": "Correct its name, or leave it out.",
+    "unsupported-encoding": "Send the body as it is, without Content-Encoding.",
+    "unsupported-media-type": "Name the body's type in Content-Type, in UTF-8.",
+    "websocket-needed": "Open it as a WebSocket: `new WebSocket(...)`, version 13.",
+    "wrong-host": "Use the address or `localhost`, or have the name allowed with --http-host.",
+}
+BY_STATUS = {
+    400: "Change the request: `detail` says what is wrong. As it is it fails again.",
+    401: "Sign in with credentials that the server knows.",
+    403: "Have the user permitted to do this.",
+    404: "Check the name in the path, or create it first.",
+    408: "Send it again, faster, or in smaller parts.",
+    409: "Look at what is there now; change that first, or ask for something else.",
+    412: "Read what is there now, decide again, and repeat with the new condition.",
+    413: "Send less at once.",
+    416: "Read the length (HEAD), and ask for a range within it.",
+    423: "Wait, or take over with :unpin.",
+    429: "Wait as long as Retry-After says, then try again; keep fewer open at once.",
+    431: "Send fewer or shorter headers.",
+    500: "Ask whether it was done before you repeat it. The server's log has the cause.",
+    502: "Look at what is stored there: somebody else wrote it.",
+    503: "Wait as long as Retry-After says, then try again.",
+    504: "Look whether it was done, or repeat it in a way that is harmless when it was.",
+}
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+def cause_of(kind: Kind) -> str:
+    """What has happened, as a sentence."""
+    if not kind.err_code:
+        return kind.meaning
+    if kind.meaning == "{err}":
+        return "JetStream refused it; `detail` has its words."
+    words = _PLACEHOLDER.sub("…", kind.meaning)
+    return f"JetStream refused it: {words}."
+
+
+def cure_of(name: str, kind: Kind) -> str:
+    """What to do about it."""
+    return CURES.get(name) or BY_STATUS[kind.status]

@@ -1,0 +1,119 @@
+"""Removing what uploads left that will never end.
+
+An object is there once its information is stored, which every client does after the last chunk. So
+chunks without information are of an upload that goes on, or of one whose client or server has
+ended. The two are told apart by how long ago the last of the chunks was stored: a body that comes
+over HTTP more slowly is refused (`object_chunk_max`).
+"""
+
+from typing import Any
+
+from core.client.subscribe import ordered
+from core.errors import ApiError
+from core.model.api_errors import err_code
+from core.model.consumer import DeliverPolicy
+from core.model.gotime import parse_time
+from gateway import object_store
+from gateway.bucket_reading import FINITE, batches, end_reading, stored_of
+from gateway.buckets import OBJECTS
+from gateway.call import Call
+from gateway.problems import RETRY, Problem
+from gateway.stream_info import existing
+
+_NO_MESSAGE = err_code("JSNoMessageFound")
+_PASSES = 20
+
+
+async def clean(call: Call, bucket: str, age: int) -> int:
+    """Remove chunks of uploads whose last chunk is older than `age` nanoseconds.
+
+    Returns how many messages were removed. Raises Problem, ApiError or ClientError.
+    """
+    before = parse_time((await existing(call, OBJECTS, bucket))["ts"]) - age
+    # Subjects first: of an object that is stored from here on the owner is known further down.
+    uploads = await _uploads(call, bucket)
+    owners = _Owners(call, bucket)
+    await owners.read()
+    lost: dict[str, int] = {}
+    for nuid in uploads - owners.nuids:
+        last = await _last_chunk(call, bucket, nuid, before)
+        if last:
+            lost[nuid] = last
+    await owners.read()
+    purged = 0
+    for nuid, last in lost.items():
+        if nuid not in owners.nuids:
+            subject = object_store.chunk_subject(bucket, nuid)
+            purged += await object_store.purge(call, bucket, subject, last + 1)
+    return purged
+
+
+async def _uploads(call: Call, bucket: str) -> set[str]:
+    """What there are chunks of."""
+    prefix = object_store.chunk_subject(bucket, "")
+    found: set[str] = set()
+    offset = total = 0
+    while not offset or offset < total:
+        asked = {"subjects_filter": prefix + ">", "offset": offset}
+        answer: dict[str, Any] = await call.gateway.js.call(f"STREAM.INFO.OBJ_{bucket}", asked)
+        page = answer["state"].get("subjects") or {}
+        if not page:
+            break
+        found.update(subject.removeprefix(prefix) for subject in page)
+        offset += len(page)
+        total = answer.get("total", 0)
+    return {nuid for nuid in found if "." not in nuid}
+
+
+async def _last_chunk(call: Call, bucket: str, nuid: str, before: int) -> int:
+    """The sequence of the last chunk; 0 when it is younger, or there is none."""
+    try:
+        last = await call.gateway.js.last(f"OBJ_{bucket}", object_store.chunk_subject(bucket, nuid))
+    except ApiError as error:
+        if error.err_code != _NO_MESSAGE:
+            raise
+        return 0
+    return last.seq if last.time <= before else 0
+
+
+class _Owners:
+    """What objects have as their chunks.
+
+    Attributes:
+        nuids: of every object that was there at some time of the last `read`.
+    """
+
+    def __init__(self, call: Call, bucket: str) -> None:
+        self.nuids: set[str] = set()
+        self._call = call
+        self._bucket = bucket
+        self._seen = 0
+
+    async def read(self) -> None:
+        """Read all information that is new, until none is.
+
+        An object that is renamed meanwhile is found in the next pass, where its information is
+        now. Raises Problem when that has no end, or when something is no information.
+        """
+        for _ in range(_PASSES):
+            if not await self._pass():
+                return
+        raise Problem(
+            503, "object-changed", "objects change faster than they are read", headers=RETRY
+        )
+
+    async def _pass(self) -> bool:
+        wanted = object_store.information(
+            self._bucket, DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=self._seen + 1
+        )
+        reader = await ordered(self._call.gateway.js, wanted, FINITE)
+        found = reader.pending > 0  # before it may be made anew
+        try:
+            async for messages in batches(reader):
+                self._seen = messages[-1].stream_seq
+                for info in map(object_store.info_of, map(stored_of, messages)):
+                    if info.link is None and not info.deleted:
+                        self.nuids.add(info.nuid)
+        finally:
+            end_reading(reader)
+        return found

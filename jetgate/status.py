@@ -1,0 +1,125 @@
+"""`jetgate status`: the nodes of a database, and how much its streams do."""
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from core.errors import ConfigError, OperatorError
+from core.storage.postgres.connect import DATABASE_ERRORS, reason_of
+from core.storage.postgres.status import Status, StreamStatus, look
+from jetgate.config import DATA_DIRECTORY
+from jetgate.database import (
+    Data,
+    Database,
+    Dsn,
+    DsnFile,
+    DsnPasswordFile,
+    connector_of,
+    given,
+    open_database,
+)
+from jetgate.run import fail
+from jetgate.tables import table
+
+_NODES = ("NODE", "STATE", "SEEN", "NATS", "HTTP")
+_STREAMS = ("STREAM", "MESSAGES", "BYTES", "STORED/S", "CONSUMERS", "LAG", "ACK PENDING")
+
+
+def status_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    seconds: Annotated[
+        float, typer.Option(help="How long to count for the rates; 0: no rates.", min=0)
+    ] = 1.0,
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
+    data: Data = DATA_DIRECTORY,
+) -> None:
+    """Show nodes, the leader, the database's latency, and streams with rates and lag.
+
+    It asks the database, so it answers without a node as well. The exit code is
+    1 if no node leads.
+
+    [bold]Examples[/bold]
+
+      jetgate status
+
+      jetgate status --json --dsn postgresql://jetgate@db.example/jetgate
+    """
+    try:
+        database = given(dsn, dsn_file, dsn_password_file)
+        before, now = asyncio.run(_looks(database, data, seconds))
+    except (ConfigError, OperatorError) as error:
+        fail(error)
+    members = _members(before, now)
+    print(json.dumps(members, indent=2) if as_json else _text(members))
+    if members["leader"] is None:
+        raise typer.Exit(1)
+
+
+async def _looks(database: Database | None, data: Any, seconds: float) -> tuple[Status, Status]:
+    """Look twice, some seconds apart. Raises OperatorError."""
+    connector = await connector_of(database, data)
+    session = await open_database(connector)
+    try:
+        before = await look(session)
+        if not seconds:
+            return before, before
+        await asyncio.sleep(seconds)
+        return before, await look(session)
+    except DATABASE_ERRORS as error:
+        text = f"cannot use PostgreSQL at {connector.address}: {reason_of(error)}"
+        raise OperatorError(text) from error
+    finally:
+        session.terminate()
+
+
+def _members(before: Status, now: Status) -> dict[str, Any]:
+    earlier = {(each.account, each.stream): each.last_seq for each in before.streams}
+    elapsed = now.at - before.at
+
+    def stored_per_second(stream: StreamStatus) -> float | None:
+        last = earlier.get((stream.account, stream.stream))
+        if last is None or not elapsed:
+            return None
+        return round(max(stream.last_seq - last, 0) / elapsed, 1)
+
+    return {
+        "leader": next((each.node for each in now.nodes if each.state == "leads"), None),
+        "latency_ms": now.latency_ms,
+        "nodes": [asdict(each) for each in now.nodes],
+        "streams": [
+            {**asdict(each), "stored_per_second": stored_per_second(each)} for each in now.streams
+        ],
+    }
+
+
+def _text(members: dict[str, Any]) -> str:
+    leader = members["leader"] or "nobody"
+    parts = [f"{leader} leads; PostgreSQL answers in {members['latency_ms']:.1f} ms"]
+    nodes = [
+        (n["node"], n["state"], f"{n['silent_seconds']:.0f} s ago", n["nats"], n["http"])
+        for n in members["nodes"]
+    ]
+    if nodes:
+        parts.append(table(_NODES, nodes))
+    if members["streams"]:
+        parts.append(table(_STREAMS, [_row(each) for each in members["streams"]]))
+    return "\n\n".join(parts)
+
+
+def _row(stream: dict[str, Any]) -> tuple[str, ...]:
+    rate = stream["stored_per_second"]
+    numbers = [stream[name] for name in ("consumers", "lag", "ack_pending")]
+    return (
+        stream["stream"]
+        if stream["account"] == "$G"
+        else f"{stream['account']}/{stream['stream']}",
+        str(stream["messages"]),
+        str(stream["bytes"]),
+        "" if rate is None else f"{rate:.1f}",
+        *map(str, numbers),
+    )

@@ -1,0 +1,309 @@
+"""Object stores: the same that official NATS clients see. Objects of any size, in pieces."""
+
+import asyncio
+import hashlib
+import json
+from base64 import b64encode, urlsafe_b64decode
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from jetgate_client.errors import (
+    Conflict,
+    ConnectionLost,
+    JetgateError,
+    NotFound,
+    is_passing,
+)
+from jetgate_client.events import follow
+from jetgate_client.retrying import Backoff
+from jetgate_client.transport import Answer, Transport, path_of
+
+Content = bytes | str | BinaryIO | AsyncIterable[bytes]
+"""Bytes, text in UTF-8, a file that is open for reading, or pieces as they come."""
+
+_PIECE = 256 * 1024
+_SILENCE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What is known of an object.
+
+    `revision` is that of this information; `digest`: `SHA-256=` and base64url; `mtime` in RFC 3339;
+    `link`: where it leads, `bucket` and maybe `name`; `deleted`: only its name is left.
+    """
+
+    bucket: str
+    name: str
+    revision: int
+    size: int
+    chunks: int
+    mtime: str
+    digest: str = ""
+    description: str = ""
+    headers: Mapping[str, list[str]] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    link: Mapping[str, str] | None = None
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """What a watch tells.
+
+    `event` is `put` or `delete` of the object of `info`; `ready`: what was there has been told,
+    changes follow; `reset`: what happened meanwhile is not known, so forget everything: all there
+    is follows.
+    """
+
+    event: str
+    position: str
+    info: ObjectInfo | None = None
+
+
+class DigestMismatch(JetgateError):
+    """What came or was stored is not what was sent."""
+
+
+class Download:
+    """An object that is read in pieces, with `async with` and `async for`.
+
+    A connection that breaks is opened again where it broke. At the end of a whole object its digest
+    is checked. Raises NotFound, DigestMismatch, and Conflict when it was replaced meanwhile.
+
+    Attributes:
+        size: of what is read, in bytes.
+        revision: of the object.
+        headers: of the answer, such as `content-type` and those of the object, `nats-h-<name>`.
+    """
+
+    def __init__(self, transport: Transport, path: str, begin: int, end: int | None) -> None:
+        self.size = 0
+        self.revision = 0
+        self.headers: Mapping[str, str] = {}
+        self._transport = transport
+        self._path = path
+        self._begin = begin
+        self._end = end
+        self._etag = ""
+        self._pieces = transport.kept(self._run())
+
+    async def __aenter__(self) -> Self:
+        await anext(self._pieces)  # an empty one: there is an answer
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._pieces.aclose()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._pieces
+
+    async def _run(self) -> AsyncGenerator[bytes, None]:
+        backoff = Backoff(self._transport.retry)
+        digest = hashlib.sha256()
+        at = self._begin
+        while True:
+            try:
+                asked = self._transport.stream(
+                    "GET", self._path, silence=_SILENCE_S, headers=self._asked(at)
+                )
+                async with asked as answer:
+                    if not self._etag:
+                        self._see(answer)
+                        yield b""
+                    elif answer.status != 206:
+                        raise _changed(self._path)
+                    async for piece in answer.pieces():
+                        backoff.reset()
+                        at += len(piece)
+                        digest.update(piece)
+                        yield piece
+                if at - self._begin >= self.size:
+                    break
+                raise ConnectionLost("the object ended too early")
+            except JetgateError as error:
+                if not self._etag or not is_passing(error):
+                    raise
+                await backoff.wait(error)
+        if not self._begin and self._end is None:
+            self._check(digest.digest())
+
+    def _asked(self, at: int) -> dict[str, str]:
+        headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
+        if at or self._end is not None:
+            headers["Range"] = f"bytes={at}-{'' if self._end is None else self._end - 1}"
+        if self._etag:
+            headers["If-Range"] = self._etag
+        return headers
+
+    def _see(self, answer: Answer) -> None:
+        self.headers = answer.headers
+        self._etag = answer.headers["ETag"]
+        self.revision = int(self._etag.strip('"'))
+        self.size = int(answer.headers.get("Content-Length", "0"))
+
+    def _check(self, found: bytes) -> None:
+        told = self.headers.get("Repr-Digest", "")
+        if told and told != _repr_digest(found):
+            raise DigestMismatch(f"{self._path}: {told} was told")
+
+
+def _changed(path: str) -> Conflict:
+    detail = f"{path}: replaced while it was read"
+    return Conflict({"status": 409, "type": "object-changed", "detail": detail})
+
+
+class ObjectStore:
+    """A store of objects."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self.name = name
+        self._transport = transport
+
+    async def put(
+        self,
+        name: str,
+        content: Content,
+        *,
+        media_type: str = "",
+        description: str = "",
+        headers: Mapping[str, str] | None = None,
+        chunk_size: int = 0,
+        revision: int | None = None,
+    ) -> ObjectInfo:
+        """Store an object, a new one or in place of what it was.
+
+        The server compares its SHA-256. Bytes and text are sent again where the outcome is not
+        known; what can be read only once is not. `revision`: only if that is the last one, 0: if
+        there is none; then it is sent once.
+
+        Raises Problem, DigestMismatch, and ConnectionLost or OutcomeUnknown without an outcome.
+        """
+        sent = {f"Nats-H-{each}": value for each, value in (headers or {}).items()}
+        sent["Content-Type"] = media_type or "application/octet-stream"
+        if description:
+            sent["Js-Description"] = description
+        if chunk_size:
+            sent["Js-Chunk-Size"] = str(chunk_size)
+        if revision is not None:
+            sent |= {"If-Match": f'"{revision}"'} if revision else {"If-None-Match": "*"}
+        path = path_of("objects", self.name, name)
+        if not isinstance(content, bytes | str):
+            return await self._put_pieces(path, content, sent)
+        whole = content if isinstance(content, bytes) else content.encode()
+        sent["Repr-Digest"] = _repr_digest(hashlib.sha256(whole).digest())
+        if revision is None:
+            answer = await self._transport.repeat(
+                "PUT", path, what=name, content=whole, headers=sent
+            )
+        else:
+            answer = await self._transport.send("PUT", path, content=whole, headers=sent)
+        return _info(answer.json())
+
+    async def _put_pieces(
+        self, path: str, content: BinaryIO | AsyncIterable[bytes], headers: dict[str, str]
+    ) -> ObjectInfo:
+        digest = hashlib.sha256()
+
+        async def pieces() -> AsyncIterator[bytes]:
+            async for piece in _pieces_of(content):
+                digest.update(piece)
+                yield piece
+
+        answer = await self._transport.send("PUT", path, content=pieces(), headers=headers)
+        info = _info(answer.json())
+        if urlsafe_b64decode(info.digest.removeprefix("SHA-256=")) != digest.digest():
+            raise DigestMismatch(f"{path}: stored with {info.digest}")
+        return info
+
+    def open(self, name: str, *, begin: int = 0, end: int | None = None) -> Download:
+        """Read an object in pieces, or its bytes from `begin` to before `end`."""
+        return Download(self._transport, path_of("objects", self.name, name), begin, end)
+
+    async def get(self, name: str, *, begin: int = 0, end: int | None = None) -> bytes:
+        """Read an object into memory, or its bytes from `begin` to before `end`."""
+        async with self.open(name, begin=begin, end=end) as download:
+            return b"".join([piece async for piece in download])
+
+    async def info(self, name: str) -> ObjectInfo | None:
+        """What is known of an object, or of a link; None where there is none."""
+        try:
+            answer = await self._transport.send("GET", self._at(name, "info"))
+        except NotFound as problem:
+            if problem.kind == "object-not-found":
+                return None
+            raise
+        return _info(answer.json())
+
+    async def update(self, name: str, /, **members: Any) -> ObjectInfo:
+        """Change `name`, `description`, `headers` or `metadata`; None takes one away."""
+        answer = await self._transport.send("PATCH", self._at(name), json=members)
+        return _info(answer.json())
+
+    async def delete(self, name: str) -> None:
+        """Remove an object. Raises NotFound."""
+        await self._transport.send("DELETE", self._at(name))
+
+    async def link(self, name: str, to: str, *, bucket: str = "") -> ObjectInfo:
+        """Let a name lead to an object of this store or of another."""
+        body = {"bucket": bucket or self.name, "name": to}
+        answer = await self._transport.send("POST", self._at(name, "link"), json=body)
+        return _info(answer.json())
+
+    async def list(self, *, deleted: bool = False) -> list[ObjectInfo]:
+        """The objects that are there; `deleted`: those that were, too."""
+        query = {"deleted": "true"} if deleted else {}
+        path = path_of("objects", self.name, verb="list")
+        answer = await self._transport.send("GET", path, params=query)
+        return [_info(each) for each in answer.json()["objects"]]
+
+    async def watch(
+        self, *, updates_only: bool = False, ignore_deletes: bool = False
+    ) -> AsyncIterator[ObjectChange]:
+        """What is there, then changes as they happen, across lost connections and restarts."""
+        options = {"updates_only": updates_only, "ignore_deletes": ignore_deletes}
+        query = {name: "true" for name, on in options.items() if on}
+        path = path_of("objects", self.name, verb="watch")
+        is_ready = False
+        async for event in follow(self._transport, path, query, resumes=True):
+            if event is None:
+                continue
+            said = json.loads(event.data)
+            if event.event == "open":
+                if said.get("recovered") is False:
+                    is_ready = False
+                    yield ObjectChange("reset", event.id)
+            elif event.event == "ready":
+                if not is_ready:
+                    is_ready = True
+                    yield ObjectChange("ready", event.id)
+            else:
+                yield ObjectChange(event.event, event.id, _info(said))
+
+    def _at(self, name: str, verb: str = "") -> str:
+        return path_of("objects", self.name, name, verb=verb)
+
+
+async def _pieces_of(content: BinaryIO | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(content, AsyncIterable):
+        async for piece in content:
+            yield piece
+        return
+    while piece := await asyncio.to_thread(content.read, _PIECE):
+        yield piece
+
+
+def _repr_digest(sha256: bytes) -> str:
+    return f"sha-256=:{b64encode(sha256).decode()}:"
+
+
+def _info(said: Mapping[str, Any]) -> ObjectInfo:
+    known = {name: said[name] for name in ObjectInfo.__slots__ if name in said}
+    return ObjectInfo(**known)

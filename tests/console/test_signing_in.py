@@ -1,0 +1,91 @@
+"""Where the server has users: signing in, what one may not do, and a server that starts anew."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.web import Web, basic
+from tests.support.devtools import Browser
+from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer
+
+_ME = basic("me", "secret")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[JetgateServer]:
+    with JetgateServer(module="tests.console.with_users", in_memory=True) as started:
+        web = Web(started.http)
+        made = web.json("PUT", "/v1/streams/ORDERS", {"subjects": ["orders.*"]}, Authorization=_ME)
+        assert made.status == 201, made
+        yield started
+
+
+@pytest.fixture
+def at(server: JetgateServer) -> str:
+    return "http://{}:{}/#".format(*server.http)
+
+
+def _sign_in(page: Browser, user: str, password: str) -> None:
+    page.write("User", user)
+    page.write("Password", password, role="textbox")
+    page.click("button", "Sign in")
+
+
+def test_somebody_signs_in_looks_and_signs_out(page: Browser, at: str) -> None:
+    page.go(f"{at}/streams/ORDERS")
+    page.see("This server wants to know who looks.", "dialog")
+    _sign_in(page, "me", "wrong")
+    page.see("The server knows nobody with these credentials.", "dialog")
+    _sign_in(page, "me", "secret")
+    page.see("ORDERS holds no message.")
+    page.see("me", ".me")
+    page.call("Page.reload")
+    page.see("ORDERS holds no message.")
+    assert page.run("document.cookie") == "", "no script can read it"
+    page.click("button", "Sign out")
+
+    page.see("This server wants to know who looks.", "dialog")
+
+
+def test_what_somebody_may_not_do_is_said(page: Browser, at: str) -> None:
+    page.go(f"{at}/streams/ORDERS")
+    page.see("This server", "dialog")
+    _sign_in(page, "ann", "pass:word")
+    page.see("ORDERS holds no message.")
+    page.click("button", "Publish")
+    page.write("Subject", "orders.other")
+    page.click("button", "Publish")
+    page.see("this user may not publish to the subject", "dialog .trouble")
+    page.see("have this user permitted to publish", "dialog .trouble")
+    page.key("Escape")
+    page.click("button", "Delete…")
+    page.click("button", "Delete ORDERS")
+    page.see("$JS.API.STREAM.DELETE.ORDERS", "dialog .trouble")
+    page.click("button", "Cancel")
+    page.click("link", "Consumers")
+    page.see("The consumers cannot be listed")
+
+
+def test_the_view_goes_on_when_the_server_starts_anew(
+    page: Browser, at: str, server: JetgateServer
+) -> None:
+    web = Web(server.http)
+    page.go(f"{at}/streams/ORDERS/live")
+    page.see("This server", "dialog")
+    _sign_in(page, "me", "secret")
+    page.see("Following since")
+    web.publish("orders.1", b"before", Authorization=_ME)
+    page.see("before", ".messages")
+
+    server.kill()
+    page.see("No connection to the server.")
+    server.start()
+
+    page.see("The session has ended", "dialog")
+    web.publish("orders.1", b"meanwhile", Authorization=_ME)
+    _sign_in(page, "me", "secret")
+    page.see("meanwhile", ".messages")
+    page.see("Connected again since")
+    eventually(lambda: page.text(".lost") == "")
+    assert page.text(".messages").count("before") == 1

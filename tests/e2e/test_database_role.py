@@ -1,0 +1,261 @@
+"""Debian's PostgreSQL and a role that is no superuser: what a database administrator may set up."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from core.storage.postgres.connect import Connector, Purpose
+from tests.e2e.test_commands import Process, request
+from tests.support.eventually import eventually
+from tests.support.jetgate import ROOT
+from tests.support.operator import PASSWORD, OperatorPostgres
+from tests.support.pg import PostgresServer
+
+LIMITS = {
+    "statement_timeout": "1ms",
+    "lock_timeout": "1ms",
+    "idle_session_timeout": "200ms",
+    "idle_in_transaction_session_timeout": "1ms",
+    "default_transaction_isolation": "serializable",
+}
+
+
+@pytest.fixture(scope="module")
+def operator() -> Iterator[OperatorPostgres]:
+    with OperatorPostgres() as server:
+        yield server
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jetgate", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def ask(dsn: str, statement: str) -> list[Any]:
+    async def rows() -> list[Any]:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return [tuple(row) for row in await connection.fetch(statement)]
+        finally:
+            await connection.close()
+
+    return asyncio.run(rows())
+
+
+def serve(dsn: str, data: Path) -> Process:
+    return Process("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", "0", data=data)
+
+
+def stored(process: Process, subject: str) -> int:
+    status, body = request(process.ports, "POST", f"/v1/subjects/{subject}", "x")
+    assert status == 201, (body, process.stderr())
+    return int(json.loads(body)["seq"])
+
+
+def test_limits_of_the_role_end_no_session_and_no_takeover(
+    operator: OperatorPostgres, tmp_path: Path
+) -> None:
+    """A leader and the one after it serve, and their sessions live longer than idle ones may."""
+    name, admin = operator.database()
+    dsn = operator.dsn(name)
+    for setting, value in LIMITS.items():
+        operator.server.execute(f"alter role jet in database {name} set {setting} = '{value}'")
+    with serve(dsn, tmp_path / "first") as first:
+        request(first.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        assert stored(first, "s.1") == 1
+        idle = (
+            "select pid from pg_stat_activity where application_name like 'jetgate %'"
+            " and usename = 'jet' and state = 'idle'"
+        )
+        old = f"{idle} and state_change < clock_timestamp() - interval '600 ms'"
+        eventually(lambda: ask(admin, old), within=60)
+        with serve(dsn, tmp_path / "second") as second:
+            eventually(lambda: "standing by" in second.stderr(), within=60)
+            first.send(signal.SIGKILL)
+            assert stored(second, "s.2") == 2
+            assert "refuses" not in second.stderr() + first.stderr()
+            assert second.stderr().count("leading since epoch") == 1
+
+
+def test_nor_does_the_limit_of_a_transaction(durable: PostgresServer) -> None:
+    """PostgreSQL 17 and later know that one."""
+    admin = durable.fresh_database(migrated=False)
+    durable.execute("create role jet login")
+    for setting, value in {**LIMITS, "transaction_timeout": "200ms"}.items():
+        durable.execute(f"alter role jet set {setting} = '{value}'")
+
+    async def limits() -> list[str]:
+        connector, found = Connector(admin.replace("postgres@", "jet@")), []
+        for purpose in Purpose:
+            session = await connector.open(purpose)
+            found.append(await session.fetchval("select current_setting('transaction_timeout')"))
+            await session.close()
+        plain = await connector.open_plain()
+        found.append(await plain.fetchval("select current_setting('transaction_timeout')"))
+        await plain.close()
+        return found
+
+    assert asyncio.run(limits()) == ["0"] * (len(Purpose) + 1)
+
+
+def test_commits_stay_durable_when_the_role_is_changed_later(
+    operator: OperatorPostgres, tmp_path: Path
+) -> None:
+    name, admin = operator.database()
+    with serve(operator.dsn(name), tmp_path / "data") as process:
+        request(process.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        operator.server.execute(f"alter role jet in database {name} set synchronous_commit = off")
+        operator.server.execute(
+            "create function public.told() returns trigger language plpgsql as $$ begin"
+            " raise exception 'synchronous_commit is %', current_setting('synchronous_commit');"
+            " end $$; create trigger told before insert on jetgate_store.message_0"
+            " for each row when (new.subject = 's.told') execute function public.told();"
+            " create trigger told before insert on jetgate_store.message_1"
+            " for each row when (new.subject = 's.told') execute function public.told()",
+            admin,
+        )
+        lanes = (
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            f" where application_name = 'jetgate lane' and datname = '{name}'"
+        )
+        assert ask(admin, lanes) == [(True,)]
+
+        def told() -> bool:
+            request(process.ports, "POST", "/v1/subjects/s.told", "x")
+            return "synchronous_commit is on" in process.stderr()
+
+        eventually(told, within=60)
+        assert "synchronous_commit is off" not in process.stderr()
+
+
+def test_an_administrator_may_create_the_schemas(operator: OperatorPostgres) -> None:
+    for schemas, creates in ((("jetgate",), True), (("jetgate", "jetgate_store"), False)):
+        name, admin = operator.database(owned=False)
+        for schema in schemas:
+            operator.server.execute(f"create schema {schema} authorization jet", admin)
+        if creates:
+            operator.server.execute(f"grant create on database {name} to jet")
+
+        done = run("migrate", "--dsn", operator.dsn(name))
+
+        assert done.stdout.endswith("is now at revision 0001\n"), done.stderr
+
+
+def test_each_right_that_is_missing_is_named_with_the_statement_that_gives_it(
+    operator: OperatorPostgres,
+) -> None:
+    name, admin = operator.database(owned=False)
+    operator.server.execute(f"revoke connect on database {name} from public")
+    given: list[str] = []
+    for _ in range(6):
+        done = run("migrate", "--dsn", operator.dsn(name))
+        if done.returncode == 0:
+            break
+        [line] = done.stderr.splitlines()
+        assert line.startswith("jetgate: ")
+        for statement in line.rpartition(": ")[2].split("; "):
+            given.append(statement)
+            operator.server.execute(statement, admin)
+
+    assert done.returncode == 0, done.stderr
+    assert given == [
+        f"grant connect on database {name} to jet",
+        "create schema jetgate_store authorization jet",
+        "create schema jetgate authorization jet",
+    ]
+
+
+def test_a_role_that_only_serves_is_told_what_it_lacks(
+    operator: OperatorPostgres, tmp_path: Path
+) -> None:
+    name, admin = operator.database(owned=False, migrated=True)
+    done = run("serve", "--dsn", operator.dsn(name), "--nats-port", "0", "--http-port", "0")
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    page = (ROOT / "docs/operations/database.md").read_text()
+    for statement in line.partition("run there: ")[2].split("; "):
+        assert f"    {statement};\n" in page
+        operator.server.execute(statement, admin)
+
+    with serve(operator.dsn(name), tmp_path / "data") as process:
+        request(process.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        assert stored(process, "s.1") == 1
+        request(process.ports, "DELETE", "/v1/streams/S")
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (
+            "delete from jetgate_store.schema_version",
+            "has tables, but no row in schema_version says of which revision",
+        ),
+        (
+            "drop schema jetgate_store cascade; create view jetgate.streams as select 1",
+            'relation "streams" already exists: schemas jetgate_store and jetgate must be empty',
+        ),
+    ],
+)
+def test_a_schema_in_disorder_is_one_line(
+    operator: OperatorPostgres, statement: str, words: str
+) -> None:
+    name, admin = operator.database(migrated=True)
+    operator.server.execute(statement, admin)
+    operator.server.execute(
+        "do $$ declare s text; begin for s in select nspname from pg_namespace"
+        " where nspname like 'jetgate%' loop execute format('alter schema %I owner to jet', s);"
+        " end loop; end $$",
+        admin,
+    )
+    operator.server.execute(
+        "grant all on all tables in schema jetgate to jet; do $$ begin if to_regnamespace("
+        "'jetgate_store') is not null then grant all on all tables in schema jetgate_store to jet;"
+        " grant all on all sequences in schema jetgate_store to jet; end if; end $$",
+        admin,
+    )
+
+    done = run("migrate", "--dsn", operator.dsn(name))
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert words in line
+
+
+def test_the_script_of_roles_is_enough_to_serve(operator: OperatorPostgres, tmp_path: Path) -> None:
+    # The servers of tests have but one template.
+    script = (ROOT / "deploy/roles.sql").read_text().replace("template0", "template1")
+    psql = operator.installation.binary("psql")
+    socket = operator.server.dsn.partition("host=")[2]
+    done = subprocess.run(
+        [
+            *(str(psql), f"postgresql://postgres@/jetgate?host={socket}", "-f", "-"),
+            *("-v", "ON_ERROR_STOP=1", "-v", f"password={PASSWORD}"),
+        ],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    dsn = operator.dsn("jetgate_app").replace("jet:", "jetgate_app:")
+
+    with serve(dsn, tmp_path / "data") as process:
+        request(process.ports, "PUT", "/v1/streams/S", '{"subjects": ["s.>"]}')
+        assert stored(process, "s.1") == 1

@@ -1,0 +1,291 @@
+"""A headless Chromium that is told what to do, over the DevTools protocol.
+
+Elements are found as a screen reader finds them, by role and name, and used with real mouse and key
+events. What the page has thrown, or was refused by its policy, is kept to be asserted.
+"""
+
+import base64
+import json
+import shutil
+import subprocess
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Self
+
+from websockets.sync.client import ClientConnection, connect
+
+from tests.support.chromium import chromium
+from tests.support.eventually import eventually
+
+_START_S = 90.0
+_ANSWER_S = 60.0
+_LOOK_S = 0.04
+_KEYS = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "Tab": 9}
+Node = dict[str, Any]
+
+
+class NotFound(AssertionError):
+    """No such element is shown."""
+
+
+class Browser:
+    """A browser with one page. A context manager."""
+
+    def __init__(self) -> None:
+        self._profile = Path(mkdtemp(prefix="chromium-"))
+        self._ids = count(1)
+        self._session = ""
+        self._context = ""
+        self._open = ExitStack()
+        self._socket: ClientConnection | None = None
+        self.complaints: list[str] = []
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            opening.callback(shutil.rmtree, self._profile, ignore_errors=True)
+            opening.callback(_end, self._started())
+            port, path = eventually(self._told, within=_START_S)
+            url = f"ws://127.0.0.1:{port}{path}"
+            joined = connect(url, max_size=None, compression=None, proxy=None)
+            self._socket = opening.enter_context(joined)
+            self.fresh()
+            self._open = opening.pop_all()
+        return self
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        command, environment = chromium()
+        flags = ["--remote-debugging-port=0", f"--user-data-dir={self._profile}", "about:blank"]
+        with (self._profile / "log").open("wb") as log:
+            return subprocess.Popen(
+                [*command, *flags],
+                stdout=log,
+                stderr=log,
+                env=environment | {"HOME": str(self._profile)},
+            )
+
+    def _told(self) -> list[str]:
+        """The port and path of the protocol, once the browser has written them."""
+        at = self._profile / "DevToolsActivePort"
+        lines = at.read_text().split() if at.exists() else []
+        return lines if len(lines) == 2 else []
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def fresh(self) -> None:
+        """Begin with a new page, without cookies of the one before."""
+        self._session = ""
+        if self._context:
+            self.call("Target.disposeBrowserContext", browserContextId=self._context)
+        self._context = self.call("Target.createBrowserContext")["browserContextId"]
+        made = self.call("Target.createTarget", url="about:blank", browserContextId=self._context)
+        attached = self.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
+        self._session = attached["sessionId"]
+        self.complaints = []
+        for domain in ("Page", "Runtime", "Log", "Accessibility", "DOM"):
+            self.call(f"{domain}.enable")
+        self.size(1280, 800)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Ask the browser for something."""
+        assert self._socket is not None
+        asked = next(self._ids)
+        message = {"id": asked, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        self._socket.send(json.dumps(message))
+        while True:
+            answer = json.loads(self._socket.recv(_ANSWER_S))
+            if answer.get("id") == asked:
+                break
+            self._hear(answer)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        """Keep what no page of ours should do."""
+        params = event.get("params", {})
+        match event.get("method"):
+            case "Runtime.exceptionThrown":
+                details = params["exceptionDetails"]
+                self.complaints.append(str(details.get("exception", details).get("description")))
+            case "Page.javascriptDialogOpening":
+                self.complaints.append(f"dialog: {params['message']}")
+            case "Log.entryAdded" if params["entry"]["source"] == "security":
+                self.complaints.append(params["entry"]["text"])
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def run(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        answer = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        if "exceptionDetails" in answer:
+            raise AssertionError(answer["exceptionDetails"])
+        return answer["result"].get("value")
+
+    def text(self, selector: str = "body") -> str:
+        """The text that is shown of an element; empty where there is none."""
+        found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        return str(found)
+
+    def see(self, text: str, selector: str = "body") -> str:
+        """Wait until a text is shown."""
+
+        def shown() -> str:
+            found = self.text(selector)
+            return found if text in found else ""
+
+        try:
+            return eventually(shown, within=30, every=_LOOK_S)
+        except AssertionError as error:
+            raise NotFound(f"{text!r} in: {self.text()[:3000]}") from error
+
+    def find(self, role: str, name: str) -> Node:
+        """Wait for the element of a role whose accessible name is, or begins with, `name`."""
+        nodes = eventually(lambda: self._named(role, name), within=30, every=_LOOK_S)
+        return nodes[0]
+
+    def shows(self, role: str, name: str) -> bool:
+        """Whether there is such an element now."""
+        return bool(self._named(role, name))
+
+    def unnamed(self) -> list[str]:
+        """The roles of controls that have no name for who cannot see them."""
+        tree = self.call("Accessibility.getFullAXTree")["nodes"]
+        controls = (
+            "button",
+            "link",
+            "textbox",
+            "searchbox",
+            "combobox",
+            "checkbox",
+            "radio",
+            "table",
+        )
+        return [
+            each["role"]["value"]
+            for each in tree
+            if not each["ignored"] and each["role"]["value"] in controls and not _name(each)
+        ]
+
+    def _named(self, role: str, name: str) -> list[Node]:
+        if self.run("document.readyState") != "complete":
+            return []
+        found = self.call("Runtime.evaluate", expression="document")["result"]["objectId"]
+        try:
+            tree = self.call("Accessibility.queryAXTree", objectId=found, role=role)["nodes"]
+        except RuntimeError:  # another page by now
+            return []
+        shown = [each for each in tree if not each["ignored"] and "backendDOMNodeId" in each]
+        exact = [each for each in shown if _name(each) == name]
+        return exact or [each for each in shown if _name(each).startswith(name)]
+
+    # -- doing -----------------------------------------------------------------------------------
+
+    def go(self, url: str) -> None:
+        """Open an address."""
+        answer = self.call("Page.navigate", url=url)
+        assert "errorText" not in answer, answer
+
+    def click(self, role: str, name: str) -> None:
+        """Click an element."""
+
+        def clicked() -> bool:
+            nodes = self._named(role, name)
+            return bool(nodes) and self._press(nodes[0])
+
+        try:
+            eventually(clicked, within=30, every=_LOOK_S)
+        except AssertionError as error:
+            raise NotFound(f"{role} {name!r} in: {self.text()[:3000]}") from error
+
+    def _press(self, node: Node) -> bool:
+        at = {"backendNodeId": node["backendDOMNodeId"]}
+        try:
+            self.call("DOM.scrollIntoViewIfNeeded", **at)
+            quad = self.call("DOM.getContentQuads", **at)["quads"][0]
+        except (RuntimeError, IndexError):  # it has just gone, or moves
+            return False
+        x, y = (quad[0] + quad[4]) / 2, (quad[1] + quad[5]) / 2
+        mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+        return True
+
+    def write(self, name: str, text: str, role: str = "textbox") -> None:
+        """Put a text into a field, in the place of what it has."""
+        node = self.find(role, name)
+        self.call("DOM.focus", backendNodeId=node["backendDOMNodeId"])
+        self.run("document.activeElement.select()")
+        if text:
+            self.call("Input.insertText", text=text)
+        else:
+            self.key("Backspace", 8)
+
+    def choose(self, name: str, value: str) -> None:
+        """Choose from a list."""
+        node = self.find("combobox", name)
+        found = self.call("DOM.resolveNode", backendNodeId=node["backendDOMNodeId"])["object"]
+        self.call(
+            "Runtime.callFunctionOn",
+            objectId=found["objectId"],
+            functionDeclaration="function (value) { this.value = value;"
+            " this.dispatchEvent(new Event('input', {bubbles: true}));"
+            " this.dispatchEvent(new Event('change', {bubbles: true})); }",
+            arguments=[{"value": value}],
+        )
+
+    def key(self, key: str, code: int = 0, text: str = "") -> None:
+        """Press a key."""
+        number = code or _KEYS.get(key, 0)
+        said = {"key": key, "windowsVirtualKeyCode": number, "code": key}
+        if text or len(key) == 1 or key == "Enter":
+            said["text"] = text or ("\r" if key == "Enter" else key)
+        self.call("Input.dispatchKeyEvent", type="keyDown", **said)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=number)
+
+    def enter(self, text: str) -> None:
+        """Type into what has the focus, and press Enter."""
+        self.call("Input.insertText", text=text)
+        self.key("Enter")
+
+    # -- how it looks ----------------------------------------------------------------------------
+
+    def size(self, width: int, height: int) -> None:
+        """Let the window have this size."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    def scheme(self, scheme: str) -> None:
+        """Prefer `light` or `dark`, and nothing that moves."""
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        features = [{"name": "prefers-color-scheme", "value": scheme}, still]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def picture(self, path: Path) -> None:
+        """Write what the window shows, as PNG."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _name(node: Node) -> str:
+    return str(node.get("name", {}).get("value", ""))

@@ -1,0 +1,129 @@
+"""A PostgreSQL as an operator has it: over TCP, with passwords, TLS and a role without powers."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Self
+
+import pytest
+import trustme
+
+from core.storage.postgres.preflight import VERSIONS
+from tests.support.pg import PostgresServer
+from tests.support.pg_versions import find
+from tests.support.ports import free_port
+
+PASSWORD = "a b@c/d%e"
+"""Of the role `jet`; every character that a connection string has to escape."""
+ENCODED = "a%20b%40c%2Fd%25e"
+_ACCESS = """\
+local all postgres trust
+local all all scram-sha-256
+host all all 127.0.0.0/8 scram-sha-256
+"""
+
+
+class OperatorPostgres:
+    """Debian's PostgreSQL 15 on a TCP port, with a certificate for `localhost`.
+
+    Attributes:
+        server: the server, with its superuser on the socket.
+        installation: its programs.
+        port: where it listens on 127.0.0.1.
+        root: the file of the authority that signed its certificate.
+    """
+
+    def __init__(self) -> None:
+        installation = find(VERSIONS[0])
+        if installation is None:
+            pytest.skip("PostgreSQL 15 is not here (apt-get install postgresql-15)")
+        self.installation = installation
+        self.port = free_port()
+        settings = {"fsync": "on", "listen_addresses": "127.0.0.1", "port": str(self.port)}
+        self.server = PostgresServer(installation=installation, settings=settings)
+        self.root = self.server.dir / "root.pem"
+
+    def __enter__(self) -> Self:
+        self.server.start()
+        self.server.server.dsn += f"&port={self.port}"
+        data = self.server.server.data
+        (data / "pg_hba.conf").write_text(_ACCESS)
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(self.root)
+        issued = authority.issue_cert("localhost")
+        issued.private_key_pem.write_to_path(data / "server.key")
+        issued.cert_chain_pems[0].write_to_path(data / "server.crt")
+        owner = data.stat()
+        for name in ("server.key", "server.crt"):
+            os.chown(data / name, owner.st_uid, owner.st_gid)
+            (data / name).chmod(0o600)
+        self.server.execute("alter system set ssl = on")
+        self.server.execute("select pg_reload_conf()")
+        self.server.execute(f"create role jet login password '{PASSWORD}'")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+
+    def database(self, *, owned: bool = True, migrated: bool = False) -> tuple[str, str]:
+        """Create a database; its name, and how the superuser connects to it."""
+        admin = self.server.fresh_database(migrated=migrated)
+        name = admin.partition("@/")[2].partition("?")[0]
+        if owned:
+            self.server.execute(f"alter database {name} owner to jet")
+        return name, admin
+
+    def dsn(self, name: str, *, host: str = "", options: str = "") -> str:
+        """The connection string of `jet`, with the password."""
+        at = host or f"127.0.0.1:{self.port}"
+        return f"postgresql://jet:{ENCODED}@{at}/{name}{options and '?' + options}"
+
+
+class Forwarder:
+    """Passes connections on to a port of this machine, from one that it opens late."""
+
+    def __init__(self, to: int) -> None:
+        self.port = free_port()
+        self._to = to
+        self._listener: socket.socket | None = None
+        self._open: list[socket.socket] = []
+
+    def __exit__(self, *_: object) -> None:
+        for sock in [*self._open, *([self._listener] if self._listener else [])]:
+            sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def listen(self) -> None:
+        """Open the port."""
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self._to))
+            self._open += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+def written(path: Path, text: str, mode: int = 0o600) -> str:
+    """Write a file that only we may read; its path."""
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)

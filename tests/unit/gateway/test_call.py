@@ -1,0 +1,62 @@
+"""A handler that waits for something, and a caller who does not."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from gateway.call import Call, Caller, Disconnected
+
+
+def _call(*events: str, stays: bool) -> Call:
+    """A request of which this comes; then its caller stays, or has gone."""
+    coming = list(events)
+
+    async def receive() -> dict[str, Any]:
+        if coming:
+            return {"type": coming.pop(0)}
+        if stays:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "headers": []}
+    return Call(cast(Caller, _Nobody()), scope, receive, {}, {})
+
+
+class _Nobody:
+    gateway = None
+
+
+def test_a_wait_ends_with_its_caller() -> None:
+    async def run() -> None:
+        ended: list[str] = []
+
+        async def wait() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("cleaned up")
+
+        with pytest.raises(Disconnected):
+            await _call("http.request", stays=False).while_there(wait())
+        assert ended == ["cleaned up"]
+
+    asyncio.run(run())
+
+
+def test_what_came_or_failed_in_time_is_passed_on() -> None:
+    async def run() -> None:
+        async def late() -> str:
+            await asyncio.sleep(0)
+            return "there"
+
+        async def wrong() -> None:
+            raise TimeoutError("its own")
+
+        call = _call("http.request", stays=True)
+        assert await call.while_there(late()) == "there"
+        with pytest.raises(TimeoutError, match="its own"):
+            await call.while_there(wrong())
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
