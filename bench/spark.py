@@ -1,8 +1,8 @@
 """Measures the Spark format on a stream of 128-byte messages: `python -m bench.spark`.
 
 Spark has two threads in this process, PostgreSQL is the embedded one. `--data DIR` keeps the filled
-database for the next run. The rows are functions in `ROWS`; each is run three times after a warm-up
-and the median is printed beside its goal.
+database for the next run. The rows are functions in `ROWS`; they take turns, three times after a
+warm-up, and the median of each is printed beside its goal.
 """
 
 import argparse
@@ -217,21 +217,35 @@ def main() -> int:
             bench = Bench(
                 support.session(settings, lasting=True), dsn, chosen.rows, place / "out", pid
             )
-            found = {name: _measure(name, bench) for name in ROWS if chosen.only in name}
+            costs = _rounds(bench, [name for name in ROWS if chosen.only in name])
             bench.spark.stop()
     finally:
         shutil.rmtree(place, ignore_errors=True)
+    found = {name: _tell(name, runs) for name, runs in costs.items()}
     print(json.dumps({name: round(rate) for name, rate in found.items()}))
-    if (ours := found.get(SQL)) and (theirs := found.get(JDBC_ROW)):
-        print(f"{ours / theirs:.2f} times the JDBC source, goal {JDBC_RATIO}")
+    if (ours := costs.get(SQL)) and (theirs := costs.get(JDBC_ROW)):
+        each = [f"{one.rate / other.rate:.2f}" for one, other in zip(ours, theirs, strict=True)]
+        ratio = found[SQL] / found[JDBC_ROW]
+        print(f"{ratio:.2f} times the JDBC source ({', '.join(each)}), goal {JDBC_RATIO}")
     missed = [name for name, rate in found.items() if rate < ROWS[name][1]]
     return 1 if chosen.check and missed else 0
 
 
-def _measure(name: str, bench: Bench) -> float:
-    run, goal = ROWS[name]
-    run(bench)
-    runs = [run(bench) for _ in range(RUNS)]
+def _rounds(bench: Bench, names: list[str]) -> dict[str, list[Cost]]:
+    """What each row took in each round behind the first, which warms up."""
+    costs: dict[str, list[Cost]] = {name: [] for name in names}
+    for number in range(RUNS + 1):
+        for name, taken in costs.items():
+            cost = ROWS[name][0](bench)
+            if number:
+                taken.append(cost)
+                print(f"{name:45} {cost.rate:10,.0f} rows/s, {cost.cpu:5.2f} us", flush=True)
+    return costs
+
+
+def _tell(name: str, runs: list[Cost]) -> float:
+    """Print the medians of a row; its rate."""
+    goal = ROWS[name][1]
     rate = statistics.median(one.rate for one in runs)
     cpu = statistics.median(one.cpu for one in runs)
     word = "" if not goal else "ok" if rate >= goal else "MISS"

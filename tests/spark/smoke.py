@@ -119,6 +119,7 @@ def _consumer(tried: Tried, servers: str) -> int:
 def _told(error: Exception) -> str:
     """The line of an error that says why."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("SQLSTATE: ")] or lines
     for line in reversed(lines):
         if ", expected " in line or line.startswith("pyspark_jetstream."):
             return line
