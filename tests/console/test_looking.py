@@ -122,6 +122,7 @@ def test_keys_are_enough(page: Browser, web: Web, at: str, name: str) -> None:
 
     page.run("document.querySelector('.messages .open').focus()")
     page.key("ArrowDown")
+    eventually(lambda: page.run("document.activeElement.textContent") == "2")
     page.key("Enter")
     page.see(f"{name} 2", "dialog")
     page.click("button", "← Older")

@@ -86,6 +86,8 @@ class Browser:
         self.complaints = []
         for domain in ("Page", "Runtime", "Log", "DOM"):
             self.call(f"{domain}.enable")
+        # Else keys and focus are only for the page that the browser itself has in front.
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         self.size(1280, 800)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:

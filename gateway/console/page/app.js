@@ -85,7 +85,10 @@ function tellLost() {
 }
 
 onUnauthorized(signIn);
-addEventListener("hashchange", () => show().then(() => main.focus({ preventScroll: true })));
+addEventListener("hashchange", () => {
+  main.focus({ preventScroll: true }); // first: who is quick has the focus elsewhere when all is shown
+  show();
+});
 addEventListener("keydown", keys);
 addEventListener("signed-in", () => showWho(me).catch(() => undefined));
 link.addEventListener("lost", tellLost);
