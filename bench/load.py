@@ -1,6 +1,8 @@
 """The interface of loads, and functions to create and fill streams."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from bench.peers import Peer
@@ -48,3 +50,9 @@ def fill(
         ]
         pump([Lane(connection, block)], window=4000)
     connection.close()
+
+
+def processor_of(peer: Peer) -> float:
+    """Microseconds of a processor that the server's own process has used."""
+    fields = Path(f"/proc/{peer.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") * 1e6

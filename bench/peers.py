@@ -3,19 +3,27 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from bench.empty import EmptyRoute
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 
-Peer = NatsServer | JetgateServer
+Peer = NatsServer | JetgateServer | EmptyRoute
+WEBSOCKET = "{ port: -1, no_tls: true }"
 
-NAMES = ("nats", "always", "jetgate")
+NAMES = ("nats", "always", "jetgate", "empty")
 
 
 def build(name: str) -> Peer:
-    """Return a server, not started: `nats`, `always` (fsync before each ack) or `jetgate`."""
+    """Return a server, not started.
+
+    `nats`, `always` (fsync before each ack), `jetgate`, or `empty`: a route of Starlette.
+    """
     if name == "jetgate":
         return JetgateServer()
-    return NatsServer(jetstream={"sync_interval": "always"} if name == "always" else None)
+    if name == "empty":
+        return EmptyRoute()
+    jetstream: dict[str, str | int | bool] = {"sync_interval": "always"} if name == "always" else {}
+    return NatsServer({"websocket": WEBSOCKET}, jetstream=jetstream)
 
 
 @contextmanager

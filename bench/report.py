@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from bench.load import Measure
-from bench.rows import Row
+from bench.row import Row
+
+HIGHER = ("rate", "share", "up", "down")
+"""Measures of which more is better; of all others less is."""
 
 
 class Verdict(TypedDict):
@@ -29,8 +32,8 @@ def verdicts(line: Line) -> dict[str, Verdict]:
     """Compare jetgate with each floor of the row.
 
     A floor named after a peer is a ratio to that peer: of rates at least, of latencies at most. A
-    floor named after a measure is a bound on jetgate's own: rates and shares at least, the others
-    at most.
+    floor named after a measure is a bound on jetgate's own: those of HIGHER at least, the others at
+    most.
     """
     found: dict[str, Verdict] = {}
     ours = line.medians.get("jetgate")
@@ -40,7 +43,7 @@ def verdicts(line: Line) -> dict[str, Verdict]:
             continue
         unit = line.row.unit
         if name in ours:
-            value, higher = ours[name], name in ("rate", "share")
+            value, higher = ours[name], name in HIGHER
         elif name in line.medians:
             value, higher = ours[unit] / line.medians[name][unit], unit == "rate"
         else:

@@ -1,78 +1,115 @@
-"""The load of publishing over HTTP: one request per message, or one NDJSON body."""
+"""Requests over HTTP, one at a time on each of 64 connections, and NDJSON streamed both ways."""
 
 import gc
 import json
 import select
 import socket
 import time
+from dataclasses import dataclass
 
+from bench.empty import EmptyRoute
+from bench.http_wire import (
+    HttpConnection,
+    answer_to,
+    ask,
+    http_address,
+    json_request,
+    request,
+)
+from bench.load import Measure, processor_of, stream
 from bench.peers import Peer
-from bench.wire import CHUNK, Address, Connection, Lane, LoadError, one_by_one, percentile, pump
-from tests.support.jetgate import JetgateServer
+from bench.wire import CHUNK, Connection, Lane, LoadError, one_by_one, percentile, pump
 
 PAYLOAD = b"x" * 128
-CONNECTIONS = 16
+CONNECTIONS = 64
+KEYS = 1000
+BUCKET = "bench"
+_KEY = f"/v1/kv/{BUCKET}/user.{{}}.name"
 
 
-class HttpConnection(Connection):
-    """A keep-alive connection to the HTTP port; only its socket is used."""
+@dataclass(slots=True)
+class Each:
+    """One request for each message or key: `publish`, `put` or `get`; else of an empty route.
 
-    def __init__(self, address: Address) -> None:
-        self.sock = socket.create_connection(address, timeout=30)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    `rate`: requests per second over 64 connections; `server`: what each of them cost its processor;
+    `p50`: of one at a time on one connection.
+    """
 
+    verb: str
+    count: int
 
-def _address(peer: Peer) -> Address:
-    assert isinstance(peer, JetgateServer), "only jetgate speaks HTTP"
-    return peer.http
-
-
-def post_each(peer: Peer, subject: str, count: int) -> dict[str, float]:
-    """Send one POST per message; return the latency on one connection, the rate over 16."""
-    request = (
-        b"POST /v1/subjects/%s HTTP/1.1\r\nHost: bench\r\nContent-Type: text/plain\r\n"
-        b"Content-Length: %d\r\n\r\n%s" % (subject.encode(), len(PAYLOAD), PAYLOAD)
-    )
-    connection = HttpConnection(_address(peer))
-    connection.send(request)
-    lines = _response_lines(connection)
-    taken = one_by_one(connection, [request] * max(200, count // 10), lines)
-    connection.close()
-    each = count // CONNECTIONS
-    lanes = [Lane(HttpConnection(_address(peer)), [request] * each) for _ in range(CONNECTIONS)]
-    seconds = pump(lanes, window=1, lines=lines)
-    for lane in lanes:
-        lane.connection.close()
-    return {"rate": each * CONNECTIONS / seconds, "p50": percentile(taken, 0.5) / 1e3}
-
-
-def _response_lines(connection: Connection) -> int:
-    data = b""
-    while b"\r\n\r\n" not in data or not data.rstrip().endswith(b"}"):
-        piece = connection.sock.recv(CHUNK)
-        if not piece:
-            raise LoadError(f"closed: {data!r}")
-        data += piece
-    if not data.startswith(b"HTTP/1.1 201"):
-        raise LoadError(f"answered {data!r}")
-    return data.count(b"\n")
-
-
-def post_lines(peer: Peer, subject: str, count: int) -> dict[str, float]:
-    """Send one NDJSON body of `count` messages, reading the results meanwhile; return the rate."""
-    line = json.dumps({"subject": subject, "text": PAYLOAD.decode()}).encode() + b"\n"
-    head = (
-        b"POST /v1/publish HTTP/1.1\r\nHost: bench\r\nContent-Type: application/x-ndjson\r\n"
-        b"Accept: application/x-ndjson\r\nContent-Length: %d\r\n\r\n" % (len(line) * count)
-    )
-    connection = HttpConnection(_address(peer))
-    gc.disable()
-    try:
-        seconds = _stream(connection.sock, memoryview(head + line * count), count)
-    finally:
-        gc.enable()
+    def prepare(self, peer: Peer, scale: float) -> None:
+        if isinstance(peer, EmptyRoute) or self.verb == "publish":
+            return
+        ask(peer, json_request("PUT", f"/v1/kv/{BUCKET}", b"{}"))
+        connection = HttpConnection(http_address(peer))
+        for key in range(KEYS):
+            answer_to(connection, request("PUT", _KEY.format(key), PAYLOAD))
         connection.close()
-    return {"rate": count / seconds}
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        requests = self._requests(peer, max(CONNECTIONS * 10, int(self.count * scale)), run)
+        connection = HttpConnection(http_address(peer))
+        lines = answer_to(connection, requests[0]).count(b"\n")
+        taken = one_by_one(connection, requests[: len(requests) // 20], lines)
+        connection.close()
+        lanes = [
+            Lane(HttpConnection(http_address(peer)), requests[i::CONNECTIONS])
+            for i in range(CONNECTIONS)
+        ]
+        used = processor_of(peer)
+        seconds = pump(lanes, window=1, lines=lines)
+        used = processor_of(peer) - used
+        for lane in lanes:
+            lane.connection.close()
+        return {
+            "rate": len(requests) / seconds,
+            "p50": percentile(taken, 0.5) / 1e3,
+            "server": used / len(requests),
+        }
+
+    def _requests(self, peer: Peer, count: int, run: int) -> list[bytes]:
+        if isinstance(peer, EmptyRoute):
+            return [request("GET", "/")] * count
+        if self.verb == "publish":
+            connection = Connection(peer.address)
+            stream(connection, f"REST{run}")
+            connection.close()
+            path = f"/v1/subjects/REST{run}.a"
+            return [request("POST", path, PAYLOAD, Content_Type="text/plain")] * count
+        if self.verb == "put":
+            return [request("PUT", _KEY.format(n % KEYS), PAYLOAD) for n in range(count)]
+        return [request("GET", _KEY.format(n % KEYS)) for n in range(count)]
+
+
+@dataclass(slots=True)
+class Lines:
+    """One NDJSON body of many messages, whose results are read meanwhile."""
+
+    count: int
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Do nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        connection = Connection(peer.address)
+        stream(connection, f"LINES{run}")
+        connection.close()
+        count = int(self.count * scale)
+        line = json.dumps({"subject": f"LINES{run}.a", "text": PAYLOAD.decode()}).encode() + b"\n"
+        head = (
+            b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/x-ndjson\r\n"
+            b"Accept: application/x-ndjson\r\nContent-Length: %d\r\n\r\n" % (len(line) * count)
+        )
+        http = HttpConnection(http_address(peer))
+        gc.disable()
+        try:
+            seconds = _stream(http.sock, memoryview(head + line * count), count)
+        finally:
+            gc.enable()
+            http.close()
+        return {"rate": count / seconds}
 
 
 def _stream(sock: socket.socket, body: memoryview, count: int) -> float:

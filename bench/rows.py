@@ -11,6 +11,7 @@ from typing import Any
 from bench.expiry import Expiry
 from bench.flow import relay
 from bench.guard import Guarded
+from bench.http_rows import HTTP_ROWS
 from bench.ingest import Ingest
 from bench.load import Load, Measure, fill, stream
 from bench.mirror import Mirror
@@ -20,7 +21,7 @@ from bench.promote import Promote
 from bench.pull import pull_all
 from bench.push import Push
 from bench.queue import Queue
-from bench.rest import post_each, post_lines
+from bench.row import Row
 from bench.starting import Starting
 from bench.wire import GET_LINES, Connection, Lane, one_by_one, percentile, publishes, pump
 
@@ -183,25 +184,6 @@ class Core:
         return {"rate": count / seconds} | {f"ping_{name}": us for name, us in pings.items()}
 
 
-@dataclass(slots=True)
-class Rest:
-    """Publish over HTTP: one request per message, or NDJSON streamed both ways."""
-
-    count: int
-    lines: bool
-
-    def prepare(self, peer: Peer, scale: float) -> None:
-        """Do nothing: each run has a stream of its own."""
-
-    def run(self, peer: Peer, scale: float, run: int) -> Measure:
-        connection = Connection(peer.address)
-        stream(connection, f"REST{run}")
-        connection.close()
-        count = int(self.count * scale)
-        post = post_lines if self.lines else post_each
-        return post(peer, f"REST{run}.a", count)
-
-
 KV: dict[str, object] = {
     "max_msgs_per_subject": 1,
     "discard": "new",
@@ -209,18 +191,6 @@ KV: dict[str, object] = {
     "deny_delete": True,
     "allow_direct": True,
 }
-
-
-@dataclass(slots=True)
-class Row:
-    """One row of the table: the load, the servers to run it on, and the floors to reach."""
-
-    name: str
-    load: Callable[[str], Load]
-    peers: tuple[str, ...] = ("nats", "jetgate")
-    unit: str = "rate"
-    floors: dict[str, float] = field(default_factory=dict)
-    runs: int = 5  # at most
 
 
 def _publish(always: int, count: int, **options: Any) -> Callable[[str], Load]:
@@ -296,14 +266,6 @@ ROWS = (
         lambda _: Promote(1_000_000, ids=True),
         ("jetgate",),
     ),
-    Row("rest publish", lambda _: Rest(5_000, lines=False), ("jetgate",)),
-    Row(
-        "rest publish, ndjson",
-        lambda _: Rest(200_000, lines=True),
-        ("jetgate",),
-        "rate",
-        {"rate": 30_000},
-    ),
     Row(
         "start with JetStream, first ack, exit",
         Starting,
@@ -330,4 +292,5 @@ ROWS = (
         unit="accept",
         floors={"accept": 1_000_000},
     ),
+    *HTTP_ROWS,
 )

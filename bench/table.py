@@ -11,6 +11,9 @@ END = "<!-- end of what it made -->\n"
 
 _RATES = ("rate", "open", "publish", "staged")
 _SHARES = ("cost", "share")
+_SPEEDS = ("up", "down")
+_SIZES = ("grown",)
+_PEERS = {"nats": "nats-server", "empty": "empty route"}
 _LABELS = {
     "rate": "",
     "open": "without them",
@@ -19,23 +22,56 @@ _LABELS = {
     "ping_p99": "PING p99",
     "p50": "p50",
     "p99": "p99",
+    "up_p99": "p99 while up",
+    "down_p99": "p99 while down",
+    "all": "all served after",
+    "opened": "opened in",
+    "server": "server",
 }
 _HIDDEN = ("ping_max",)
 
 
 def render(results: dict[str, Any]) -> str:
-    """Return the table in Markdown."""
-    runs = f"medians of {results['runs']} runs, in which the servers took turns"
+    """Return the tables in Markdown: that of NATS, and that of HTTP."""
+    usual = results["runs"]
+    runs = f"medians of {usual} runs or as many as a row says, in which the servers took turns"
     lines = [
         f"{results['machine']}; {runs}.",
         "",
         "| row | nats-server | `always` | jetgate | ratio (floor) |",
         "|---|---|---|---|---|",
     ]
-    for name, row in results["rows"].items():
-        cells = [_cell(row["peers"].get(peer)) for peer in ("nats", "always", "jetgate")]
-        lines.append(f"| {name} | {' | '.join(cells)} | {_ratios(row)} |")
+    lines += [
+        f"| {_title(name, row, usual)} | {_cells(row, 'nats', 'always', 'jetgate')} | "
+        f"{_ratios(row)} |"
+        for name, row in results["rows"].items()
+        if not row.get("table")
+    ]
+    lines += ["", "| row | beside | jetgate | ratio (floor) |", "|---|---|---|---|"]
+    lines += [
+        f"| {_title(name, row, usual)} | {_beside(row)} | {_cells(row, 'jetgate')} | "
+        f"{_ratios(row)} |"
+        for name, row in results["rows"].items()
+        if row.get("table")
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _title(name: str, row: dict[str, Any], usual: int) -> str:
+    runs = row.get("runs", usual)
+    return name if runs == usual else f"{name} (of {runs})"
+
+
+def _cells(row: dict[str, Any], *peers: str) -> str:
+    return " | ".join(_cell(row["peers"].get(peer)) for peer in peers)
+
+
+def _beside(row: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{title} {_cell(row['peers'][peer])}"
+        for peer, title in _PEERS.items()
+        if peer in row["peers"]
+    )
 
 
 def rewrite(page: str, table: str) -> str:
@@ -67,6 +103,10 @@ def _value(name: str, value: float) -> str:
         return f"{value:,.0f}"
     if name in _SHARES:
         return f"{value:.2f}"
+    if name in _SPEEDS:
+        return f"{value:.0f} MB/s"
+    if name in _SIZES:
+        return f"{value / (1 << 20):.0f} MiB"
     if value < 1000:
         return f"{value:.0f} us"
     return f"{value / 1e3:.1f} ms" if value < 1e6 else f"{value / 1e6:.1f} s"
@@ -75,7 +115,7 @@ def _value(name: str, value: float) -> str:
 def _ratios(row: dict[str, Any]) -> str:
     parts, unit = [], row["unit"]
     ours = row["peers"].get("jetgate")
-    for peer, word in (("nats", ""), ("always", " x `always`")):
+    for peer, word in (("nats", ""), ("always", " x `always`"), ("empty", "")):
         if ours is None or peer not in row["peers"] or unit not in row["peers"][peer]:
             continue
         ratio = ours[unit] / row["peers"][peer][unit]
@@ -85,6 +125,6 @@ def _ratios(row: dict[str, Any]) -> str:
     parts += [
         f"{_LABELS.get(name, name) or 'rate'} ({_value(name, verdict['floor'])})"
         for name, verdict in row["floors"].items()
-        if name not in ("nats", "always")
+        if name not in ("nats", "always", "empty")
     ]
     return "; ".join(parts)

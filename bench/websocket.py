@@ -1,43 +1,44 @@
-"""Measures the façade's WebSocket: `python -m bench.websocket`; `--help` shows the options.
+"""Feeds over WebSocket: fan-out to many readers, lateness of one, cost of idle ones."""
 
-Fan-out of one subject to many readers, beside nats-server's own WebSocket port: messages received
-per second, by all readers together. Then how late a message reaches one of them at a steady rate,
-and what idle sockets cost.
-"""
-
-import argparse
 import gc
 import json
+import re
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from statistics import median
+from dataclasses import dataclass
 
-from bench.load import stream
+from bench.http_wire import HEAD_END, http_address
+from bench.load import Measure, stream
+from bench.peers import Peer
 from bench.wire import CHUNK, Address, Connection, LoadError, percentile
-from tests.support.jetgate import JetgateServer
 from tests.support.memory import resident
 from tests.support.natsserver import NatsServer
 from tests.support.websocket import frame, request
 
 PAYLOAD = b"x" * 128
 AHEAD = 2000
-SECONDS = 10
+READERS = 100
+SECONDS = 5
+WAVE = 100
 
 
 class Reader:
-    """A WebSocket that counts what it receives by a mark that each message has once."""
+    """A WebSocket that counts what it receives by a mark that each message has once.
+
+    Its handshake is sent at once, and answered when its end was read (`HEAD_END`).
+    """
 
     def __init__(self, address: Address, path: str, more: dict[str, str | None]) -> None:
         self.sock = socket.create_connection(address, timeout=30)
         self.sock.sendall(request(more, first=f"GET {path} HTTP/1.1"))
         self.mark = b""
         self.seen = 0
+        self.subscribed = b""
         self._rest = b""
-        self.until(b"\r\n\r\n")
 
     def until(self, end: bytes) -> bytes:
         """Read until this has come."""
@@ -62,6 +63,7 @@ class Reader:
 def of_nats(address: Address, subject: str) -> Reader:
     """A subscriber on nats-server's WebSocket port."""
     reader = Reader(address, "/", {})
+    reader.until(HEAD_END)
     reader.sock.sendall(
         frame(b'CONNECT {"verbose":false}\r\nSUB %s 1\r\nPING\r\n' % subject.encode())
     )
@@ -72,12 +74,22 @@ def of_nats(address: Address, subject: str) -> Reader:
 
 def of_jetgate(address: Address, name: str, batch: int) -> Reader:
     """An ordered feed of a stream on `/v1/ws`."""
-    reader = Reader(address, "/v1/ws", {"Sec-WebSocket-Protocol": "js.v1.json"})
-    wanted = {"type": "sub", "id": 1, "sid": 1, "stream": name, "batch": batch}
-    reader.sock.sendall(frame(json.dumps(wanted).encode(), 0x81))
-    reader.until(b'"recovered":true')
-    reader.mark = b'"seq":'
+    (reader,) = feeds_of(address, 1, stream=name, batch=batch)
     return reader
+
+
+def feeds_of(address: Address, count: int, **wanted: object) -> list[Reader]:
+    """So many sockets with a feed, opened at the same time and none of them missing anything."""
+    protocol: dict[str, str | None] = {"Sec-WebSocket-Protocol": "js.v1.json"}
+    readers = [Reader(address, "/v1/ws", protocol) for _ in range(count)]
+    sub = frame(json.dumps({"type": "sub", "id": 1, "sid": 1, **wanted}).encode(), 0x81)
+    for reader in readers:
+        reader.until(HEAD_END)
+        reader.sock.sendall(sub)
+    for reader in readers:
+        reader.subscribed = reader.until(b'"recovered":true')
+        reader.mark = b'"seq":'
+    return readers
 
 
 def fan_out(sender: Connection, subject: str, readers: Sequence[Reader], count: int) -> float:
@@ -117,109 +129,145 @@ def fan_out(sender: Connection, subject: str, readers: Sequence[Reader], count: 
             reader.sock.close()
 
 
-def fan_outs(runs: int, count: int, size: int) -> None:
-    """Compare, in turns."""
-    options: dict[str, str | int | bool] = {"websocket": "{ port: -1, no_tls: true }"}
-    rates: dict[str, list[float]] = {"nats": [], "batched": [], "one each": []}
-    with NatsServer(options) as nats, JetgateServer() as jetgate:
-        ports = next(nats.dir.glob("*.ports"))
-        url = json.loads(ports.read_text())["websocket"][0]
-        host, port = url.split("://")[1].rsplit(":", 1)
-        for run in range(runs):
-            name = f"FAN{run}"
-            makers: dict[str, tuple[Address, Callable[[str], Reader]]] = {
-                "nats": (nats.address, lambda n: of_nats((host, int(port)), f"{n}.a")),
-                "batched": (jetgate.address, lambda n: of_jetgate(jetgate.http, n, 1000)),
-                "one each": (jetgate.address, lambda n: of_jetgate(jetgate.http, n, 1)),
-            }
-            for kind, (address, make) in makers.items():
-                sender = Connection(address)
-                mine = name + kind[:1].upper()
-                stream(sender, mine)
-                readers = [make(mine) for _ in range(size)]
-                rates[kind].append(fan_out(sender, f"{mine}.a", readers, count))
-                sender.api(f"STREAM.DELETE.{mine}")
-                sender.close()
-    reference = median(rates["nats"])
-    for kind, taken in rates.items():
-        middle = median(taken)
-        print(f"fan-out to {size}, {kind}: {middle:,.0f}/s, {middle / reference:.2f}")
+@dataclass(slots=True)
+class FanOut:
+    """One subject to 100 readers: messages per second, received by all of them together.
+
+    Of nats-server its own WebSocket port, of jetgate an ordered feed with up to `batch` messages
+    in a frame.
+    """
+
+    count: int
+    batch: int
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Do nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        name = f"FAN{run}"
+        sender = Connection(peer.address)
+        stream(sender, name)
+        if isinstance(peer, NatsServer):
+            address = _websocket_of(peer)
+            readers = [of_nats(address, f"{name}.a") for _ in range(READERS)]
+        else:
+            address = http_address(peer)
+            readers = [of_jetgate(address, name, self.batch) for _ in range(READERS)]
+        rate = fan_out(sender, f"{name}.a", readers, int(self.count * scale))
+        sender.api(f"STREAM.DELETE.{name}")
+        sender.close()
+        return {"rate": rate}
 
 
-def lateness(rate: int, seconds: int) -> None:
-    """How long a message takes from PUB to a reader, at a steady rate."""
-    with JetgateServer() as server:
-        sender = Connection(server.address)
-        stream(sender, "LATE")
-        reader = of_jetgate(server.http, "LATE", 1000)
+def _websocket_of(server: NatsServer) -> Address:
+    ports = next(server.dir.glob("*.ports"))
+    host, port = json.loads(ports.read_text())["websocket"][0].split("://")[1].rsplit(":", 1)
+    return host, int(port)
+
+
+@dataclass(slots=True)
+class Lateness:
+    """How long a message takes from PUB to a reader of an ordered feed, at a steady rate."""
+
+    rate: int
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Do nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        name = f"LATE{run}"
+        sender = Connection(peer.address)
+        stream(sender, name)
+        reader = of_jetgate(http_address(peer), name, 1000)
         taken: list[float] = []
-        count = rate * seconds
-
-        def read() -> None:
-            data = b""
-            while len(taken) < count:
-                data += reader.sock.recv(CHUNK)
-                now = time.perf_counter()
-                while (at := data.find(b'"text":"')) >= 0 and (end := data.find(b'"', at + 8)) > 0:
-                    taken.append(now - float(data[at + 8 : end].split(b"_")[0]))
-                    data = data[end + 1 :]
-
-        thread = threading.Thread(target=read)
+        count = self.rate * SECONDS
+        thread = threading.Thread(target=_take, args=(reader, taken, count))
         thread.start()
         begin = time.perf_counter()
         for number in range(count):
-            wait = begin + number / rate - time.perf_counter()
+            wait = begin + number / self.rate - time.perf_counter()
             if wait > 0:
                 time.sleep(wait)
             payload = (b"%.6f_" % time.perf_counter()).ljust(128, b"x")
-            sender.send(b"PUB LATE.a 128\r\n%s\r\n" % payload)
+            sender.send(b"PUB %s.a 128\r\n%s\r\n" % (name.encode(), payload))
         thread.join(30)
-        p50, p99 = percentile(taken, 0.5), percentile(taken, 0.99)
-        print(f"PUB to reader at {rate}/s: p50 {p50 * 1e3:.1f} ms, p99 {p99 * 1e3:.1f} ms")
+        reader.sock.close()
+        sender.close()
+        if len(taken) < count:
+            raise LoadError(f"{len(taken)} of {count} messages came")
+        return {"p50": percentile(taken, 0.5) * 1e6, "p99": percentile(taken, 0.99) * 1e6}
 
 
-def idle(count: int, *, each: bool) -> None:
-    """What subscribed sockets cost that get nothing; `each`: a filter of its own for every one."""
-    with JetgateServer() as server:
-        sender = Connection(server.address)
-        stream(sender, "IDLE")
-        before = resident(server.pid)
+def _take(reader: Reader, taken: list[float], count: int) -> None:
+    """Note the seconds that each message took, by the time in its payload."""
+    data = b""
+    while len(taken) < count and (piece := reader.sock.recv(CHUNK)):
+        data += piece
+        now = time.perf_counter()
+        while (at := data.find(b'"text":"')) >= 0 and (end := data.find(b'"', at + 8)) > 0:
+            taken.append(now - float(data[at + 8 : end].split(b"_")[0]))
+            data = data[end + 1 :]
+
+
+@dataclass(slots=True)
+class Idle:
+    """What sockets with a feed cost that get nothing: bytes of memory, microseconds to open all."""
+
+    count: int
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Do nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        sender = Connection(peer.address)
+        stream(sender, f"IDLE{run}")
+        before = resident(peer.pid)
         begin = time.perf_counter()
-        sockets = []
-        for number in range(count):
-            reader = Reader(server.http, "/v1/ws", {"Sec-WebSocket-Protocol": "js.v1.json"})
-            wanted: dict[str, object] = {"type": "sub", "id": 1, "sid": 1, "stream": "IDLE"}
-            if each:
-                wanted["filter"] = f"IDLE.{number}"
-            reader.sock.sendall(frame(json.dumps(wanted).encode(), 0x81))
-            reader.until(b'"recovered":true')
-            sockets.append(reader)
+        address = http_address(peer)
+        readers = [of_jetgate(address, f"IDLE{run}", 1000) for _ in range(self.count)]
         seconds = time.perf_counter() - begin
-        grown = resident(server.pid) - before
-        kind = "a filter each" if each else "one stream"
-        print(f"{count} idle sockets, {kind}: {grown / 2**20:,.0f} MiB more, {seconds:.1f} s")
-        for reader in sockets:
+        grown = resident(peer.pid) - before
+        for reader in readers:
             reader.sock.close()
+        sender.close()
+        return {"grown": grown, "opened": seconds * 1e6}
 
 
-def main() -> None:
-    """Measure what was chosen."""
-    parser = argparse.ArgumentParser(prog="python -m bench.websocket", description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--count", type=int, default=20_000, help="messages of a fan-out")
-    parser.add_argument("--readers", type=int, default=100)
-    parser.add_argument("--idle", type=int, default=5000, help="idle sockets; needs ulimit -n")
-    parser.add_argument("--only", choices=("fan-out", "lateness", "idle", "idle-each"))
-    chosen = parser.parse_args()
-    if chosen.only in (None, "fan-out"):
-        fan_outs(chosen.runs, chosen.count, chosen.readers)
-    if chosen.only in (None, "lateness"):
-        lateness(1000, SECONDS)
-    if chosen.only in (None, "idle"):
-        idle(chosen.idle, each=False)
-    if chosen.only in (None, "idle-each"):
-        idle(chosen.idle, each=True)
+@dataclass(slots=True)
+class Resume:
+    """How soon readers are served again after a `kill -9` of the server: `all` of them.
+
+    Each comes back with the position of what it read last, and is told that nothing is missing.
+    """
+
+    count: int
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Do nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        name = f"RESUME{run}"
+        sender = Connection(peer.address)
+        stream(sender, name)
+        address = http_address(peer)
+        readers = []
+        for _ in range(self.count // WAVE):
+            readers += feeds_of(address, WAVE, stream=name)
+        after = _position(readers[0].subscribed)
+        sender.close()
+        begin = time.perf_counter()
+        peer.restart()
+        resumed = []
+        for _ in range(self.count // WAVE):
+            resumed += feeds_of(address, WAVE, stream=name, after=after)
+        seconds = time.perf_counter() - begin
+        for reader in readers + resumed:
+            reader.sock.close()
+        return {"all": seconds * 1e6}
 
 
-if __name__ == "__main__":
-    main()
+def _position(subscribed: bytes) -> dict[str, object]:
+    """The position that the answer to a subscription names."""
+    found = re.search(rb'"incarnation":"(\d+)","seq":(\d+)', subscribed)
+    assert found is not None, subscribed
+    return {"incarnation": found[1].decode(), "seq": int(found[2])}

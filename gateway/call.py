@@ -16,6 +16,7 @@ from gateway.console.files import Console
 from gateway.feeds.feeds import Feeds
 from gateway.metrics import Metrics
 from gateway.observations import Observe
+from gateway.patience import Patience
 from gateway.problems import Problem, bad_request
 from gateway.settings import Settings
 from gateway.signin.credentials import Credentials
@@ -87,6 +88,7 @@ class Gateway:
     """Feeds over a connection that may do everything, for who may read what they have; None: there
     is none, and everybody reads with what he may do himself."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    patience: Patience = field(default_factory=Patience)
     console: Console = field(default_factory=Console)
 
 
@@ -232,8 +234,7 @@ class Call:
         Raises Disconnected, and Problem 408 when nothing comes for so many seconds.
         """
         try:
-            async with asyncio.timeout(within):
-                event = await self.receive()
+            event = await self.gateway.patience.wait(self.receive(), within)
         except TimeoutError:
             detail = f"body: nothing came for {within:g} s"
             raise Problem(408, "slow-body", detail, headers={"Connection": "close"}) from None

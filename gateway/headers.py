@@ -41,6 +41,7 @@ PUBLISH_HEADERS = (
     "Nats-Required-Api-Level",
 )
 _ALLOWED = {name.lower().encode(): name.encode() for name in PUBLISH_HEADERS}
+_CONDITIONS = frozenset((b"idempotency-key", b"js-expect", b"if-match", b"if-none-match"))
 # Types that a browser shows or downloads without running anything.
 _SAFE_TYPES = re.compile(
     rb"(application/(json|[a-z0-9.-]+\+json|x-ndjson|cbor|msgpack|octet-stream|protobuf|avro)"
@@ -118,6 +119,8 @@ def _value(name: bytes, value: bytes) -> bytes:
 def preconditions(headers: Headers) -> Items:
     """`Idempotency-Key`, `If-Match` and `If-None-Match` as JetStream expresses them."""
     items: Items = []
+    if not any(name in _CONDITIONS for name, _ in headers.raw):
+        return items
     if (key := headers.get("idempotency-key")) is not None:
         text = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
         if not text:

@@ -6,6 +6,7 @@ bodies have limits of their own.
 """
 
 import asyncio
+import socket
 
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -14,6 +15,11 @@ from core.runtime.descriptors import DescriptorReserve
 from gateway.problems import Problem, respond
 from gateway.settings import Settings
 from gateway.write_watch import WriteWatch
+
+_UNSENT_BYTES = 128 * 1024
+"""What the system keeps of an answer before it can send it. Without a limit that grows to megabytes
+for each reader that takes nothing, out of sight of every limit of ours; what is on its way in a
+long network is not counted."""
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -51,6 +57,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
         super().connection_made(transport)
+        if (sock := transport.get_extra_info("socket")) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         self._writes = WriteWatch(transport, self.write_seconds)
         self._arm()
         reserve = self.descriptors

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from core.client import Msg, header_items
-from core.client.subscribe import JsMsg
+from core.client.subscribe import JsMsg, ack_fields
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
 from gateway.models import Message, Reply
@@ -29,15 +29,15 @@ def stored(stream: str, msg: StoredMsg, pending: int | None = None) -> bytes:
 
 def delivered(msg: Msg, tokens: AckTokens) -> bytes:
     """The JSON of a fetched message. Raises NotJetStream."""
-    delivery = JsMsg(msg, takes_acks=True)
+    stream, _, deliveries, stream_seq, consumer_seq, time, pending = ack_fields(msg.reply)
     message = Message(
-        delivery.stream,
+        stream.decode(errors="replace"),
         msg.subject.decode(errors="replace"),
-        delivery.stream_seq,
-        format_time(delivery.time),
-        consumer_seq=delivery.consumer_seq,
-        delivered=delivery.delivered,
-        pending=delivery.pending,
+        int(stream_seq),
+        format_time(int(time)),
+        consumer_seq=int(consumer_seq),
+        delivered=int(deliveries),
+        pending=int(pending),
         token=tokens.seal(msg.reply),
     )
     fill(message, msg.headers, msg.payload)

@@ -1,6 +1,9 @@
 """Publishing: one message, or a batch."""
 
+from functools import lru_cache
+
 import msgspec
+import orjson
 from msgspec import Raw
 from starlette.responses import Response
 
@@ -11,7 +14,7 @@ from gateway.batching import PublishStream
 from gateway.call import Call
 from gateway.headers import block, message_headers, preconditions, refuse_repeated
 from gateway.problems import Problem, bad_request
-from gateway.responses import JSON, NDJSON, json_response, location_of
+from gateway.responses import JSON, NDJSON, PlainResponse, location_of
 from gateway.validation import publish_subject
 
 _LINES = (NDJSON, "application/ndjson", "application/jsonl")
@@ -38,16 +41,26 @@ async def publish_one(call: Call) -> Response:
     except ValueError:
         raise receipt_problem(b"", 0) from None
     receipt: dict[str, object] = {"stream": ack.stream, "seq": ack.seq}
-    location = location_of("streams", ack.stream, "messages", str(ack.seq))
-    answer = {"Location": location, "ETag": f'"{ack.seq}"'}
     if ack.domain:
         receipt["domain"] = ack.domain
     if ack.val:
         receipt["val"] = ack.val
+    answer = [
+        (b"content-type", JSON.encode()),
+        (b"location", f"{_messages_of(ack.stream)}{ack.seq}".encode()),
+        (b"etag", b'"%d"' % ack.seq),
+    ]
     if ack.duplicate:
         receipt["duplicate"] = True
-        return json_response(receipt, 200, answer | {"Idempotency-Replayed": "true"})
-    return json_response(receipt, 201, answer)
+        answer.append((b"idempotency-replayed", b"true"))
+    body = orjson.dumps(receipt, option=orjson.OPT_APPEND_NEWLINE)
+    return PlainResponse(body, 200 if ack.duplicate else 201, answer)
+
+
+@lru_cache(1024)
+def _messages_of(stream: str) -> str:
+    """The path of a stream's messages, with the slash before their sequence."""
+    return location_of("streams", stream, "messages", "")
 
 
 async def publish_batch(call: Call) -> Response:

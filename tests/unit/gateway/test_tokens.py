@@ -1,5 +1,8 @@
 """Ack tokens."""
 
+import hmac
+from base64 import urlsafe_b64decode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,3 +53,12 @@ def test_no_change_of_a_token_opens(position: int, change: int) -> None:
 
     with pytest.raises(BadToken):
         tokens.open(token[:at] + other + token[at + 1 :])
+
+
+def test_a_token_is_the_hmac_of_its_ack_subject() -> None:
+    own = hmac.digest(b"k" * 32, b"jetgate ack token v1", "sha256")
+    mac = hmac.digest(own, REPLY.removeprefix(b"$JS.ACK."), "sha256")[:12]
+
+    raw = urlsafe_b64decode(tokens.seal(REPLY) + "===")
+
+    assert raw == mac + REPLY.removeprefix(b"$JS.ACK.")

@@ -1,0 +1,52 @@
+"""What an HTTP side that nobody uses costs a publisher over NATS."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.load import Measure, stream
+from bench.peers import Peer
+from bench.wire import Address, Connection, Lane, publishes, pump
+from tests.support.dropin import DropIn
+
+WINDOW = 2000
+
+
+@dataclass(slots=True)
+class IdleHttp:
+    """Asynchronous publish to the same node with its HTTP port and to one that has none, in turns.
+
+    `rate`: messages per second with it, `open`: without; `cost`: ratio of the times.
+    """
+
+    count: int
+
+    def prepare(self, peer: Peer, scale: float) -> None:
+        """Do nothing: each run has a stream of its own."""
+
+    def run(self, peer: Peer, scale: float, run: int) -> Measure:
+        count = int(self.count * scale)
+        with tempfile.TemporaryDirectory() as directory:
+            config = Path(directory) / "server.conf"
+            store = f'jetstream {{ store_dir: "{directory}/store" }}'
+            config.write_text(f"host: 127.0.0.1\nport: -1\n{store}\n")
+            with DropIn("jetgate-nats-server", "-c", str(config)) as without:
+                without.ports()
+                for address in (peer.address, without.address):
+                    _publish(address, f"WARM{run}", count // 4)
+                ours = plain = 0.0
+                for turn in range(2):
+                    ours += _publish(peer.address, f"BESIDE{run}{turn}", count)
+                    plain += _publish(without.address, f"BESIDE{run}{turn}", count)
+        return {"rate": 2 * count / ours, "open": 2 * count / plain, "cost": ours / plain}
+
+
+def _publish(address: Address, name: str, count: int) -> float:
+    connection = Connection(address)
+    stream(connection, name)
+    connection.send(b"SUB _INBOX.pub.* 1\r\n")
+    messages = publishes(name.encode() + b".a", count, b"x" * 128, b"_INBOX.pub")
+    seconds = pump([Lane(connection, messages)], window=WINDOW)
+    connection.api(f"STREAM.DELETE.{name}")
+    connection.close()
+    return seconds

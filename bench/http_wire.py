@@ -1,0 +1,73 @@
+"""Connections to HTTP ports, and the bytes of requests."""
+
+import socket
+
+from bench.peers import Peer
+from bench.wire import CHUNK, Address, Connection, LoadError
+from tests.support.natsserver import NatsServer
+
+HEAD_END = b"\r\n\r\n"
+_LENGTH = b"content-length: "
+_LAST_CHUNK = b"0\r\n\r\n"
+
+
+class HttpConnection(Connection):
+    """A keep-alive connection to the HTTP port; only its socket is used."""
+
+    def __init__(self, address: Address) -> None:
+        self.sock = socket.create_connection(address, timeout=30)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def http_address(peer: Peer) -> Address:
+    """Where a server takes HTTP."""
+    assert not isinstance(peer, NatsServer), "it speaks no HTTP"
+    return peer.http
+
+
+def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+    """The bytes of a request; `headers` with `_` for `-`."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + HEAD_END + body
+
+
+def json_request(method: str, path: str, body: bytes, **headers: str) -> bytes:
+    """The bytes of a request whose body is JSON."""
+    return request(method, path, body, Content_Type="application/json", **headers)
+
+
+def is_whole(answer: bytes) -> bool:
+    """Whether an answer has come to its end: by its length, or by its last chunk."""
+    head, end, body = answer.partition(HEAD_END)
+    if not end:
+        return False
+    at = head.lower().find(_LENGTH)
+    if at >= 0:
+        return len(body) >= int(head[at + len(_LENGTH) :].partition(b"\r\n")[0])
+    return head[9:12] == b"204" or body.endswith(_LAST_CHUNK)
+
+
+def answer_to(connection: HttpConnection, data: bytes) -> bytes:
+    """Send a request and return its whole answer. Raises LoadError when it is refused."""
+    connection.send(data)
+    answer = b""
+    while not is_whole(answer):
+        piece = connection.sock.recv(CHUNK)
+        if not piece:
+            raise LoadError(f"closed: {answer[-200:]!r}")
+        answer += piece
+    if not answer.startswith(b"HTTP/1.1 2"):
+        raise LoadError(f"answered {answer[:300]!r}")
+    return answer
+
+
+def ask(peer: Peer, data: bytes) -> bytes:
+    """As `answer_to`, on a connection of its own."""
+    connection = HttpConnection(http_address(peer))
+    try:
+        return answer_to(connection, data)
+    finally:
+        connection.close()

@@ -1,0 +1,22 @@
+"""What a row of the comparison is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bench.load import Load
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of the table: the load, the servers to run it on, and the floors to reach.
+
+    `table`: "" for that of NATS, "http" for that of HTTP and WebSocket.
+    """
+
+    name: str
+    load: Callable[[str], Load]
+    peers: tuple[str, ...] = ("nats", "jetgate")
+    unit: str = "rate"
+    floors: dict[str, float] = field(default_factory=dict)
+    runs: int = 5  # at most
+    table: str = ""

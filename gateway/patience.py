@@ -1,0 +1,48 @@
+"""Waiting that ends after a while, with one timer for all who wait.
+
+A timer of its own for each body of a request would cost more than reading the body, which nearly
+always is there already.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Patience:
+    """The deadlines of those who wait. Used in one event loop."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[asyncio.Timeout, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, awaited: Awaitable[T], within: float) -> T:
+        """Await it. Raises TimeoutError after so many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within
+        if self._timer is None or deadline < self._timer.when():
+            self._arm(loop, deadline)
+        async with asyncio.timeout(None) as timeout:
+            self._deadlines[timeout] = deadline
+            try:
+                return await awaited
+            finally:
+                del self._deadlines[timeout]
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(deadline, self._expire, loop)
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the waiting of those who are late; wait for the next."""
+        self._timer = None
+        now = loop.time()
+        for timeout, deadline in self._deadlines.items():
+            if deadline <= now:
+                timeout.reschedule(now)
+        later = [deadline for deadline in self._deadlines.values() if deadline > now]
+        if later:
+            self._arm(loop, min(later))

@@ -1,0 +1,282 @@
+"""HTTP callers that mean no good, beside a publisher: `python -m tests.crowds.hostility`.
+
+Slow readers of feeds over WebSocket, requests that never end, and garbage, for minutes. Printed is
+what they do to the latency of somebody who publishes 1,000 messages a second over NATS, and to the
+memory of the server, also after they have gone. It ends with 1 when one of the limits is missed.
+The callers share the machine with the server: each of them sends little, there are many of them.
+"""
+
+import argparse
+import json
+import random
+import resource
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+
+from bench.load import stream
+from bench.pace import Pace, pacing
+from bench.wire import Address, Connection
+from tests.support.crowd import affordable
+from tests.support.jetgate import JetgateServer
+from tests.support.memory import resident
+from tests.support.websocket import frame, request
+
+MIB = 1 << 20
+RATE = 1000
+FACTOR = 2.0
+MEMORY = 512 * MIB
+BACK = 128 * MIB
+"""What may be in use afterwards that was not before: pages that are kept for the next time, and
+the latest messages of the stream."""
+
+_TICK = 0.05
+_READ = 2048
+_RECEIVE_BUFFER = 4096
+_STREAM = "WATCHED"
+_HALVES = (
+    b"POST /v1/subjects/WATCHED.h HTTP/1.1\r\nHost: localhost\r\nContent-Le",
+    b"POST /v1/subjects/WATCHED.h HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\nhalf",
+    b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upg",
+    b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    b'Transfer-Encoding: chunked\r\n\r\nff\r\n{"subject":',
+)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Milliseconds until an ack before and meanwhile, bytes of memory, and how many callers."""
+
+    before: dict[str, float]
+    meanwhile: dict[str, float]
+    memory_before: int
+    memory_most: int
+    memory_after: int
+    callers: dict[str, int]
+
+    def factor(self, share: str) -> float:
+        """How many times longer an ack took meanwhile."""
+        return self.meanwhile[share] / self.before[share]
+
+    def missed(self) -> list[str]:
+        """The limits that were not held."""
+        found = [f"{s}: {self.factor(s):.2f} times" for s in ("p50", "p99") if self.is_slower(s)]
+        if self.memory_most >= MEMORY:
+            found.append(f"memory: {self.memory_most / MIB:.0f} MiB")
+        if self.memory_after >= self.memory_before + BACK:
+            found.append(f"memory afterwards: {self.memory_after / MIB:.0f} MiB")
+        return found
+
+    def is_slower(self, share: str) -> bool:
+        """Whether an ack took too much longer meanwhile."""
+        return self.factor(share) >= FACTOR
+
+
+class Crowd:
+    """The callers, in one thread; who is disconnected comes again."""
+
+    def __init__(self, address: Address, readers: int, requests: int, garbage: int) -> None:
+        self.counts = {"slow readers": 0, "half requests": 0, "garbage": 0, "came again": 0}
+        self._address = address
+        self._chance = random.Random(7)
+        self._selector = selectors.DefaultSelector()
+        self._readers = [self._reader() for _ in range(readers)]
+        self._next = 0
+        self._garbage = garbage
+        self._thrown = 0.0
+        for number in range(requests):
+            self._half(number)
+        self.counts |= {"slow readers": readers, "half requests": requests}
+
+    def run(self, seconds: float, each: Callable[[], None]) -> None:
+        """Be a nuisance for so long; `each` is called several times a second."""
+        begun = time.monotonic()
+        while (elapsed := time.monotonic() - begun) < seconds:
+            self._read_a_little()
+            self._throw(elapsed)
+            self._take_endings()
+            each()
+
+    def close(self) -> None:
+        """Go away, all at once."""
+        for sock in self._readers:
+            sock.close()
+        for key in list(self._selector.get_map().values()):
+            self._forget(key)
+        self._selector.close()
+
+    def _connected(self) -> socket.socket:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        sock.settimeout(60)
+        sock.connect(self._address)
+        return sock
+
+    def _socket(self) -> socket.socket:
+        """A WebSocket."""
+        sock = self._connected()
+        protocol: dict[str, str | None] = {"Sec-WebSocket-Protocol": "js.v1.json"}
+        sock.sendall(request(protocol, first="GET /v1/ws HTTP/1.1"))
+        said = b""
+        while b"\r\n\r\n" not in said:
+            piece = sock.recv(_READ)
+            assert piece, said
+            said += piece
+        return sock
+
+    def _reader(self) -> socket.socket:
+        """Somebody who subscribes, and then reads a little now and then."""
+        sock = self._socket()
+        wanted = {"type": "sub", "id": 1, "sid": 1, "stream": _STREAM}
+        sock.sendall(frame(json.dumps(wanted).encode(), 0x81))
+        said = b""
+        while b'"subscribed"' not in said:
+            piece = sock.recv(_READ)
+            assert piece, said
+            said += piece
+        sock.setblocking(False)
+        return sock
+
+    def _read_a_little(self) -> None:
+        """Let a part of the readers read, so that each has its turn in a second."""
+        for _ in range(max(1, int(len(self._readers) * _TICK))):
+            self._next = (self._next + 1) % len(self._readers)
+            try:
+                alive = self._readers[self._next].recv(_READ)
+            except BlockingIOError:
+                continue
+            except ConnectionError:
+                alive = b""
+            if not alive:
+                self._readers[self._next].close()
+                self._readers[self._next] = self._reader()
+                self.counts["came again"] += 1
+
+    def _half(self, number: int) -> None:
+        """Somebody whose request does not end."""
+        sock = self._connected()
+        sock.sendall(_HALVES[number % len(_HALVES)])
+        sock.setblocking(False)
+        self._selector.register(sock, selectors.EVENT_READ, number)
+
+    def _throw(self, elapsed: float) -> None:
+        """Send the garbage that is due: bytes by chance, or requests and frames of them."""
+        while self._thrown < elapsed * self._garbage:
+            self._thrown += 1
+            self.counts["garbage"] += 1
+            rubbish = self._rubbish()
+            is_frame = self._chance.randrange(4) == 0
+            sock = self._socket() if is_frame else self._connected()
+            self._selector.register(sock, selectors.EVENT_READ, None)
+            with suppress(ConnectionError):
+                sock.sendall(frame(rubbish, 0x81) if is_frame else rubbish)
+            sock.setblocking(False)
+
+    def _rubbish(self) -> bytes:
+        chance = self._chance
+        rubbish = chance.randbytes(chance.randrange(1, 4096))
+        kind = chance.randrange(3)
+        if kind == 0:
+            return rubbish
+        if kind == 1:
+            return b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\n" + rubbish + b"\r\n\r\n"
+        head = b"POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        return head + b"Content-Length: %d\r\n\r\n%s" % (len(rubbish), rubbish)
+
+    def _take_endings(self) -> None:
+        """Whose request was answered or cut begins another; who threw garbage goes."""
+        for key, _ in self._selector.select(_TICK):
+            assert isinstance(key.fileobj, socket.socket)
+            with suppress(ConnectionError):
+                if key.fileobj.recv(65536) and key.data is not None:
+                    continue
+            self._forget(key)
+            if key.data is not None:
+                self._half(key.data)
+                self.counts["came again"] += 1
+
+    def _forget(self, key: selectors.SelectorKey) -> None:
+        assert isinstance(key.fileobj, socket.socket)
+        self._selector.unregister(key.fileobj)
+        key.fileobj.close()
+
+
+@contextmanager
+def watched(server: JetgateServer) -> Iterator[Pace]:
+    """A stream that somebody publishes to, as soon as it is said."""
+    connection = Connection(server.address)
+    if _STREAM in (connection.api("STREAM.NAMES")["streams"] or []):
+        connection.api(f"STREAM.DELETE.{_STREAM}")
+    stream(connection, _STREAM)
+    connection.close()
+    with pacing(server.address, f"{_STREAM}.a", RATE) as pace:
+        yield pace
+
+
+def suffer(
+    server: JetgateServer, readers: int, requests: int, garbage: int, seconds: float
+) -> Outcome:
+    """Measure a publisher alone for a while, and then for as long beside such callers."""
+    memory_before = resident(server.pid)
+    most = memory_before
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, resident(server.pid))
+
+    with watched(server) as pace:
+        pace.mark()
+        time.sleep(1)
+        pace.mark()
+        time.sleep(min(seconds, 10))
+        pace.mark()
+        with closing(Crowd(server.http, readers, requests, garbage)) as crowd:
+            crowd.run(min(seconds, 10), look)  # until those who do not read have all they can take
+            pace.mark()
+            crowd.run(seconds, look)
+            pace.end()
+    _, before, _, meanwhile = pace.parts
+    after = _settled(server, memory_before + BACK)
+    return Outcome(before, meanwhile, memory_before, most, after, crowd.counts)
+
+
+def _settled(server: JetgateServer, wanted: int) -> int:
+    """The memory in use when it has come down to what is wanted, or no longer does."""
+    deadline = time.monotonic() + 30
+    while (now := resident(server.pid)) >= wanted and time.monotonic() < deadline:
+        time.sleep(_TICK)
+    return now
+
+
+def main() -> int:
+    """Measure, print, and say whether the limits were held."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crowds.hostility", description=__doc__)
+    parser.add_argument("--readers", type=int, default=1000, help="slow readers over WebSocket")
+    parser.add_argument("--requests", type=int, default=1000, help="requests that never end")
+    parser.add_argument("--garbage", type=int, default=50, help="connections with it, a second")
+    parser.add_argument("--seconds", type=float, default=120)
+    chosen = parser.parse_args()
+    affordable(chosen.readers + chosen.requests)
+    with JetgateServer() as server:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
+        found = suffer(server, chosen.readers, chosen.requests, chosen.garbage, chosen.seconds)
+    print(", ".join(f"{count} {what}" for what, count in found.callers.items()))
+    for share in ("p50", "p99"):
+        print(
+            f"{share} of an ack: {found.before[share]:.1f} ms alone, "
+            f"{found.meanwhile[share]:.1f} ms beside them, {found.factor(share):.2f} times"
+        )
+    sizes = found.memory_before, found.memory_most, found.memory_after
+    print("memory: {:.0f} MiB, at most {:.0f}, afterwards {:.0f}".format(*(n / MIB for n in sizes)))
+    missed = found.missed()
+    print(f"missed: {'; '.join(missed)}" if missed else "all limits were held")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
