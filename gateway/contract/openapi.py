@@ -183,8 +183,11 @@ def _headers(rows: Iterable[Operation]) -> dict[str, Document]:
     refusals = {name for names in _REFUSAL_HEADERS.values() for name in names}
     for name in sorted({*used, *refusals, *_RATES}):
         schema, text = RESPONSE_HEADERS[name]
-        required = name not in SOMETIMES
-        found[name.replace("#", "-")] = {"description": text, "required": required, "schema": schema}
+        found[name.replace("#", "-")] = {
+            "description": text,
+            "required": name not in SOMETIMES,
+            "schema": schema,
+        }
     return found
 
 
@@ -283,6 +286,7 @@ _REFUSAL_HEADERS = {
     405: ("Allow",),
     412: ("ETag#now",),
     416: ("Content-Range#none",),
+    426: ("Sec-WebSocket-Version", "Upgrade"),
     429: ("Retry-After",),
     503: ("Retry-After",),
 }

@@ -224,7 +224,9 @@ RESPONSE_HEADERS: dict[str, Said] = {
     ),
     "Repr-Digest": (_TEXT, "The digest of the whole object (RFC 9530); links have none."),
     "Retry-After": (_COUNT, "Seconds after which it may be tried again."),
+    "Sec-WebSocket-Version": ({"type": "string", "enum": ["13"]}, "The version that is spoken."),
     "Set-Cookie": (_TEXT, "The cookie of the session."),
+    "Upgrade": ({"type": "string", "enum": ["websocket"]}, "What the path takes."),
     "WWW-Authenticate": (_TEXT, "How to name oneself."),
 }
 SOMETIMES = frozenset(

@@ -70,6 +70,7 @@ class GatewayServer:
             self.wrap(app),
             log_level="error",
             access_log=False,
+            server_header=False,
             ws=WebSocketProtocol,
             lifespan="off",
             proxy_headers=False,
