@@ -1,4 +1,4 @@
-"""PostgreSQL and the server are killed and started again under the Python SDK, which needs no help."""
+"""PostgreSQL and the server are killed under the Python SDK, which goes on without help."""
 
 import asyncio
 from collections.abc import Iterator
