@@ -33,13 +33,14 @@ class HttpProtocol(HttpToolsProtocol):
         write_seconds: how long a caller may take not a byte of what is written.
         connections_max: how many there may be; others are answered with 503.
         descriptors: judges whether there is a file descriptor left for one more; else the same.
+            None: there is no such limit.
     """
 
     head_seconds = 20.0
     head_bytes = 128 * 1024
     write_seconds = 30.0
     connections_max = 65_536
-    descriptors: DescriptorReserve
+    descriptors: DescriptorReserve | None = None
     _reads_head = False
     _size = 0
     _late: asyncio.TimerHandle | None = None
@@ -60,7 +61,8 @@ class HttpProtocol(HttpToolsProtocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         self._writes = WriteWatch(transport, self.write_seconds)
         self._arm()
-        no_descriptors = self.descriptors.is_needed(transport, for_http=True)
+        reserve = self.descriptors
+        no_descriptors = reserve is not None and reserve.is_needed(transport, for_http=True)
         if no_descriptors or len(self.connections) > self.connections_max:
             retry = {"Retry-After": "1"}
             self._refuse(Problem(503, "too-many-connections", "no more are taken", headers=retry))

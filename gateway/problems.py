@@ -61,9 +61,10 @@ _STATUS_OF = {err_code(name): status for name, status in _STATUS_BY_NAME.items()
 _WRONG_SEQUENCE = err_code("JSStreamWrongLastSequence")
 _NOT_DELETED = err_code("JSStreamMsgDeleteFailed")
 _LIMIT_REACHED = err_code("JSStreamStoreFailed")
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Between the words of an error's name; MessageTTLDisabled has three."""
 _KINDS = {
-    row.err_code: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", row.name.removeprefix("JS")).lower()
-    for row in TABLE.values()
+    row.err_code: _WORDS.sub("-", row.name.removeprefix("JS")).lower() for row in TABLE.values()
 }
 _TITLES = {row.err_code: row.description for row in TABLE.values() if "{" not in row.description}
 

@@ -16,6 +16,7 @@ from websockets.frames import Frame, Opcode
 from gateway.write_watch import WriteWatch
 
 PING_INTERVAL_S = 20.0
+_TLS_LINGER_S = 1.0
 FRAME_BYTES_MAX = 2 * 1024 * 1024
 
 UVICORN_OPTIONS: dict[str, Any] = {
@@ -34,10 +35,12 @@ def wire(payload: bytes, *, is_text: bool) -> bytes:
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """Closes a connection that takes nothing for `write_seconds`."""
+    """Closes a connection that takes nothing for `write_seconds`, and reads on after a frame that
+    cannot be, so that the client gets to see the close code."""
 
     write_seconds = 30.0
     _writes: WriteWatch | None = None
+    _discards = False
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Begin."""
@@ -49,6 +52,36 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._writes is not None:
             self._writes.stop()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a read."""
+        if not self._discards:
+            super().data_received(data)
+
+    def handle_parser_exception(self) -> None:
+        """Say why the connection ends, and end it when the client has, or after a while.
+
+        A socket that is closed while something of the client is unread is reset, and a reset may
+        overtake the close frame: the client would know nothing but that it was cut off.
+        """
+        sent = self.conn.close_sent
+        assert sent is not None
+        self._discards = True
+        gone = {"type": "websocket.disconnect", "code": sent.code, "reason": sent.reason}
+        self.queue.put_nowait(cast(Any, gone))
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        # TLS has no end of one direction: there the client waits for the end of the connection.
+        linger = self.close_timeout if self.transport.can_write_eof() else _TLS_LINGER_S
+        self.close_timer = self.loop.call_later(linger, self.transport.close)
+        self.loop.call_soon(self._half_close)  # other frames of the same read come before
+
+    def _half_close(self) -> None:
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
 
     def pause_writing(self) -> None:
         """The socket takes no more for now."""

@@ -32,7 +32,7 @@ CURES = {
     "maximum-streams-limit": "Delete streams, or have the account's limit raised.",
     "message-incr-disabled": "Set `allow_msg_counter` when the stream is created.",
     "message-schedules-disabled": "Set `allow_msg_schedules` in the stream: PATCH it.",
-    "message-ttldisabled": "Set `allow_msg_ttl` in the stream: PATCH it.",
+    "message-ttl-disabled": "Set `allow_msg_ttl` in the stream: PATCH it.",
     "method-not-allowed": "Use one of the methods in Allow.",
     "no-answer": "Repeat it with the same Idempotency-Key, or look whether it was done.",
     "no-inbox": "Let the user subscribe to `_INBOX.>`.",

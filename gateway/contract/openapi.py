@@ -180,10 +180,14 @@ def _parameters(rows: Iterable[Operation]) -> dict[str, Document]:
 def _headers(rows: Iterable[Operation]) -> dict[str, Document]:
     used = {name for row in rows for names in row.shows.values() for name in names}
     found: dict[str, Document] = {}
-    for name in sorted(used | {"Retry-After", "WWW-Authenticate"}):
+    refusals = {name for names in _REFUSAL_HEADERS.values() for name in names}
+    for name in sorted({*used, *refusals, *_RATES}):
         schema, text = RESPONSE_HEADERS[name]
-        required = name not in SOMETIMES
-        found[name] = {"description": text, "required": required, "schema": schema}
+        found[name.replace("#", "-")] = {
+            "description": text,
+            "required": name not in SOMETIMES,
+            "schema": schema,
+        }
     return found
 
 
@@ -204,8 +208,9 @@ def _responses(row: Operation, schemas: Schemas) -> Document:
     found: Document = {}
     for status in row.statuses:
         answer: Document = {"description": _MEANINGS[status]}
-        if shown := row.shows.get(status):
-            answer["headers"] = {name: _shown(name) for name in sorted(shown)}
+        rates = () if row.id in _OPEN else _RATES
+        if shown := (*row.shows.get(status, ()), *rates):
+            answer["headers"] = _shown(shown)
         if status not in _NO_BODY and (content := _given(row, schemas)):
             answer["content"] = content
         if links := LINKS.get((row.id, status)):
@@ -217,8 +222,11 @@ def _responses(row: Operation, schemas: Schemas) -> Document:
     return found
 
 
-def _shown(header: str) -> Document:
-    return {"$ref": f"#/components/headers/{header}"}
+def _shown(headers: Iterable[str]) -> Document:
+    return {
+        name.partition("#")[0]: {"$ref": f"#/components/headers/{name.replace('#', '-')}"}
+        for name in sorted(headers)
+    }
 
 
 def _given(row: Operation, schemas: Schemas) -> Document:
@@ -268,13 +276,17 @@ def _refusals(schemas: Schemas) -> dict[str, Document]:
 def _refusal(status: int, kind: str, said: str, schemas: Schemas) -> Document:
     example = {"type": type_of(kind), "title": HTTPStatus(status).phrase, "status": status}
     content = {"schema": schemas.of("ProblemResponse"), "example": example}
-    headers = _REFUSAL_HEADERS.get(status, ())
-    shown = {"headers": {name: _shown(name) for name in headers}} if headers else {}
-    return {"description": said, **shown, "content": {PROBLEM: content}}
+    headers = _shown((*_REFUSAL_HEADERS.get(status, ()), *_RATES))
+    return {"description": said, "headers": headers, "content": {PROBLEM: content}}
 
 
+_RATES = ("RateLimit", "RateLimit-Policy")
 _REFUSAL_HEADERS = {
     401: ("WWW-Authenticate",),
+    405: ("Allow",),
+    412: ("ETag#now",),
+    416: ("Content-Range#none",),
+    426: ("Sec-WebSocket-Version", "Upgrade"),
     429: ("Retry-After",),
     503: ("Retry-After",),
 }

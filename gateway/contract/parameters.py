@@ -192,10 +192,13 @@ REQUEST_HEADERS: dict[str, Said] = {
 }
 
 RESPONSE_HEADERS: dict[str, Said] = {
+    "Allow": (_TEXT | {"examples": ["GET, HEAD, OPTIONS"]}, "The methods that the path takes."),
     "Accept-Ranges": (_TEXT, "`bytes`: ranges are served."),
     "Cache-Control": (_TEXT, "Whether the answer may be kept."),
     "Content-Range": (_TEXT, "Which bytes these are."),
+    "Content-Range#none": (_TEXT | {"examples": ["bytes */4"]}, "How many bytes there are."),
     "ETag": (_TEXT, "What If-Match and If-None-Match name: of messages and keys the sequence."),
+    "ETag#now": (_TEXT, "The tag of what is there now: of streams, consumers, buckets, objects."),
     "Idempotency-Replayed": ({"type": "string", "enum": ["true"]}, "It was stored before."),
     "Js-Created": (_TIME, "When it was stored."),
     "Js-Delivered": (_COUNT, "How often it was delivered, this time included."),
@@ -211,12 +214,29 @@ RESPONSE_HEADERS: dict[str, Said] = {
     "Nats-Stream": (_TEXT, "The stream of the message."),
     "Nats-Subject": (_TEXT, "The subject of the message."),
     "Nats-Time-Stamp": (_TIME, "When the message was stored."),
+    "RateLimit": (
+        _TEXT | {"examples": ['"requests";r=599;t=1']},
+        "Where there is a rate limit: how many requests (`r`) are left in how many seconds (`t`).",
+    ),
+    "RateLimit-Policy": (
+        _TEXT | {"examples": ['"requests";q=600;w=60']},
+        "Where there is a rate limit: so many requests (`q`) in so many seconds (`w`).",
+    ),
     "Repr-Digest": (_TEXT, "The digest of the whole object (RFC 9530); links have none."),
     "Retry-After": (_COUNT, "Seconds after which it may be tried again."),
+    "Sec-WebSocket-Version": ({"type": "string", "enum": ["13"]}, "The version that is spoken."),
     "Set-Cookie": (_TEXT, "The cookie of the session."),
+    "Upgrade": ({"type": "string", "enum": ["websocket"]}, "What the path takes."),
     "WWW-Authenticate": (_TEXT, "How to name oneself."),
 }
 SOMETIMES = frozenset(
     name for name in RESPONSE_HEADERS if name.startswith(("Js-", "Nats-")) and name != "Js-Reason"
-) | {"Idempotency-Replayed", "Repr-Digest", "Retry-After"}
+) | {
+    "ETag#now",
+    "Idempotency-Replayed",
+    "RateLimit",
+    "RateLimit-Policy",
+    "Repr-Digest",
+    "Retry-After",
+}
 """Response headers that come only with some forms of an answer, or of what was asked for."""

@@ -253,6 +253,11 @@ def _size_of(item: Item) -> int:
     return 0 if isinstance(item, Gap) else item.msg.size
 
 
+_Outcome = Tail | ApiError | ClientError
+"""What comes of opening a tail. A refusal is a result: those who wait for it raise it, and a task
+that ends with an exception would be logged as a fault of the server."""
+
+
 class Tails:
     """The tails that somebody follows over one client: one for each stream and its filters.
 
@@ -266,7 +271,7 @@ class Tails:
         self.turns = asyncio.Semaphore(_TURNS)
         self.js = js
         self._limits = items, nbytes
-        self._open: dict[Key, asyncio.Task[Tail]] = {}
+        self._open: dict[Key, asyncio.Task[_Outcome]] = {}
         self._deletions: Subscription | None = None
 
     async def acquire(self, key: Key) -> Tail:
@@ -275,17 +280,16 @@ class Tails:
             # Without the right to listen to it, missed heartbeats tell, a little later.
             self._deletions = self.js.client.subscribe(_DELETED + b"*", self._on_deleted)
         opening = self._open.get(key)
-        if opening is None or (opening.done() and not _lives(opening)):
+        if opening is None or (opening.done() and _living(opening) is None):
             opening = self._open[key] = spawn(self._make(key), name="tail opens")
-        try:
-            tail = await asyncio.shield(opening)
-        except (ApiError, ClientError):
+        outcome = await asyncio.shield(opening)
+        if not isinstance(outcome, Tail):
             if self._open.get(key) is opening:
                 del self._open[key]
             self._forget_deletions()
-            raise
-        tail.users += 1
-        return tail
+            raise outcome
+        outcome.users += 1
+        return outcome
 
     def release(self, tail: Tail) -> None:
         """Follow it no longer; the last one closes it."""
@@ -306,19 +310,25 @@ class Tails:
     def _on_deleted(self, batch: list[Msg]) -> None:
         names = {msg.subject.removeprefix(_DELETED).decode(errors="replace") for msg in batch}
         for key, opening in self._open.items():
-            if key[0] in names and _lives(opening):
-                opening.result().fail(api_error("JSStreamNotFound"))
+            if key[0] in names and (tail := _living(opening)) is not None:
+                tail.fail(api_error("JSStreamNotFound"))
 
-    async def _make(self, key: Key) -> Tail:
+    async def _make(self, key: Key) -> _Outcome:
         stream, filters = key
         target = target_of(stream, filters, deliver_policy=DeliverPolicy.NEW)
         reading = OrderedReading(heartbeat=_HEARTBEAT_S, inactive=3 * _HEARTBEAT_S)
-        tail = Tail(self.js, key, await ordered(self.js, target, reading))
+        try:
+            subscription = await ordered(self.js, target, reading)
+        except (ApiError, ClientError) as error:
+            return error
+        tail = Tail(self.js, key, subscription)
         tail.start(*self._limits)
         return tail
 
 
-def _lives(opening: "asyncio.Task[Tail]") -> bool:
+def _living(opening: "asyncio.Task[_Outcome]") -> Tail | None:
+    """Return the tail that was opened, while it has not ended."""
     if not opening.done() or opening.cancelled() or opening.exception() is not None:
-        return False
-    return opening.result().error is None
+        return None
+    outcome = opening.result()
+    return outcome if isinstance(outcome, Tail) and outcome.error is None else None

@@ -82,10 +82,14 @@ def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
 def for_scripts(problem: Problem, headers: Iterable[tuple[bytes, bytes]]) -> Problem:
     """The same 401 for the script of a page, which asks for credentials itself.
 
-    Scripts say so by `X-Requested-With`; at a challenge `Basic` the browser would ask as well, in
-    a dialog that the page knows nothing of.
+    Scripts say so by `X-Requested-With`, which `EventSource` cannot, but nobody else accepts events
+    alone; at a challenge `Basic` the browser would ask as well, in a dialog that the page knows
+    nothing of.
     """
-    if problem.status == 401 and any(name == b"x-requested-with" for name, _ in headers):
+    if problem.status == 401 and any(
+        name == b"x-requested-with" or (name == b"accept" and value == b"text/event-stream")
+        for name, value in headers
+    ):
         problem.headers["WWW-Authenticate"] = _BEARER
     return problem
 

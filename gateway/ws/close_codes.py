@@ -42,7 +42,6 @@ NO_PONG = CloseCode(1011, "no-pong", Remedy.BACK_OFF, "a ping was not answered w
 RESTART = CloseCode(1012, "restart", Remedy.RETRY, "this node stops")
 UNAUTHORIZED = CloseCode(4000, "unauthorized", Remedy.SIGN_IN, "credentials that are not known")
 NO_HELLO = CloseCode(4001, "no-hello", Remedy.SIGN_IN, "no `hello` with credentials within 5 s")
-FORBIDDEN = CloseCode(4002, "forbidden", Remedy.GIVE_UP, "the user may not use this")
 REVOKED = CloseCode(4003, "revoked", Remedy.SIGN_IN, "the credentials are not good any more")
 BAD_FRAME = CloseCode(4100, "bad-frame", Remedy.GIVE_UP, "a frame that cannot be read")
 LATE_HELLO = CloseCode(4101, "late-hello", Remedy.GIVE_UP, "a second `hello`, or one too late")
@@ -62,7 +61,6 @@ CLOSE_CODES: tuple[CloseCode, ...] = (
     RESTART,
     UNAUTHORIZED,
     NO_HELLO,
-    FORBIDDEN,
     REVOKED,
     BAD_FRAME,
     LATE_HELLO,

@@ -233,8 +233,9 @@ class Connection(Link):
         try:
             caller = await self._entrance.admit(credentials=said)
         except Problem as problem:
-            code = {401: close_codes.UNAUTHORIZED, 403: close_codes.FORBIDDEN}
-            self.close(code.get(problem.status, close_codes.UNAVAILABLE), problem.detail)
+            is_wrong = problem.status == 401
+            code = close_codes.UNAUTHORIZED if is_wrong else close_codes.UNAVAILABLE
+            self.close(code, problem.detail)
             return
         self._welcome(caller, frame.id)
 

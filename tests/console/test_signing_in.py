@@ -67,6 +67,25 @@ def test_what_somebody_may_not_do_is_said(page: Browser, at: str) -> None:
     page.see("The consumers cannot be listed")
 
 
+def test_an_event_source_has_the_session_of_its_page_and_ends_with_it(
+    page: Browser, at: str, server: JetgateServer
+) -> None:
+    page.go(f"{at}/streams/ORDERS")
+    page.see("This server", "dialog")
+    _sign_in(page, "me", "secret")
+    page.see("ORDERS holds")
+    page.run(
+        "window.seen = [], window.source = new EventSource('/v1/streams/ORDERS/tail');"
+        "source.onmessage = (event) => seen.push(JSON.parse(event.data).text);"
+        "new Promise((begun) => source.addEventListener('position', begun)).then(() => 1)"
+    )
+    Web(server.http).publish("orders.1", b"followed", Authorization=_ME)
+    eventually(lambda: page.run("seen.join()") == "followed")
+    assert page.run("fetch('/v1/session', {method: 'DELETE'}).then((it) => it.status)") == 204
+
+    eventually(lambda: page.run("source.readyState === EventSource.CLOSED"))
+
+
 def test_the_view_goes_on_when_the_server_starts_anew(
     page: Browser, at: str, server: JetgateServer
 ) -> None:

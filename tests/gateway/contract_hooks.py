@@ -18,6 +18,22 @@ from schemathesis.generation.meta import TestPhase
 _NULL_IS_NOTHING = ("createStream", "putStream", "createConsumer", "putConsumer")
 _IF_NEW = {"If-None-Match": "*"}
 _session = requests.Session()
+_OF_HTTP = {
+    "cache-control",
+    "connection",
+    "content-length",
+    "content-security-policy",
+    "content-type",
+    "cross-origin-opener-policy",
+    "cross-origin-resource-policy",
+    "date",
+    "referrer-policy",
+    "transfer-encoding",
+    "vary",
+    "x-accel-buffering",
+    "x-content-type-options",
+    "x-frame-options",
+}
 _PREFIX = "urn:jetgate:problem:"
 _TOGETHER = [{"subject": "s1.a", "text": "x"}, {"subject": "s1.b", "data": [1]}]
 _NAMES: dict[str, list[Any]] = {
@@ -132,6 +148,27 @@ def problem_is_declared(context: CheckContext, response: Response, case: Case[An
     kind = str(problem["type"]).removeprefix(_PREFIX)
     known = case.operation.definition.raw["x-problems"]
     assert kind in known or (response.status_code == 405 and kind == "method-not-allowed"), problem
+
+
+@schemathesis.check
+def headers_are_declared(context: CheckContext, response: Response, case: Case[Any]) -> None:
+    """An answer has no header that the contract does not name, but those of HTTP itself and, where
+    it is a message, those of the message."""
+    document = case.operation.schema.raw_schema
+    answer = case.operation.definition.raw["responses"].get(str(response.status_code), {})
+    if "$ref" in answer:
+        answer = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    elif not answer or response.request.method == "OPTIONS":
+        return  # an answer to another method
+    declared = {name.lower() for name in answer.get("headers", {})}
+    found = {name.lower() for name in response.headers}
+    is_message = "nats-sequence" in declared and "nats-sequence" in found
+    unknown = {
+        name
+        for name in found - declared - _OF_HTTP
+        if not (is_message and name.startswith(("nats-", "ce-")))
+    }
+    assert not unknown, unknown
 
 
 @schemathesis.check

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -47,6 +47,7 @@ class GatewayServer:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._failed)
         address = dial("{}:{}".format(*self.nats))
 
         async def login(user: str, password: str, token: str) -> Client:
@@ -69,6 +70,7 @@ class GatewayServer:
             self.wrap(app),
             log_level="error",
             access_log=False,
+            server_header=False,
             ws=WebSocketProtocol,
             lifespan="off",
             proxy_headers=False,
@@ -80,6 +82,10 @@ class GatewayServer:
         await self._server.serve(sockets=[listening])
         await client.close()
         await app.state.door.close()
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Keep what a callback raised, of a protocol for instance: nobody else gets to see it."""
+        self.failures.append(context.get("exception") or RuntimeError(context["message"]))
 
     def _observe(self, observation: Observation) -> None:
         if isinstance(observation, RequestFailed):

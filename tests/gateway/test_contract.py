@@ -112,6 +112,17 @@ def test_examples_are_answered_so() -> None:
         assert examples.shape(answer.answer) == examples.shape(example.answer), example.title
 
 
+def test_every_answer_may_tell_the_rate(document: dict[str, Any]) -> None:
+    refusals = document["components"]["responses"]
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            if operation.get("security") == [{}]:
+                continue
+            for status, answer in operation["responses"].items():
+                shown = refusals[answer["$ref"].rpartition("/")[2]] if "$ref" in answer else answer
+                assert {"RateLimit", "RateLimit-Policy"} <= set(shown["headers"]), (path, status)
+
+
 def test_operations_have_ids_that_stay(document: dict[str, Any]) -> None:
     found = [
         operation["operationId"]

@@ -95,9 +95,11 @@ def test_nor_for_a_script_that_asks_for_credentials_itself(
 ) -> None:
     plain = guarded.send("GET", "/v1/session", None, headers)
     script = guarded.send("GET", "/v1/session", None, headers | {"X-Requested-With": "x"})
+    source = guarded.send("GET", "/v1/session", None, headers | {"Accept": "text/event-stream"})
 
     assert plain.headers["www-authenticate"].startswith("Basic ")
     assert script.headers["www-authenticate"] == 'Bearer realm="jetgate"'
+    assert source.headers["www-authenticate"] == 'Bearer realm="jetgate"'
 
 
 def test_what_a_cookie_may_change_comes_from_a_page_of_this_server(guarded: Web) -> None:

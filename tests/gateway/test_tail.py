@@ -1,5 +1,6 @@
 """Streams as server-sent events, resumed by Last-Event-ID."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -102,9 +103,12 @@ def test_a_tail_ends_with_its_stream(stream: Stream) -> None:
         ("/v1/streams/a.b/tail", 400, "bad-name"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(web: Web, path: str, status: int, kind: str) -> None:
+def test_what_cannot_be_followed_is_refused(
+    web: Web, path: str, status: int, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = web.get(path)
     assert (answer.status, answer.kind) == (status, kind)
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_a_head_asks_for_no_events(stream: Stream) -> None:

@@ -423,6 +423,6 @@ def test_what_is_no_frame_ends_the_connection_with_a_reason(web: Web, garbage: s
 
 def test_a_frame_that_is_too_large_ends_the_connection(web: Web) -> None:
     with Socket(web.address) as ws:
-        with suppress(ConnectionClosed):  # it may be over before all is sent
+        with suppress(ConnectionClosed):  # the close may be read before all is sent
             ws.ws.send("x" * (ws.welcome["max_frame"] + 1))
         assert ws.closed()[0] == 1009

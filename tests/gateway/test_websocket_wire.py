@@ -155,6 +155,22 @@ def test_frames_that_cannot_be_end_the_connection(web: Web, case: str) -> None:
     assert struct.unpack(">H", others[0][1][:2])[0] == expected
 
 
+def test_the_close_code_of_a_large_frame_reaches_who_sends_all_of_it(web: Web) -> None:
+    """Not a byte is answered by a reset, which could overtake the close frame."""
+    with socket.create_connection(web.address, timeout=30) as caller:
+        caller.sendall(_handshake())
+        received = b""
+        while b'"welcome"' not in received:
+            received += caller.recv(65536)
+        caller.sendall(_frame(TEXT, b" " * 2**23))
+        closed = b""
+        while more := caller.recv(65536):
+            closed += more
+    ((opcode, payload),) = _frames(closed)
+    assert opcode == CLOSE
+    assert struct.unpack(">H", payload[:2])[0] == 1009
+
+
 def test_a_flood_of_pings_is_answered_and_ends_nothing(web: Web) -> None:
     pings = b"".join(_frame(PING, b"%d" % number) for number in range(2000))
     sent = pings + _frame(PONG, b"unasked") + _frame(TEXT, PARSED)

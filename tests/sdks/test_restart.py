@@ -1,4 +1,4 @@
-"""The server is killed and started again under the Python SDK, which needs no help."""
+"""PostgreSQL and the server are killed under the Python SDK, which goes on without help."""
 
 import asyncio
 from collections.abc import Iterator
@@ -70,6 +70,7 @@ def test_everything_goes_on_and_is_stored_once(server: JetgateServer) -> None:
 
             async def restarts() -> None:
                 await reached.wait()
+                await asyncio.to_thread(server.kill_postgres)
                 await asyncio.to_thread(server.restart)
                 restarted.set()
 

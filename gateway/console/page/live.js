@@ -13,7 +13,7 @@ import { trouble } from "./trouble.js";
 const BEGINNINGS = [["new", "from now on"], ["last", "from the last message"], ["last_per_subject", "from the last of each subject"], ["all", "from the first message"]];
 const POLL = 1000;
 const RETRY = 1000;
-const QUEUE = ["consumer-pull-requires-ack", "consumer-wqrequires-explicit-ack", "consumer-wqmultiple-unfiltered", "consumer-wqconsumer-not-unique"];
+const QUEUE = ["consumer-pull-requires-ack", "consumer-wq-requires-explicit-ack", "consumer-wq-multiple-unfiltered", "consumer-wq-consumer-not-unique"];
 
 export async function live(box, at) {
   const view = new Live(box, at);

@@ -60,7 +60,7 @@ def ending(closed: ConnectionClosed) -> JetgateError:
     code, reason = (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (1006, "cut off")
     said = {"type": reason, "title": reason, "detail": f"the socket was closed: {code}"}
     if 4000 <= code < 4100:
-        return problem_from({**said, "status": 403 if code == 4002 else 401})
+        return problem_from({**said, "status": 401})
     if code in _FINAL or 4100 <= code < 4200:
         return problem_from({**said, "status": 400})
     kind = Restarted if code in _AT_ONCE or 4200 <= code < 4300 else ConnectionLost

@@ -442,7 +442,7 @@ export class Socket {
 /** What a close means: 4000 to 4199 and some others come again, whatever is tried. */
 function closing(code: number, reason: string): JetgateError {
   const said = { type: reason, title: reason, detail: `the socket was closed: ${code}` };
-  if (code >= 4000 && code < 4100) return problemFrom({ ...said, status: code === 4002 ? 403 : 401 });
+  if (code >= 4000 && code < 4100) return problemFrom({ ...said, status: 401 });
   if (FINAL.includes(code) || (code >= 4100 && code < 4200)) return problemFrom({ ...said, status: 400 });
   return new ConnectionLost(`closed: ${code} ${reason}`);
 }

@@ -5,7 +5,7 @@ import pytest
 from core.client import ConnectionLost, NoResponders, RequestTimeout
 from core.errors import ApiError
 from core.model.api_errors import TABLE
-from gateway.problems import problem_of
+from gateway.problems import kind_of, problem_of
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,4 @@ def test_kinds_are_words() -> None:
         kind = problem_of(ApiError(row.code, row.err_code, row.description)).kind
         assert kind == kind.lower()
         assert "--" not in kind
+    assert kind_of(10166) == "message-ttl-disabled"
