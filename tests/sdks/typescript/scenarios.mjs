@@ -32,6 +32,8 @@ function lossy() {
   return way;
 }
 
+const PIECE = 65_536; // bytes
+
 /** A `fetch` whose answers break off when `cut` is called; `away`: nothing is reached. */
 export function fragile() {
   const open = new Set();
@@ -44,6 +46,7 @@ export function fragile() {
     const answer = await fetch(input, init);
     if (!answer.body || answer.status === 204) return answer;
     const reader = answer.body.getReader();
+    let rest = new Uint8Array();
     const body = new ReadableStream({
       start(controller) {
         open.add(() => {
@@ -51,10 +54,15 @@ export function fragile() {
           void reader.cancel().catch(() => undefined);
         });
       },
+      // In pieces: a browser may have all of a body by now, and there would be nothing left to cut.
       async pull(controller) {
-        const { done, value } = await reader.read();
-        if (done) controller.close();
-        else controller.enqueue(value);
+        while (!rest.length) {
+          const { done, value } = await reader.read();
+          if (done) return controller.close();
+          rest = value;
+        }
+        controller.enqueue(rest.subarray(0, PIECE));
+        rest = rest.subarray(PIECE);
       },
       cancel: () => reader.cancel(),
     });
