@@ -80,10 +80,11 @@ class Endings:
         self._waiting[ending.sseq] = ending
         self.is_new = True
 
-    def oldest(self, limit: int) -> list[tuple[int, Ending]]:
-        """Return up to `limit` endings with their numbers, oldest first."""
+    def oldest(self, limit: int, through: int) -> list[tuple[int, Ending]]:
+        """Return up to `limit` endings with numbers up to `through`, oldest first."""
         first = self.last - len(self._waiting) + 1
-        return list(enumerate(islice(self._waiting.values(), limit), first))
+        count = max(min(limit, through - first + 1), 0)
+        return list(enumerate(islice(self._waiting.values(), count), first))
 
     def taken(self, through: int) -> list[Ending]:
         """Remove and return what has a number up to `through`."""

@@ -55,7 +55,7 @@ class DeadLetters:
         self._stopped = False
 
     def take(self, consumer: LetterWriter) -> None:
-        """Store the dead letters of a consumer, soon; its state that has them is durable."""
+        """Store the dead letters of a consumer that are due, soon."""
         name = consumer.machine.dead_letters
         if name and not self._stopped:
             self._target(name).take(consumer)
@@ -141,7 +141,7 @@ class _Target:
     async def _store(self, consumer: LetterWriter) -> None:
         """Store some of a consumer's letters. Raises ApiError and StorageError."""
         machine = consumer.machine
-        if consumer.closed or machine.dead_letters != self._name or not machine.endings:
+        if consumer.closed or machine.dead_letters != self._name or not _due(consumer, 1):
             return
         runner = self._streams.get(self._name)
         if runner is None:
@@ -168,7 +168,7 @@ class _Target:
             consumer.letters_taken(position.seq)
             stored = {o for o in self._oversize if o[0] == run.identity and o[1] <= position.seq}
             self._oversize -= stored
-        if consumer.machine.endings:
+        if _due(consumer, 1):
             self._waiting[consumer] = None
         if (error := copied.stalled.get(0)) is not None:
             # The first that was not stored; perhaps it can be without headers and payload.
@@ -196,7 +196,7 @@ class _Target:
     async def _letters(self, consumer: LetterWriter) -> Run:
         """Write the oldest letters of a consumer. Raises Unavailable."""
         log, endings = consumer.log, consumer.machine.endings
-        oldest = endings.oldest(_AT_ONCE)
+        oldest = _due(consumer, _AT_ONCE)
         run = Run(f"dead {log.name} {consumer.name}", endings.era, 0)
         found = await log.get_all([ending.sseq for _, ending in oldest if log.is_live(ending.sseq)])
         columns = run.columns
@@ -224,6 +224,11 @@ class _Target:
         columns.payloads.append(payload)
         columns.nbytes += len(payload)
         columns.headered = True
+
+
+def _due(consumer: LetterWriter, limit: int) -> list[tuple[int, Ending]]:
+    """Return the oldest endings that a durable state tells of, with their numbers."""
+    return consumer.machine.endings.oldest(limit, consumer.letters_due)
 
 
 def is_too_large(error: ApiError) -> bool:

@@ -28,6 +28,9 @@ class LetterWriter(Protocol):
     name: str
     machine: ConsumerMachine
     closed: bool
+    letters_due: int
+    """The number of the newest ending that a durable state tells of. Those behind it may end again
+    after a crash, and would have a second letter."""
 
     @property
     def log(self) -> StreamLog:
@@ -43,7 +46,7 @@ class Letters(Protocol):
     """Who stores dead letters."""
 
     def take(self, consumer: LetterWriter) -> None:
-        """Store the dead letters of a consumer, soon; its state that has them is durable."""
+        """Store the dead letters of a consumer that are due, soon."""
         ...
 
     async def taken(self, consumer: LetterWriter) -> None:

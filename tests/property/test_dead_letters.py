@@ -39,6 +39,7 @@ class Letters(RuleBasedStateMachine):
         self.letters: list[int] = []
         self.position: tuple[str, int] = ("", 0)
         self.planned: tuple[str, list[tuple[int, Ending]]] | None = None
+        self.due = 0
         self.acked: set[int] = set()
 
     def _new(self) -> ConsumerMachine:
@@ -81,8 +82,13 @@ class Letters(RuleBasedStateMachine):
     @rule()
     def write_state(self) -> None:
         self.stored = encode(self.machine.state(0))
-        if self.machine.endings and self.planned is None:
-            self.planned = self.machine.endings.era, self.machine.endings.oldest(3)
+        self.due = self.machine.endings.last
+
+    @rule()
+    def plan(self) -> None:
+        """Later: more messages may have ended, of which no durable state tells."""
+        if self.planned is None and (batch := self.machine.endings.oldest(3, self.due)):
+            self.planned = self.machine.endings.era, batch
 
     @rule(told=st.booleans())
     def commit(self, told: bool) -> None:
@@ -104,6 +110,7 @@ class Letters(RuleBasedStateMachine):
         self.planned = None
         self.machine = self._new()
         self.machine.restored(decode(self.stored), 0, lambda seq: True)
+        self.due = self.machine.endings.last
 
     @invariant()
     def no_message_has_two_letters(self) -> None:
@@ -115,6 +122,7 @@ class Letters(RuleBasedStateMachine):
             self.deliver()
             self.wait()
             self.write_state()
+            self.plan()
             self.commit(told=True)
         self.no_message_has_two_letters()
         assert set(self.letters) | self.acked == set(range(1, STORED + 1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from core.consumer.config import EPHEMERAL_THRESHOLD
@@ -79,6 +80,8 @@ class ConsumerRunner:
         self.machine = machine
         self.armed = 0
         self.closed = False
+        self.letters_due = 0
+        """The number of the newest ending that a durable state tells of."""
         self.hidden = config.direct
         """Nobody is told of it and nothing is stored: whoever copies asks again after a crash."""
         self.last_delivered = 0
@@ -134,7 +137,7 @@ class ConsumerRunner:
         self._subscriptions += self.listeners.start()
         self._timers.at(self, self.deadline())
         if self.machine.endings:
-            self._send_letters()  # what is restored is durable
+            self._send_letters(self.machine.endings.last)  # what is restored is durable
         self.wake()
 
     def _ack_heads(self) -> list[bytes]:
@@ -206,11 +209,12 @@ class ConsumerRunner:
             self._tell_events()
         if machine.endings.is_new:
             machine.endings.is_new = False
-            self._states.sync(self, self._send_letters)
+            self._states.sync(self, partial(self._send_letters, machine.endings.last))
         self._timers.at(self, self.deadline())
 
-    def _send_letters(self) -> None:
-        """Have the dead letters stored that a durable state tells of."""
+    def _send_letters(self, through: int) -> None:
+        """Have the dead letters stored up to a number that a durable state tells of."""
+        self.letters_due = max(self.letters_due, through)
         letters = self.stream.services.letters
         if letters is not None and not self.closed:
             letters.take(self)

@@ -41,12 +41,14 @@ def test_endings_are_numbered_and_taken_in_order() -> None:
     for sseq in (5, 3, 5, 9):
         endings.add(Ending(sseq, 1, Why.TERMINATED), lambda: "era")
 
-    assert [(number, ending.sseq) for number, ending in endings.oldest(2)] == [(1, 5), (2, 3)]
+    assert [(number, ending.sseq) for number, ending in endings.oldest(2, 9)] == [(1, 5), (2, 3)]
+    assert [number for number, _ in endings.oldest(9, 1)] == [1]
+    assert endings.oldest(9, 0) == []
     assert [ending.sseq for ending in endings.taken(2)] == [5, 3]
     assert endings.taken(2) == []
     assert (sseqs(endings), endings.last, endings.era) == ([9], 3, "era")
     again = Endings("era", 3, endings.all())
-    assert [number for number, _ in again.oldest(9)] == [3]
+    assert [number for number, _ in again.oldest(9, 9)] == [3]
 
 
 def test_a_message_is_settled_once_its_letter_is_stored() -> None:
