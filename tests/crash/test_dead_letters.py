@@ -76,7 +76,7 @@ def _fill(server: JetgateServer) -> None:
             "durable_name": "C",
             "ack_policy": "explicit",
             "ack_wait": 1_000_000_000,
-            "max_deliver": 3,
+            "max_deliver": CYCLES,  # no message is under way at every kill
             "metadata": {"jetgate.dead_letter": DEAD},
         }
         request = {"stream_name": STREAM, "config": config}
