@@ -53,7 +53,7 @@ def test_no_secret_shows_in_what_is_printed(
 ) -> None:
     options = f"user=jet&password={ENCODED}&application_name=shop"
     dsn = f"postgresql://127.0.0.1:{operator.port}/{name}?{options}"
-    flags = ("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", "0", "--verbose")
+    flags = ("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", "0", "--log-level", "debug")
     with Process(*flags, data=tmp_path / "data") as process:
         assert request(process.ports, "GET", "/v1/streams")[0] == 200
         process.send(signal.SIGINT)
