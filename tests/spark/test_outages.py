@@ -37,9 +37,9 @@ ROWS = 40_000
 """Of each of two partitions: some ten commits of the server each."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[JetgateServer]:
-    """A server that is killed."""
+    """A server that is killed: one for each test, as an outage may outlast the test before."""
     with JetgateServer(in_memory=True) as started:
         yield started
 
