@@ -34,8 +34,6 @@ from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
-_OPEN = frozenset(("healthz", "readConsoleModule", "readConsoleStyle", "showConsole"))
-"""Operations that ask for no credentials."""
 _ANSWERED_HERE = frozenset(
     (
         "createSession",
@@ -75,19 +73,26 @@ def create_app(
     Args:
         settings: Limits, times and the key of ack tokens.
         client: A connected client; the caller closes it after the server has stopped.
-        login: Connects for whoever asks; then nothing but /healthz is served without credentials,
-            and `client` need not be connected. The caller closes `app.state.door`.
+        login: Connects for whoever asks; then nothing but what is open in the route table is served
+            without credentials, and `client` need not be connected. The caller closes
+            `app.state.door`.
         rights: What the core says that somebody may do, where it can be asked.
-        server: A connection that may do everything, to read what `rights` let somebody read.
+        server: A connection that may do everything, to read what `rights` let somebody read, and
+            for /readyz; without it, and with `login`, nothing is known to be ready.
         observe: Told of each request and of each failure that is ours.
         metrics: What is served as /metrics and counts requests; None: requests alone.
-        trouble: Why nothing can be stored now, for /readyz; empty: it can.
+        trouble: Why nothing can be stored now, for /readyz; empty: it can. With `login` it is told
+            to nobody, for it may name roles and databases, and /readyz asks for no credentials.
         standing_by: What is known of why this node does not lead: everything but /healthz and
-            /metrics is refused, and `client` need not be connected. None: it leads.
+            /metrics is refused, and `client` need not be connected. None: it leads. As `trouble`,
+            with `login` it is told to nobody.
         clock: Where request times are taken from.
     """
     metrics = metrics or Metrics()
     clock = clock or SystemClock()
+    if login is not None:
+        trouble = _untold(trouble)
+        standing_by = standing_by and _untold(standing_by)
 
     def tell(observation: Observation) -> None:
         metrics.observe(observation)
@@ -122,6 +127,11 @@ def create_app(
     app = Facade(route, sockets, _middleware(settings))
     app.state.door = door
     return app
+
+
+def _untold(why: Callable[[], str]) -> Callable[[], str]:
+    """What may be told to everybody of a reason."""
+    return lambda: "the log of this node says why" if why() else ""
 
 
 def _feeds(client: Client, settings: Settings) -> Feeds:
@@ -230,7 +240,7 @@ class TableRoute(BaseRoute):
             if self._standing_by is not None and operation.id not in SERVED:
                 raise standby_problem(self._standing_by())
             caller: Caller = self._open
-            if operation.id not in _OPEN:
+            if not operation.is_open:
                 caller = answer.caller = await self._door.admit(scope)
                 if not caller.can_ask and operation.id not in _ANSWERED_HERE:
                     raise no_inbox()
