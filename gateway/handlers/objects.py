@@ -46,7 +46,8 @@ async def read_object(call: Call) -> Response:
     headers = _headers(info)
     etag = headers["ETag"]
     if "if-none-match" in call.headers and entity_tags.is_known(call, etag):
-        return Response(None, 304, headers=headers)
+        kept = {name: headers[name] for name in ("ETag", "Cache-Control")}  # RFC 9110, 15.4.5
+        return Response(None, 304, headers=kept)
     ranged = call.headers.get("range")
     if call.scope["method"] == "HEAD" or call.headers.get("if-range", etag) != etag:
         ranged = None
