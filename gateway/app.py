@@ -20,9 +20,10 @@ from gateway.feeds.feeds import Feeds
 from gateway.identities import Login
 from gateway.metrics import Metrics
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
+from gateway.operation import Operation
 from gateway.problems import Problem, no_inbox, problem_of, respond
 from gateway.routes import ROUTES
-from gateway.routing import Table
+from gateway.routing import Params, Table
 from gateway.settings import Settings
 from gateway.signin.cors import Cors
 from gateway.signin.credentials import for_scripts, unauthorized
@@ -93,12 +94,6 @@ def create_app(
     if login is not None:
         trouble = _untold(trouble)
         standing_by = standing_by and _untold(standing_by)
-
-    def tell(observation: Observation) -> None:
-        metrics.observe(observation)
-        if observe is not None:
-            observe(observation)
-
     js = JetStream(client, timeout=settings.api_timeout)
     gateway = Gateway(
         settings=settings,
@@ -108,7 +103,7 @@ def create_app(
         publisher=JetStream(client, timeout=settings.publish_timeout),
         tokens=AckTokens(settings.ack_key),
         metrics=metrics,
-        observe=tell,
+        observe=_both(metrics.observe, observe),
         reference=Reference(),
         clock=clock,
         trouble=trouble,
@@ -127,6 +122,18 @@ def create_app(
     app = Facade(route, sockets, _middleware(settings))
     app.state.door = door
     return app
+
+
+def _both(first: Observe, second: Observe | None) -> Observe:
+    """Tell two of each observation, if there is a second."""
+    if second is None:
+        return first
+
+    def tell(observation: Observation) -> None:
+        first(observation)
+        second(observation)
+
+    return tell
 
 
 def _untold(why: Callable[[], str]) -> Callable[[], str]:
@@ -229,9 +236,7 @@ class TableRoute(BaseRoute):
 
     async def _answer(self, answer: "Answer", scope: Scope, receive: Receive) -> None:
         try:
-            _check_head(self._gateway.settings, scope)
-            found = self._table.find(scope["method"], scope["raw_path"])
-            operation, params, allow = found
+            operation, params, allow = self._found(scope)
             if operation is None:
                 answer.operation = "options"
                 answer.response = Response(None, 204, headers={"Allow": allow})
@@ -257,6 +262,14 @@ class TableRoute(BaseRoute):
             if problem.status == 500:
                 self._gateway.observe(RequestFailed(answer.operation, error))
             answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
+
+    def _found(self, scope: Scope) -> tuple[Operation | None, Params, str]:
+        """What is at the path of a request, as `Table.find`. Raises Problem."""
+        try:
+            _check_head(self._gateway.settings, scope)
+            return self._table.find(scope["method"], scope["raw_path"])
+        except Problem as problem:
+            raise self._door.counted(problem, scope) from None
 
 
 @dataclass(slots=True)
