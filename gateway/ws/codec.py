@@ -89,8 +89,8 @@ class Codec:
         """Write the answer to a request."""
         return self._encoded(self.shown(msg.headers, msg.payload))
 
-    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
-        """Write the frame `msg` of a feed."""
+    def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
+        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
         raise NotImplementedError
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
@@ -124,9 +124,10 @@ class JsonCodec(Codec):
         rendering.fill(message, headers, payload)
         return message
 
-    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
-        """Write the frame `msg` of a feed."""
-        return b'{"type":"msg","sid":%d,"messages":[%b]}' % (sid, b",".join(bodies))
+    def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
+        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
+        told = b'"bytes":%d,' % nbytes if nbytes else b""
+        return b'{"type":"msg","sid":%d,%b"messages":[%b]}' % (sid, told, b",".join(bodies))
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
         """Write a frame that holds one message."""
@@ -150,9 +151,10 @@ class PackCodec(Codec):
             message.headers = rendering.header_values(headers)
         return message
 
-    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
-        """Write the frame `msg` of a feed."""
-        head = self._map(("type", "msg"), ("sid", sid))
+    def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
+        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
+        told = (("bytes", nbytes),) if nbytes else ()
+        head = self._map(("type", "msg"), ("sid", sid), *told)
         return b"".join((head, _MESSAGES, _array(len(bodies)), *bodies))
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
