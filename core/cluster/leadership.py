@@ -49,6 +49,7 @@ class Leadership:
         health: what it was told.
         epoch: the catalogue's epoch under which the node leads; 0 before it does.
         lost: set when another node has taken over.
+        reopened: called when this node leads on in another session than before.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Leadership:
         self.health = health or StorageHealth(clock)
         self.epoch = 0
         self.lost = asyncio.Event()
+        self.reopened: Callable[[], None] = lambda: None
         self._store = store
         self._clock = clock
         self._times = times or LeaseTimes()
@@ -211,6 +213,7 @@ class Leadership:
     async def _confirm(self) -> None:
         started, times = self._clock.monotonic(), self._times
         why = f"PostgreSQL has not answered for {times.late / _SECOND:g} s"
+        was_open = self._store.is_open
         in_time = self.health.slow(SESSION, times.late / _SECOND, why)
         try:
             async with asyncio.timeout(times.answer / _SECOND):
@@ -221,6 +224,8 @@ class Leadership:
         finally:
             in_time()
         self._window.confirm(started)
+        if not was_open:
+            self.reopened()
 
     async def _renew(self) -> None:
         started = self._clock.monotonic()

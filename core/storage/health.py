@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from core.runtime.clock import Clock
+from core.storage.acknowledged import Acknowledged
 
 log = logging.getLogger("jetgate.storage")
 waits = logging.getLogger("jetgate.waits")
@@ -30,11 +31,13 @@ class StorageHealth:
     Attributes:
         outages: how many there were, the present one included.
         last_commit: monotonic nanoseconds when messages were committed last; 0: not yet.
+        acknowledged: what clients were told is stored.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.outages = 0
         self.last_commit = 0
+        self.acknowledged = Acknowledged()
         self._clock = clock
         self._troubles: dict[str, str] = {}
         self._began = 0
