@@ -114,11 +114,15 @@ def _lost_end(row: StreamRow, known: Known) -> Loss:
     first = row.head.last_seq + 1
     upto = 0 if known.mirrors else max(known.last, known.doubtful)
     then = f"it goes on with {upto + 1}" if upto else "the mirror copies them again"
-    text = f"the database lost sequences {first}..{known.last} of stream {row.name}; {then}"
+    text = f"the database lost {_range(first, known.last)} of stream {row.name}; {then}"
     return Loss(text, known.last - row.head.last_seq, row.stream, upto)
 
 
 def _lost_stream(name: str, known: Known) -> Loss:
     sequences = max(known.last - known.first + 1, 0)
-    what = f"with sequences {known.first}..{known.last}" if sequences else "which was empty"
-    return Loss(f"the database lost stream {name}, {what}", sequences)
+    what = f"with {_range(known.first, known.last)}" if sequences else "which was empty"
+    return Loss(f"the database lost stream {name} {what}", sequences)
+
+
+def _range(first: int, last: int) -> str:
+    return f"sequence {first}" if first == last else f"sequences {first}..{last}"

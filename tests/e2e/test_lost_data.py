@@ -1,0 +1,163 @@
+"""PostgreSQL loses what was acknowledged: it comes back as it was before."""
+
+import http.client
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_commands import Process, request
+from tests.e2e.test_operations import about, is_ready, metrics, serve
+from tests.support.eventually import eventually
+from tests.support.pg import PostgresServer
+from tests.support.pg_versions import find
+
+S = "/v1/streams/S"
+C = f"{S}/consumers/C"
+
+
+class Past:
+    """What a PostgreSQL has, to be had again later."""
+
+    def __init__(self, postgres: PostgresServer) -> None:
+        self._postgres = postgres
+        self._data = postgres.server.data
+        self._copy = postgres.dir / "past"
+        postgres.run(postgres.server.stop())
+        subprocess.run(["cp", "-a", self._data, self._copy], check=True)
+        postgres.start()
+
+    def again(self) -> None:
+        """Let everything since be forgotten."""
+        self._postgres.run(self._postgres.server.stop())
+        shutil.rmtree(self._data)
+        self._copy.rename(self._data)
+        self._postgres.start()
+
+
+@pytest.fixture(scope="module", params=[15, 18])
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """A durable PostgreSQL that tests may stop."""
+    installation = find(request.param)
+    if installation is None:
+        pytest.skip("PostgreSQL 15 is not here (apt-get install postgresql-15)")
+    with PostgresServer(installation=installation, settings={"fsync": "on"}) as server:
+        yield server
+
+
+def call(
+    process: Process, method: str, path: str, body: Any = "", headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
+    """The answer to a request, which succeeds sooner or later."""
+    kind = {} if isinstance(body, str) else {"Content-Type": "application/json"}
+    content = body if isinstance(body, str) else json.dumps(body)
+
+    def answered() -> tuple[int, Any] | None:
+        place = process.ports["http"].removeprefix("http://")
+        connection = http.client.HTTPConnection(place, timeout=60)
+        try:
+            connection.request(method, path, content or None, kind | (headers or {}))
+            answer = connection.getresponse()
+            text = answer.read() or b"{}"
+            return (answer.status, json.loads(text)) if answer.status < 300 else None
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    return eventually(answered)
+
+
+def publish(process: Process, subject: str, msg_id: str) -> tuple[int, bool]:
+    """The sequence of a message, and whether it was stored now."""
+    headers = {"Nats-Msg-Id": msg_id}
+    status, receipt = call(process, "POST", f"/v1/subjects/{subject}", msg_id, headers)
+    return receipt["seq"], status == 201
+
+
+def fetch(process: Process, count: int) -> list[Any]:
+    """Messages of the consumer, at most so many."""
+    wanted = {"batch": count, "expires": "30s" if count == 1 else "0s"}
+    found: list[Any] = call(process, "POST", f"{C}:fetch", wanted)[1]["messages"]
+    return found
+
+
+def ack(process: Process, messages: list[Any]) -> None:
+    tokens = [message["token"] for message in messages]
+    done = call(process, "POST", f"{C}:ack", {"tokens": tokens, "sync": True})[1]
+    assert done["succeeded"] == len(messages)
+
+
+def state(process: Process, stream: str) -> dict[str, int]:
+    found: dict[str, int] = call(process, "GET", f"/v1/streams/{stream}")[1]["state"]
+    return found
+
+
+def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    with serve(postgres.fresh_database(), tmp_path) as process:
+        for name in ("S", "EMPTY", "DELETED"):
+            subjects = {"subjects": [f"{name.lower()}.>"]}
+            call(process, "PUT", f"/v1/streams/{name}", subjects)
+        call(process, "PUT", C, {"ack_policy": "explicit"})
+        assert [publish(process, "s.1", each)[0] for each in "abc"] == [1, 2, 3]
+        assert publish(process, "deleted.1", "x")[0] == 1
+        ack(process, fetch(process, 1))
+        past = Past(postgres)
+        eventually(lambda: is_ready(process.ports))
+        assert [publish(process, "s.1", each)[0] for each in "def"] == [4, 5, 6]
+        assert publish(process, "empty.1", "y")[0] == 1
+        assert publish(process, "deleted.1", "z")[0] == 2
+        call(process, "PUT", "/v1/streams/NEW", {"subjects": ["new.>"]})
+        assert publish(process, "new.1", "n")[0] == 1
+        call(process, "DELETE", "/v1/streams/DELETED")
+        seen = fetch(process, 4)
+        ack(process, seen[:3])  # one is not acknowledged, and gone
+
+        past.again()
+
+        told = "the database lost "
+        eventually(lambda: len(about(process, told)) == 5)
+        assert sorted(line[25:].split(told)[1] for line in about(process, told)) == [
+            "2 changes of streams and consumers",
+            "sequence 1 of stream EMPTY; it goes on with 2",
+            "sequences 4..6 of stream S; it goes on with 7",
+            "stream NEW with sequence 1",
+            "the deletion of stream DELETED: it is there again",
+        ]
+        assert all(" ERROR   the database lost " in line for line in about(process, told))
+        eventually(lambda: is_ready(process.ports))
+        assert metrics(process.ports)["jetgate_lost_sequences_total"] == 5
+
+        assert publish(process, "s.1", "e") == (7, True)  # its message was lost
+        assert publish(process, "s.1", "b") == (2, False)
+        assert publish(process, "empty.1", "y") == (2, True)
+        assert publish(process, "deleted.1", "z") == (3, True)
+        found = state(process, "S")
+        assert [found[name] for name in ("messages", "first_seq", "last_seq")] == [4, 1, 7]
+        assert state(process, "EMPTY")["first_seq"] == 2
+        assert is_gone(process, "NEW")
+        went_on(process)
+
+
+def went_on(process: Process) -> None:
+    """The consumer gets what is new, perhaps what it had once more, and nothing else."""
+    had: dict[int, str] = {}
+    while 7 not in had:
+        messages = fetch(process, 10)
+        had |= {message["seq"]: message["text"] for message in messages}
+        ack(process, messages)
+    expected = {2: "b", 3: "c", 7: "e"}
+    assert had.items() <= expected.items()
+    info = call(process, "GET", C)[1]
+    assert (info["num_pending"], info["num_ack_pending"]) == (0, 0)
+    assert (info["delivered"]["stream_seq"], info["ack_floor"]["stream_seq"]) == (7, 7)
+
+
+def is_gone(process: Process, stream: str) -> bool:
+    return request(process.ports, "GET", f"/v1/streams/{stream}")[0] == 404
