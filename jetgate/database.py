@@ -85,7 +85,7 @@ class Database:
         began, told = clock.monotonic(), -1.0
         while True:
             try:
-                await preflight(connector)
+                replication = await preflight(connector)
                 break
             except Unreachable as error:
                 waited = (clock.monotonic() - began) / _SECOND
@@ -99,6 +99,8 @@ class Database:
         if told >= 0:
             waited = (clock.monotonic() - began) / _SECOND
             log.info("PostgreSQL at %s answers after %.1f s", connector.address, waited)
+        if replication.cost:
+            log.warning("%s: %s", replication.found, replication.cost)
 
 
 def given(

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_commands import Process, request
+from tests.e2e.test_commands import Process, request, run
+from tests.e2e.test_dsn import ask
 from tests.e2e.test_operations import about, is_ready, metrics, serve
 from tests.support.eventually import eventually
 from tests.support.pg import PostgresServer
 from tests.support.pg_versions import find
+from tests.support.standby import Standby
 
 S = "/v1/streams/S"
+EMPTY = "synchronous_standby_names is empty"
 C = f"{S}/consumers/C"
 
 
@@ -51,49 +54,54 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 
 def call(
     process: Process, method: str, path: str, body: Any = "", headers: dict[str, str] | None = None
-) -> tuple[int, Any]:
+) -> Any:
     """The answer to a request, which succeeds sooner or later."""
     kind = {} if isinstance(body, str) else {"Content-Type": "application/json"}
     content = body if isinstance(body, str) else json.dumps(body)
 
-    def answered() -> tuple[int, Any] | None:
+    def answered() -> bytes | None:
         place = process.ports["http"].removeprefix("http://")
         connection = http.client.HTTPConnection(place, timeout=60)
         try:
             connection.request(method, path, content or None, kind | (headers or {}))
             answer = connection.getresponse()
             text = answer.read() or b"{}"
-            return (answer.status, json.loads(text)) if answer.status < 300 else None
+            return text if answer.status < 300 else None
         except (OSError, http.client.HTTPException):
             return None
         finally:
             connection.close()
 
-    return eventually(answered)
+    return json.loads(eventually(answered))
 
 
-def publish(process: Process, subject: str, msg_id: str) -> tuple[int, bool]:
-    """The sequence of a message, and whether it was stored now."""
+def publish(process: Process, subject: str, msg_id: str) -> int:
+    """The sequence of a message, which is stored once however often that is tried."""
     headers = {"Nats-Msg-Id": msg_id}
-    status, receipt = call(process, "POST", f"/v1/subjects/{subject}", msg_id, headers)
-    return receipt["seq"], status == 201
+    return int(call(process, "POST", f"/v1/subjects/{subject}", msg_id, headers)["seq"])
 
 
 def fetch(process: Process, count: int) -> list[Any]:
     """Messages of the consumer, at most so many."""
     wanted = {"batch": count, "expires": "30s" if count == 1 else "0s"}
-    found: list[Any] = call(process, "POST", f"{C}:fetch", wanted)[1]["messages"]
+    found: list[Any] = call(process, "POST", f"{C}:fetch", wanted)["messages"]
     return found
 
 
 def ack(process: Process, messages: list[Any]) -> None:
     tokens = [message["token"] for message in messages]
-    done = call(process, "POST", f"{C}:ack", {"tokens": tokens, "sync": True})[1]
+    done = call(process, "POST", f"{C}:ack", {"tokens": tokens, "sync": True})
     assert done["succeeded"] == len(messages)
 
 
+def doctor(dsn: str) -> str:
+    """What it says of replication."""
+    [line] = [each for each in run("doctor", "--dsn", dsn).stdout.splitlines() if EMPTY in each]
+    return line
+
+
 def state(process: Process, stream: str) -> dict[str, int]:
-    found: dict[str, int] = call(process, "GET", f"/v1/streams/{stream}")[1]["state"]
+    found: dict[str, int] = call(process, "GET", f"/v1/streams/{stream}")["state"]
     return found
 
 
@@ -105,16 +113,16 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
             subjects = {"subjects": [f"{name.lower()}.>"]}
             call(process, "PUT", f"/v1/streams/{name}", subjects)
         call(process, "PUT", C, {"ack_policy": "explicit"})
-        assert [publish(process, "s.1", each)[0] for each in "abc"] == [1, 2, 3]
-        assert publish(process, "deleted.1", "x")[0] == 1
+        assert [publish(process, "s.1", each) for each in "abc"] == [1, 2, 3]
+        assert publish(process, "deleted.1", "x") == 1
         ack(process, fetch(process, 1))
         past = Past(postgres)
         eventually(lambda: is_ready(process.ports))
-        assert [publish(process, "s.1", each)[0] for each in "def"] == [4, 5, 6]
-        assert publish(process, "empty.1", "y")[0] == 1
-        assert publish(process, "deleted.1", "z")[0] == 2
+        assert [publish(process, "s.1", each) for each in "def"] == [4, 5, 6]
+        assert publish(process, "empty.1", "y") == 1
+        assert publish(process, "deleted.1", "z") == 2
         call(process, "PUT", "/v1/streams/NEW", {"subjects": ["new.>"]})
-        assert publish(process, "new.1", "n")[0] == 1
+        assert publish(process, "new.1", "n") == 1
         call(process, "DELETE", "/v1/streams/DELETED")
         seen = fetch(process, 4)
         ack(process, seen[:3])  # one is not acknowledged, and gone
@@ -134,10 +142,10 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
         eventually(lambda: is_ready(process.ports))
         assert metrics(process.ports)["jetgate_lost_sequences_total"] == 5
 
-        assert publish(process, "s.1", "e") == (7, True)  # its message was lost
-        assert publish(process, "s.1", "b") == (2, False)
-        assert publish(process, "empty.1", "y") == (2, True)
-        assert publish(process, "deleted.1", "z") == (3, True)
+        assert publish(process, "s.1", "e") == 7  # its message was lost
+        assert publish(process, "s.1", "b") == 2
+        assert publish(process, "empty.1", "y") == 2
+        assert publish(process, "deleted.1", "z") == 3
         found = state(process, "S")
         assert [found[name] for name in ("messages", "first_seq", "last_seq")] == [4, 1, 7]
         assert state(process, "EMPTY")["first_seq"] == 2
@@ -148,16 +156,75 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
 def went_on(process: Process) -> None:
     """The consumer gets what is new, perhaps what it had once more, and nothing else."""
     had: dict[int, str] = {}
-    while 7 not in had:
+
+    def has_the_last() -> bool:
         messages = fetch(process, 10)
-        had |= {message["seq"]: message["text"] for message in messages}
+        had.update({message["seq"]: message["text"] for message in messages})
         ack(process, messages)
+        return 7 in had
+
+    eventually(has_the_last)
     expected = {2: "b", 3: "c", 7: "e"}
     assert had.items() <= expected.items()
-    info = call(process, "GET", C)[1]
+    info = call(process, "GET", C)
     assert (info["num_pending"], info["num_ack_pending"]) == (0, 0)
     assert (info["delivered"]["stream_seq"], info["ack_floor"]["stream_seq"]) == (7, 7)
 
 
 def is_gone(process: Process, stream: str) -> bool:
     return request(process.ports, "GET", f"/v1/streams/{stream}")[0] == 404
+
+
+@pytest.mark.parametrize("postgres", [18], indirect=True)
+def test_a_purge_that_postgresql_lost_is_undone_as_a_whole(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    with serve(postgres.fresh_database(), tmp_path) as process:
+        call(process, "PUT", S, {"subjects": ["s.>"], "allow_direct": True})
+        assert [publish(process, "s.1", each) for each in "abc"] == [1, 2, 3]
+        past = Past(postgres)
+        eventually(lambda: is_ready(process.ports))
+        call(process, "POST", f"{S}:purge", {"keep": 1})
+        assert state(process, "S")["first_seq"] == 3
+
+        past.again()
+
+        eventually(lambda: about(process, "stream S is not as this node left it"))
+        assert publish(process, "s.1", "d") == 4
+        found = state(process, "S")
+        assert [found[name] for name in ("messages", "first_seq", "last_seq")] == [4, 1, 4]
+        read = call(process, "POST", f"{S}/messages:read", {})["messages"]
+        assert [message["text"] for message in read] == ["a", "b", "c", "d"]
+        assert metrics(process.ports)["jetgate_lost_sequences_total"] == 0
+
+
+def test_a_failover_to_an_asynchronous_standby_is_warned_of_and_survived(tmp_path: Path) -> None:
+    with PostgresServer(settings={"fsync": "on"}) as primary:
+        dsn = primary.fresh_database()
+        where, _, first = dsn.partition("?host=")
+        with Standby(dsn, primary.server.data) as standby:
+            streams = "select 1 from pg_stat_replication where state = 'streaming'"
+            eventually(lambda: ask(dsn, streams), within=60)
+            both = f"{where}?host={first},{standby.dsn.partition('?host=')[2]}"
+            with serve(both, tmp_path) as process:
+                assert process.ports
+                costs = "a failover to a standby loses what was acknowledged last: "
+                [warning] = about(process, "synchronous_standby_names")
+                assert f" WARNING 1 standby is connected, and {EMPTY}: {costs}" in warning
+                assert f"1 standby is connected, and {EMPTY}" in doctor(dsn)
+                primary.execute("create role jet login")
+                unseen = "1 sessions, standbys or backups (pg_monitor may see which), are connected"
+                assert f"{unseen}, and {EMPTY}" in doctor(dsn.replace("postgres@", "jet@"))
+                call(process, "PUT", S, {"subjects": ["s.>"], "allow_direct": True})
+                assert publish(process, "s.1", "a") == 1
+                eventually(lambda: ask(standby.dsn, "select 1 from jetgate.messages"), within=60)
+                standby.detach()
+                assert [publish(process, "s.1", each) for each in "bcd"] == [2, 3, 4]
+
+                primary.run(primary.server.stop())
+                standby.promote()
+
+                lost = "the database lost sequences 2..4 of stream S; it goes on with 5"
+                eventually(lambda: about(process, lost), within=60)
+                assert publish(process, "s.1", "c") == 5
+                assert ask(standby.dsn, "select seq from jetgate.messages") == [(1,), (5,)]
