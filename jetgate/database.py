@@ -163,10 +163,13 @@ async def open_database(connector: Connector) -> Any:
 
 
 async def _check(connector: Connector) -> None:
+    import migrations
+    from core.storage.postgres.migrate import revision
+
     probe = await connector.open_plain()
-    found = await probe.fetchval("select to_regclass('jetgate_store.remote') is not null")
+    found = await revision(probe)
     await probe.close()
-    if not found:
+    if found is None or found < migrations.HEAD:
         raise OperatorError(
             f"{connector.address} has no schema of this release: jetgate migrate --dsn ..."
         )

@@ -166,13 +166,13 @@ class Leadership:
                 if not self._store.is_open:
                     await self._store.open()
                 if started - self._last_beat >= self._times.beat:
-                    await self._store.beat(self.row)
+                    await self._beat()
                     self._last_beat = started
                 if not may_lead:
                     return await self._store.holder()
                 if not await self._store.take():
                     return await self._end_stalled_holder()
-                await self._store.beat(self.row)
+                await self._beat()
             # Without timeout: it waits for transactions of the last leader.
             self.epoch = await self._store.bump(self._token, None)
         except TimeoutError:
@@ -218,7 +218,7 @@ class Leadership:
         try:
             async with asyncio.timeout(times.answer / _SECOND):
                 await self._ensure_lock()
-                await self._store.beat(self.row)
+                await self._beat()
                 if self.health.fails(SPACE) and await self._store.has_space():
                     self.health.works(SPACE)
         finally:
@@ -226,6 +226,10 @@ class Leadership:
         self._window.confirm(started)
         if not was_open:
             self.reopened()
+
+    async def _beat(self) -> None:
+        self.row.outages = self.health.history
+        await self._store.beat(self.row)
 
     async def _renew(self) -> None:
         started = self._clock.monotonic()

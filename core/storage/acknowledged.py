@@ -101,7 +101,6 @@ class Acknowledged:
             found += [_lost_stream(key[1], known) for key, known in gone]
         return found
 
-
     def told(self, losses: Iterable[Loss]) -> None:
         """Count losses that the database will not show again."""
         self.lost += sum(loss.sequences for loss in losses)

@@ -34,9 +34,10 @@ class Past:
         subprocess.run(["cp", "-a", self._data, self._copy], check=True)
         postgres.start()
 
-    def again(self) -> None:
-        """Let everything since be forgotten."""
+    def again(self, process: Process) -> None:
+        """Let everything since be forgotten, and the process notice that PostgreSQL is away."""
         self._postgres.run(self._postgres.server.stop())
+        eventually(lambda: not is_ready(process.ports))
         shutil.rmtree(self._data)
         self._copy.rename(self._data)
         self._postgres.start()
@@ -108,7 +109,8 @@ def state(process: Process, stream: str) -> dict[str, int]:
 def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    with serve(postgres.fresh_database(), tmp_path) as process:
+    dsn = postgres.fresh_database()
+    with serve(dsn, tmp_path) as process:
         for name in ("S", "EMPTY", "DELETED"):
             subjects = {"subjects": [f"{name.lower()}.>"]}
             call(process, "PUT", f"/v1/streams/{name}", subjects)
@@ -127,7 +129,7 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
         seen = fetch(process, 4)
         ack(process, seen[:3])  # one is not acknowledged, and gone
 
-        past.again()
+        past.again(process)
 
         told = "the database lost "
         eventually(lambda: len(about(process, told)) == 5)
@@ -151,6 +153,16 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
         assert state(process, "EMPTY")["first_seq"] == 2
         assert is_gone(process, "NEW")
         went_on(process)
+        eventually(lambda: outages_are_over(dsn))
+
+
+def outages_are_over(dsn: str) -> bool:
+    """Whether the status shows how long each was; there is one at least."""
+    status = json.loads(run("status", "--json", "--seconds", "0", "--dsn", dsn).stdout)
+    outages = status["outages"]
+    assert outages
+    assert all(each["node"] == status["leader"] and each["cause"] for each in outages)
+    return all(each["seconds"] is not None and each["seconds"] > 0 for each in outages)
 
 
 def went_on(process: Process) -> None:
@@ -179,7 +191,8 @@ def is_gone(process: Process, stream: str) -> bool:
 def test_a_purge_that_postgresql_lost_is_undone_as_a_whole(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    with serve(postgres.fresh_database(), tmp_path) as process:
+    dsn = postgres.fresh_database()
+    with serve(dsn, tmp_path) as process:
         call(process, "PUT", S, {"subjects": ["s.>"], "allow_direct": True})
         assert [publish(process, "s.1", each) for each in "abc"] == [1, 2, 3]
         past = Past(postgres)
@@ -187,7 +200,7 @@ def test_a_purge_that_postgresql_lost_is_undone_as_a_whole(
         call(process, "POST", f"{S}:purge", {"keep": 1})
         assert state(process, "S")["first_seq"] == 3
 
-        past.again()
+        past.again(process)
 
         eventually(lambda: about(process, "stream S is not as this node left it"))
         assert publish(process, "s.1", "d") == 4
@@ -196,6 +209,7 @@ def test_a_purge_that_postgresql_lost_is_undone_as_a_whole(
         read = call(process, "POST", f"{S}/messages:read", {})["messages"]
         assert [message["text"] for message in read] == ["a", "b", "c", "d"]
         assert metrics(process.ports)["jetgate_lost_sequences_total"] == 0
+        assert "OUTAGE BEGAN" in run("status", "--seconds", "0", "--dsn", dsn).stdout
 
 
 def test_a_failover_to_an_asynchronous_standby_is_warned_of_and_survived(tmp_path: Path) -> None:
