@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_commands import Process, request, run
-from tests.e2e.test_dsn import ask
+from tests.e2e.test_database_role import ask
 from tests.e2e.test_operations import about, is_ready, metrics, serve
 from tests.support.eventually import eventually
 from tests.support.pg import PostgresServer
