@@ -148,10 +148,11 @@ class Term:
         self._pools = pools
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_loaded = False
+        self._compared = 0  # the session of the leadership when storage was as memory has it
         self._in_doubt: Work = []  # plans of which nobody knows yet whether they were committed
         self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
         self.catalog = PostgresCatalog(pools.writers, self._depose)
-        sweeper = PostgresReader(pools.writers)
+        sweeper = PostgresReader(pools.writers, self._is_compared)
         self.janitor = Janitor(self._clock, sweeper, self.catalog)
         self.states = StateWriter(self.catalog, self._turn, self._clock, self._depose)
         self.lane = Lane(
@@ -249,6 +250,7 @@ class Term:
         )
 
     async def _load(self) -> None:
+        self._compared = self.leadership.session
         head = (await self.writer.heads([CATALOGUE]))[CATALOGUE]
         self.catalog.epoch = self.registry.epoch = head.epoch
         self.catalog.changes = head.last_seq
@@ -302,7 +304,12 @@ class Term:
         )
         self.catalog.epoch = self.registry.epoch = epoch
         self._in_doubt = []
+        self._compared = self.leadership.session
         return committed
+
+    def _is_compared(self) -> bool:
+        """Whether storage cannot have gone back since it was looked at: the session is the same."""
+        return self.leadership.session == self._compared != 0
 
     def _remember(self) -> None:
         """Keep what clients have seen for the next leadership of this process."""

@@ -84,6 +84,11 @@ class Leadership:
         """Whether this node has led and knows of no other that has led since."""
         return self.epoch > 0 and not self.lost.is_set()
 
+    @property
+    def session(self) -> int:
+        """The process id of the session that holds the lock; 0: there is none now."""
+        return self._store.pid if self._store.is_open else 0
+
     def trusted(self) -> bool:
         """Say whether the leadership was confirmed recently enough to write and to answer."""
         return self._store.is_open and self._window.trusted(self._clock.monotonic())

@@ -128,7 +128,7 @@ class Lane:
             if self._is_doubted:
                 self._is_doubted = False
                 await self._settle([])
-            while self.ready and not self.stopped:
+            while self.ready and not (self.stopped or self._is_doubted):
                 await self._round()
 
     def verify(self) -> None:

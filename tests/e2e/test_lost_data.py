@@ -114,15 +114,19 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
         for name in ("S", "EMPTY", "DELETED"):
             subjects = {"subjects": [f"{name.lower()}.>"]}
             call(process, "PUT", f"/v1/streams/{name}", subjects)
+        last = {"subjects": ["last.>"], "max_msgs_per_subject": 1, "allow_direct": True}
+        call(process, "PUT", "/v1/streams/LAST", last)
         call(process, "PUT", C, {"ack_policy": "explicit"})
         assert [publish(process, "s.1", each) for each in "abc"] == [1, 2, 3]
         assert publish(process, "deleted.1", "x") == 1
         ack(process, fetch(process, 1))
+        assert publish(process, "last.k", "old") == 1
         past = Past(postgres)
         eventually(lambda: is_ready(process.ports))
         assert [publish(process, "s.1", each) for each in "def"] == [4, 5, 6]
         assert publish(process, "empty.1", "y") == 1
         assert publish(process, "deleted.1", "z") == 2
+        assert publish(process, "last.k", "new") == 2  # the other is deleted soon
         call(process, "PUT", "/v1/streams/NEW", {"subjects": ["new.>"]})
         assert publish(process, "new.1", "n") == 1
         call(process, "DELETE", "/v1/streams/DELETED")
@@ -132,17 +136,18 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
         past.again(process)
 
         told = "the database lost "
-        eventually(lambda: len(about(process, told)) == 5)
+        eventually(lambda: len(about(process, told)) == 6)
         assert sorted(line[25:].split(told)[1] for line in about(process, told)) == [
             "2 changes of streams and consumers",
             "sequence 1 of stream EMPTY; it goes on with 2",
+            "sequence 2 of stream LAST; it goes on with 3",
             "sequences 4..6 of stream S; it goes on with 7",
             "stream NEW with sequence 1",
             "the deletion of stream DELETED: it is there again",
         ]
         assert all(" ERROR   the database lost " in line for line in about(process, told))
         eventually(lambda: is_ready(process.ports))
-        assert metrics(process.ports)["jetgate_lost_sequences_total"] == 5
+        assert metrics(process.ports)["jetgate_lost_sequences_total"] == 6
 
         assert publish(process, "s.1", "e") == 7  # its message was lost
         assert publish(process, "s.1", "b") == 2
@@ -152,6 +157,7 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
         assert [found[name] for name in ("messages", "first_seq", "last_seq")] == [4, 1, 7]
         assert state(process, "EMPTY")["first_seq"] == 2
         assert is_gone(process, "NEW")
+        assert state(process, "LAST")["messages"] == 1  # what the lost one had replaced
         went_on(process)
         eventually(lambda: outages_are_over(dsn))
 
@@ -188,7 +194,7 @@ def is_gone(process: Process, stream: str) -> bool:
 
 
 @pytest.mark.parametrize("postgres", [18], indirect=True)
-def test_a_purge_that_postgresql_lost_is_undone_as_a_whole(
+def test_a_deletion_that_postgresql_lost_is_undone_as_a_whole(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = postgres.fresh_database()
@@ -197,8 +203,12 @@ def test_a_purge_that_postgresql_lost_is_undone_as_a_whole(
         assert [publish(process, "s.1", each) for each in "abc"] == [1, 2, 3]
         past = Past(postgres)
         eventually(lambda: is_ready(process.ports))
-        call(process, "POST", f"{S}:purge", {"keep": 1})
-        assert state(process, "S")["first_seq"] == 3
+
+        def is_deleted() -> bool:
+            request(process.ports, "DELETE", f"{S}/messages/2")
+            return state(process, "S")["messages"] == 2
+
+        eventually(is_deleted)
 
         past.again(process)
 
