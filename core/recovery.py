@@ -111,12 +111,9 @@ async def find_losses(
     """
     found = await catalog.load()
     losses = acknowledged.losses(catalogue, found[0])
-    if not losses:
-        return found
+    for loss in filter(acknowledged.count, losses):
+        log.error("%s", loss.text)
     if raised := {loss.stream: loss.upto for loss in losses if loss.upto}:
         await catalog.raise_heads(raised)
         found = await catalog.load()
-    for loss in losses:
-        log.error("%s", loss.text)
-    acknowledged.told(losses)
     return found

@@ -37,18 +37,25 @@ class Known:
     doubtful: int = 0
     mirrors: bool = False
 
+    @property
+    def upto(self) -> int:
+        """The last sequence that must not be given again; 0: each has its message for ever."""
+        return 0 if self.mirrors else max(self.last, self.doubtful)
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """What a database has lost.
 
     Attributes:
+        key: of which stream; None: of the catalogue.
         text: for the log.
         sequences: how many.
         stream: its number, where it has to go on behind `upto`.
         upto: the last sequence that must not be given again; 0: there is none.
     """
 
+    key: Key | None
     text: str
     sequences: int = 0
     stream: int = 0
@@ -68,10 +75,13 @@ class Acknowledged:
     _changes: int = 0
     _streams: dict[Key, Known] = field(default_factory=dict)
     _deleted: dict[Key, Known] = field(default_factory=dict)
+    _told: set[Key | None] = field(default_factory=set)
 
     def remember(self, epoch: int, changes: int, streams: Mapping[Key, Known]) -> None:
         """Take what a term leaves: the catalogue's epoch, its changes so far, and its streams."""
         self._epoch, self._changes, self._streams = epoch, changes, dict(streams)
+        self._deleted = {key: known for key, known in self._deleted.items() if key not in streams}
+        self._told.clear()
 
     def deleted(self, key: Key, known: Known) -> None:
         """Remember a stream that a client has deleted; the oldest of many are forgotten."""
@@ -89,38 +99,41 @@ class Acknowledged:
         present = {(row.account, row.name, row.created): row for row in rows}
         changes = self._changes - catalogue.last_seq
         if changes > 0:
-            found.append(Loss(f"the database lost {changes} changes of streams and consumers"))
+            what = "1 change" if changes == 1 else f"{changes} changes"
+            found.append(Loss(None, f"the database lost {what} of streams and consumers"))
         for key, row in present.items():
             if (known := self._deleted.get(key)) is not None:
                 text = f"the database lost the deletion of stream {row.name}: it is there again"
-                found.append(Loss(text, 0, row.stream, max(known.last, known.doubtful)))
+                found.append(Loss(key, text, 0, row.stream, known.upto))
             elif (known := self._streams.get(key)) is not None and row.head.last_seq < known.last:
-                found.append(_lost_end(row, known))
+                found.append(_lost_end(key, row, known))
         if changes > 0 or catalogue.epoch <= self._epoch:
             gone = [(key, known) for key, known in self._streams.items() if key not in present]
-            found += [_lost_stream(key[1], known) for key, known in gone]
+            found += [_lost_stream(key, known) for key, known in gone]
         return found
 
-    def told(self, losses: Iterable[Loss]) -> None:
-        """Count losses that the database will not show again."""
-        self.lost += sum(loss.sequences for loss in losses)
-        self._epoch = self._changes = 0
-        self._deleted.clear()
+    def count(self, loss: Loss) -> bool:
+        """Count a loss; False: it was counted since the last `remember`, when loading failed."""
+        if loss.key in self._told:
+            return False
+        self._told.add(loss.key)
+        self.lost += loss.sequences
+        return True
 
 
-def _lost_end(row: StreamRow, known: Known) -> Loss:
+def _lost_end(key: Key, row: StreamRow, known: Known) -> Loss:
     """A stream that goes on; one that mirrors another is given the same messages again."""
     first = row.head.last_seq + 1
-    upto = 0 if known.mirrors else max(known.last, known.doubtful)
+    upto = known.upto
     then = f"it goes on with {upto + 1}" if upto else "the mirror copies them again"
     text = f"the database lost {_range(first, known.last)} of stream {row.name}; {then}"
-    return Loss(text, known.last - row.head.last_seq, row.stream, upto)
+    return Loss(key, text, known.last - row.head.last_seq, row.stream, upto)
 
 
-def _lost_stream(name: str, known: Known) -> Loss:
+def _lost_stream(key: Key, known: Known) -> Loss:
     sequences = max(known.last - known.first + 1, 0)
     what = f"with {_range(known.first, known.last)}" if sequences else "which was empty"
-    return Loss(f"the database lost stream {name} {what}", sequences)
+    return Loss(key, f"the database lost stream {key[1]} {what}", sequences)
 
 
 def _range(first: int, last: int) -> str:

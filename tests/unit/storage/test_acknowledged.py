@@ -38,7 +38,7 @@ def test_a_mirror_is_given_the_same_messages_again() -> None:
     [loss] = remembered(Known(1, 50, mirrors=True)).losses(LATER, [row(49)])
 
     text = "the database lost sequence 50 of stream S; the mirror copies them again"
-    assert loss == Loss(text, 1, 1, 0)
+    assert loss == Loss(S, text, 1, 1, 0)
 
 
 def test_a_stream_that_is_gone_is_lost_only_if_the_catalogue_went_back() -> None:
@@ -46,22 +46,26 @@ def test_a_stream_that_is_gone_is_lost_only_if_the_catalogue_went_back() -> None
 
     assert known.losses(LATER, []) == []  # another node led, and deleted it
     [loss] = known.losses(EARLIER, [row(50, created=8)])
-    assert loss == Loss("the database lost stream S with sequences 3..50", 48)
+    assert loss == Loss(S, "the database lost stream S with sequences 3..50", 48)
     [loss] = remembered(Known(1, 0)).losses(EARLIER, [])
-    assert loss == Loss("the database lost stream S which was empty", 0)
+    assert loss == Loss(S, "the database lost stream S which was empty", 0)
 
 
-def test_losses_are_counted_once() -> None:
+def test_losses_are_counted_once_however_often_loading_fails() -> None:
     known = remembered(Known(1, 50))
     known.deleted(("$G", "OLD", 1), Known(1, 4))
     back = StreamRow(2, "$G", "OLD", 0, 1, "{}", Head(6, 1, 3, 0, 3, 0))
-    first = known.losses(EARLIER, [row(40), back])
-    assert [(loss.stream, loss.upto) for loss in first] == [(1, 50), (2, 4)]
+    losses = known.losses(EARLIER, [row(40), back])
+    assert [(loss.stream, loss.upto) for loss in losses] == [(1, 50), (2, 4)]
 
-    known.told(first)
+    assert [known.count(loss) for loss in losses] == [True, True]
+    assert [known.count(loss) for loss in losses] == [False, False]
 
     assert known.lost == 10
-    assert known.losses(EARLIER, [row(50), back]) == []
+    known.remember(6, 20, {S: Known(1, 60), ("$G", "OLD", 1): Known(1, 4)})
+    assert known.losses(LATER, [row(60), back])[0].text.startswith("the database lost sequence 4 ")
+    assert all(known.count(loss) for loss in known.losses(LATER, [row(40)]))
+    assert known.lost == 30
 
 
 def test_of_many_deleted_streams_the_oldest_are_forgotten() -> None:
