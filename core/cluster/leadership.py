@@ -128,12 +128,16 @@ class Leadership:
     # -- standby -----------------------------------------------------------------------------
 
     async def _campaign(self) -> None:
-        logged, polls, obstacle = 0, 0, ""
+        logged, polls, obstacle, others_until = 0, 0, "", 0
         while True:
             obstacle = self._noted(obstacle, self._obstacle())
             try:
                 async with self._session_lock:
-                    holder = await self._attempt(may_lead=not obstacle)
+                    if logged and not self._store.is_open:
+                        # Who led knows what PostgreSQL may have lost meanwhile.
+                        others_until = self._clock.monotonic() + self._times.precedence
+                    is_turn = self._clock.monotonic() >= others_until
+                    holder = await self._attempt(may_lead=is_turn and not obstacle)
             except Unavailable as error:
                 self.health.failed(SESSION, str(error))
             else:
