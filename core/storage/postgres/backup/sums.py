@@ -6,7 +6,7 @@ matter. The hash is of what the CRC-32C of a message does not cover, and of that
 
 import hashlib
 from binascii import unhexlify
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 
@@ -30,7 +30,8 @@ SPANS = f"""
 """(stream, number of the span, rows, sum) of all that is stored."""
 
 ROW_COLUMNS = tuple(COLUMNS.split(", "))
-_MISSING_SHOWN = 10
+_SEQ_MAX = (1 << 63) - 1
+_RANGES_SHOWN, _SEQS_SHOWN = 10, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +51,67 @@ class Difference:
 
 @dataclass(slots=True)
 class Span:
-    """The messages of a span: how many, their sum, and a bit for each that is there."""
+    """The messages of a span: how many, their sum, and a bit for each that is there, or is gone."""
 
     rows: int = 0
     sum: int = 0
     there: int = 0
+    gone: int = 0
 
 
 @dataclass(slots=True)
 class Found:
-    """What was read of a stream."""
+    """What was read of a stream; `removed` of its rows only wait to be deleted."""
 
     name: str
     rows: int = 0
+    removed: int = 0
     spans: dict[int, Span] = field(default_factory=dict)
 
-    def seqs(self) -> Iterable[int]:
-        """Yield the sequences that have rows, ascending."""
+    def seqs(self, low: int) -> Iterator[int]:
+        """Yield the sequences from `low` on that have rows, ascending."""
         for number in sorted(self.spans):
-            there = self.spans[number].there
-            while there:
-                low = there & -there
-                yield (number << SPAN_BITS) + low.bit_length() - 1
-                there ^= low
+            for seq in _bits(self.spans[number].there, number):
+                if seq >= low:
+                    yield seq
+
+    def count(self, low: int, high: int = _SEQ_MAX) -> int:
+        """Return how many sequences from `low` to `high` have rows."""
+        return sum(
+            (span.there & _mask(number, low, high)).bit_count()
+            for number, span in self.spans.items()
+            if low >> SPAN_BITS <= number <= high >> SPAN_BITS
+        )
+
+    def absent(self, low: int, high: int) -> Iterator[int]:
+        """Yield the sequences from `low` to `high` that never had rows, ascending."""
+        for number in range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1):
+            span = self.spans.get(number, Span())
+            yield from _bits(_mask(number, low, high) & ~(span.there | span.gone), number)
+
+    def remove(self, seqs: Iterable[int]) -> None:
+        """Leave out rows that are only waiting to be deleted."""
+        for seq in seqs:
+            span, bit = self.spans.get(seq >> SPAN_BITS), 1 << (seq & SPAN - 1)
+            if span is not None and span.there & bit:
+                span.there ^= bit
+                span.gone |= bit
+                self.removed += 1
+
+
+def _bits(there: int, number: int) -> Iterator[int]:
+    """Yield the sequences of the bits of a span."""
+    while there:
+        low = there & -there
+        yield (number << SPAN_BITS) + low.bit_length() - 1
+        there ^= low
+
+
+def _mask(number: int, low: int, high: int) -> int:
+    """Return the bits of a span that are from `low` to `high`."""
+    start = number << SPAN_BITS
+    first, last = max(low - start, 0), min(high - start, SPAN - 1)
+    return (1 << last + 1) - (1 << first) if first <= last else 0
 
 
 class Checker:
@@ -130,37 +169,43 @@ class Checker:
             for number, rows, total in stream.spans:
                 span = found.spans.get(number, Span())
                 if (span.rows, span.sum) != (rows, total):
-                    self._differs(found.name, *_why(number, span, rows))
+                    self._differs(found.name, *_why(stream, number, span, rows))
             known = {number for number, _, _ in stream.spans}
             for number in sorted(found.spans.keys() - known):
                 text = f"{found.spans[number].rows} messages from {number * SPAN} on are too many"
                 self._differs(found.name, number * SPAN, text)
 
 
-def _why(number: int, span: Span, rows: int) -> tuple[int, str]:
+def _why(stream: StreamSums, number: int, span: Span, rows: int) -> tuple[int, str]:
     """Say what is wrong with a span of which `rows` rows are wanted."""
-    low, high = number * SPAN or 1, (number + 1) * SPAN - 1
+    low = max(number * SPAN, stream.first_seq, 1)
+    high = min((number + 1) * SPAN - 1, stream.last_seq)
+    place = f"of the messages {low} to {high}"
     if span.rows == rows:
-        return low, f"of messages {low} to {high} one or more have another subject, time or size"
+        return low, f"one or more {place} have another subject, time or size"
     if span.rows > rows:
-        return low, f"of messages {low} to {high} {span.rows} are there, and were {rows}"
-    text = f"of messages {low} to {high} {rows - span.rows} are missing"
-    absent = [s for s in range(low, high + 1) if not span.there >> (s & SPAN - 1) & 1]
-    if rows == high - low + 1:
+        return low, f"{place} there were {rows}, and are {span.rows}"
+    text = f"{rows - span.rows} {place} are missing"
+    absent = list(_bits(_mask(number, low, high) & ~(span.there | span.gone), number))
+    if len(absent) == rows - span.rows:
         return absent[0], f"{text}: {ranges(absent)}"
     return low, text
 
 
-def ranges(seqs: Sequence[int]) -> str:
-    """Return ascending sequences as text: `1, 5 to 9, ...`."""
+def ranges(seqs: Iterable[int]) -> str:
+    """Return the first of ascending sequences as text: `1, 5 to 9, ...`."""
     parts: list[list[int]] = []
-    for seq in seqs:
-        if parts and seq == parts[-1][1] + 1:
+    more = ""
+    for count, seq in enumerate(seqs):
+        is_next = parts and seq == parts[-1][1] + 1
+        if count == _SEQS_SHOWN or (not is_next and len(parts) == _RANGES_SHOWN):
+            more = ", ..."
+            break
+        if is_next:
             parts[-1][1] = seq
         else:
             parts.append([seq, seq])
-    shown = [f"{a}" if a == b else f"{a} to {b}" for a, b in parts[:_MISSING_SHOWN]]
-    return ", ".join([*shown, "..."] if len(parts) > _MISSING_SHOWN else shown)
+    return ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in parts) + more
 
 
 def require_columns(columns: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ the backup was.
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,15 @@ from core.storage.postgres.stream_log import COLUMNS
 
 _STREAMS = """
     select s.stream, s.account, s.name, h.first_seq, h.last_seq, h.msgs,
-           coalesce((select array_agg(u.seq) from jetgate_store.replaced r, unnest(r.seqs) u(seq)
-                      where r.stream = s.stream), '{}') as replaced,
-           coalesce((select array_agg(m.seq) from jetgate_store.message m
-                      where m.stream = s.stream and exists (
-                        select from jetgate_store.purge p, unnest(p.filters) f
-                         where p.stream = s.stream and m.seq <= p.up_to_seq
-                           and jetgate_store.subject_matches(f, m.subject))), '{}') as purged
+           array(select unnest(r.seqs) from jetgate_store.replaced r
+                  where r.stream = s.stream) as replaced,
+           case when exists (select from jetgate_store.purge p where p.stream = s.stream) then
+             array(select m.seq from jetgate_store.message m
+                    where m.stream = s.stream and exists (
+                      select from jetgate_store.purge p, unnest(p.filters) f
+                       where p.stream = s.stream and m.seq <= p.up_to_seq
+                         and jetgate_store.subject_matches(f, m.subject)))
+             else '{}' end as purged
       from jetgate_store.stream s join jetgate_store.head h using (stream)
      where not s.dropped order by s.account, s.name
 """
@@ -166,22 +169,19 @@ def _counted(found: Found, head: Any) -> list[Difference]:
     A row more than the head counts is one that expired and is not deleted yet.
     """
     first, last, msgs = max(head["first_seq"], 1), head["last_seq"], head["msgs"]
-    gone = {*head["replaced"], *head["purged"]}
-    there = [seq for seq in found.seqs() if seq not in gone]
+    found.remove(chain(head["replaced"], head["purged"]))
     differences = []
-    behind = [seq for seq in there if seq > last]
-    if behind:
-        text = f"messages {ranges(behind)} are behind the end, {last}"
-        differences.append(Difference(found.name, behind[0], text))
-    counted = {seq for seq in there if first <= seq <= last}
-    if len(counted) < msgs:
-        text = f"{msgs - len(counted)} of {msgs} messages are missing"
-        absent = [seq for seq in range(first, last + 1) if seq not in counted and seq not in gone]
-        if len(absent) == msgs - len(counted):
-            text += f": {ranges(absent)}"
-        elif absent:
-            text += f"; these sequences have none: {ranges(absent)}"
-        differences.append(Difference(found.name, absent[0] if absent else 0, text))
+    if behind := found.count(last + 1):
+        text = f"{behind} messages are behind the end: {ranges(found.seqs(last + 1))}"
+        differences.append(Difference(found.name, last + 1, text))
+    missing = msgs - found.count(first, last)
+    if missing > 0:
+        absent = found.absent(first, last)
+        text = f"{missing} of {msgs} messages are missing"
+        is_all = last + 1 - first - found.count(first, last) - found.removed == missing
+        text += f": {ranges(absent)}" if is_all else f", among {ranges(absent)}"
+        seq = next(iter(found.absent(first, last)), 0)
+        differences.append(Difference(found.name, seq, text))
     return differences
 
 
