@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
@@ -223,7 +224,7 @@ def _show(differences: Sequence[Difference], stream: TextIO) -> None:
 
 @contextlib.asynccontextmanager
 async def _told(progress: Callable[[], str]) -> AsyncIterator[None]:
-    """Say every two seconds how far the work is."""
+    """Say every two seconds how far the work is; SIGTERM ends it in good order."""
 
     async def tell() -> None:
         while True:
@@ -231,7 +232,21 @@ async def _told(progress: Callable[[], str]) -> AsyncIterator[None]:
             say(progress(), sys.stderr)
 
     telling = spawn(tell(), name="progress")
+    working, ended = asyncio.current_task(), False
+
+    def end() -> None:
+        nonlocal ended
+        assert working is not None, "this is a coroutine of a task"
+        ended = working.cancel()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, end)
     try:
         yield
+    except asyncio.CancelledError:
+        if ended:
+            sys.exit(128 + signal.SIGTERM)
+        raise
     finally:
+        loop.remove_signal_handler(signal.SIGTERM)
         await stop(telling)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -211,6 +212,7 @@ def messages(web: Web, stream: str) -> int:
 def test_damage_is_found_and_named(operator: OperatorPostgres, tmp_path: Path) -> None:
     dsn, admin = new_database(operator)
     other, other_admin = new_database(operator)
+    last, last_admin = new_database(operator)
     archive = tmp_path / "backup"
     with serving(dsn, tmp_path / "one") as (_, web):
         create(web, "S", subjects=["s.>"])
@@ -245,6 +247,23 @@ def test_damage_is_found_and_named(operator: OperatorPostgres, tmp_path: Path) -
     assert f"{archive} is cut short" in refused("verify", archive)
     archive.write_bytes(whole)
     done("verify", archive)
+
+    # A bit of compressed rows.
+    pressed = tmp_path / "pressed"
+    with serving(dsn, tmp_path / "one") as (_, web):
+        create(web, "LARGE", subjects=["large"])
+        web.send("POST", "/v1/subjects/large", random.Random(1).randbytes(300_000))
+    done("backup", pressed, "--dsn", dsn)
+    content = bytearray(pressed.read_bytes())
+    content[len(content) // 2] ^= 1
+    pressed.write_bytes(content)
+    said = run("verify", pressed)
+    assert said.returncode == 1
+    assert "differs  LARGE: " in said.stdout
+    text = refused("restore", pressed, "--dsn", last)
+    assert f"differs  {pressed} is not as it was written\n" in text
+    assert "nothing was restored" in text
+    assert on(last_admin, "select count(*) from jetgate.streams") == [(0,)]
 
     # In the database: a message changed, two lost, a consumer that stands behind the end.
     on(

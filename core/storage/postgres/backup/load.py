@@ -27,6 +27,9 @@ from core.storage.postgres.leases import PostgresLeases
 _OF_STREAMS = ("head", "stream", "consumer", "purge", "replaced", "source", "schedule", "ledger")
 _REMOTE = "remote"
 _MESSAGES = "message_"
+# Whatever goes wrong ends the session, and with it the transaction: a COPY that was cut off could
+# not be rolled back by the same session.
+_BEGIN = "begin; set local synchronous_commit = on"
 
 
 class Damaged(OperatorError):
@@ -81,16 +84,16 @@ class Restore:
         except DATABASE_ERRORS as error:
             raise OperatorError(self._text(error)) from error
         try:
-            async with session.transaction():
-                await session.execute("set local synchronous_commit = on")
-                await self._claim(session)
-                epoch = await self._load(session)
-                self.checker.compare(self.manifest.streams)
-                found = [*files, *self.checker.differences, *await beyond_the_end(session)]
-                if found and not self._damaged:
-                    raise Damaged(self._archive, found)
-                await renew(session, self._clock, epoch=epoch, names=self._names)
-                return found
+            await session.execute(_BEGIN)
+            await self._claim(session)
+            epoch = await self._loaded(session, files)
+            self.checker.compare(self.manifest.streams)
+            found = [*files, *self.checker.differences, *await beyond_the_end(session)]
+            if found and not self._damaged:
+                raise Damaged(self._archive, found)
+            await renew(session, self._clock, epoch=epoch, names=self._names)
+            await session.execute("commit")
+            return found
         except DATABASE_ERRORS as error:
             raise OperatorError(self._text(error)) from error
         finally:
@@ -114,6 +117,16 @@ class Restore:
             )
         for table in ("message", *_OF_STREAMS[1:], _REMOTE):
             await session.execute(f"delete from jetgate_store.{table}")
+
+    async def _loaded(self, session: Any, files: list[Difference]) -> int:
+        """Load; raise Damaged where that fails because the files are not as they were written."""
+        try:
+            return await self._load(session)
+        except (OperatorError, *DATABASE_ERRORS) as error:
+            if not files:
+                raise
+            reason = Difference("", 0, reason_of(error))
+            raise Damaged(self._archive, [*files, reason, *self.checker.differences]) from error
 
     async def _load(self, session: Any) -> int:
         """Copy every table; return the highest epoch that was there."""
@@ -159,17 +172,30 @@ class _Ahead:
     def __init__(self, items: AsyncIterator[Item]) -> None:
         self._items = items
         self._next: Table | None = None
+        self._error: OperatorError | None = None
 
     async def table(self) -> Table | None:
-        """Return the next table, whether the rows of the last one were taken or not."""
+        """Return the next table, whether the rows of the last one were taken or not.
+
+        Raises OperatorError when the archive cannot be read.
+        """
         async for _ in self.rows():
             pass
+        if self._error is not None:
+            raise self._error
         table, self._next = self._next, None
         return table
 
     async def rows(self) -> AsyncIterator[list[bytes]]:
-        """Yield the rows of the table."""
-        while self._next is None and (item := await anext(self._items, None)) is not None:
+        """Yield the rows of the table; an error is raised by `table`, when their COPY has ended."""
+        while self._next is None and self._error is None:
+            try:
+                item = await anext(self._items, None)
+            except OperatorError as error:
+                self._error = error
+                return
+            if item is None:
+                return
             if isinstance(item, Table):
                 self._next = item
             else:
@@ -190,11 +216,12 @@ async def adopt(connector: Connector, clock: Clock) -> int:
         text = f"cannot use PostgreSQL at {connector.address}: {reason_of(error)}"
         raise OperatorError(text) from error
     try:
-        async with session.transaction():
-            await session.execute("set local synchronous_commit = on")
-            await lock_heads(session)
-            await require_no_leader(connector)
-            return await renew(session, clock)
+        await session.execute(_BEGIN)
+        await lock_heads(session)
+        await require_no_leader(connector)
+        count = await renew(session, clock)
+        await session.execute("commit")
+        return count
     except DATABASE_ERRORS as error:
         text = f"cannot renew the streams of {connector.address}: {reason_of(error)}"
         raise OperatorError(text) from error
