@@ -101,7 +101,7 @@ def restore_command(
 
       jetgate restore monday.jgb --dsn postgresql://jetgate@db.example/new
 
-      jetgate restore monday.jgb --rename ORDERS=ORDERS_MONDAY --dsn-file /etc/jetgate/dsn
+      jetgate restore monday.jgb --rename ORDERS=MONDAY --dsn-file /etc/jetgate/dsn
 
       jetgate restore --adopt --dsn postgresql://jetgate@db.example/jetgate
     """

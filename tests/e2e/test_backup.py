@@ -5,14 +5,18 @@ import json
 import os
 import random
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import nats
 import pytest
 
@@ -23,6 +27,7 @@ from tests.gateway.sockets import Socket
 from tests.gateway.web import Web
 from tests.support.eventually import eventually
 from tests.support.operator import OperatorPostgres
+from tests.support.scratch import scratch
 from tests.support.sql import on
 
 HOUR = 3600 * 10**9
@@ -65,6 +70,8 @@ def serving(dsn: str, data: Path) -> Iterator[tuple[Process, Web]]:
     with Process("serve", "--dsn", dsn, *ANY, data=data) as process:
         host, _, port = process.ports["http"].removeprefix("http://").partition(":")
         yield process, Web((host, int(port)))
+        process.send(signal.SIGTERM)
+        assert process.end()[0] == 0
 
 
 def new_database(operator: OperatorPostgres) -> tuple[str, str]:
@@ -105,7 +112,9 @@ class Publisher(threading.Thread):
                 texts = [str(number + i) for i in range(20)]
                 number += len(texts)
                 js = client.jetstream()
-                acks = await asyncio.gather(*(js.publish("s.1", t.encode()) for t in texts))
+                acks = await asyncio.gather(
+                    *(js.publish("s.1", t.encode(), timeout=60) for t in texts)
+                )
                 self.acked |= {a.seq: t for a, t in zip(acks, texts, strict=True)}
         finally:
             await client.close()
@@ -144,6 +153,34 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(
     assert stored.items() <= publisher.acked.items()
     with serving(other, tmp_path / "two") as (_, web):
         assert publish(web, "s.1", "next") == (len(stored) + 1, False)
+
+
+def test_a_long_backup_says_how_far_it_is_and_ends_when_told(
+    operator: OperatorPostgres, tmp_path: Path
+) -> None:
+    dsn, admin = new_database(operator)
+    done("migrate", "--dsn", dsn)
+
+    async def work() -> tuple[str, int]:
+        session = await asyncpg.connect(admin)
+        try:
+            await session.execute("begin; lock table jetgate_store.remote")
+            command = ["-m", "jetgate", "backup", str(tmp_path / "backup"), "--dsn", dsn]
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *command, cwd=ROOT, stderr=subprocess.PIPE
+            )
+            assert process.stderr is not None
+            said = (await process.stderr.readline()).decode()
+            process.send_signal(signal.SIGTERM)
+            await process.communicate()
+            return said, await process.wait()
+        finally:
+            await session.close()
+
+    said, code = asyncio.run(work())
+    assert re.fullmatch(r"\d+\.\d MB written\n", said)
+    assert code == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_older_state_is_a_new_incarnation_with_sane_consumers_and_ids(
@@ -209,71 +246,99 @@ def messages(web: Web, stream: str) -> int:
     return int(web.send("GET", f"/v1/streams/{stream}").json()["state"]["messages"])
 
 
-def test_damage_is_found_and_named(operator: OperatorPostgres, tmp_path: Path) -> None:
+@dataclass
+class Saved:
+    """A database with 30 messages in S and a large one in LARGE, and backups of it."""
+
+    dsn: str
+    admin: str
+    plain: bytes
+    pressed: bytes
+
+
+@pytest.fixture(scope="module")
+def saved(operator: OperatorPostgres) -> Iterator[Saved]:
+    place = scratch("jetgate-e2e-")
     dsn, admin = new_database(operator)
-    other, other_admin = new_database(operator)
-    last, last_admin = new_database(operator)
-    archive = tmp_path / "backup"
-    with serving(dsn, tmp_path / "one") as (_, web):
+    with serving(dsn, place / "data") as (_, web):
         create(web, "S", subjects=["s.>"])
         for number in range(1, 31):
             publish(web, "s.1", f"message {number:>3}")
-    done("backup", archive, "--dsn", dsn, "--compress", 0)
+        create(web, "LARGE", subjects=["large"])
+        web.send("POST", "/v1/subjects/large", random.Random(1).randbytes(300_000))
+        done("backup", place / "plain", "--dsn", dsn, "--compress", 0)
+        done("backup", place / "pressed", "--dsn", dsn)
+    yield Saved(dsn, admin, (place / "plain").read_bytes(), (place / "pressed").read_bytes())
+    shutil.rmtree(place)
 
-    # A payload in the archive: its checksum is that of another.
-    whole = archive.read_bytes()
+
+def test_a_payload_that_changed_in_a_backup_is_named(
+    operator: OperatorPostgres, saved: Saved, tmp_path: Path
+) -> None:
+    dsn, admin = new_database(operator)
+    archive = tmp_path / "backup"
     was, now = b"message  17".hex().encode(), b"message  71".hex().encode()
-    assert whole.count(was) == 1
-    archive.write_bytes(whole.replace(was, now))
+    assert saved.plain.count(was) == 1
+    archive.write_bytes(saved.plain.replace(was, now))
     said = run("verify", archive)
     assert said.returncode == 1
     assert f"differs  {archive} is not as it was written\n" in said.stdout
     assert "differs  S: message 17 does not match its checksum\n" in said.stdout
-    text = refused("restore", archive, "--dsn", other)
-    assert "differs  S: message 17 does not match its checksum\n" in text
-    assert "nothing was restored" in text
-    assert on(other_admin, "select count(*) from jetgate.streams") == [(0,)]
-    done("restore", archive, "--dsn", other, "--damaged")
-    assert on(other_admin, "select count(*) from jetgate.log") == [(30,)]
+    assert "ok       LARGE: 1 messages, 1 to 1\n" in said.stdout
 
-    # Another subject, of the same length: no checksum of a message covers that.
-    at = whole.index(b"\ts.1\t")
-    archive.write_bytes(whole[:at] + b"\ts.2\t" + whole[at + 5 :])
+    text = refused("restore", archive, "--dsn", dsn)
+
+    assert "differs  S: message 17 does not match its checksum\n" in text
+    assert f"{archive} is damaged; nothing was restored\n" in text
+    assert on(admin, "select count(*) from jetgate.streams") == [(0,)]
+    done("restore", archive, "--dsn", dsn, "--damaged")
+    assert on(admin, "select count(*) from jetgate.log") == [(31,)]
+
+
+def test_a_subject_that_changed_in_a_backup_is_found(saved: Saved, tmp_path: Path) -> None:
+    """The checksum of a message does not cover it; the sums do."""
+    archive = tmp_path / "backup"
+    at = saved.plain.index(b"\ts.1\t")
+    archive.write_bytes(saved.plain[:at] + b"\ts.2\t" + saved.plain[at + 5 :])
     said = run("verify", archive)
     assert said.returncode == 1
     assert "differs  S: one or more of the messages 1 to 30 have another subject" in said.stdout
 
-    archive.write_bytes(whole[: len(whole) // 2])
-    assert f"{archive} is cut short" in refused("verify", archive)
-    archive.write_bytes(whole)
-    done("verify", archive)
 
-    # A bit of compressed rows.
-    pressed = tmp_path / "pressed"
-    with serving(dsn, tmp_path / "one") as (_, web):
-        create(web, "LARGE", subjects=["large"])
-        web.send("POST", "/v1/subjects/large", random.Random(1).randbytes(300_000))
-    done("backup", pressed, "--dsn", dsn)
-    content = bytearray(pressed.read_bytes())
-    content[len(content) // 2] ^= 1
-    pressed.write_bytes(content)
-    said = run("verify", pressed)
+def test_a_backup_that_is_cut_or_has_a_bit_changed_is_refused(
+    operator: OperatorPostgres, saved: Saved, tmp_path: Path
+) -> None:
+    dsn, admin = new_database(operator)
+    archive = tmp_path / "backup"
+    archive.write_bytes(saved.pressed[:-100])
+    assert f"{archive} is cut short" in refused("verify", archive)
+    content = bytearray(saved.pressed)
+    content[len(content) // 2] ^= 1  # of the large message
+    archive.write_bytes(content)
+    said = run("verify", archive)
     assert said.returncode == 1
     assert "differs  LARGE: " in said.stdout
-    text = refused("restore", pressed, "--dsn", last)
-    assert f"differs  {pressed} is not as it was written\n" in text
-    assert "nothing was restored" in text
-    assert on(last_admin, "select count(*) from jetgate.streams") == [(0,)]
 
-    # In the database: a message changed, two lost, a consumer that stands behind the end.
+    text = refused("restore", archive, "--dsn", dsn)
+
+    assert f"differs  {archive} is not as it was written\n" in text
+    assert f"{archive} is damaged; nothing was restored\n" in text
+    assert on(admin, "select count(*) from jetgate.streams") == [(0,)]
+
+
+def test_what_differs_in_a_database_is_named(saved: Saved, tmp_path: Path) -> None:
+    """A message changed, two lost, a consumer behind the end whose state cannot be read."""
+    archive = tmp_path / "backup"
+    archive.write_bytes(saved.pressed)
+    done("verify", archive, "--dsn", saved.dsn)
     on(
-        admin,
-        "update jetgate_store.message set data = 'other' where seq = 5",
-        "delete from jetgate_store.message where seq in (7, 9)",
+        saved.admin,
+        "update jetgate_store.message set data = 'other' where stream = 1 and seq = 5",
+        "delete from jetgate_store.message where stream = 1 and seq in (7, 9)",
         "insert into jetgate_store.consumer (stream, consumer, name, created, epoch, config, state,"
         " delivered_stream_seq) values (1, 9, 'C', 0, 0, '{}', '\\x07', 31)",
     )
-    found = run("verify", "--json", "--dsn", dsn)
+    found = run("verify", "--json", "--dsn", saved.dsn)
     assert found.returncode == 1
     assert json.loads(found.stdout)["differences"] == [
         {"stream": "S", "seq": 5, "text": "message 5 does not match its checksum"},
@@ -281,7 +346,7 @@ def test_damage_is_found_and_named(operator: OperatorPostgres, tmp_path: Path) -
         {"stream": "S", "seq": 31, "text": "consumer C stands at 31, and the stream ends at 30"},
         {"stream": "S", "seq": 0, "text": "consumer C: consumer state has version 7"},
     ]
-    said = run("verify", archive, "--dsn", dsn)
+    said = run("verify", archive, "--dsn", saved.dsn)
     assert "differs  S: 2 of the messages 1 to 30 are missing: 7, 9\n" in said.stdout
 
 
@@ -364,6 +429,8 @@ def test_a_dev_server_is_backed_up_and_moves_to_another_postgresql(
             publish(web, subject, "hello")
         done("backup", archive, "--data", place)
         assert re.match(r"ok       S: \d messages, 1 to 3\n", done("verify", "--data", place))
+        process.send(signal.SIGTERM)
+        assert process.end()[0] == 0
     done("restore", archive, "--dsn", other)
     assert on(other_admin, "select seq from jetgate.log") == [(2,), (3,)]
     done("verify", "--dsn", other)
