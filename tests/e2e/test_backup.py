@@ -170,7 +170,7 @@ def test_a_long_backup_says_how_far_it_is_and_ends_when_told(
                 sys.executable, *command, cwd=ROOT, stderr=subprocess.PIPE
             )
             assert process.stderr is not None
-            said = (await process.stderr.readline()).decode()
+            said = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
             process.send_signal(signal.SIGTERM)
             await process.communicate()
             return said, await process.wait()
@@ -401,7 +401,7 @@ def test_what_postgresql_itself_put_back_is_adopted(
         done("backup", archive, "--dsn", dsn)
     [(created, epoch)] = on(admin, INCARNATION)
     program = operator.installation.binary("pg_restore")
-    command = [program, "--no-owner", f"--dbname={other}", archive]
+    command = [str(program), "--no-owner", f"--dbname={other}", str(archive)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     assert on(other_admin, INCARNATION)[0][0] == created
 
