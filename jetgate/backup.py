@@ -101,7 +101,7 @@ def restore_command(
 
       jetgate restore monday.jgb --dsn postgresql://jetgate@db.example/new
 
-      jetgate restore monday.jgb --rename ORDERS=MONDAY --dsn-file /etc/jetgate/dsn
+      jetgate restore monday.jgb --rename ORDERS=MONDAY --dsn-file FILE
 
       jetgate restore --adopt --dsn postgresql://jetgate@db.example/jetgate
     """
@@ -159,7 +159,11 @@ def _renaming(text: str) -> tuple[tuple[str, str], str]:
 
 
 def verify_command(
-    archive: Annotated[Path | None, typer.Argument(help="A backup.")] = None,
+    context: typer.Context,
+    archive: Annotated[Path | None, typer.Argument(help="A backup, to be read by itself.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="The backup that a database was restored from.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
@@ -168,8 +172,8 @@ def verify_command(
 ) -> None:
     """Read every message of a backup or a database, and compare it with its checksum.
 
-    With both, the database has to hold what the backup has, as it does right after
-    a restore. The exit code is 1 if anything differs.
+    A database that was just restored has all that is in the backup, which
+    [bold]--against[/bold] asks for. The exit code is 1 if anything differs.
 
     [bold]Examples[/bold]
 
@@ -177,20 +181,23 @@ def verify_command(
 
       jetgate verify --dsn postgresql://jetgate@db.example/jetgate
 
-      jetgate verify monday.jgb --dsn postgresql://jetgate@db.example/new
+      jetgate verify --against monday.jgb --dsn postgresql://db.example/new
     """
+    # A database in the environment is not meant where a backup is named.
+    sources = [context.get_parameter_source(name) for name in ("dsn", "dsn_file", "against")]
+    if archive is not None and "COMMANDLINE" in [each and each.name for each in sources]:
+        raise typer.BadParameter("a backup is read by itself; --against compares a database")
     verified: list[Verified] = []
     differences: list[Difference] = []
 
     async def work() -> None:
-        database = given(dsn, dsn_file, dsn_password_file)
         verification = Verification()
         async with _told(lambda: f"{verification.rows} of {verification.total} messages read"):
-            if archive is not None and database is None:
+            if archive is not None:
                 found = await verification.of_archive(archive)
             else:
-                connector = await connector_of(database, data)
-                found = await verification.of_database(connector, archive)
+                connector = await connector_of(given(dsn, dsn_file, dsn_password_file), data)
+                found = await verification.of_database(connector, against)
         verified.extend(found[0])
         differences.extend(found[1])
 
@@ -202,14 +209,18 @@ def verify_command(
         }
         print(json.dumps(members, indent=2))
     else:
-        bad = {each.stream for each in differences}
-        for each in verified:
-            state = "differs" if each.stream in bad else "ok"
-            bounds = f"{each.first_seq} to {each.last_seq}"
-            print(f"{state:<7}  {each.stream}: {each.rows} messages, {bounds}")
-        _show(differences, sys.stdout)
+        _print(verified, differences)
     if differences:
         raise typer.Exit(1)
+
+
+def _print(verified: Sequence[Verified], differences: Sequence[Difference]) -> None:
+    bad = {each.stream for each in differences}
+    for each in verified:
+        state = "differs" if each.stream in bad else "ok"
+        bounds = f"{each.first_seq} to {each.last_seq}"
+        print(f"{state:<7}  {each.stream}: {each.rows} messages, {bounds}")
+    _show(differences, sys.stdout)
 
 
 def _show(differences: Sequence[Difference], stream: TextIO) -> None:

@@ -146,7 +146,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(
     done("restore", archive, "--dsn", other)
 
     assert "ok       S: " in done("verify", archive)
-    assert "ok       S: " in done("verify", archive, "--dsn", other)
+    assert "ok       S: " in done("verify", "--against", archive, "--dsn", other)
     stored = {seq: data.decode() for seq, data in on(admin, "select seq, data from jetgate.log")}
     assert before.items() <= stored.items()
     assert sorted(stored) == list(range(1, len(stored) + 1))
@@ -330,7 +330,7 @@ def test_what_differs_in_a_database_is_named(saved: Saved, tmp_path: Path) -> No
     """A message changed, two lost, a consumer behind the end whose state cannot be read."""
     archive = tmp_path / "backup"
     archive.write_bytes(saved.pressed)
-    done("verify", archive, "--dsn", saved.dsn)
+    done("verify", "--against", archive, "--dsn", saved.dsn)
     on(
         saved.admin,
         "update jetgate_store.message set data = 'other' where stream = 1 and seq = 5",
@@ -346,7 +346,7 @@ def test_what_differs_in_a_database_is_named(saved: Saved, tmp_path: Path) -> No
         {"stream": "S", "seq": 31, "text": "consumer C stands at 31, and the stream ends at 30"},
         {"stream": "S", "seq": 0, "text": "consumer C: consumer state has version 7"},
     ]
-    said = run("verify", archive, "--dsn", saved.dsn)
+    said = run("verify", "--against", archive, "--dsn", saved.dsn)
     assert "differs  S: 2 of the messages 1 to 30 are missing: 7, 9\n" in said.stdout
 
 
@@ -371,6 +371,8 @@ def test_what_cannot_be_done_is_refused_by_name(operator: OperatorPostgres, tmp_
     assert "--rename T: the backup has no stream T" in text
     (tmp_path / "text").write_text("no backup")
     assert "no backup that jetgate has taken" in refused("verify", tmp_path / "text")
+    both = run("verify", archive, "--dsn", dsn)
+    assert (both.returncode, both.stdout) == (2, "")
     assert list(tmp_path.glob("*.partial")) == []
     with pytest.raises(OperatorError, match="install postgresql-client-99"):
         asyncio.run(find_dump(99))
