@@ -21,6 +21,7 @@ from core.storage.postgres.backup.load import Damaged, Restore, adopt
 from core.storage.postgres.backup.sums import Difference
 from core.storage.postgres.backup.verify import Verification, Verified
 from core.storage.postgres.connect import Connector
+from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (
@@ -91,6 +92,9 @@ def restore_command(
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
     dsn_password_file: DsnPasswordFile = "",
+    data: Annotated[
+        Path | None, typer.Option(help="Data directory of a jetgate dev that does not run.")
+    ] = None,
 ) -> None:
     """Put a backup into a database that has no streams, while no server runs there.
 
@@ -112,30 +116,40 @@ def restore_command(
     names = dict(map(_renaming, rename))
 
     async def work() -> None:
-        database = given(dsn, dsn_file, dsn_password_file)
-        if database is None:
-            raise OperatorError("name a database with --dsn or --dsn-file")
-        connector = database.connector()
-        if archive is None:
+        # A directory that is named is meant, whatever database the environment has.
+        database = given(dsn, dsn_file, dsn_password_file) if data is None else None
+        async with _target(database, data) as connector:
+            if archive is not None:
+                return await _restore(archive, connector, names, damaged)
             (await open_database(connector)).terminate()
             count = await adopt(connector, SystemClock())
             print(f"{count} streams of {connector.address} have a new incarnation")
-        else:
-            await _restore(archive, connector, names, database, damaged)
 
     run(work)
 
 
+@contextlib.asynccontextmanager
+async def _target(database: Database | None, data: Path | None) -> AsyncIterator[Connector]:
+    """Check the database of flags, or run that of a data directory meanwhile."""
+    if database is not None:
+        connector = database.connector()
+        await database.checked(connector, SystemClock())
+        yield connector
+    elif data is not None:
+        postgres = EmbeddedPostgres(data)
+        await postgres.start()
+        try:
+            yield postgres.connector
+        finally:
+            await postgres.stop()
+    else:
+        raise OperatorError("name a database with --dsn or --dsn-file, or --data of a jetgate dev")
+
+
 async def _restore(
-    archive: Path,
-    connector: Connector,
-    names: dict[tuple[str, str], str],
-    database: Database,
-    damaged: bool,
+    archive: Path, connector: Connector, names: dict[tuple[str, str], str], damaged: bool
 ) -> None:
-    clock = SystemClock()
-    restore = Restore(archive, connector, names, clock, damaged=damaged)
-    await database.checked(connector, clock)
+    restore = Restore(archive, connector, names, SystemClock(), damaged=damaged)
     await migrate(connector)
     total = sum(stream.rows for stream in restore.manifest.streams)
     try:

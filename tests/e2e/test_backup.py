@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import re
 import shutil
@@ -416,23 +415,30 @@ def test_what_postgresql_itself_put_back_is_adopted(
         assert publish(web, "s.1", "more") == (2, False)
 
 
-def test_a_dev_server_is_backed_up_and_moves_to_another_postgresql(
-    operator: OperatorPostgres, tmp_path: Path
-) -> None:
-    """From the embedded PostgreSQL 18 to an older one."""
+def test_a_dev_server_is_backed_up_and_moves(operator: OperatorPostgres, tmp_path: Path) -> None:
+    """From the embedded PostgreSQL 18 to an older one, and to the directory of another server."""
     other, other_admin = new_database(operator)
     place, archive = tmp_path / "dev", tmp_path / "backup"
-    os.chmod(tmp_path, 0o755)
-    with Process("dev", *ANY, data=place) as process:
-        host, _, port = process.ports["http"].removeprefix("http://").partition(":")
-        web = Web((host, int(port)))
+    with developing(place) as web:
         create(web, "S", subjects=["s.>"], max_msgs_per_subject=1)
         for subject in ("s.1", "s.2", "s.1"):
             publish(web, subject, "hello")
         done("backup", archive, "--data", place)
         assert re.match(r"ok       S: \d messages, 1 to 3\n", done("verify", "--data", place))
-        process.send(signal.SIGTERM)
-        assert process.end()[0] == 0
+        assert "is in use by another jetgate" in refused("restore", archive, "--data", place)
     done("restore", archive, "--dsn", other)
     assert on(other_admin, "select seq from jetgate.log") == [(2,), (3,)]
     done("verify", "--dsn", other)
+    done("restore", archive, "--data", tmp_path / "again")
+    with developing(tmp_path / "again") as web:
+        assert messages(web, "S") == 2
+        assert publish(web, "s.1", "more") == (4, False)
+
+
+@contextmanager
+def developing(place: Path) -> Iterator[Web]:
+    with Process("dev", *ANY, data=place) as process:
+        host, _, port = process.ports["http"].removeprefix("http://").partition(":")
+        yield Web((host, int(port)))
+        process.send(signal.SIGTERM)
+        assert process.end()[0] == 0
