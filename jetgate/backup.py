@@ -21,7 +21,6 @@ from core.storage.postgres.backup.load import Damaged, Restore, adopt
 from core.storage.postgres.backup.sums import Difference
 from core.storage.postgres.backup.verify import Verification, Verified
 from core.storage.postgres.connect import Connector
-from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (
@@ -136,6 +135,8 @@ async def _target(database: Database | None, data: Path | None) -> AsyncIterator
         await database.checked(connector, SystemClock())
         yield connector
     elif data is not None:
+        from core.storage.postgres.embedded import EmbeddedPostgres  # not for every command
+
         postgres = EmbeddedPostgres(data)
         await postgres.start()
         try:

@@ -18,7 +18,6 @@ from core.errors import OperatorError
 from core.runtime.threads import in_thread
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.dsn import Host
-from core.storage.postgres.embedded.installation import PACKAGE
 from core.storage.postgres.preflight import VERSIONS
 
 # Where Debian and Red Hat put each version, and the wheel that `jetgate dev` runs.
@@ -115,6 +114,8 @@ def _places(name: str) -> Iterator[Path]:
         yield Path(on_path)
     for form in _SYSTEM:
         yield from (Path(form.format(major), name) for major in VERSIONS)
+    from core.storage.postgres.embedded.installation import PACKAGE  # not for every command
+
     spec = find_spec(PACKAGE)
     for root in (spec and spec.submodule_search_locations) or ():
         yield from (Path(root, directory, name) for directory in _WHEEL)
