@@ -106,7 +106,7 @@ async def preflight(connector: Connector) -> Facts:
     other = None
     try:
         other = await connector.open(Purpose.ADMIN)
-        reasons = await _pooler(connection, other)
+        reasons = await _swallower(other) or await _pooler(connection, other)
         facts = Facts(**await connection.fetchrow(_FACTS))
     except asyncpg.ProtocolViolationError as error:
         # Sessions begin with settings, which PgBouncer does not pass on.
@@ -183,6 +183,16 @@ def _rights(facts: Facts) -> list[str]:
         f"role {facts.role} lacks rights in database {facts.quoted_database};"
         f" let an administrator run there: {'; '.join(statements)}"
     ]
+
+
+async def _swallower(session: Any) -> list[str]:
+    """Return a reason if a session has not the settings that it was opened with.
+
+    A pooler in session mode may be told to ignore them (`ignore_startup_parameters`); sessions then
+    have the limits of the role, which end what must take as long as it takes.
+    """
+    is_ours = await session.fetchval("select current_setting('search_path')") == "pg_catalog"
+    return [] if is_ours else [POOLER]
 
 
 async def _pooler(connection: Any, other: Any) -> list[str]:
