@@ -1,4 +1,4 @@
-"""docs/operations/settings.md lists every flag, with its variable and default, and every variable."""
+"""docs/operations/settings.md lists every flag, variable and timeout, with the default."""
 
 import re
 from enum import Enum
