@@ -77,14 +77,14 @@ def fill(wire: Wire) -> None:
     """Use streams of each kind, and leave some work undone."""
     for stream in _STREAMS:
         _done(wire.api(f"STREAM.CREATE.{stream['name']}", stream))
-    for stream, config in _CONSUMERS:
-        name = config["durable_name"]
-        body = {"stream_name": stream, "config": {"ack_policy": "explicit", **config}}
-        _done(wire.api(f"CONSUMER.CREATE.{stream}.{name}", body))
+    for of, config in _CONSUMERS:
+        body = {"stream_name": of, "config": {"ack_policy": "explicit", **config}}
+        _done(wire.api(f"CONSUMER.CREATE.{of}.{config['durable_name']}", body))
     for n in range(1, 41):
         place = ("eu.fr", "uk", "us")[n % 3]
         _publish(wire, f"orders.{place}", b"order %d" % n, Nats_Msg_Id=f"order-{n}", Kind="new")
     _publish(wire, "orders.us", b"\x00\xff\xfe", Nats_TTL="80000h")
+    eventually(lambda: _messages(wire, "COPY") == 41 and _messages(wire, "SOME") == 13)
     _done(wire.api("STREAM.MSG.DELETE.ORDERS", {"seq": 7}))
     _done(wire.api("STREAM.PURGE.ORDERS", {"filter": "orders.uk", "seq": 12}))
     for n in range(30):
@@ -111,7 +111,6 @@ def fill(wire: Wire) -> None:
     _publish(wire, "$KV.settings.gone", KV_Operation="DEL")
     _publish(wire, "$KV.settings.purged", b"soon")
     _publish(wire, "$KV.settings.purged", KV_Operation="PURGE", Nats_Rollup="sub")
-    eventually(lambda: _messages(wire, "COPY") == 41 and _messages(wire, "SOME") == 13)
     _work(wire)
 
 
