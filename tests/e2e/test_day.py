@@ -31,6 +31,10 @@ from tests.support.sql import on
 from tests.support.wire import Closed, Silence, Wire
 
 PAGES = ROOT / "docs/operations"
+PAGES_RUN = (
+    *("day.md", "../operations.md", "availability.md", "database.md", "deployment.md"),
+    *("dsn.md", "settings.md", "sizing.md"),
+)
 NOT_RUN = {
     "availability.md": 2,  # a standby; another node
     "database.md": 3,  # twice the same as elsewhere; roles of another database
@@ -250,7 +254,7 @@ def test_a_day(day: Day) -> None:
                 assert action in day.actions, place
                 day.actions[action]()
 
-    assert set(documents.seen) >= {*PAGES.glob("*.md"), PAGES.parent / "operations.md"}
+    assert {(PAGES / page).resolve() for page in PAGES_RUN} <= set(documents.seen)
     assert run > 15
 
 
@@ -265,6 +269,6 @@ def test_what_is_not_run_is_counted_and_has_its_reason() -> None:
     assert all(documents.not_run.values())
 
 
-@pytest.mark.parametrize("page", [*PAGES.glob("*.md"), PAGES.parent / "operations.md"])
-def test_no_command_stands_outside_of_what_is_run(page: Path) -> None:
-    assert re.findall(_COMMAND, page.read_text(), re.MULTILINE) == []
+@pytest.mark.parametrize("page", PAGES_RUN)
+def test_no_command_stands_outside_of_what_is_run(page: str) -> None:
+    assert re.findall(_COMMAND, (PAGES / page).read_text(), re.MULTILINE) == []
