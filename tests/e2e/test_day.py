@@ -5,8 +5,6 @@ systemd unit and by that of compose; a publisher notes what was acknowledged to 
 message to the end of the rolling restart.
 """
 
-import contextlib
-import json
 import os
 import re
 import shlex
@@ -14,7 +12,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,13 +19,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT
 from tests.support.operator import OperatorPostgres
 from tests.support.ports import free_port
+from tests.support.publisher import Publisher
 from tests.support.shell_blocks import Block, Documents, Instead
-from tests.support.sql import on
-from tests.support.wire import Closed, Silence, Wire
 
 PAGES = ROOT / "docs/operations"
 PAGES_RUN = (
@@ -44,44 +39,6 @@ NOT_RUN = {
 }
 """How many blocks of each page no test can run here; the pages have the reasons."""
 _COMMAND = r"^    (?:\$ )?(?:jetgate|psql|curl|docker|kubectl|systemctl|install|pg_\w+) .*"
-
-
-def _wire(port: int) -> Wire:
-    return Wire(("127.0.0.1", port), timeout=5)
-
-
-class Publisher:
-    """Publishes numbers one by one, to whichever node answers, until it is stopped."""
-
-    def __init__(self, ports: tuple[int, ...]) -> None:
-        self.acknowledged: dict[int, int] = {}
-        """Numbers, and their sequences."""
-        self._ports = ports
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        number = 1
-        while not self._stopping.is_set():
-            for port in self._ports:
-                with contextlib.suppress(OSError, Closed, Silence, ValueError), _wire(port) as wire:
-                    wire.hello()
-                    while not self._stopping.is_set():
-                        self.acknowledged[number] = self._published(wire, number)
-                        number += 1
-                self._stopping.wait(0.02)  # a port that nobody listens on refuses at once
-
-    def _published(self, wire: Wire, number: int) -> int:
-        block = b"NATS/1.0\r\nNats-Msg-Id: day-%d\r\n\r\n" % number
-        answer = json.loads(wire.request("load.n", b"%d" % number, block).payload)
-        if "error" in answer:
-            raise Closed(str(answer))
-        return int(answer["seq"])
 
 
 class Day:
@@ -198,29 +155,15 @@ class Day:
     # -- the load
 
     def _publish(self) -> None:
-        with Wire(("127.0.0.1", self.ports[0][0])) as wire:
-            wire.hello()
-            wire.api("STREAM.CREATE.LOAD", {"name": "LOAD", "subjects": ["load.*"]})
         self.publisher = Publisher(tuple(nats for nats, _ in self.ports))
-        self._wait_for_more()
-
-    def _wait_for_more(self) -> None:
-        assert self.publisher is not None
-        acknowledged = self.publisher.acknowledged
-        wanted = len(acknowledged) + 20
-        eventually(lambda: len(acknowledged) >= wanted, within=60)
+        self.publisher.wait_for_more()
 
     def _check(self) -> None:
         assert self.publisher is not None
-        self._wait_for_more()  # the other node has answered
+        self.publisher.wait_for_more()  # the other node has answered
         self.publisher.stop()
-        promised = self.publisher.acknowledged
         admin = self.environment["ADMIN"].replace("/jetgate?", "/jetgate_app?")
-        stored = dict(
-            on(admin, "select text::int, seq from jetgate.messages where stream = 'LOAD'")
-        )
-        assert {number: stored.get(number) for number in promised} == promised
-        assert len(stored) - len(promised) in (0, 1), "one may be stored that nobody was told of"
+        self.publisher.check(admin)
 
     def close(self) -> None:
         """End what still runs."""
