@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 import yaml
@@ -47,16 +48,19 @@ class Day:
 
     Attributes:
         environment: the variables of the pages.
+        printed: by all commands so far.
         actions: what the pages say that is done instead of a block.
     """
 
     def __init__(self, operator: OperatorPostgres, place: Path) -> None:
         self.place = place
         self.operator = operator
-        self.dsn = f"postgresql://jetgate_app@127.0.0.1:{operator.port}/jetgate_app"
+        self.dsn = f"postgresql://jetgate_app@localhost:{operator.port}/jetgate_app"
+        self.tls = {"sslmode": "verify-full", "sslrootcert": str(operator.root)}
         self.ports = [(free_port(), free_port()) for _ in range(2)]
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
         self.publisher: Publisher | None = None
+        self.printed = ""
         programs = self._programs()
         self.environment = {
             "PATH": f"{programs}:{operator.installation.root / 'bin'}:{os.environ['PATH']}",
@@ -65,6 +69,7 @@ class Day:
             "DSN": self.dsn,
             "NEW": self.dsn.removesuffix("/jetgate_app") + "/new",
             "BACKUPS": str(place),
+            **{f"PG{name.upper()}": value for name, value in self.tls.items()},
             "PGPASSFILE": str(place / "pgpass"),
             "HTTP": f"http://127.0.0.1:{self.ports[0][1]}",
             "HTTP2": f"http://127.0.0.1:{self.ports[1][1]}",
@@ -103,6 +108,7 @@ class Day:
         )
         told = f"{block.place}\n{block.text}\n{done.stdout}{done.stderr}{self.logs()}"
         assert done.returncode == block.code, told
+        self.printed += done.stdout
 
     def logs(self) -> str:
         return "".join(path.read_text()[-2000:] for path in sorted(self.place.glob("*.log")))
@@ -116,7 +122,7 @@ class Day:
             re.MULTILINE,
         )
         dsn = self.dsn.replace("jetgate_app@", f"jetgate_app:{self._password()}@")
-        (self.place / "dsn").write_text(dsn)
+        (self.place / "dsn").write_text(f"{dsn}?{urlencode(self.tls)}")
         self._start(0, shlex.split(line.replace("%d", str(self.place))), {})
 
     def _start_by_compose(self) -> None:
@@ -124,7 +130,7 @@ class Day:
         assert set(service["environment"]) == {"JETGATE_DSN", "JETGATE_DSN_PASSWORD_FILE"}
         (self.place / "password").write_text(self._password())
         variables = {
-            "JETGATE_DSN": self.dsn,
+            "JETGATE_DSN": f"{self.dsn}?{urlencode(self.tls)}",
             "JETGATE_DSN_PASSWORD_FILE": str(self.place / "password"),
         }
         self._start(1, service["command"], variables)
@@ -203,6 +209,7 @@ def test_a_day(day: Day) -> None:
 
     assert {(PAGES / page).resolve() for page in PAGES_RUN} <= set(documents.seen)
     assert run > 15
+    assert "ok    TLS: verify-full\n" in day.printed
 
 
 def test_what_is_not_run_is_counted_and_has_its_reason() -> None:
