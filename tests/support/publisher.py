@@ -61,6 +61,7 @@ class Publisher:
                     while not self._stopping.is_set():
                         self.acknowledged[number] = self._published(wire, number)
                         number += 1
+                        self._stopping.wait(0.002)  # others need the processor, too
                 self._stopping.wait(0.02)  # a port that nobody listens on refuses at once
 
     def _published(self, wire: Wire, number: int) -> int:
