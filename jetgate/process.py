@@ -161,7 +161,7 @@ class Process:
         from core.storage.postgres.migrate import migrate  # imported by now
 
         if await migrate(self._connector):
-            log.info("created the schema in %s", self._connector.address)
+            log.info("the schema in %s is now that of this release", self._connector.address)
         return Candidacy(self._campaign, self._load)
 
     def _rest(self) -> asyncio.Task[None]:
