@@ -87,9 +87,8 @@ def _users_own(name: bytes) -> bytes:
     return canonical(name)
 
 
-def publish_block(headers: Headers, settings: Settings) -> bytes:
+def publish_block(raw: list[tuple[bytes, bytes]], settings: Settings) -> bytes:
     """The header block of the message in a publish request; empty when it has no headers."""
-    raw = headers.raw
     said = [header for header in raw if header[0] not in _SILENT]
     if not said:
         return b""
@@ -98,7 +97,7 @@ def publish_block(headers: Headers, settings: Settings) -> bytes:
         if len(found) <= settings.message_header_bytes_max and settings.message_header_count_max:
             return found
     items = message_headers(raw, settings)
-    items += preconditions(headers)
+    items += preconditions(Headers(raw=raw))
     refuse_repeated(items)
     return block(items)
 

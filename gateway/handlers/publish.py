@@ -28,7 +28,7 @@ async def publish_one(call: Call) -> Response:
     """
     gateway = call.gateway
     subject = publish_subject(call.params["subject"], gateway.settings)
-    headers = publish_block(call.headers, gateway.settings)
+    headers = publish_block(call.scope["headers"], gateway.settings)
     body = await call.body(gateway.client.info.max_payload)
     if len(body) + len(headers) > gateway.client.info.max_payload:
         raise Problem(413, "body-too-large", "headers and body: larger than the server takes")
