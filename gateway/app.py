@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -279,7 +278,9 @@ def _check_head(settings: Settings, scope: Scope) -> None:
             414, "target-too-long", f"path and query: more than {settings.target_bytes_max} bytes"
         )
     headers = scope["headers"]
-    size = sum(map(len, chain.from_iterable(headers)))
+    size = 0
+    for name, value in headers:
+        size += len(name) + len(value)
     names = [name for name, _ in headers]
     hosts = names.count(b"host")
     if len(headers) > settings.header_count_max or size > settings.header_bytes_max:

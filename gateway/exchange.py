@@ -44,8 +44,8 @@ def answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: by
     ):
         return False
     cycle.response_started = cycle.response_complete = True
-    lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
-    cycle.transport.write(b"".join((STATUS_LINE[status], *lines, b"\r\n", body)))
+    lines = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers + headers])
+    cycle.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
     cycle.message_event.set()  # whoever waits for the caller to leave
     cycle.on_response()
     return True
