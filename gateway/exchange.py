@@ -8,6 +8,9 @@ are what is sent; so is everything that these functions leave alone.
 from starlette.types import Receive, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+_SMALL = 16 * 1024
+"""Bytes of a body that is written with its head; a copy of more would cost more than a write."""
+
 
 def take_body(receive: Receive) -> bytes | None:
     """The whole body, as `receive` would have given it; None where that has to be asked."""
@@ -45,7 +48,12 @@ def answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: by
         return False
     cycle.response_started = cycle.response_complete = True
     lines = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers + headers])
-    cycle.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
+    head = STATUS_LINE[status] + lines + b"\r\n"
+    if len(body) <= _SMALL:
+        cycle.transport.write(head + body)
+    else:
+        cycle.transport.write(head)
+        cycle.transport.write(body)
     cycle.message_event.set()  # whoever waits for the caller to leave
     cycle.on_response()
     return True
