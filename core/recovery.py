@@ -3,16 +3,24 @@
 The connection may have been lost while a COMMIT was under way. The epochs are bumped before the
 head rows are read, so that no COMMIT of the lost connection can still land; what a head row says
 then is the outcome.
+
+The database itself may have gone back meanwhile. Then memory is worth nothing: the term ends, and
+the next one finds out what was lost (`find_losses`).
 """
 
+import logging
 from collections.abc import Mapping
 
 from core.cluster.leadership import Leadership
 from core.errors import Fenced
 from core.jetstream.lane import Runner
 from core.jetstream.registry import Registry
-from core.storage.interface import Head, LogWriter
+from core.storage.acknowledged import Acknowledged
+from core.storage.interface import Catalog, ConsumerRow, Head, LogWriter, PurgeRow, StreamRow
+from core.stream.machine import StreamMachine
 from core.stream.plan import StreamPlan
+
+log = logging.getLogger("jetgate.storage")
 
 Work = list[tuple[Runner, StreamPlan]]
 """Streams, each with the plan that was to be committed."""
@@ -22,14 +30,18 @@ CATALOGUE = 0
 
 
 async def lead_again(
-    leadership: Leadership, writer: LogWriter, registry: Registry, work: Work
+    leadership: Leadership,
+    writer: LogWriter,
+    registry: Registry,
+    work: Work,
+    changes: int = 0,
 ) -> tuple[Work, int]:
     """Return what of `work` turns out committed, and the catalogue's new epoch.
 
-    Every stream takes its new epoch.
+    Every stream takes its new epoch. `changes`: how many the catalogue has had.
 
     Raises:
-        Fenced: another node has led since, or a head row is not where this node left it.
+        Fenced: another node has led since, or storage is not where this node left it.
         Unavailable: storage is still away.
     """
     await leadership.acquire()
@@ -43,10 +55,23 @@ async def lead_again(
             committed.append((runner, plan))
         elif stream not in heads:
             raise Fenced(f"stream {runner.name} is gone")
-        elif heads[stream].last_seq != runner.machine.last_seq:
-            raise Fenced(f"stream {runner.name} was written by another node")
+        elif not _is_as_left(heads[stream], runner.machine, plan):
+            raise Fenced(f"stream {runner.name} is not as this node left it")
         runner.epoch = heads[stream].epoch
+    if heads[CATALOGUE].last_seq < changes:
+        raise Fenced("the catalogue has lost changes")
     return committed, heads[CATALOGUE].epoch
+
+
+def _is_as_left(head: Head, machine: StreamMachine, plan: StreamPlan | None) -> bool:
+    """Whether a head row has what memory has, or what a plan on its way makes of it.
+
+    Not the last sequence alone: a database that went back may have lost nothing but removals.
+    """
+    left = (machine.last_seq, machine.last_ts, machine.msgs, machine.bytes, machine.first_seq)
+    if (head.last_seq, head.last_ts, head.msgs, head.bytes, head.first_seq) == left:
+        return True
+    return plan is not None and _is_plan_of(head, plan)
 
 
 def _is_committed(heads: Mapping[int, Head], stream: int, plan: StreamPlan) -> bool:
@@ -59,9 +84,36 @@ def _is_committed(heads: Mapping[int, Head], stream: int, plan: StreamPlan) -> b
     moves = plan.positions or plan.ledger or plan.firings
     if head is None or (moves and plan.last_seq == plan.before):
         return False
+    return _is_plan_of(head, plan)
+
+
+def _is_plan_of(head: Head, plan: StreamPlan) -> bool:
     return (head.last_seq, head.last_ts, head.msgs, head.bytes) == (
         plan.last_seq,
         plan.last_ts,
         plan.msgs,
         plan.nbytes,
     ) and head.first_seq == max(plan.first_seq, plan.purged_below)
+
+
+async def find_losses(
+    acknowledged: Acknowledged, catalog: Catalog, catalogue: Head
+) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
+    """Load the catalogue; say what this process had acknowledged and storage does not have.
+
+    Streams go on behind what they have lost, so that no sequence is given twice. What they still
+    have keeps its place, and so do the positions of readers: between the two is a gap, as if the
+    messages had been deleted.
+
+    Raises:
+        Fenced: another node took over meanwhile.
+        Unavailable: storage is away.
+    """
+    found = await catalog.load()
+    losses = acknowledged.losses(catalogue, found[0])
+    for loss in filter(acknowledged.count, losses):
+        log.error("%s", loss.text)
+    if raised := {loss.stream: loss.upto for loss in losses if loss.upto}:
+        await catalog.raise_heads(raised)
+        found = await catalog.load()
+    return found

@@ -32,7 +32,7 @@ from core.jetstream.timers import Timers
 from core.jetstream.transactions.transactions import Transactions
 from core.model.account import ServerLimits
 from core.pubsub.account import ServiceSubscription
-from core.recovery import CATALOGUE, Work, lead_again
+from core.recovery import CATALOGUE, Work, find_losses, lead_again
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
 from core.runtime.tasks import spawn, stop
@@ -147,9 +147,12 @@ class Term:
         self._options = options
         self._pools = pools
         self._tasks: list[asyncio.Task[Any]] = []
+        self._is_loaded = False
+        self._compared = 0  # the session of the leadership when storage was as memory has it
+        self._in_doubt: Work = []  # plans of which nobody knows yet whether they were committed
         self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
         self.catalog = PostgresCatalog(pools.writers, self._depose)
-        sweeper = PostgresReader(pools.writers)
+        sweeper = PostgresReader(pools.writers, self._is_compared)
         self.janitor = Janitor(self._clock, sweeper, self.catalog)
         self.states = StateWriter(self.catalog, self._turn, self._clock, self._depose)
         self.lane = Lane(
@@ -162,6 +165,7 @@ class Term:
             leadership.health,
         )
         self.lane.release = self._release
+        leadership.reopened = self.lane.verify
         self.registry = Registry(self._account, self._services(sweeper))
         self.transactions = Transactions(self.registry.streams)
         self.letters = self.registry.services.letters = DeadLetters(self.registry.streams)
@@ -204,6 +208,7 @@ class Term:
             max_payload=lambda: hub.limits.max_payload,
             domain=hub.domain,
             # Without limits there is nothing that would have to be asked.
+            acknowledged=self.leadership.health.acknowledged,
             resources=Resources(self._turn, memory, file) if memory or file else None,
             batches=Quota(lambda: batch_limits(self._limits())),
         )
@@ -225,6 +230,7 @@ class Term:
         """Load everything and answer requests. Raises Fenced, Unavailable."""
         started = self._clock.monotonic()
         await self._load()
+        self._is_loaded = True
         self._tasks += [
             spawn(self.lane.run(), name="lane"),
             spawn(self.states.run(), name="states"),
@@ -244,9 +250,12 @@ class Term:
         )
 
     async def _load(self) -> None:
+        self._compared = self.leadership.session
         head = (await self.writer.heads([CATALOGUE]))[CATALOGUE]
         self.catalog.epoch = self.registry.epoch = head.epoch
-        streams, consumers, purges = await self.catalog.load()
+        self.catalog.changes = head.last_seq
+        acknowledged = self.leadership.health.acknowledged
+        streams, consumers, purges = await find_losses(acknowledged, self.catalog, head)
         by_stream: dict[int, list[ConsumerRow]] = {}
         for consumer in consumers:
             by_stream.setdefault(consumer.stream, []).append(consumer)
@@ -289,9 +298,25 @@ class Term:
 
     async def recover(self, work: Work) -> Work:
         """Lead again after storage was away; return the plans that turn out committed."""
-        committed, epoch = await lead_again(self.leadership, self.writer, self.registry, work)
+        self._in_doubt = work
+        committed, epoch = await lead_again(
+            self.leadership, self.writer, self.registry, work, self.catalog.changes
+        )
         self.catalog.epoch = self.registry.epoch = epoch
+        self._in_doubt = []
+        self._compared = self.leadership.session
         return committed
+
+    def _is_compared(self) -> bool:
+        """Whether storage cannot have gone back since it was looked at: the session is the same."""
+        return self.leadership.session == self._compared != 0
+
+    def _remember(self) -> None:
+        """Keep what clients have seen for the next leadership of this process."""
+        doubtful = {runner.stream: plan.last_seq for runner, plan in self._in_doubt}
+        self.leadership.health.acknowledged.remember(
+            self.catalog.epoch, self.catalog.changes, self.registry.known(doubtful)
+        )
 
     # -- stopping ----------------------------------------------------------------------------
 
@@ -329,6 +354,8 @@ class Term:
     async def stop(self) -> None:
         """End what `retire` left, and let go of the leadership."""
         await stop(*self._tasks)
+        if self._is_loaded:  # else what the last term has left stays
+            self._remember()
         await self.writer.close()
         for what in (COMMITS, SPACE):  # the next leadership finds out anew
             self.leadership.health.works(what)

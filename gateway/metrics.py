@@ -77,6 +77,7 @@ class Snapshot:
         commit_age: seconds since messages were committed last; None: not yet.
         outages: how often storage was away.
         outage_seconds: how long, all outages together.
+        lost_sequences: what was acknowledged and storage has lost.
         authentication_failures: connections and requests with wrong credentials.
         refused_connections: connections refused for want of file descriptors.
         refused: messages answered with an error, by its number (`err_code`).
@@ -89,6 +90,7 @@ class Snapshot:
     commit_age: float | None = None
     outages: int = 0
     outage_seconds: float = 0.0
+    lost_sequences: int = 0
     authentication_failures: int = 0
     refused_connections: int = 0
     refused: Mapping[int, int] = field(default_factory=dict)
@@ -248,6 +250,11 @@ def _server(numbers: Snapshot) -> Iterable[Metric]:
             "jetgate_storage_outage_seconds",
             "Seconds that storage was away.",
             numbers.outage_seconds,
+        ),
+        (
+            "jetgate_lost_sequences",
+            "Acknowledged sequences that the database has lost.",
+            numbers.lost_sequences,
         ),
         (
             "jetgate_authentication_failures",

@@ -85,7 +85,7 @@ class Database:
         began, told = clock.monotonic(), -1.0
         while True:
             try:
-                await preflight(connector)
+                replication = await preflight(connector)
                 break
             except Unreachable as error:
                 waited = (clock.monotonic() - began) / _SECOND
@@ -99,6 +99,8 @@ class Database:
         if told >= 0:
             waited = (clock.monotonic() - began) / _SECOND
             log.info("PostgreSQL at %s answers after %.1f s", connector.address, waited)
+        if replication.cost:
+            log.warning("%s: %s", replication.found, replication.cost)
 
 
 def given(
@@ -161,10 +163,13 @@ async def open_database(connector: Connector) -> Any:
 
 
 async def _check(connector: Connector) -> None:
+    import migrations
+    from core.storage.postgres.migrate import revision
+
     probe = await connector.open_plain()
-    found = await probe.fetchval("select to_regclass('jetgate_store.remote') is not null")
+    found = await revision(probe)
     await probe.close()
-    if not found:
+    if found is None or found < migrations.HEAD:
         raise OperatorError(
             f"{connector.address} has no schema of this release: jetgate migrate --dsn ..."
         )

@@ -60,6 +60,7 @@ def _of_process(node: Node) -> Snapshot:
         is_storage_up=health.is_up,
         outages=health.outages,
         outage_seconds=health.outage_seconds(),
+        lost_sequences=health.acknowledged.lost,
         authentication_failures=hub.endings.authentication_failures,
         refused_connections=hub.descriptors.refused,
         connections=len(hub.sessions),

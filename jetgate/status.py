@@ -25,6 +25,7 @@ from jetgate.run import fail
 from jetgate.tables import table
 
 _NODES = ("NODE", "STATE", "SEEN", "NATS", "HTTP")
+_OUTAGES = ("OUTAGE BEGAN", "SECONDS", "NODE", "CAUSE")
 _STREAMS = ("STREAM", "MESSAGES", "BYTES", "STORED/S", "CONSUMERS", "LAG", "ACK PENDING")
 
 
@@ -38,7 +39,7 @@ def status_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Show nodes, the leader, the database's latency, and streams with rates and lag.
+    """Show nodes, the leader, latency, streams with rates and lag, outages of the last day.
 
     It asks the database, so it answers without a node as well. The exit code is
     1 if no node leads.
@@ -94,6 +95,7 @@ def _members(before: Status, now: Status) -> dict[str, Any]:
         "streams": [
             {**asdict(each), "stored_per_second": stored_per_second(each)} for each in now.streams
         ],
+        "outages": [asdict(each) for each in now.outages],
     }
 
 
@@ -108,6 +110,9 @@ def _text(members: dict[str, Any]) -> str:
         parts.append(table(_NODES, nodes))
     if members["streams"]:
         parts.append(table(_STREAMS, [_row(each) for each in members["streams"]]))
+    outages = [_outage_row(each) for each in members["outages"]]
+    if outages:
+        parts.append(table(_OUTAGES, outages))
     return "\n\n".join(parts)
 
 
@@ -123,3 +128,9 @@ def _row(stream: dict[str, Any]) -> tuple[str, ...]:
         "" if rate is None else f"{rate:.1f}",
         *map(str, numbers),
     )
+
+
+def _outage_row(outage: dict[str, Any]) -> tuple[str, ...]:
+    seconds = outage["seconds"]
+    length = "lasts" if seconds is None else f"{seconds:.1f}"
+    return outage["began"], length, outage["node"], outage["cause"]

@@ -49,6 +49,7 @@ class Leadership:
         health: what it was told.
         epoch: the catalogue's epoch under which the node leads; 0 before it does.
         lost: set when another node has taken over.
+        reopened: called when this node leads on in another session than before.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Leadership:
         self.health = health or StorageHealth(clock)
         self.epoch = 0
         self.lost = asyncio.Event()
+        self.reopened: Callable[[], None] = lambda: None
         self._store = store
         self._clock = clock
         self._times = times or LeaseTimes()
@@ -81,6 +83,11 @@ class Leadership:
     def is_leading(self) -> bool:
         """Whether this node has led and knows of no other that has led since."""
         return self.epoch > 0 and not self.lost.is_set()
+
+    @property
+    def session(self) -> int:
+        """The process id of the session that holds the lock; 0: there is none now."""
+        return self._store.pid if self._store.is_open else 0
 
     def trusted(self) -> bool:
         """Say whether the leadership was confirmed recently enough to write and to answer."""
@@ -121,12 +128,16 @@ class Leadership:
     # -- standby -----------------------------------------------------------------------------
 
     async def _campaign(self) -> None:
-        logged, polls, obstacle = 0, 0, ""
+        logged, polls, obstacle, others_until = 0, 0, "", 0
         while True:
             obstacle = self._noted(obstacle, self._obstacle())
             try:
                 async with self._session_lock:
-                    holder = await self._attempt(may_lead=not obstacle)
+                    if logged and not self._store.is_open:
+                        # Who led knows what PostgreSQL may have lost meanwhile.
+                        others_until = self._clock.monotonic() + self._times.precedence
+                    is_turn = self._clock.monotonic() >= others_until
+                    holder = await self._attempt(may_lead=is_turn and not obstacle)
             except Unavailable as error:
                 self.health.failed(SESSION, str(error))
             else:
@@ -164,13 +175,13 @@ class Leadership:
                 if not self._store.is_open:
                     await self._store.open()
                 if started - self._last_beat >= self._times.beat:
-                    await self._store.beat(self.row)
+                    await self._beat()
                     self._last_beat = started
                 if not may_lead:
                     return await self._store.holder()
                 if not await self._store.take():
                     return await self._end_stalled_holder()
-                await self._store.beat(self.row)
+                await self._beat()
             # Without timeout: it waits for transactions of the last leader.
             self.epoch = await self._store.bump(self._token, None)
         except TimeoutError:
@@ -211,16 +222,23 @@ class Leadership:
     async def _confirm(self) -> None:
         started, times = self._clock.monotonic(), self._times
         why = f"PostgreSQL has not answered for {times.late / _SECOND:g} s"
+        was_open = self._store.is_open
         in_time = self.health.slow(SESSION, times.late / _SECOND, why)
         try:
             async with asyncio.timeout(times.answer / _SECOND):
                 await self._ensure_lock()
-                await self._store.beat(self.row)
+                await self._beat()
                 if self.health.fails(SPACE) and await self._store.has_space():
                     self.health.works(SPACE)
         finally:
             in_time()
         self._window.confirm(started)
+        if not was_open:
+            self.reopened()
+
+    async def _beat(self) -> None:
+        self.row.outages = self.health.history
+        await self._store.beat(self.row)
 
     async def _renew(self) -> None:
         started = self._clock.monotonic()

@@ -31,6 +31,7 @@ class LeaseTimes:
         stale: time without heartbeat after which a holder counts as stalled.
         answer: how long a check may take.
         late: how long it may take before storage counts as away.
+        precedence: how long after an outage standbys leave the leadership to the node that had it.
     """
 
     ttl: int = 5 * _SECOND
@@ -40,6 +41,7 @@ class LeaseTimes:
     stale: int = 4 * _SECOND
     answer: int = 2 * _SECOND
     late: int = 3 * _SECOND // 2
+    precedence: int = 3 * _SECOND
 
     def __post_init__(self) -> None:
         assert self.ttl - self.margin <= self.stale, "a holder must stop before others judge it"

@@ -102,6 +102,7 @@ class Lane:
         self.commit_ns = 0
         self.commit_counts = [0] * (len(COMMIT_BOUNDS) + 1)
         self.stopped = False
+        self._is_doubted = False
         self.release: Callable[[], None] = lambda: None
         self._untold: list[Callable[[], None]] = []
 
@@ -119,13 +120,21 @@ class Lane:
     async def run(self) -> None:
         """Serve rounds until deposed or cancelled."""
         while not self.stopped:
-            if not self.ready:
+            if not (self.ready or self._is_doubted):
                 self._idle.set()
                 await self._wake.wait()
             self._wake.clear()
             self._idle.clear()
-            while self.ready and not self.stopped:
+            if self._is_doubted:
+                self._is_doubted = False
+                await self._settle([])
+            while self.ready and not (self.stopped or self._is_doubted):
                 await self._round()
+
+    def verify(self) -> None:
+        """Have storage compared with memory before the next round: it may not be the same."""
+        self._is_doubted = True
+        self._wake.set()
 
     async def drain(self) -> None:
         """Return when everything that was gathered is committed and emitted."""

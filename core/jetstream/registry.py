@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from core.errors import ApiError
 from core.jetstream.refusals import or_not_available
@@ -20,6 +20,7 @@ from core.model.codec import decode_lenient, encode
 from core.model.consumer import ConsumerConfig
 from core.model.stream import Retention, Storage, StreamConfig
 from core.pubsub.account import Account
+from core.storage.acknowledged import Key, Known
 from core.storage.interface import ConsumerRow, Head, StreamRow
 from core.stream.config import check_overlap, is_same
 from core.stream.plan import StreamPlan
@@ -36,6 +37,12 @@ def shelf_for(config: StreamConfig) -> int:
     return _CHURN if config.max_msgs_per_subject > 0 or short_lived else _LOGS
 
 
+def _known(runner: StreamRunner, doubtful: int = 0) -> Known:
+    """What clients have seen of a stream."""
+    mirrors = runner.config.mirror is not None
+    return Known(runner.log.first_seq, runner.machine.last_seq, doubtful, mirrors)
+
+
 class Registry:
     """The streams of one account by name."""
 
@@ -44,6 +51,7 @@ class Registry:
         self.services = services
         self.streams: dict[str, StreamRunner] = {}
         self.epoch = 0
+        self._left: list[StreamRunner] = []
         self._changes = asyncio.Lock()
         if services.resources is not None:
             services.resources.used = self._used
@@ -168,6 +176,7 @@ class Registry:
             async def drop(_now: int) -> StreamPlan:
                 await or_not_available(self.services.catalog.drop_stream(runner.stream))
                 del self.streams[name]
+                self.services.acknowledged.deleted(self._key(runner), _known(runner))
                 runner.close()
                 return runner.machine.unchanged()
 
@@ -177,6 +186,20 @@ class Registry:
             self._tell_copiers(name)
             runner.advisories.stream_deleted(name)
             self.services.janitor.drop(runner.stream, runner.shelf)
+
+    def known(self, doubtful: Mapping[int, int]) -> dict[Key, Known]:
+        """Return what clients have seen of each stream, also after `close`.
+
+        Args:
+            doubtful: by stream number, the last sequence that is on its way to storage.
+        """
+        return {
+            self._key(runner): _known(runner, doubtful.get(runner.stream, 0))
+            for runner in (*self._left, *self.streams.values())
+        }
+
+    def _key(self, runner: StreamRunner) -> Key:
+        return self.account.name, runner.name, runner.created
 
     # -- numbers -----------------------------------------------------------------------------
 
@@ -204,4 +227,5 @@ class Registry:
         """Stop everything without a word to storage: shutdown, or another node leads."""
         for runner in self.streams.values():
             runner.close(shutdown=True)
+        self._left += self.streams.values()
         self.streams.clear()

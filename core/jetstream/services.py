@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from core.jetstream.log.tail import TailBudget
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
+from core.storage.acknowledged import Acknowledged
 from core.storage.interface import Catalog, LogReader, Sweeper
 from core.stream.batching import Quota
 
@@ -76,5 +77,6 @@ class Services:
     domain: str = ""
     resources: Resources | None = None
     letters: Letters | None = None
+    acknowledged: Acknowledged = field(default_factory=Acknowledged)
     batches: Quota = field(default_factory=Quota)
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

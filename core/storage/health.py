@@ -8,14 +8,17 @@ log when it begins, one every ten seconds while it lasts, and one with its lengt
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from core.runtime.clock import Clock
+from core.storage.acknowledged import Acknowledged
 
 log = logging.getLogger("jetgate.storage")
 waits = logging.getLogger("jetgate.waits")
 """The log of work that failed for want of storage and is tried again and again."""
 
 REMINDER_S = 10.0
+_HISTORY_MAX, _CAUSE_MAX = 30, 200
 _SECOND = 1_000_000_000
 
 # What can fail, for `failed` and `works`.
@@ -24,17 +27,36 @@ COMMITS = "commits"  # what clients publish
 SPACE = "space"  # room for what clients publish
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time in which nothing could be stored.
+
+    Attributes:
+        began: seconds since the Unix epoch.
+        seconds: how long it was; None: it lasts.
+        cause: the first trouble.
+    """
+
+    began: float
+    seconds: float | None
+    cause: str
+
+
 class StorageHealth:
     """What a process knows of its storage, from its start to its end.
 
     Attributes:
         outages: how many there were, the present one included.
         last_commit: monotonic nanoseconds when messages were committed last; 0: not yet.
+        acknowledged: what clients were told is stored.
+        history: the newest outages, the present one included.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.outages = 0
         self.last_commit = 0
+        self.acknowledged = Acknowledged()
+        self.history: tuple[Outage, ...] = ()
         self._clock = clock
         self._troubles: dict[str, str] = {}
         self._began = 0
@@ -68,6 +90,8 @@ class StorageHealth:
         if is_first:
             self.outages += 1
             self._began = self._clock.monotonic()
+            began = Outage(self._clock.now() / _SECOND, None, self.trouble[:_CAUSE_MAX])
+            self.history = (*self.history, began)[-_HISTORY_MAX:]
             log.error("storage outage begins: %s", self.trouble)
             self._remind_later()
 
@@ -77,6 +101,8 @@ class StorageHealth:
             return
         length = self._clock.monotonic() - self._began
         self._passed += length
+        present = replace(self.history[-1], seconds=length / _SECOND)
+        self.history = (*self.history[:-1], present)
         self._waits.clear()
         self.close()
         log.warning("storage outage ends after %.1f s", length / _SECOND)

@@ -8,7 +8,7 @@ epoch, `Unavailable` when storage cannot be reached or refused the work (nothing
 are nanoseconds since the Unix epoch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -266,6 +266,10 @@ class Catalog(Protocol):
 
     async def set_stream(self, stream: int, config: str) -> None:
         """Change the configuration of a stream."""
+        ...
+
+    async def raise_heads(self, last: Mapping[int, int]) -> None:
+        """Let streams, by number, go on behind a sequence that they do not have."""
         ...
 
     async def drop_stream(self, stream: int) -> None:

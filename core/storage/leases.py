@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from core.storage.health import Outage
+
 
 @dataclass(slots=True)
 class NodeRow:
-    """What other nodes see of a node: its name and its addresses."""
+    """What others see of a node: its name, its addresses, and what it met of outages."""
 
     node: str
     nats: str = ""
     http: str = ""
+    outages: tuple[Outage, ...] = ()
 
     @property
     def shown(self) -> str:

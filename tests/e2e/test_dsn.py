@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+import migrations
 from core.errors import OperatorError
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.preflight import preflight
@@ -246,7 +247,7 @@ def test_a_start_waits_for_a_database_that_comes_late(
 
         assert process.returncode == 0, log
         assert "answers after" in log
-        assert "revision 0001" in printed
+        assert f"revision {migrations.HEAD}" in printed
 
 
 def test_a_wait_ends_and_what_waiting_does_not_mend_is_told_at_once(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -130,6 +131,33 @@ def test_a_standby_leads_as_soon_as_the_leader_lets_go(database: str) -> None:
         assert second.epoch == 2
 
     scenario(run, database)
+
+
+def test_after_an_outage_the_node_that_led_leads_again(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It alone knows what a database that went back has lost."""
+    slow = dataclasses.replace(STEADY, beat=500 * MS)  # the other would be there first
+    modest = dataclasses.replace(STEADY, poll=1 * MS, precedence=3_600_000 * MS)
+
+    async def run(cluster: Cluster) -> None:
+        first, second = cluster.node("a", slow), cluster.node("b", modest)
+        first.row.nats = "nats://a"
+        await first.acquire()
+        waiting = asyncio.ensure_future(second.acquire())
+        await observed(lambda: "standing by: a" in caplog.text)
+        pids = [cluster.stores[name].pid for name in "ab"]
+        for pid in reversed(pids):
+            await cluster.value(f"select pg_terminate_backend({pid})")
+        await observed(lambda: all(cluster.stores[n].pid not in pids for n in "ab"))
+        await observed(lambda: cluster.stores["b"].is_open and first.trusted())
+
+        assert not waiting.done()
+        assert not first.lost.is_set()
+        waiting.cancel()
+
+    with caplog.at_level("INFO", "jetgate.cluster"):
+        scenario(run, database)
 
 
 def test_every_head_and_consumer_gets_the_epoch_of_the_new_leader(database: str) -> None:

@@ -81,6 +81,12 @@ class Standby:
         """Go on with the replay."""
         self._execute("select pg_wal_replay_resume()")
 
+    def detach(self) -> None:
+        """Follow no more: what the primary stores from now on is not here."""
+        self._execute("alter system set primary_conninfo = ''")
+        self._execute("select pg_reload_conf()")
+        eventually(lambda: self._execute("select count(*) from pg_stat_wal_receiver") == 0)
+
     def promote(self) -> None:
         """Make it the primary."""
         assert self._execute("select pg_promote()")

@@ -9,7 +9,7 @@ stays unknown the node must load everything anew (`in_doubt`).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.errors import Fenced, OutcomeUnknown, StorageError
@@ -39,6 +39,12 @@ _WRITE_STATES = """
     where c.stream = x.stream and c.consumer = x.consumer and c.epoch = x.epoch
     returning c.stream, c.consumer
 """
+_RAISE_HEADS = """
+    update jetgate_store.head h
+       set last_seq = x.last, first_seq = case h.msgs when 0 then x.last + 1 else h.first_seq end
+      from unnest($1::int[], $2::bigint[]) as x(stream, last)
+     where h.stream = x.stream and h.last_seq < x.last
+"""
 
 # Seconds between two attempts to find out the outcome of a change, and for all of them.
 _RETRY_S = 0.1
@@ -49,17 +55,22 @@ Statement = tuple[Any, ...]
 
 
 class PostgresCatalog:
-    """Catalog and StateStore over a pool; `epoch` is that of the catalogue's head.
+    """Catalog and StateStore over a pool.
 
     Args:
         pool: sessions that may write.
         in_doubt: called when the outcome of a change stays unknown.
+
+    Attributes:
+        epoch: that of the catalogue's head.
+        changes: how many the catalogue had since the beginning, as far as this node knows.
     """
 
     def __init__(self, pool: Any, in_doubt: Callable[[str], None]) -> None:
         self._pool = pool
         self._in_doubt = in_doubt
         self.epoch = 0
+        self.changes = 0
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         return await fetch(self._pool, statement, *arguments)
@@ -100,7 +111,7 @@ class PostgresCatalog:
                 # Waits for any earlier change whose COMMIT is still in flight.
                 held = await connection.fetchval(
                     "update jetgate_store.head set last_seq = last_seq + 1 "
-                    "where stream = 0 and epoch = $1 returning 1",
+                    "where stream = 0 and epoch = $1 returning last_seq",
                     self.epoch,
                 )
                 if held is None:
@@ -113,6 +124,7 @@ class PostgresCatalog:
             if complete:
                 raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
             raise await unavailable(self._pool, error) from error
+        self.changes = held
         return row
 
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
@@ -168,6 +180,10 @@ class PostgresCatalog:
         await self._change(
             ("update jetgate_store.stream set config = $2 where stream = $1", stream, config)
         )
+
+    async def raise_heads(self, last: Mapping[int, int]) -> None:
+        """Let streams, by number, go on behind a sequence that they do not have."""
+        await self._change((_RAISE_HEADS, list(last), list(last.values())))
 
     async def drop_stream(self, stream: int) -> None:
         """Delete a stream; its messages are deleted later (`dropped_streams`)."""

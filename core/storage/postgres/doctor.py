@@ -18,6 +18,7 @@ from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, r
 from core.storage.postgres.dsn import Host
 from core.storage.postgres.migrate import revision
 from core.storage.postgres.preflight import preflight
+from core.storage.postgres.replication import REPLICATION, Replication
 
 _SESSIONS = 12
 """What a node uses: readers, writers, the lane, the lock, and some for a moment."""
@@ -26,10 +27,9 @@ _SLOW_MS = 5.0
 _LOCKS = 2 * 256
 _LOOPBACK = ("127.", "::1", "localhost")
 
-_SETTINGS = """
+_SETTINGS = f"""
     select current_setting('server_version') as version,
            current_setting('autovacuum') as autovacuum,
-           current_setting('synchronous_standby_names') as synchronous,
            current_setting('max_connections')::int
              - current_setting('superuser_reserved_connections')::int as sessions,
            (select count(*) from pg_stat_activity where backend_type = 'client backend') as used,
@@ -39,7 +39,7 @@ _SETTINGS = """
              as database_limit,
            current_setting('max_locks_per_transaction')::int
              * current_setting('max_connections')::int as locks,
-           (select count(*) from pg_stat_replication) as standbys,
+           {REPLICATION},
            coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false) as is_secret
 """
 
@@ -132,17 +132,9 @@ def _sessions(facts: Mapping[str, Any]) -> Finding:
 
 
 def _safety(facts: Mapping[str, Any]) -> list[Finding]:
-    if facts["standbys"] and not facts["synchronous"]:
-        return [
-            Finding(
-                "replication",
-                "warn",
-                f"{facts['standbys']} standbys, and synchronous_standby_names is empty",
-                "a failover loses what was acknowledged last; name a standby as synchronous",
-            )
-        ]
-    how = f"synchronous_standby_names = {facts['synchronous']}" if facts["synchronous"] else "none"
-    return [Finding("replication", "ok", how)]
+    replication = Replication.of(facts)
+    state = "warn" if replication.cost else "ok"
+    return [Finding("replication", state, replication.found, replication.cost)]
 
 
 def _privacy(connector: Connector, facts: Mapping[str, Any]) -> Finding:

@@ -8,12 +8,15 @@ need not survive a crash of the database (`synchronous_commit = off`); an epoch 
 """
 
 import contextlib
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import asyncpg
 
 from core.errors import Fenced, Unavailable
+from core.storage.health import Outage
 from core.storage.leases import Holder, NodeRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
@@ -49,6 +52,8 @@ _BEAT = """
            nats = excluded.nats, http = excluded.http
 """
 
+_OUTAGES = "update jetgate_store.node set outages = $2 where node = $1"
+
 # A table that nobody else sees and that is gone with the transaction. Plain storage: compressed, a
 # megabyte would be a few bytes.
 _FILL = """
@@ -78,6 +83,7 @@ class PostgresLeases:
         self._connector = connector
         self._connection: Any = None
         self._pid = 0
+        self._told: tuple[Outage, ...] = ()  # what the row has, as far as this session knows
 
     @property
     def pid(self) -> int:
@@ -92,6 +98,7 @@ class PostgresLeases:
     async def open(self) -> None:
         """Open a session."""
         self.close()
+        self._told = ()
         try:
             self._connection = await self._connector.open(
                 Purpose.LOCK, settings={"synchronous_commit": "off"}
@@ -156,6 +163,12 @@ class PostgresLeases:
         """Write the row of a node with the current time."""
         with self._translated() as connection:
             await connection.execute(_BEAT, row.node, row.nats, row.http)
+            if row.outages != self._told:
+                # It may need room, of which there may be none.
+                with contextlib.suppress(asyncpg.InsufficientResourcesError):
+                    told = json.dumps([asdict(outage) for outage in row.outages])
+                    await connection.execute(_OUTAGES, row.node, told)
+                    self._told = row.outages
 
     async def has_space(self) -> bool:
         """Say whether a table could grow by a megabyte."""

@@ -5,7 +5,7 @@ read before anything is refused, so that the operator sees all reasons at once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import asyncpg
@@ -20,11 +20,12 @@ from core.storage.postgres.connect import (
     reason_of,
 )
 from core.storage.postgres.locks import LOCK_CLASS, PROBE_LOCK
+from core.storage.postgres.replication import REPLICATION, Replication
 
 VERSIONS = range(15, 19)
 _TO = "schema jetgate_store to "
 
-_FACTS = """
+_FACTS = f"""
     with ours as (select c.oid, c.relname, c.relkind from pg_class c
                     join pg_namespace n on n.oid = c.relnamespace
                    where n.nspname = 'jetgate_store')
@@ -56,7 +57,8 @@ _FACTS = """
            )) as lacks_tables,
            -- Not with `and`, whose sides are evaluated in any order.
            exists (select from ours where case relkind when 'S' then
-             not has_sequence_privilege(oid, 'usage') else false end) as lacks_sequences
+             not has_sequence_privilege(oid, 'usage') else false end) as lacks_sequences,
+           {REPLICATION}
 """
 
 
@@ -95,8 +97,8 @@ class Facts:
     lacks_sequences: bool
 
 
-async def preflight(connector: Connector) -> Facts:
-    """Check a database.
+async def preflight(connector: Connector) -> Replication:
+    """Check a database; return which standbys it has.
 
     Raises:
         Unreachable: it cannot be reached now.
@@ -107,7 +109,8 @@ async def preflight(connector: Connector) -> Facts:
     try:
         other = await connector.open(Purpose.ADMIN)
         reasons = await _pooler(connection, other)
-        facts = Facts(**await connection.fetchrow(_FACTS))
+        row = await connection.fetchrow(_FACTS)
+        facts = Facts(**{field.name: row[field.name] for field in fields(Facts)})
     except asyncpg.ProtocolViolationError as error:
         # Sessions begin with settings, which PgBouncer does not pass on.
         reason = f"{POOLER} ({error})"
@@ -124,7 +127,7 @@ async def preflight(connector: Connector) -> Facts:
         # A standby may be about to become the primary.
         kind = Unreachable if facts.in_recovery and len(reasons) == 1 else OperatorError
         raise kind(_refused(connector, reasons))
-    return facts
+    return Replication.of(row)
 
 
 def _refused(connector: Connector, reasons: list[str]) -> str:

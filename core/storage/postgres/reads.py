@@ -31,10 +31,16 @@ class _TooLarge(Unavailable):
 
 
 class PostgresReader:
-    """LogReader and Sweeper over a pool."""
+    """LogReader and Sweeper over a pool.
 
-    def __init__(self, pool: Any) -> None:
+    Args:
+        pool: sessions that may read, and write if anything is to be deleted.
+        may_delete: whether the database is known to be the one that memory was loaded from.
+    """
+
+    def __init__(self, pool: Any, may_delete: Callable[[], bool] = lambda: True) -> None:
         self._pool = pool
+        self._may_delete = may_delete
         self._under_way: set[asyncio.Future[None]] = set()
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
@@ -50,6 +56,15 @@ class PostgresReader:
             self._under_way.remove(ended)
             ended.set_result(None)
         return rows
+
+    async def _delete(self, statement: str, *arguments: object) -> list[Any]:
+        """Delete what memory says is gone, unless the database may have gone back behind that.
+
+        What replaced a row may be lost there, and then the row is the last that there is.
+        """
+        if not self._may_delete():
+            raise Unavailable("storage is compared with memory first")
+        return await self._fetch(statement, *arguments)
 
     def when_settled(self, then: Callable[[], None]) -> None:
         """Call `then` when all reads that have begun are finished (at once if there are none).
@@ -198,7 +213,7 @@ class PostgresReader:
 
     async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
         """Delete the due times of schedules that have ended."""
-        await self._fetch(
+        await self._delete(
             "delete from jetgate_store.schedule d "
             "using unnest($2::text[], $3::bigint[]) g(subject, seq) "
             "where d.stream = $1 and d.subject = g.subject and d.seq = g.seq",
@@ -323,7 +338,7 @@ class PostgresReader:
 
     async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int:
         """Delete up to `limit` of the oldest rows below `seq`; return how many were deleted."""
-        rows = await self._fetch(
+        rows = await self._delete(
             f"with gone as (delete from jetgate_store.message_{shelf} "
             "where stream = $1 and seq < $2 and seq <= coalesce((select seq from "
             f"jetgate_store.message_{shelf} where stream = $1 and seq < $2 "
@@ -340,7 +355,7 @@ class PostgresReader:
         With them go the records of replaced rows with a number below `record`.
         """
         # The condition of the records runs last: first the rows, as in a commit.
-        await self._fetch(
+        await self._delete(
             "with done as (delete from jetgate_store.replaced where stream = $1 and n < $3) "
             f"delete from jetgate_store.message_{shelf} "
             "where stream = $1 and seq = any($2::bigint[])",
@@ -351,7 +366,7 @@ class PostgresReader:
 
     async def delete_purged(self, stream: int, shelf: int) -> None:
         """Delete the rows of the recorded purges of a stream and the records, in one statement."""
-        await self._fetch(
+        await self._delete(
             "with p as (delete from jetgate_store.purge where stream = $1 "
             f"returning filters, up_to_seq) delete from jetgate_store.message_{shelf} m "
             "using p where m.stream = $1 and m.seq <= p.up_to_seq and exists (select 1 from "

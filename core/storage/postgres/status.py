@@ -1,13 +1,18 @@
 """What a database says of the nodes that share it, of its streams and of their consumers."""
 
+import json
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from core.storage.postgres.locks import LOCK_CLASS
 
 _NODES = f"""
-    select n.node, n.nats, n.http,
+    select n.node, n.nats, n.http, n.outages,
+           extract(epoch from clock_timestamp())::float8 as now,
            extract(epoch from clock_timestamp() - n.seen)::float8 as silent_seconds,
            coalesce(l.pid = n.session_pid, false) as leads
       from jetgate_store.node n
@@ -29,6 +34,7 @@ _STREAMS = """
      where not s.dropped
      order by s.account, s.name
 """
+_DAY_S = 86400.0
 _PRESENT_S = 10.0
 """A node writes once a second that it is there."""
 
@@ -50,6 +56,23 @@ class Node:
     silent_seconds: float
     nats: str
     http: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutage:
+    """An outage of storage of the last day, as a node that is still in the list met it.
+
+    Attributes:
+        node: the node.
+        began: when, in UTC.
+        seconds: how long it was; None: it lasts, or the node ended during it.
+        cause: what failed first.
+    """
+
+    node: str
+    began: str
+    seconds: float | None
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +109,14 @@ class Status:
         latency_ms: of the statement that asked for the nodes.
         nodes: the one that leads comes first.
         streams: by account and name.
+        outages: of storage, the oldest first.
     """
 
     at: float
     latency_ms: float
     nodes: list[Node]
     streams: list[StreamStatus]
+    outages: list[NodeOutage]
 
 
 async def look(session: Any) -> Status:
@@ -103,11 +128,22 @@ async def look(session: Any) -> Status:
     return Status(
         time.perf_counter(),
         round(taken * 1000, 3),
-        [_node(**row) for row in nodes],
+        [_node(row) for row in nodes],
         [StreamStatus(**row) for row in streams],
+        sorted((each for row in nodes for each in _outages(row)), key=lambda each: each.began),
     )
 
 
-def _node(node: str, nats: str, http: str, silent_seconds: float, leads: bool) -> Node:
+def _outages(row: Mapping[str, Any]) -> Iterator[NodeOutage]:
+    for each in json.loads(row["outages"]):
+        if each["began"] > row["now"] - _DAY_S:
+            began = datetime.fromtimestamp(each["began"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            yield NodeOutage(row["node"], began, each["seconds"], each["cause"])
+
+
+def _node(row: Mapping[str, Any]) -> Node:
+    node, nats, http, silent_seconds, leads = itemgetter(
+        "node", "nats", "http", "silent_seconds", "leads"
+    )(row)
     state = "leads" if leads else "stands by" if silent_seconds < _PRESENT_S else "gone"
     return Node(node, state, round(silent_seconds, 1), nats, http)

@@ -12,6 +12,7 @@ from core.runtime.tasks import stop
 from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamCommit
 from core.stream.plan import StreamPlan
+from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
 
 Fault = Exception | None
@@ -206,6 +207,21 @@ def test_a_commit_without_an_answer_is_an_outage_until_its_outcome_is_known(
     health = run(scenario).lane.health
     assert troubles == ["connection lost"]
     assert (health.is_up, health.outages) == (True, 1)
+
+
+def test_storage_that_may_be_another_is_compared_at_once_and_before_what_is_published() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.during_recovery = lambda: done.append("compared")
+        bench.before_write = lambda: done.append("committed")
+        bench.lane.verify()
+        await observed(lambda: done)
+        FakeRunner(bench, 1).publish()
+        bench.lane.verify()
+        await bench.lane.drain()
+
+    done: list[str] = []
+    assert run(scenario).lane.health.outages == 0
+    assert done == ["compared", "compared", "committed"]
 
 
 def test_the_refusal_of_one_commit_is_no_outage() -> None:

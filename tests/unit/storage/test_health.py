@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from core.storage import health
-from core.storage.health import COMMITS, SESSION, SPACE, StorageHealth, waits
+from core.storage.health import COMMITS, SESSION, SPACE, Outage, StorageHealth, waits
 from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
 
@@ -16,6 +16,7 @@ def test_an_outage_lasts_from_the_first_trouble_to_the_end_of_the_last(
 ) -> None:
     async def scenario() -> None:
         clock = ManualClock()
+        began = clock.now() / 1e9
         found = StorageHealth(clock)
         found.works(SESSION)
         assert found.is_up
@@ -34,8 +35,13 @@ def test_an_outage_lasts_from_the_first_trouble_to_the_end_of_the_last(
         assert (found.outages, found.outage_seconds()) == (1, 3)
         found.failed(SPACE, "full")
         clock.advance(1)
+        assert found.history[-1] == Outage(began + 4, None, "full")
         found.works(SPACE)
         assert (found.outages, found.outage_seconds()) == (2, 4)
+        assert found.history == (
+            Outage(began, 3, "connection refused"),
+            Outage(began + 4, 1, "full"),
+        )
 
     with caplog.at_level(logging.INFO, "jetgate.storage"):
         asyncio.run(scenario())

@@ -1,0 +1,77 @@
+"""What counts as lost by the database, and where streams go on."""
+
+from core.storage.acknowledged import Acknowledged, Known, Loss
+from core.storage.interface import Head, StreamRow
+
+S = ("$G", "S", 7)
+LATER = Head(epoch=9, first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
+"""The head of a catalogue that has not gone back."""
+EARLIER = Head(epoch=5, first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
+
+
+def remembered(known: Known) -> Acknowledged:
+    found = Acknowledged()
+    found.remember(5, 20, {S: known})
+    return found
+
+
+def row(last: int, created: int = 7) -> StreamRow:
+    return StreamRow(1, "$G", "S", 0, created, "{}", Head(6, 1, last, 0, last, 0))
+
+
+def test_nothing_is_lost_where_everything_is_there_or_more() -> None:
+    assert remembered(Known(1, 50)).losses(LATER, [row(50)]) == []
+    assert remembered(Known(1, 50)).losses(EARLIER, [row(60)]) == []
+    assert Acknowledged().losses(LATER, [row(50)]) == []
+
+
+def test_what_was_on_its_way_is_no_loss_and_yet_not_given_again() -> None:
+    doubted = remembered(Known(1, 50, doubtful=55))
+
+    assert doubted.losses(LATER, [row(50)]) == []
+    [loss] = doubted.losses(LATER, [row(40)])
+    assert (loss.sequences, loss.stream, loss.upto) == (10, 1, 55)
+    assert loss.text == "the database lost sequences 41..50 of stream S; it goes on with 56"
+
+
+def test_a_mirror_is_given_the_same_messages_again() -> None:
+    [loss] = remembered(Known(1, 50, mirrors=True)).losses(LATER, [row(49)])
+
+    text = "the database lost sequence 50 of stream S; the mirror copies them again"
+    assert loss == Loss(S, text, 1, 1, 0)
+
+
+def test_a_stream_that_is_gone_is_lost_only_if_the_catalogue_went_back() -> None:
+    known = remembered(Known(3, 50))
+
+    assert known.losses(LATER, []) == []  # another node led, and deleted it
+    [loss] = known.losses(EARLIER, [row(50, created=8)])
+    assert loss == Loss(S, "the database lost stream S with sequences 3..50", 48)
+    [loss] = remembered(Known(1, 0)).losses(EARLIER, [])
+    assert loss == Loss(S, "the database lost stream S which was empty", 0)
+
+
+def test_losses_are_counted_once_however_often_loading_fails() -> None:
+    known = remembered(Known(1, 50))
+    known.deleted(("$G", "OLD", 1), Known(1, 4))
+    back = StreamRow(2, "$G", "OLD", 0, 1, "{}", Head(6, 1, 3, 0, 3, 0))
+    losses = known.losses(EARLIER, [row(40), back])
+    assert [(loss.stream, loss.upto) for loss in losses] == [(1, 50), (2, 4)]
+
+    assert [known.count(loss) for loss in losses] == [True, True]
+    assert [known.count(loss) for loss in losses] == [False, False]
+
+    assert known.lost == 10
+    known.remember(6, 20, {S: Known(1, 60), ("$G", "OLD", 1): Known(1, 4)})
+    assert known.losses(LATER, [row(60), back])[0].text.startswith("the database lost sequence 4 ")
+    assert all(known.count(loss) for loss in known.losses(LATER, [row(40)]))
+    assert known.lost == 30
+
+
+def test_of_many_deleted_streams_the_oldest_are_forgotten() -> None:
+    known = Acknowledged()
+    for number in range(1025):
+        known.deleted(("$G", "S", number), Known(1, 4))
+
+    assert known.losses(LATER, [row(4, created=0)]) == []
+    assert len(known.losses(LATER, [row(4, created=1)])) == 1
