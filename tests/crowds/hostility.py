@@ -100,7 +100,7 @@ class Crowd:
         self._readers: list[socket.socket] = []
         self._next = 0
         self._garbage = garbage
-        self._thrown = 0.0
+        self._thrown = self._reads = 0
 
     def come(self, readers: int, requests: int) -> None:
         """Connect, one after the other."""
@@ -112,9 +112,9 @@ class Crowd:
     def run(self, seconds: float, each: Callable[[], None]) -> None:
         """Be a nuisance for so long; `each` is called several times a second."""
         begun = time.monotonic()
-        self._thrown = 0.0
+        self._thrown = self._reads = 0
         while (elapsed := time.monotonic() - begun) < seconds:
-            self._read_a_little()
+            self._read_a_little(elapsed)
             self._throw(elapsed)
             self._take_endings()
             each()
@@ -159,9 +159,10 @@ class Crowd:
         sock.setblocking(False)
         return sock
 
-    def _read_a_little(self) -> None:
-        """Let a part of the readers read, so that each has its turn in a second."""
-        for _ in range(max(1, int(len(self._readers) * _TICK))):
+    def _read_a_little(self, elapsed: float) -> None:
+        """Let those read whose turn has come: each has one in a second."""
+        while self._reads < elapsed * len(self._readers):
+            self._reads += 1
             self._next = (self._next + 1) % len(self._readers)
             try:
                 alive = self._readers[self._next].recv(_READ)
