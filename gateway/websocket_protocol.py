@@ -52,6 +52,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._writes is not None:
             self._writes.stop()
         super().connection_lost(exc)
+        self.conn.parser.close()  # it refers to itself: else only the garbage collector ends it
 
     def data_received(self, data: bytes) -> None:
         """Take a read."""
