@@ -29,6 +29,7 @@ def command_line(*, servers_only: bool = False) -> typer.Typer:
     )
     cli.callback()(_before_any_command)
     if not servers_only:
+        from jetgate.backup import backup_command, restore_command, verify_command
         from jetgate.doctor import doctor_command
         from jetgate.reader import readers
         from jetgate.remote import remotes
@@ -36,6 +37,9 @@ def command_line(*, servers_only: bool = False) -> typer.Typer:
 
         cli.add_typer(remotes, name="remote")
         cli.add_typer(readers, name="reader")
+        cli.command("backup")(backup_command)
+        cli.command("restore")(restore_command)
+        cli.command("verify")(verify_command)
         cli.command("doctor")(doctor_command)
         cli.command("status")(status_command)
     cli.command()(dev)

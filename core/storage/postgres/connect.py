@@ -151,6 +151,11 @@ class Connector:
         """The database for messages to operators: without user and password."""
         return self.parts.address
 
+    @property
+    def answered(self) -> Host | None:
+        """The host of the last session that was opened."""
+        return self._answered
+
     async def open(
         self,
         purpose: Purpose,

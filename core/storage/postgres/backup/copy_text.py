@@ -1,0 +1,85 @@
+"""Rows in the text form of COPY: out of an archive, by pg_restore, and out of a database."""
+
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.storage.postgres.backup.programs import find_restore, running
+
+_PIECE = 1 << 20
+_END = b"\\."
+_ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+class Lines:
+    """Cuts pieces of any size into lines."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        """Return the lines that end in a piece."""
+        first, end, rest = piece.partition(b"\n")
+        self._begun.append(first)
+        if not end:
+            return []
+        lines = rest.split(b"\n")
+        found = [b"".join(self._begun), *lines[:-1]]
+        self._begun = [lines[-1]]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a table that follow in an archive."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+Item = Table | list[bytes]
+
+
+async def contents(archive: Path) -> AsyncGenerator[Item, None]:
+    """Yield each table in an archive, and behind it its rows in lists.
+
+    Raises:
+        OperatorError: pg_restore cannot read the archive, or is not there.
+    """
+    command = [str(await find_restore()), "--data-only", "--schema=jetgate_store", "--file=-"]
+    async with running([*command, str(archive)]) as process:
+        assert process.stdout is not None, "it is a pipe"
+        lines, is_inside = Lines(), False
+        while piece := await process.stdout.read(_PIECE):
+            found, at = lines.cut(piece), 0
+            while at < len(found):
+                if not is_inside:
+                    table = _begins(found[at])
+                    at, is_inside = at + 1, table is not None
+                    if table is not None:
+                        yield table
+                    continue
+                try:
+                    end = found.index(_END, at)
+                except ValueError:
+                    end = len(found)
+                if end > at:
+                    yield found[at:end]
+                at, is_inside = end + 1, end == len(found)
+
+
+def _begins(line: bytes) -> Table | None:
+    """Return the table whose rows follow a line, if any do."""
+    start, _, rest = line.partition(b"COPY jetgate_store.")
+    if start or not rest.endswith(b") FROM stdin;"):
+        return None
+    name, _, columns = rest.removesuffix(b") FROM stdin;").partition(b" (")
+    return Table(name.decode(), tuple(column.strip('"') for column in columns.decode().split(", ")))
+
+
+def plain(field: bytes) -> bytes:
+    """Return a field without the escapes of COPY."""
+    if b"\\" not in field:
+        return field
+    return re.sub(rb"\\(.)", lambda hit: _ESCAPES.get(hit[1], hit[1]), field)

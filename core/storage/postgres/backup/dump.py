@@ -1,0 +1,207 @@
+"""Takes a backup: pg_dump and the sums of messages, both of one snapshot, beside what serves.
+
+Whatever was acknowledged before the snapshot is in it, and of each transaction all or nothing.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import core
+import migrations
+from core.errors import OperatorError
+from core.runtime.clock import Clock
+from core.runtime.tasks import outcome, spawn, stop
+from core.runtime.threads import in_thread
+from core.storage.postgres.backup import manifest
+from core.storage.postgres.backup.manifest import Manifest, StreamSums
+from core.storage.postgres.backup.programs import environment, find_dump, running
+from core.storage.postgres.backup.sums import SPANS
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
+from core.storage.postgres.migrate import revision
+
+# Of another place: who is there, keys, and the grants of roles.
+_LEFT_OUT = ("node", "secret", "reader_grant")
+_SECOND = 1_000_000_000
+_STREAMS = """
+    select s.stream, s.account, s.name, h.first_seq, h.last_seq, h.msgs
+      from jetgate_store.stream s join jetgate_store.head h using (stream)
+     where not s.dropped order by s.stream
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a backup is to be.
+
+    Attributes:
+        target: a file or, for several jobs, a directory; neither may be there.
+        jobs: how many tables are written at a time; a file has one.
+        compress: as pg_dump has it; empty: its default.
+    """
+
+    target: Path
+    jobs: int = 1
+    compress: str = ""
+
+    @property
+    def partial(self) -> Path:
+        """What is written until the backup is whole."""
+        return self.target.with_name(f"{self.target.name}.partial")
+
+    def written(self) -> int:
+        """Return how many bytes are written so far."""
+        paths = self.partial.iterdir() if self.partial.is_dir() else [self.partial]
+        with contextlib.suppress(FileNotFoundError):
+            return sum(path.stat().st_size for path in paths)
+        return 0
+
+
+async def take(connector: Connector, wanted: Wanted, clock: Clock) -> Manifest:
+    """Take a backup; return what is in it.
+
+    Raises:
+        OperatorError: it cannot be taken; nothing is left of it.
+    """
+    if wanted.target.exists():
+        raise OperatorError(f"{wanted.target} is there already")
+    _create(wanted)
+    try:
+        async with _snapshot(connector) as (session, snapshot):
+            dump = _dump(connector, session, snapshot, wanted)
+            dumping = spawn(outcome(dump), name="pg_dump")
+            try:
+                found = await _look(session, clock)
+                if (error := await asyncio.shield(dumping)) is not None:
+                    raise error
+            finally:
+                await stop(dumping)
+        return await in_thread(partial(_finish, wanted, found), name="backup")
+    except DATABASE_ERRORS as error:
+        text = f"cannot back up PostgreSQL at {connector.address}: {reason_of(error)}"
+        raise OperatorError(text) from error
+    finally:
+        _remove(wanted.partial)
+
+
+def _create(wanted: Wanted) -> None:
+    """Create what pg_dump writes into: nobody else may read it."""
+    try:
+        if wanted.jobs > 1:
+            wanted.partial.mkdir(mode=0o700)
+        else:
+            os.close(os.open(wanted.partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError as error:
+        text = f"{wanted.partial} is there: another backup writes it, or one was killed; remove it"
+        raise OperatorError(text) from error
+    except OSError as error:
+        raise OperatorError(f"cannot write {wanted.partial}: {_reason(error)}") from error
+
+
+@contextlib.asynccontextmanager
+async def _snapshot(connector: Connector) -> AsyncIterator[tuple[Any, str]]:
+    """Open a session in a snapshot, and give its name to others."""
+    try:
+        session = await connector.open(Purpose.ADMIN)
+    except DATABASE_ERRORS as error:
+        text = f"cannot use PostgreSQL at {connector.address}: {reason_of(error)}"
+        raise OperatorError(text) from error
+    try:
+        found = await revision(session)
+        if found != migrations.HEAD:
+            raise OperatorError(
+                f"{connector.address} has {f'revision {found}' if found else 'no schema'},"
+                f" and this release backs up {migrations.HEAD}: jetgate migrate --dsn ..."
+            )
+        await session.execute("begin isolation level repeatable read, read only")
+        yield session, await session.fetchval("select pg_export_snapshot()")
+    finally:
+        session.terminate()
+
+
+async def _dump(connector: Connector, session: Any, snapshot: str, wanted: Wanted) -> None:
+    major = session.get_server_version().major
+    is_directory = wanted.jobs > 1
+    command = [
+        str(await find_dump(major)),
+        f"--format={'directory' if is_directory else 'custom'}",
+        f"--file={wanted.partial}",
+        f"--snapshot={snapshot}",
+        *(f"--schema={name}" for name in migrations.SCHEMAS),
+        *(f"--exclude-table-data=jetgate_store.{name}" for name in _LEFT_OUT),
+        "--no-owner",
+        "--no-privileges",
+        *([f"--jobs={wanted.jobs}"] if is_directory else []),
+        *([f"--compress={wanted.compress}"] if wanted.compress else []),
+    ]
+    host = connector.answered or connector.parts.hosts[0]
+    async with running(command, environment(connector, host)) as process:
+        assert process.stdout is not None, "it is a pipe"
+        await process.stdout.read()
+
+
+async def _look(session: Any, clock: Clock) -> Manifest:
+    """Return what the snapshot holds."""
+    spans: dict[int, list[tuple[int, int, int]]] = {}
+    streams = await session.fetch(_STREAMS)
+    for stream, *span in await session.fetch(SPANS):
+        spans.setdefault(stream, []).append((span[0], span[1], span[2]))
+    sums = [
+        StreamSums(
+            **row,
+            rows=sum(rows for _, rows, _ in spans.get(row["stream"], ())),
+            spans=spans.get(row["stream"], []),
+        )
+        for row in streams
+    ]
+    taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() // _SECOND))
+    version = str(await session.fetchval("show server_version"))
+    return Manifest(migrations.HEAD, core.__version__, version, taken, sums, {})
+
+
+def _finish(wanted: Wanted, found: Manifest) -> Manifest:
+    """Complete the archive, force it to the disk, and give it its name."""
+    unfinished = wanted.partial
+    try:
+        whole = Manifest(
+            found.revision,
+            found.jetgate,
+            found.postgresql,
+            found.taken,
+            found.streams,
+            manifest.digests(unfinished),
+        )
+        manifest.write(whole, unfinished)
+        for path in [*(unfinished.iterdir() if unfinished.is_dir() else ()), unfinished]:
+            _fsync(path)
+        unfinished.rename(wanted.target)
+        _fsync(wanted.target.absolute().parent)
+    except OSError as error:
+        raise OperatorError(f"cannot write {wanted.target}: {_reason(error)}") from error
+    return whole
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

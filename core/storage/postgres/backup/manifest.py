@@ -1,0 +1,147 @@
+"""What a backup says of itself: its streams, and sums of their messages.
+
+It is JSON: behind the archive where that is one file, which pg_restore does not read as far, and
+beside the others where it is a directory.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from crc32c import crc32c
+
+from core.errors import OperatorError
+
+SPAN_BITS = 10
+"""A sum is that of 1,024 sequences: those that agree in all higher bits."""
+SPAN = 1 << SPAN_BITS
+_NAME = "jetgate.json"
+_MAGIC = b"jetgate1"
+_TRAILER = struct.Struct(">II8s")
+_PIECE = 1 << 20
+
+
+class StreamSums(msgspec.Struct, frozen=True):
+    """A stream in a backup.
+
+    Attributes:
+        stream: its number in the tables.
+        account: whose it is.
+        name: its own.
+        first_seq: of its head, like the next two.
+        last_seq: the newest.
+        msgs: those that are there.
+        rows: those that are stored, some of which only wait to be deleted.
+        spans: (number, rows, sum) of the spans of sequences that have rows.
+    """
+
+    stream: int
+    account: str
+    name: str
+    first_seq: int
+    last_seq: int
+    msgs: int
+    rows: int
+    spans: list[tuple[int, int, int]]
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What is in a backup.
+
+    Attributes:
+        revision: of the schema.
+        jetgate: the release that took it.
+        postgresql: the version of the server.
+        taken: when, ISO 8601 in UTC.
+        streams: in the order of their numbers.
+        files: the SHA-256 of each file of the archive; of one file alone without a name.
+    """
+
+    revision: str
+    jetgate: str
+    postgresql: str
+    taken: str
+    streams: list[StreamSums]
+    files: dict[str, str]
+
+
+def write(manifest: Manifest, archive: Path) -> None:
+    """Put a manifest to an archive. Raises OSError."""
+    text = msgspec.json.encode(manifest)
+    if archive.is_dir():
+        (archive / _NAME).write_bytes(text)
+        return
+    with archive.open("ab") as file:
+        file.write(text + _TRAILER.pack(len(text), crc32c(text), _MAGIC))
+
+
+def read(archive: Path) -> Manifest:
+    """Return the manifest of a backup.
+
+    Raises:
+        OperatorError: it cannot be read, or is no backup of ours.
+    """
+    try:
+        text = (archive / _NAME).read_bytes() if archive.is_dir() else _behind(archive)
+    except FileNotFoundError as error:
+        raise OperatorError(f"{error.filename} is not there") from error
+    except OSError as error:
+        raise OperatorError(f"cannot read {archive}: {(error.strerror or '').lower()}") from error
+    try:
+        return msgspec.json.decode(text or b"", type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise OperatorError(
+            f"{archive} is cut short, damaged at its end, or no backup that jetgate has taken"
+        ) from error
+
+
+def _behind(archive: Path) -> bytes | None:
+    """Return what stands behind an archive of one file; None if that is no manifest."""
+    with archive.open("rb") as file:
+        start = _start(file)
+        if start is None:
+            return None
+        file.seek(start)
+        found = file.read()
+    text = found[: -_TRAILER.size]
+    _, crc, _ = _TRAILER.unpack(found[-_TRAILER.size :])
+    return text if crc32c(text) == crc else None
+
+
+def _start(file: BinaryIO) -> int | None:
+    """Return where the manifest begins in an open file; None if there is none."""
+    size = file.seek(0, 2)
+    if size < _TRAILER.size:
+        return None
+    file.seek(-_TRAILER.size, 2)
+    length, _, magic = _TRAILER.unpack(file.read())
+    start = size - _TRAILER.size - length
+    return start if magic == _MAGIC and start >= 0 else None
+
+
+def digests(archive: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of an archive, its manifest left out. Raises OSError."""
+    if not archive.is_dir():
+        return {"": _digest(archive)}
+    names = sorted(path.name for path in archive.iterdir() if path.name != _NAME)
+    return {name: _digest(archive / name) for name in names}
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    for piece in _pieces(path):
+        found.update(piece)
+    return found.hexdigest()
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        start = _start(file)
+        left = file.seek(0, 2) if start is None else start
+        file.seek(0)
+        while left and (piece := file.read(min(left, _PIECE))):
+            left -= len(piece)
+            yield piece

@@ -1,0 +1,214 @@
+"""Sums of messages: by PostgreSQL when a backup is taken, and from rows when one is verified.
+
+The sum of a span of sequences is the XOR of a hash for each message, so their order is of no
+matter. The hash is of what the CRC-32C of a message does not cover, and of that.
+"""
+
+import hashlib
+from binascii import unhexlify
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+
+from core.errors import OperatorError
+from core.storage.postgres.backup.copy_text import plain
+from core.storage.postgres.backup.manifest import SPAN, SPAN_BITS, StreamSums
+from core.storage.postgres.pages import checksum
+from core.storage.postgres.stream_log import COLUMNS
+
+_HASHED = Struct(">qqqi")
+_HASH_BYTES = 8
+
+SPANS = f"""
+    select stream, seq >> {SPAN_BITS}, count(*), bit_xor(
+             ('x' || encode(substr(sha256(
+               int8send(seq) || int8send(ts) || int8send(crc::bigint)
+               || int4send(coalesce(octet_length(hdr), -1)) || convert_to(subject, 'UTF8')
+             ), 1, {_HASH_BYTES}), 'hex'))::bit(64)::bigint)
+      from jetgate_store.message group by 1, 2 order by 1, 2
+"""
+"""(stream, number of the span, rows, sum) of all that is stored."""
+
+ROW_COLUMNS = tuple(COLUMNS.split(", "))
+_SEQ_MAX = (1 << 63) - 1
+_RANGES_SHOWN, _SEQS_SHOWN = 10, 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not as it should be.
+
+    Attributes:
+        stream: where, with its account unless that is the default one.
+        seq: the message, or the first of several; 0: none in particular.
+        text: what is wrong.
+    """
+
+    stream: str
+    seq: int
+    text: str
+
+
+@dataclass(slots=True)
+class Span:
+    """The messages of a span: how many, their sum, and a bit for each that is there, or is gone."""
+
+    rows: int = 0
+    sum: int = 0
+    there: int = 0
+    gone: int = 0
+
+
+@dataclass(slots=True)
+class Found:
+    """What was read of a stream; `removed` of its rows only wait to be deleted."""
+
+    name: str
+    rows: int = 0
+    removed: int = 0
+    spans: dict[int, Span] = field(default_factory=dict)
+
+    def seqs(self, low: int) -> Iterator[int]:
+        """Yield the sequences from `low` on that have rows, ascending."""
+        for number in sorted(self.spans):
+            for seq in _bits(self.spans[number].there, number):
+                if seq >= low:
+                    yield seq
+
+    def count(self, low: int, high: int = _SEQ_MAX) -> int:
+        """Return how many sequences from `low` to `high` have rows."""
+        return sum(
+            (span.there & _mask(number, low, high)).bit_count()
+            for number, span in self.spans.items()
+            if low >> SPAN_BITS <= number <= high >> SPAN_BITS
+        )
+
+    def absent(self, low: int, high: int) -> Iterator[int]:
+        """Yield the sequences from `low` to `high` that never had rows, ascending."""
+        for number in range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1):
+            span = self.spans.get(number, Span())
+            yield from _bits(_mask(number, low, high) & ~(span.there | span.gone), number)
+
+    def remove(self, seqs: Iterable[int]) -> None:
+        """Leave out rows that are only waiting to be deleted."""
+        for seq in seqs:
+            span, bit = self.spans.get(seq >> SPAN_BITS), 1 << (seq & SPAN - 1)
+            if span is not None and span.there & bit:
+                span.there ^= bit
+                span.gone |= bit
+                self.removed += 1
+
+
+def _bits(there: int, number: int) -> Iterator[int]:
+    """Yield the sequences of the bits of a span."""
+    while there:
+        low = there & -there
+        yield (number << SPAN_BITS) + low.bit_length() - 1
+        there ^= low
+
+
+def _mask(number: int, low: int, high: int) -> int:
+    """Return the bits of a span that are from `low` to `high`."""
+    start = number << SPAN_BITS
+    first, last = max(low - start, 0), min(high - start, SPAN - 1)
+    return (1 << last + 1) - (1 << first) if first <= last else 0
+
+
+class Checker:
+    """Takes rows of messages, and keeps what differs from their checksums.
+
+    Args:
+        streams: the names of streams by their numbers; rows of others are left out.
+    """
+
+    def __init__(self, streams: dict[int, str]) -> None:
+        self.found = {number: Found(name) for number, name in streams.items()}
+        self.differences: list[Difference] = []
+        self.rows = 0
+
+    def take(self, lines: Sequence[bytes]) -> list[bytes]:
+        """Check rows of a table of messages; return those of our streams."""
+        kept = [line for line in lines if self._check(line)]
+        self.rows += len(kept)
+        return kept
+
+    def _check(self, line: bytes) -> bool:
+        seq = 0
+        found: Found | None = None
+        try:
+            seq_text, ts, stream, _, crc_text, subject, hdr, data = line.split(b"\t")
+            found = self.found.get(int(stream))
+            if found is None:
+                return False
+            seq, crc = int(seq_text), int(crc_text)
+            # A bytea is `\\x` and hexadecimal digits; the backslash is escaped.
+            headers = None if hdr == b"\\N" else unhexlify(hdr[3:])
+            if checksum(headers, unhexlify(data[3:])) != crc:
+                self._differs(found.name, seq, f"message {seq} does not match its checksum")
+            length = -1 if headers is None else len(headers)
+            hashed = _HASHED.pack(seq, int(ts), crc, length) + plain(subject)
+            digest = hashlib.sha256(hashed).digest()[:_HASH_BYTES]
+        except ValueError:
+            where = f"message {seq}" if seq else "a message"
+            self._differs(found.name if found else "", seq, f"{where} cannot be read")
+            return False
+        span = found.spans.setdefault(seq >> SPAN_BITS, Span())
+        found.rows += 1
+        span.rows += 1
+        span.sum ^= int.from_bytes(digest, signed=True)
+        span.there |= 1 << (seq & SPAN - 1)
+        return True
+
+    def _differs(self, stream: str, seq: int, text: str) -> None:
+        self.differences.append(Difference(stream, seq, text))
+
+    def compare(self, wanted: Sequence[StreamSums]) -> None:
+        """Keep what differs from the sums of a backup."""
+        for stream in wanted:
+            found = self.found[stream.stream]
+            for number, rows, total in stream.spans:
+                span = found.spans.get(number, Span())
+                if (span.rows, span.sum) != (rows, total):
+                    self._differs(found.name, *_why(stream, number, span, rows))
+            known = {number for number, _, _ in stream.spans}
+            for number in sorted(found.spans.keys() - known):
+                text = f"{found.spans[number].rows} messages from {number * SPAN} on are too many"
+                self._differs(found.name, number * SPAN, text)
+
+
+def _why(stream: StreamSums, number: int, span: Span, rows: int) -> tuple[int, str]:
+    """Say what is wrong with a span of which `rows` rows are wanted."""
+    low = max(number * SPAN, stream.first_seq, 1)
+    high = min((number + 1) * SPAN - 1, stream.last_seq)
+    place = f"of the messages {low} to {high}"
+    if span.rows == rows:
+        return low, f"one or more {place} have another subject, time or size"
+    if span.rows > rows:
+        return low, f"{place} there were {rows}, and are {span.rows}"
+    text = f"{rows - span.rows} {place} are missing"
+    absent = list(_bits(_mask(number, low, high) & ~(span.there | span.gone), number))
+    if len(absent) == rows - span.rows:
+        return absent[0], f"{text}: {ranges(absent)}"
+    return low, text
+
+
+def ranges(seqs: Iterable[int]) -> str:
+    """Return the first of ascending sequences as text: `1, 5 to 9, ...`."""
+    parts: list[list[int]] = []
+    more = ""
+    for count, seq in enumerate(seqs):
+        is_next = parts and seq == parts[-1][1] + 1
+        if count == _SEQS_SHOWN or (not is_next and len(parts) == _RANGES_SHOWN):
+            more = ", ..."
+            break
+        if is_next:
+            parts[-1][1] = seq
+        else:
+            parts.append([seq, seq])
+    return ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in parts) + more
+
+
+def require_columns(columns: Sequence[str]) -> None:
+    """Raise OperatorError unless rows have the columns of this release."""
+    if tuple(columns) != ROW_COLUMNS:
+        raise OperatorError("the messages have the columns of another release: use that one")
