@@ -1,9 +1,14 @@
 """Acknowledging a list of tokens."""
 
+import asyncio
+
 import orjson
 from starlette.responses import Response
 
-from core.client import Msg
+from core.client import ClientError, Msg, ReplyBatch
+from core.client.subscribe import ack_fields
+from core.errors import ApiError
+from core.runtime.tasks import spawn, stop
 from gateway.call import Call, Gateway
 from gateway.fetching import Poll, document, wanted_of
 from gateway.models import AckNextRequest
@@ -12,6 +17,9 @@ from gateway.responses import json_response
 from gateway.tokens import BadToken
 
 Failed = list[dict[str, object]]
+
+_PROMPT_S = 0.2
+"""How soon confirmations usually come."""
 
 
 async def acknowledge(
@@ -96,7 +104,7 @@ def _opened(
 async def _confirmed(
     gateway: Gateway, replies: list[bytes], payloads: list[bytes], tokens: list[str]
 ) -> Failed:
-    answers = await gateway.js.ack_sync(replies, payloads)
+    answers = await _answered(gateway, replies, payloads)
     failed: Failed = []
     for i, answer in enumerate(answers.payloads):
         if answer is None:
@@ -111,6 +119,48 @@ async def _confirmed(
             continue
         failed.append(_failure(tokens[i], problem))
     return failed
+
+
+async def _answered(gateway: Gateway, replies: list[bytes], payloads: list[bytes]) -> ReplyBatch:
+    """Send acknowledgements, and wait for the answers as long as any can come (double ack).
+
+    In the result an empty payload without status is a confirmation. JetStream answers nothing to
+    who acknowledges what the consumer has not delivered, and a server that was killed has forgotten
+    the deliveries of its last moments. It makes them again: whoever waits may be who is to take
+    them.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + gateway.settings.api_timeout
+    answers = gateway.js.client.request_many(replies, payloads)
+    await asyncio.wait([answers.done], timeout=_PROMPT_S)
+    if answers.done.done():
+        await answers.done  # raises, if the connection was lost
+        return answers
+    asking = spawn(_are_forgotten(gateway, answers), name="acks forgotten")
+    try:
+        left = until - loop.time()
+        await asyncio.wait([answers.done, asking], timeout=left, return_when="FIRST_COMPLETED")
+        if asking.done() and asking.result():
+            until = loop.time()
+        await answers.settled(max(until - loop.time(), 0))
+    finally:
+        await stop(asking)
+    return answers
+
+
+async def _are_forgotten(gateway: Gateway, answers: ReplyBatch) -> bool:
+    """Whether all that is not confirmed is of one consumer, and behind what it has delivered."""
+    missing = [i for i, answer in enumerate(answers.payloads) if answer is None]
+    said = [ack_fields(answers.subjects[i]) for i in missing]
+    if len(whose := {(stream, consumer) for stream, consumer, *_ in said}) != 1:
+        return False
+    [(stream, consumer)] = whose
+    js = gateway.js if gateway.server is None else gateway.server.js
+    try:
+        info = await js.consumer_info(stream.decode(), consumer.decode())
+    except (ApiError, ClientError, ValueError):
+        return False
+    return all(int(each[3]) > info.delivered.stream_seq for each in said)
 
 
 def _failure(token: str, problem: Problem) -> dict[str, object]:

@@ -19,9 +19,10 @@ from gateway.feeds.feeds import Feeds
 from gateway.identities import Login
 from gateway.metrics import Metrics
 from gateway.observations import Observation, Observe, RequestDone, RequestFailed
+from gateway.operation import Operation
 from gateway.problems import Problem, no_inbox, problem_of, respond
 from gateway.routes import ROUTES
-from gateway.routing import Table
+from gateway.routing import Params, Table
 from gateway.settings import Settings
 from gateway.signin.cors import Cors
 from gateway.signin.credentials import for_scripts, unauthorized
@@ -33,8 +34,6 @@ from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute
 
 _BILLION = 1_000_000_000
-_OPEN = frozenset(("healthz", "readConsoleModule", "readConsoleStyle", "showConsole"))
-"""Operations that ask for no credentials."""
 _ANSWERED_HERE = frozenset(
     (
         "createSession",
@@ -74,25 +73,26 @@ def create_app(
     Args:
         settings: Limits, times and the key of ack tokens.
         client: A connected client; the caller closes it after the server has stopped.
-        login: Connects for whoever asks; then nothing but /healthz is served without credentials,
-            and `client` need not be connected. The caller closes `app.state.door`.
+        login: Connects for whoever asks; then nothing but what is open in the route table is served
+            without credentials, and `client` need not be connected. The caller closes
+            `app.state.door`.
         rights: What the core says that somebody may do, where it can be asked.
-        server: A connection that may do everything, to read what `rights` let somebody read.
+        server: A connection that may do everything, to read what `rights` let somebody read, and
+            for /readyz; without it, and with `login`, nothing is known to be ready.
         observe: Told of each request and of each failure that is ours.
         metrics: What is served as /metrics and counts requests; None: requests alone.
-        trouble: Why nothing can be stored now, for /readyz; empty: it can.
+        trouble: Why nothing can be stored now, for /readyz; empty: it can. With `login` it is told
+            to nobody, for it may name roles and databases, and /readyz asks for no credentials.
         standing_by: What is known of why this node does not lead: everything but /healthz and
-            /metrics is refused, and `client` need not be connected. None: it leads.
+            /metrics is refused, and `client` need not be connected. None: it leads. As `trouble`,
+            with `login` it is told to nobody.
         clock: Where request times are taken from.
     """
     metrics = metrics or Metrics()
     clock = clock or SystemClock()
-
-    def tell(observation: Observation) -> None:
-        metrics.observe(observation)
-        if observe is not None:
-            observe(observation)
-
+    if login is not None:
+        trouble = _untold(trouble)
+        standing_by = standing_by and _untold(standing_by)
     js = JetStream(client, timeout=settings.api_timeout)
     gateway = Gateway(
         settings=settings,
@@ -102,7 +102,7 @@ def create_app(
         publisher=JetStream(client, timeout=settings.publish_timeout),
         tokens=AckTokens(settings.ack_key),
         metrics=metrics,
-        observe=tell,
+        observe=_both(metrics.observe, observe),
         reference=Reference(),
         clock=clock,
         trouble=trouble,
@@ -121,6 +121,23 @@ def create_app(
     app = Facade(route, sockets, _middleware(settings))
     app.state.door = door
     return app
+
+
+def _both(first: Observe, second: Observe | None) -> Observe:
+    """Tell two of each observation, if there is a second."""
+    if second is None:
+        return first
+
+    def tell(observation: Observation) -> None:
+        first(observation)
+        second(observation)
+
+    return tell
+
+
+def _untold(why: Callable[[], str]) -> Callable[[], str]:
+    """What may be told to everybody of a reason."""
+    return lambda: "the log of this node says why" if why() else ""
 
 
 def _feeds(client: Client, settings: Settings) -> Feeds:
@@ -224,9 +241,7 @@ class TableRoute(BaseRoute):
 
     async def _answer(self, answer: "Answer", scope: Scope, receive: Receive) -> None:
         try:
-            _check_head(self._gateway.settings, scope)
-            found = self._table.find(scope["method"], scope["raw_path"])
-            operation, params, allow = found
+            operation, params, allow = self._found(scope)
             if operation is None:
                 answer.operation = "options"
                 answer.response = Response(None, 204, headers={"Allow": allow})
@@ -235,7 +250,7 @@ class TableRoute(BaseRoute):
             if self._standing_by is not None and operation.id not in SERVED:
                 raise standby_problem(self._standing_by())
             caller: Caller = self._open
-            if operation.id not in _OPEN:
+            if not operation.is_open:
                 caller = answer.caller = await self._door.admit(scope)
                 if not caller.can_ask and operation.id not in _ANSWERED_HERE:
                     raise no_inbox()
@@ -252,6 +267,14 @@ class TableRoute(BaseRoute):
             if problem.status == 500:
                 self._gateway.observe(RequestFailed(answer.operation, error))
             answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
+
+    def _found(self, scope: Scope) -> tuple[Operation | None, Params, str]:
+        """What is at the path of a request, as `Table.find`. Raises Problem."""
+        try:
+            _check_head(self._gateway.settings, scope)
+            return self._table.find(scope["method"], scope["raw_path"])
+        except Problem as problem:
+            raise self._door.counted(problem, scope) from None
 
 
 @dataclass(slots=True)

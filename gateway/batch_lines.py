@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 from core.client import Batch, ReplyBatch, read_ack
 from core.errors import ApiError
 from gateway import headers as headers_of
+from gateway.json_members import TWICE, colons_beside, is_plain, repeats_a_member
 from gateway.models import Expect, HeaderValues, PublishLine
 from gateway.problems import Problem, bad_request, problem_of
 from gateway.settings import Settings
@@ -46,34 +47,40 @@ class Lines:
     def run(self, lines: list[bytes]) -> "Run":
         """Read the lines of one piece of the body; blank ones count for nothing."""
         run = Run()
-        for entry in self._decoded(lines):
-            if isinstance(entry, PublishLine):
-                self._put(run, entry)
-            else:
-                run.refuse(entry)
+        text = b"\n".join(lines)
+        entries = self._decoded(text, lines)
+        for entry in entries or ():
+            self._put(run, entry)
+        if entries is not None and not run.refused and _are_members_once(text, run):
+            return run
+        run = Run()
+        for line in lines:
+            if line.strip():
+                self.item(run, line)
         return run
 
     def item(self, run: "Run", raw: bytes | msgspec.Raw) -> None:
-        """Read one element of an array."""
+        """Read one line, or one element of an array."""
         entry = self._entry(raw)
         if isinstance(entry, PublishLine):
             self._put(run, entry)
         else:
             run.refuse(entry)
 
-    def _decoded(self, lines: list[bytes]) -> "list[PublishLine] | list[PublishLine | Problem]":
-        text = b"\n".join(lines)
+    def _decoded(self, text: bytes, lines: list[bytes]) -> list[PublishLine] | None:
+        """The messages of all lines; None: some line is bad, and each has to say for itself."""
         try:
             entries = self._decoder.decode_lines(text)
-            if _is_one_a_line(text, lines, len(entries)):
-                return entries
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass  # some line is bad: which, each says for itself
-        return [self._entry(line) for line in lines if line.strip()]
+            return None
+        return entries if _is_one_a_line(text, lines, len(entries)) else None
 
     def _entry(self, line: bytes | msgspec.Raw) -> PublishLine | Problem:
         try:
-            return self._decoder.decode(line)
+            entry = self._decoder.decode(line)
+            if repeats_a_member(bytes(line)):
+                return bad_request("bad-json", TWICE)
+            return entry
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return bad_request("bad-json", str(error))
         except RecursionError:
@@ -85,6 +92,10 @@ class Lines:
             payload = payload_of(line)
             plain = line.headers is None and line.msg_id is None and line.expect is None
             headers = b"" if plain else headers_of_line(line, self._settings)
+            if line.data_base64 is not UNSET:
+                run.colons -= payload.count(b":")  # the line has it in base64
+            if not plain:
+                run.colons += colons_beside(line.headers, line.msg_id, line.expect)
             if len(payload) + len(headers) > self._max_payload:
                 detail = f"headers and payload: larger than {self._max_payload} bytes"
                 raise Problem(413, "body-too-large", detail)
@@ -109,6 +120,14 @@ def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
         return True
     kept = [line for raw in lines if (line := raw.strip())]
     return found == len(kept) and all(line[:1] == b"{" and line[-1:] == b"}" for line in kept)
+
+
+def _are_members_once(text: bytes, run: "Run") -> bool:
+    """Whether it is certain that no line has a member twice (`gateway.json_members`)."""
+    subjects, payloads = run.batch.subjects, run.batch.payloads
+    members = 2 * run.size - payloads.count(b"")  # subjects, and what is the payload
+    held = b"".join(subjects).count(b":") + b"".join(payloads).count(b":")
+    return text.count(b":") == members + held + run.colons and is_plain(text)
 
 
 def payload_of(line: Written) -> bytes:
@@ -193,13 +212,14 @@ def _expectations(expect: Expect) -> headers_of.Items:
 class Run:
     """The messages of one piece of the body, those refused among them, in order."""
 
-    __slots__ = ("batch", "refused", "replies", "size")
+    __slots__ = ("batch", "colons", "refused", "replies", "size")
 
     def __init__(self) -> None:
         self.batch = Batch()
         self.refused: dict[int, Problem] = {}
         self.replies: ReplyBatch | None = None
         self.size = 0
+        self.colons = 0  # that lines have beside those of their subjects and payloads
 
     def add(self, subject: bytes, payload: bytes, headers: bytes) -> None:
         """Append a message to publish."""

@@ -86,8 +86,8 @@ class Gateway:
     trouble: Callable[[], str] = lambda: ""
     """Why nothing can be stored now; empty: it can."""
     server: Feeds | None = None
-    """Feeds over a connection that may do everything, for who may read what they have; None: there
-    is none, and everybody reads with what he may do himself."""
+    """Feeds over a connection that may do everything, for who may read what they have, and for
+    /readyz; None: there is none, and everybody reads with what he may do himself."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     patience: Patience = field(default_factory=Patience)
     console: Console = field(default_factory=Console)

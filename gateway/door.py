@@ -101,14 +101,31 @@ class Door:
         if self._inside >= self._settings.requests_max:
             retry = {"Retry-After": "1"}
             raise Problem(503, "too-many-at-once", "requests: too many at once", headers=retry)
-        if self._identities is None:
-            caller = self._anyone(scope, ticket)
-        else:
-            caller = await self._known(
-                self._identities, scope, self._said(scope, ticket, credentials)
-            )
+        try:
+            if self._identities is None:
+                caller = self._anyone(scope, ticket)
+            else:
+                said = self._said(scope, ticket, credentials)
+                caller = await self._known(self._identities, scope, said)
+        except Problem as problem:
+            raise self.counted(problem, scope) from None
         self._inside += 1
         return caller
+
+    def counted(self, problem: Problem, scope: Scope) -> Problem:
+        """Count what is refused before it is known who asks, for the address that it came from.
+
+        Return the refusal, with what is left of that rate, or the 429 that takes its place. What
+        the server itself cannot do counts for nobody.
+        """
+        rates = self.sign_in.rates
+        if rates is None or problem.status == 429 or problem.status >= 500:
+            return problem
+        try:
+            problem.headers |= rates.headers(rates.take(_address(scope)))
+        except Problem as exceeded:
+            return exceeded
+        return problem
 
     def leave(self, caller: Admitted) -> None:
         """Say that what a caller was let in for has ended."""
@@ -162,11 +179,13 @@ class Door:
         identity, opened = await self._take(identities, scope, said)
         rates = self.sign_in.rates
         try:
+            quota = None if rates is None else rates.take(identity.key)
             if identity.users > self._settings.identity_requests_max:
                 detail = f"requests: {self._settings.identity_requests_max} of this identity wait"
-                retry = {"Retry-After": "1"}
-                raise Problem(429, "too-many-waiting", detail, headers=retry)
-            quota = None if rates is None else rates.take(identity.key)
+                told = {"Retry-After": "1"}
+                if rates is not None and quota is not None:
+                    told |= rates.headers(quota)
+                raise Problem(429, "too-many-waiting", detail, headers=told)
         except Problem:
             identities.give_back(identity)
             raise
@@ -191,7 +210,7 @@ class Door:
         """Take the connection of who asks; who is not known has a rate by his address."""
         credentials, session = said
         rates = self.sign_in.rates
-        # An unknown one counts until it is known to be right: who guesses has guesses enough.
+        # An unknown one counts while it is judged, too: who guesses has guesses enough.
         guess = b"" if rates is None or identities.knows(credentials.key) else _address(scope)
         if rates is not None and guess:
             rates.take(guess)
@@ -200,7 +219,6 @@ class Door:
         except Problem as problem:
             if problem.status != 401:
                 raise
-            guess = b""
             self._gateway.observe(SignInFailed(_host(scope), credentials.user))
             self.sign_in.sessions.end_all(credentials.key, Ending.REVOKED)
             if session is not None:

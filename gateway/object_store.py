@@ -7,6 +7,7 @@ so of two that meet none leaves chunks behind that belong to nobody.
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -228,6 +229,20 @@ async def _store(call: Call, info: ObjectInfo, expected: int) -> None:
     except ValueError:
         raise receipt_problem(b"", 0) from None
     info.revision = ack.seq
+
+
+async def stored_at(call: Call, info: ObjectInfo) -> str:
+    """When information was stored: the time of its message, which every reader is told.
+
+    A receipt has no time. Of what was replaced meanwhile, or cannot be read, it is that of now:
+    nobody has another, and what is stored stays so.
+    """
+    subject = info_subject(info.bucket, info.name)
+    with suppress(ApiError, ClientError):
+        found = await call.gateway.js.last(f"OBJ_{info.bucket}", subject)
+        if found.seq == info.revision:
+            return format_time(found.time)
+    return format_time(call.gateway.clock.now())
 
 
 def check_purge(call: Call, bucket: str, info: ObjectInfo | None) -> None:

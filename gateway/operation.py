@@ -26,7 +26,7 @@ class Operation:
     `headers` are those that it reads beside what every operation has; one of several meanings has
     that behind a `#` (`gateway.contract.parameters`). `shows` are those that it answers with, by
     status. `problems` are the words that end the `type` of its errors, beside those that every
-    operation may give.
+    operation may give. `is_open`: nobody is asked who he is, and no rate is counted.
     """
 
     id: str
@@ -46,3 +46,4 @@ class Operation:
     shows: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     media_type: str = "*/*"
+    is_open: bool = False

@@ -35,6 +35,7 @@ def _file(id: str, path: str, handler: Handler, media_type: str, *problems: str)
         shows={200: _CACHED, 304: _CACHED},
         problems=("bad-header", *problems),
         media_type=media_type,
+        is_open=True,
     )
 
 
@@ -146,7 +147,16 @@ ROUTES: tuple[Operation, ...] = (
         shows={204: ("Cache-Control", "Set-Cookie")},
         problems=("unexpected-body",),
     ),
-    Operation("healthz", "GET", "/healthz", system.healthz, None, models.Health, query=None),
+    Operation(
+        "healthz",
+        "GET",
+        "/healthz",
+        system.healthz,
+        None,
+        models.Health,
+        query=None,
+        is_open=True,
+    ),
     Operation(
         "readyz",
         "GET",
@@ -155,7 +165,8 @@ ROUTES: tuple[Operation, ...] = (
         None,
         models.Health,
         query=None,
-        problems=("not-ready", "starting"),
+        problems=("not-ready", "standby", "starting"),
+        is_open=True,
     ),
     Operation(
         "metrics", "GET", "/metrics", system.metrics, None, RAW, query=None, media_type="text/plain"

@@ -125,11 +125,9 @@ def page_offset(text: str) -> int:
 
 
 def flag(text: str, what: str) -> bool:
-    """Read a boolean query parameter; its name alone means true."""
-    if text in ("", "true", "1"):
-        return True
-    if text in ("false", "0"):
-        return False
+    """Read a boolean query parameter."""
+    if text in ("true", "false"):
+        return text == "true"
     raise bad_request("bad-parameter", f"{what}: not true or false")
 
 

@@ -154,15 +154,6 @@ class JetStream:
         ]
         self.client.write(b"".join(parts))
 
-    async def ack_sync(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> ReplyBatch:
-        """Send acknowledgements and wait for the answer to each (double ack).
-
-        In the result an empty payload without status is a confirmation.
-        """
-        batch = self.client.request_many(replies, payloads)
-        await batch.settled(self.timeout)
-        return batch
-
     async def message(self, stream: str, request: MsgGetRequest) -> StoredMsg:
         """Read one message: by Direct Get where the stream allows it, else by MSG.GET.
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, Literal, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from gateway.ws import frames
 
@@ -19,10 +19,12 @@ Way = Literal["send", "receive"]
 
 
 class Messages(Struct, tag="msg"):
-    """Messages of a feed, all that wait; at most `batch` of its `sub`."""
+    """Messages of a feed, all that wait; at most `batch` of its `sub`. `bytes`, where the feed has
+    credit in bytes: what these used of it, and those of the frames before that do not say."""
 
     sid: int
     messages: list[frames.JsonMessage]
+    bytes: int | UnsetType = UNSET
 
 
 class Reply(Struct, tag="reply"):
@@ -44,6 +46,7 @@ class PackedMessages(Struct, tag="msg"):
 
     sid: int
     messages: list[frames.PackedMessage]
+    bytes: int | UnsetType = UNSET
 
 
 class PackedReply(Struct, tag="reply"):

@@ -29,7 +29,6 @@ EVENTS = "text/event-stream"
 MERGE_PATCH = "application/merge-patch+json"
 _OCTETS = "application/octet-stream"
 _NO_BODY = (101, 204, 304)
-_OPEN = ("healthz", "readConsoleModule", "readConsoleStyle", "showConsole")
 _MEANINGS = {
     101: "The connection speaks WebSocket from now on.",
     200: "It is done.",
@@ -118,8 +117,8 @@ def _operation(row: Operation, schemas: Schemas) -> Document:
     }
     if said[1:]:
         found["description"] = "\n\n".join(" ".join(part.split()) for part in said[1:])
-    if row.id in _OPEN:
-        found["security"] = [{}]
+    if row.is_open:
+        found["security"] = []
     if row.takes is not None:
         found["requestBody"] = {"required": _needs_body(row), "content": _taken(row, schemas)}
     return found
@@ -208,7 +207,7 @@ def _responses(row: Operation, schemas: Schemas) -> Document:
     found: Document = {}
     for status in row.statuses:
         answer: Document = {"description": _MEANINGS[status]}
-        rates = () if row.id in _OPEN else _RATES
+        rates = () if row.is_open else _RATES
         if shown := (*row.shows.get(status, ()), *rates):
             answer["headers"] = _shown(shown)
         if status not in _NO_BODY and (content := _given(row, schemas)):
@@ -250,7 +249,7 @@ def _given(row: Operation, schemas: Schemas) -> Document:
 def problems_of(row: Operation) -> list[str]:
     """The kinds of problems of an operation."""
     kinds = {*row.problems, *EVERYWHERE}
-    if row.id not in _OPEN:
+    if not row.is_open:
         kinds.update(WITH_NAME)
     if row.takes is not None or "unexpected-body" in kinds:
         kinds.update(WITH_BODY)

@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from core.model.consumer import DeliverPolicy
-from core.model.gotime import format_time, parse_time
+from core.model.gotime import parse_time
 from core.model.message import StoredMsg
 from core.runtime.nuid import nuid
 from gateway import entity_tags, object_cleaning, object_store
@@ -46,7 +46,8 @@ async def read_object(call: Call) -> Response:
     headers = _headers(info)
     etag = headers["ETag"]
     if "if-none-match" in call.headers and entity_tags.is_known(call, etag):
-        return Response(None, 304, headers=headers)
+        kept = {name: headers[name] for name in ("ETag", "Cache-Control")}  # RFC 9110, 15.4.5
+        return Response(None, 304, headers=kept)
     ranged = call.headers.get("range")
     if call.scope["method"] == "HEAD" or call.headers.get("if-range", etag) != etag:
         ranged = None
@@ -86,7 +87,7 @@ async def put_object(call: Call) -> Response:
     if "js-description" in call.headers:
         described["description"] = call.headers["js-description"]
     info, is_new = await store_object(call, bucket, name, _chunk_size(call), described)
-    return _stored(call, info, 201 if is_new else 200)
+    return await _stored(call, info, 201 if is_new else 200)
 
 
 def _known(call: Call) -> Items:
@@ -109,14 +110,13 @@ def _chunk_size(call: Call) -> int:
     return size
 
 
-def _stored(call: Call, info: ObjectInfo, status: int) -> Response:
+async def _stored(call: Call, info: ObjectInfo, status: int) -> Response:
     headers = {"ETag": f'"{info.revision}"'}
     if digest := repr_digest(info):
         headers["Repr-Digest"] = digest
     if status == 201:
         headers["Location"] = location_of("objects", info.bucket, info.name)
-    if not info.mtime:
-        info.mtime = format_time(call.gateway.clock.now())  # official clients do so too
+    info.mtime = await object_store.stored_at(call, info)
     return _json(info, status, headers)
 
 
@@ -161,8 +161,7 @@ async def patch_object(call: Call) -> Response:
     if renames:
         subject = object_store.info_subject(bucket, name)
         await object_store.purge(call, bucket, subject, old.revision + 1)
-    info.mtime = ""
-    return _stored(call, info, 200)
+    return await _stored(call, info, 200)
 
 
 def _patched(info: ObjectInfo, patch: Mapping[str, Any]) -> ObjectPatch:
@@ -219,7 +218,7 @@ async def link_object(call: Call) -> Response:
 
     info, replaced = await object_store.change(call, bucket, name, old, make)
     is_new = replaced is None or replaced.deleted
-    return _stored(call, info, 201 if is_new else 200)
+    return await _stored(call, info, 201 if is_new else 200)
 
 
 async def clean_object_store(call: Call) -> Response:

@@ -17,11 +17,15 @@ async def healthz(call: Call) -> Response:
 
 
 async def readyz(call: Call) -> Response:
-    """Say whether messages can be stored: JetStream answers, and storage works."""
+    """Say whether messages can be stored: JetStream answers, and storage works.
+
+    No credentials are needed, because probes have none: JetStream is asked as the server itself.
+    """
     if trouble := call.gateway.trouble():
         raise Problem(503, "not-ready", f"nothing can be stored: {trouble}", headers=RETRY)
+    server = call.gateway.server
     try:
-        await call.gateway.js.call("INFO")
+        await (call.gateway.js if server is None else server.js).call("INFO")
     except (ClientError, ApiError) as error:
         raise Problem(503, "not-ready", str(error), headers=RETRY) from None
     return json_response({"status": "ok"})

@@ -24,7 +24,7 @@ class Quota:
 
 
 class Rates:
-    """`requests` in `seconds` for each identity; as many at once, if it had paused."""
+    """`requests` in `seconds` for each identity or address; as many at once, if it had paused."""
 
     def __init__(self, clock: Clock, requests: int, seconds: float) -> None:
         self._clock = clock

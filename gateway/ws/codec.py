@@ -10,6 +10,7 @@ from core.client.subscribe import JsMsg
 from core.model.gotime import format_time
 from core.model.message import StoredMsg
 from gateway import rendering
+from gateway.json_members import TWICE, colons_beside, is_plain_text, repeats_a_member
 from gateway.ws import frames
 from gateway.ws.frames import ClientFrame, ServerFrame
 
@@ -89,8 +90,8 @@ class Codec:
         """Write the answer to a request."""
         return self._encoded(self.shown(msg.headers, msg.payload))
 
-    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
-        """Write the frame `msg` of a feed."""
+    def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
+        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
         raise NotImplementedError
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
@@ -118,19 +119,48 @@ class JsonCodec(Codec):
         self._decoder = msgspec.json.Decoder(frames.JsonFrame | list[frames.JsonFrame])
         self._encoder = msgspec.json.Encoder()
 
+    def decode(self, data: str | bytes) -> list[ClientFrame]:
+        """Read what one WebSocket frame holds. Raises BadFrame, also for a member that is twice."""
+        found = super().decode(data)
+        assert isinstance(data, str)
+        try:
+            if not _are_members_once(data, found) and repeats_a_member(data):
+                raise BadFrame(TWICE)
+        except RecursionError:
+            raise BadFrame("nested too deeply") from None
+        return found
+
     def shown(self, headers: bytes, payload: bytes) -> frames.JsonMessage:
         """Return a message with these headers and this payload."""
         message = frames.JsonMessage()
         rendering.fill(message, headers, payload)
         return message
 
-    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
-        """Write the frame `msg` of a feed."""
-        return b'{"type":"msg","sid":%d,"messages":[%b]}' % (sid, b",".join(bodies))
+    def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
+        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
+        told = b'"bytes":%d,' % nbytes if nbytes else b""
+        return b'{"type":"msg","sid":%d,%b"messages":[%b]}' % (sid, told, b",".join(bodies))
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
         """Write a frame that holds one message."""
         return b'{"type":"%b","id":%d,"message":%b}' % (kind.encode(), ident, body)
+
+
+def _are_members_once(text: str, found: list[ClientFrame]) -> bool:
+    """Whether it is certain that no member is twice, of publishes (`gateway.json_members`)."""
+    colons = 0
+    for frame in found:
+        if not isinstance(frame, frames.Publish):
+            return False
+        colons += 2 + (frame.id > 0) + (not frame.receipt) + frame.subject.count(":")
+        colons += colons_beside(frame.headers, frame.msg_id, frame.expect)
+        if isinstance(frame.data, msgspec.Raw):
+            colons += 1 + bytes(frame.data).count(b":")
+        elif isinstance(frame.text, str):
+            colons += 1 + frame.text.count(":")
+        elif isinstance(frame.data_base64, str):
+            colons += 1
+    return text.count(":") == colons and is_plain_text(text)
 
 
 class PackCodec(Codec):
@@ -150,9 +180,10 @@ class PackCodec(Codec):
             message.headers = rendering.header_values(headers)
         return message
 
-    def messages(self, sid: int, bodies: Sequence[bytes]) -> bytes:
-        """Write the frame `msg` of a feed."""
-        head = self._map(("type", "msg"), ("sid", sid))
+    def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
+        """Write the frame `msg` of a feed; `nbytes`: what to tell of credit that was used."""
+        told = (("bytes", nbytes),) if nbytes else ()
+        head = self._map(("type", "msg"), ("sid", sid), *told)
         return b"".join((head, _MESSAGES, _array(len(bodies)), *bodies))
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:

@@ -69,7 +69,7 @@ class CoreFeed(Feed):
             bodies.append(codec.heard(msg))
         if bodies:
             self.count.sent += len(bodies)
-            parts.append(self._frames(bodies))
+            parts.append(self._frames(bodies, size))
         if not waiting and self._dropped:
             told = codec.encode(Dropped(self.sid, self._dropped))
             self._dropped = 0

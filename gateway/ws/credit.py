@@ -8,11 +8,15 @@ class Account:
 
     The last message may exceed the bytes. A total never falls: a grant that is late, repeated or
     smaller changes nothing.
+
+    Attributes:
+        counts_bytes: whether bytes have a limit.
     """
 
-    __slots__ = ("granted_bytes", "granted_msgs", "used_bytes", "used_msgs")
+    __slots__ = ("counts_bytes", "granted_bytes", "granted_msgs", "used_bytes", "used_msgs")
 
     def __init__(self, msgs: int | None = None, nbytes: int | None = None) -> None:
+        self.counts_bytes = nbytes is not None
         self.granted_msgs = UNLIMITED if msgs is None else msgs
         self.granted_bytes = UNLIMITED if nbytes is None else nbytes
         self.used_msgs = 0

@@ -78,7 +78,7 @@ class DurableFeed(Feed):
         if not waiting:
             self._taken.set()
         self.count.sent += len(bodies)
-        return self._frames(bodies) if bodies else None
+        return self._frames(bodies, size) if bodies else None
 
     def granted(self) -> None:
         """There is more credit."""

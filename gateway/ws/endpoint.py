@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.call import Caller, Gateway
 from gateway.door import Door
 from gateway.problems import Problem, problem_of, respond
-from gateway.signin.credentials import from_subprotocols
+from gateway.signin.credentials import Credentials, from_subprotocols
 from gateway.ws.connection import Connection, Entrance
 from gateway.ws.handshake import codec_of
 
@@ -47,18 +47,23 @@ class WebSocketRoute(BaseRoute):
     async def _accepted(
         self, scope: Scope, receive: Receive, send: Send, lent: AsyncExitStack
     ) -> Connection:
-        if scope["path"] != PATH:
-            raise Problem(404, "no-such-route", f"WebSockets are at {PATH}")
-        codec, subprotocol = codec_of(scope)
+        try:
+            if scope["path"] != PATH:
+                raise Problem(404, "no-such-route", f"WebSockets are at {PATH}")
+            codec, subprotocol = codec_of(scope)
+            credentials = from_subprotocols(scope["subprotocols"])
+        except Problem as problem:
+            raise self._door.counted(problem, scope) from None
         entrance = Entrance(self._gateway, self._door, scope, lent)
-        caller = await self._known(scope, entrance)
+        caller = await self._known(scope, entrance, credentials)
         await send({"type": "websocket.accept", "subprotocol": subprotocol})
         return Connection(entrance, codec, receive, send, caller)
 
-    async def _known(self, scope: Scope, entrance: Entrance) -> Caller | None:
+    async def _known(
+        self, scope: Scope, entrance: Entrance, credentials: Credentials | None
+    ) -> Caller | None:
         """Who the handshake says that it is; None: `hello` is to say so. Raises Problem."""
         ticket = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", [""])[0]
-        credentials = from_subprotocols(scope["subprotocols"])
         names = {name for name, _ in scope["headers"]}
         if (
             self._door.asks

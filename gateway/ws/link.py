@@ -107,14 +107,13 @@ class Feed(ABC):
         self._link.forget(self)
         spawn(self.close(), name="feed ends")
 
-    def _frames(self, bodies: list[bytes]) -> bytes:
-        """Return the WebSocket frames of messages."""
+    def _frames(self, bodies: list[bytes], nbytes: int) -> bytes:
+        """Return the WebSocket frames of messages; the last tells their bytes, if those count."""
         codec, sid, most = self._link.codec, self.sid, self._batch
+        told = nbytes if self.account.counts_bytes else 0
         if len(bodies) <= most:
-            return wire(codec.messages(sid, bodies), is_text=codec.is_text)
-        return b"".join(
-            [
-                wire(codec.messages(sid, bodies[i : i + most]), is_text=codec.is_text)
-                for i in range(0, len(bodies), most)
-            ]
-        )
+            return wire(codec.messages(sid, bodies, told), is_text=codec.is_text)
+        last = (len(bodies) - 1) // most * most
+        parts = [codec.messages(sid, bodies[i : i + most], 0) for i in range(0, last, most)]
+        parts.append(codec.messages(sid, bodies[last:], told))
+        return b"".join([wire(part, is_text=codec.is_text) for part in parts])

@@ -70,12 +70,13 @@ class OrderedFeed(Feed):
         self.count.sent += found.count
         shared = found.shared
         if shared is None:
-            return self._frames([entry.form(codec.followed) for entry in found.messages()])
-        key = (codec.subprotocol, self.sid, self._batch, found.key)
+            bodies = [entry.form(codec.followed) for entry in found.messages()]
+            return self._frames(bodies, found.size)
+        key = (codec.subprotocol, self.sid, self._batch, account.counts_bytes, found.key)
         made = shared.get(key)
         if made is None:
             bodies = [entry.form(codec.followed) for entry in found.messages()]
-            made = shared[key] = self._frames(bodies)
+            made = shared[key] = self._frames(bodies, found.size)
         return made
 
     async def close(self) -> None:

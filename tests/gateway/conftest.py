@@ -8,6 +8,7 @@ from urllib.parse import quote
 import bcrypt
 import pytest
 
+from core.client import Options
 from tests.gateway.serving import GatewayServer
 from tests.gateway.web import Answer, Web, names
 from tests.support.jetgate import JetgateServer
@@ -15,6 +16,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.wire import Closed, Wire
 
 _numbers = count(1)
+_ME = Options(user="me", password="secret")
 _HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 
 
@@ -176,6 +178,6 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[Web]:
     users = f'{{ users: [{{user: me, password: "{_HASH}"}}] }}'
     with (
         NatsServer({"authorization": users}) as nats,
-        GatewayServer(nats.address, with_users=True) as server,
+        GatewayServer(nats.address, with_users=True, own=_ME) as server,
     ):
         yield Web(server.http)

@@ -21,7 +21,10 @@ SETTINGS = Settings(ack_key=b"a key for tests only, 32 bytes..")
 
 
 class GatewayServer:
-    """`create_app` served by uvicorn on a free port; failures of ours are kept to be asserted."""
+    """`create_app` served by uvicorn on a free port; failures of ours are kept to be asserted.
+
+    `own`: who the façade itself is, where the server has users.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class GatewayServer:
         settings: Settings = SETTINGS,
         *,
         with_users: bool = False,
+        own: Options | None = None,
         http_type: type[HttpProtocol] = HttpProtocol,
         wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ) -> None:
@@ -36,6 +40,7 @@ class GatewayServer:
         self.http_type = http_type
         self.nats = nats
         self.with_users = with_users
+        self.own = own
         self.settings = settings
         self.failures: list[BaseException] = []
         self.http = ("127.0.0.1", 0)
@@ -54,10 +59,12 @@ class GatewayServer:
             return await connect(address, Options(user=user, password=password, token=token))
 
         client = Client(address, Options()) if self.with_users else await connect(address)
+        server = None if self.own is None else await connect(address, self.own)
         app = create_app(
             self.settings,
             client,
             login=login if self.with_users else None,
+            server=server,
             observe=self._observe,
             metrics=Metrics(_snapshot),
         )
@@ -81,6 +88,8 @@ class GatewayServer:
         self._ready.set()
         await self._server.serve(sockets=[listening])
         await client.close()
+        if server is not None:
+            await server.close()
         await app.state.door.close()
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -61,6 +61,8 @@ CASES: dict[str, tuple[bytes, int]] = {
     "unknown method": (request("BREW /v1/streams"), 400),
     # Queries
     "unknown parameter": (request("GET /v1/streams?ofset=1"), 400),
+    "a flag that is empty": (request("GET /v1/streams/NONE?deleted="), 400),
+    "a flag that is a number": (request("GET /v1/streams/NONE?deleted=1"), 400),
     "repeated parameter": (request("GET /v1/streams?offset=1&offset=2"), 400),
     "offset not a number": (request("GET /v1/streams?offset=-1"), 400),
     "offset huge": (request("GET /v1/streams?offset=" + "9" * 30), 400),

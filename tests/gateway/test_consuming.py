@@ -1,5 +1,6 @@
 """Fetching and acknowledging."""
 
+import dataclasses
 import json
 import socket
 import threading
@@ -7,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from gateway.tokens import AckTokens
 from tests.gateway.conftest import Stream
-from tests.gateway.web import Answer
+from tests.gateway.serving import SETTINGS, GatewayServer
+from tests.gateway.web import Answer, Web
 from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer
+from tests.support.natsserver import NatsServer
 
 
 def fetch(stream: Stream, consumer: str, **request: object) -> list[dict[str, Any]]:
@@ -30,6 +35,32 @@ def counted(stream: Stream, consumer: str, count: int) -> None:
 
 def ack_pending(stream: Stream, consumer: str) -> int:
     return int(stream.web.get(consumer).json()["num_ack_pending"])
+
+
+def test_what_cannot_be_confirmed_is_told_at_once(server: JetgateServer | NatsServer) -> None:
+    """A server that was killed does not know its last deliveries, and says nothing of them."""
+    patient = dataclasses.replace(SETTINGS, api_timeout=3600.0)
+    tokens = AckTokens(SETTINGS.ack_key)
+    with GatewayServer(server.address, patient) as gateway:
+        stream = Stream(Web(gateway.http), "FORGOTTEN", "forgotten")
+        stream.web.json("PUT", stream.path, {"subjects": ["forgotten.>"]})
+        consumer = stream.consumer()
+        for text in (b"1", b"2"):
+            stream.publish("a", text)
+        counted(stream, consumer, 2)
+        [first] = fetch(stream, consumer, batch=1)
+        lost = tokens.seal(b"$JS.ACK.FORGOTTEN.C.1.2.2.1.0")
+
+        answer = ack(stream, consumer, "ack", [first["token"], lost], sync=True).json()
+
+        [failed] = answer["failed"]
+        assert (answer["succeeded"], failed["token"]) == (1, lost)
+        assert failed["problem"]["type"].endswith(":not-confirmed")
+        [second] = fetch(stream, consumer, batch=1)
+        assert second["text"] == "2"
+        assert ack(stream, consumer, "ack", [lost], sync=True).json()["succeeded"] == 1
+        stream.web.delete(stream.path)
+        assert gateway.failures == []
 
 
 def test_messages_are_fetched_and_acknowledged(stream: Stream) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.routes import ROUTES
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.short_feeds import ShortFeeds
 from tests.support.jetgate import ROOT, JetgateServer
@@ -39,6 +40,9 @@ MANY = (
     "putKvBucket",
     "patchKvBucket",
 )
+
+# How many runs the operations are shared out to: each takes some minutes.
+PARTS = 8
 
 
 @pytest.fixture
@@ -66,9 +70,21 @@ def test_values_at_the_edge_are_answered_as_declared(hasty: GatewayServer, tmp_p
 
 
 @pytest.mark.thorough
-def test_much_is_asked_and_answered_as_declared(hasty: GatewayServer, tmp_path: Path) -> None:
-    phases = "--phases=coverage,fuzzing,stateful"
-    _ask(hasty, tmp_path, phases, "--max-examples=300", within=3600.0)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_much_is_asked_and_answered_as_declared(
+    hasty: GatewayServer, tmp_path: Path, part: int
+) -> None:
+    some = [f"--include-operation-id={row.id}" for row in ROUTES[part::PARTS]]
+    _ask(hasty, tmp_path, "--phases=coverage,fuzzing", "--max-examples=300", *some, within=3600.0)
+
+    assert hasty.failures == []
+
+
+@pytest.mark.thorough
+def test_many_rows_of_requests_are_answered_as_declared(
+    hasty: GatewayServer, tmp_path: Path
+) -> None:
+    _ask(hasty, tmp_path, "--phases=stateful", "--max-examples=1000", within=3600.0)
 
     assert hasty.failures == []
 

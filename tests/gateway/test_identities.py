@@ -43,7 +43,7 @@ def _unreachable(receive: links.Receive, closed: links.Closed) -> Link:
         "Digest x",
     ],
 )
-@pytest.mark.parametrize("path", ["/v1/streams", "/metrics", "/readyz"])
+@pytest.mark.parametrize("path", ["/v1/streams", "/metrics"])
 def test_without_valid_credentials_nothing_is_told(
     guarded: Web, header: str | None, path: str
 ) -> None:
@@ -55,9 +55,40 @@ def test_without_valid_credentials_nothing_is_told(
 
 def test_who_is_known_is_served(guarded: Web) -> None:
     headers = {"Authorization": basic("me", "secret")}
-    for path in ("/v1/streams", "/readyz", "/metrics"):
+    for path in ("/v1/streams", "/metrics"):
         assert guarded.send("GET", path, None, headers).status == 200
-    assert guarded.get("/healthz").status == 200
+
+
+@pytest.mark.parametrize("header", [None, basic("me", "secret"), basic("me", "wrong"), "Digest x"])
+def test_probes_are_answered_whoever_asks(guarded: Web, header: str | None) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    assert guarded.send("GET", "/healthz", None, headers).status == 200
+    ready = guarded.send("GET", "/readyz", None, headers)
+    assert (ready.status, ready.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("with_users", [False, True])
+@pytest.mark.parametrize("leads", [False, True])
+def test_only_without_users_a_probe_says_what_the_database_said(
+    with_users: bool, leads: bool
+) -> None:
+    why = 'PostgreSQL refuses a statement: permission denied for role "jet"'
+
+    async def run() -> Any:
+        hub = Hub(Turn(), SystemClock(), jetstream=False)
+        app = create_app(
+            SETTINGS,
+            Client(attach(_unreachable), Options()),
+            login=login_to(hub) if with_users else None,
+            trouble=lambda: why,
+            standing_by=None if leads else lambda: why,
+        )
+        return await _ask(app, "GET", "/readyz", "", b"")
+
+    status, problem = asyncio.run(run())
+    state = "nothing can be stored" if leads else "this node stands by until it leads"
+    told = "the log of this node says why" if with_users else why
+    assert (status, problem["detail"]) == (503, f"{state}: {told}")
 
 
 async def _ask(

@@ -17,6 +17,13 @@ from tests.support.natsserver import NatsServer
 
 USERS = "{ users: [{user: me, password: secret}, {user: you, password: secret}] }"
 ME, YOU = basic("me", "secret"), basic("you", "secret")
+_SPOKEN = "Sec-WebSocket-Protocol"
+_SHAKES = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +73,54 @@ def test_who_guesses_passwords_runs_out_of_guesses(limited: Web) -> None:
     assert [answer.status for answer in guesses] == [401, 401, 401, 429]
     assert _ask(limited, YOU).status == 429, "nobody new is let in from there"
     assert _ask(limited, ME).status == 200, "who is in already is not kept out"
+
+
+REFUSED = {
+    "without credentials": (("GET", "/v1/session", {}), 401),
+    "of a scheme that is not known": (("GET", "/v1/session", {"Authorization": "Digest x"}), 401),
+    "a session that is none": (("GET", "/v1/session", {"Cookie": "jetgate=none"}), 401),
+    "nothing is there": (("GET", "/v1/none", {"Authorization": ME}), 404),
+    "a method that is not there": (("DELETE", "/metrics", {}), 405),
+    "a path that is too long": (("GET", "/v1/streams?" + "x" * 9000, {}), 414),
+    "too many headers": (("GET", "/v1/streams", {f"A{n}": "b" for n in range(101)}), 431),
+    "a WebSocket of a token that is none": (
+        ("GET", "/v1/ws", {**_SHAKES, _SPOKEN: "js.v1.json, bearer.a"}),
+        401,
+    ),
+    "a WebSocket elsewhere": (("GET", "/v1/none", _SHAKES), 404),
+}
+
+
+@pytest.mark.parametrize(("asked", "status"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_counts_for_the_address_until_it_is_known_who_asks(
+    limited: Web, asked: tuple[str, str, dict[str, str]], status: int
+) -> None:
+    method, path, headers = asked
+    answers = [limited.send(method, path, None, headers) for _ in range(4)]
+
+    assert [answer.status for answer in answers] == [status, status, status, 429]
+    assert [a.headers["ratelimit"].partition(";t=")[0] for a in answers] == [
+        f'"requests";r={left}' for left in (2, 1, 0, 0)
+    ]
+    assert _ask(limited, ME).status == 429, "nobody new is let in from there"
+    assert limited.get("/readyz").kind == "not-ready", "probes are counted for nobody"
+
+
+def test_where_nobody_signs_in_a_path_that_is_not_there_counts_as_well(
+    nats_server: NatsServer,
+) -> None:
+    settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=3600.0)
+    with GatewayServer(nats_server.address, settings) as server:
+        web = Web(server.http)
+        answers = [web.get(path) for path in ("/v1/none", "/v1/session", "/v1/none", "/v1/none")]
+
+    assert [answer.status for answer in answers] == [404, 200, 404, 429]
+    assert [a.headers["ratelimit"].partition(";")[2][:3] for a in answers] == [
+        "r=2",
+        "r=1",
+        "r=0",
+        "r=0",
+    ]
 
 
 def test_where_nobody_signs_in_addresses_are_limited(nats_server: NatsServer) -> None:

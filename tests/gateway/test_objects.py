@@ -57,7 +57,7 @@ def test_an_object_comes_back_as_it_was_sent(objects: Store) -> None:
     assert get.headers["repr-digest"] == put.headers["repr-digest"] == _digest(BODY)
     assert get.headers["etag"] == put.headers["etag"] == f'"{info["revision"]}"'
     assert get.headers["accept-ranges"] == "bytes"
-    assert info | {"mtime": ""} == _info(objects, "a dir/ä.png") | {"mtime": ""}
+    assert info == _info(objects, "a dir/ä.png")
 
 
 @pytest.mark.parametrize("size", [0, 1, 131072, 131073, 262144])
@@ -165,7 +165,9 @@ def test_another_body_takes_the_place_of_the_first(objects: Store) -> None:
         late = objects.put("o", b"late", **headers)
         assert (late.status, late.kind) == (412, "precondition-failed")
         assert late.json()["current_sequence"] == second.json()["revision"]
-    assert objects.get("o", If_None_Match=second.headers["etag"]).status == 304
+    known = objects.get("o", If_None_Match=second.headers["etag"])
+    names = {name.lower() for name in known.headers} - {"date"}
+    assert (known.status, names) == (304, {"etag", "cache-control"})
     assert objects.put("none", b"x", If_Match="*").status == 412
 
 
@@ -209,6 +211,7 @@ def test_information_is_changed_and_objects_are_renamed(objects: Store) -> None:
     info = _patch(objects, "o", {"metadata": {"a": "b"}, "description": None}).json()
     assert info["metadata"] == {"a": "b"}
     assert "description" not in info
+    assert info == _info(objects, "o")
     assert _patch(objects, "o", {"name": "other"}).kind == "object-exists"
     assert _patch(objects, "o", {"size": 1}).kind == "bad-json"
     assert _patch(objects, "o", {"headers": {"a b": ["x"]}}).kind == "bad-header"
@@ -219,6 +222,7 @@ def test_information_is_changed_and_objects_are_renamed(objects: Store) -> None:
     renamed = _patch(objects, "o", {"name": "new/name"})
 
     assert (renamed.status, renamed.json()["metadata"]) == (200, {"a": "b"})
+    assert renamed.json() == _info(objects, "new/name")
     assert objects.get("o").status == 404
     assert objects.get("new/name").body == BODY
 
@@ -230,7 +234,8 @@ def test_links_lead_to_objects(objects: Store) -> None:
         return objects.web.json("POST", objects.at(name, ":link"), target)
 
     assert link("ln", bucket=objects.name, name="o").status == 201
-    assert link("ln", bucket=objects.name, name="o").status == 200
+    again = link("ln", bucket=objects.name, name="o")
+    assert (again.status, again.json()) == (200, _info(objects, "ln"))
     assert objects.get("ln", Range="bytes=5-9").body == BODY[5:10]
     assert _info(objects, "ln")["link"] == {"bucket": objects.name, "name": "o"}
     renamed = _patch(objects, "ln", {"description": "x"})

@@ -76,7 +76,7 @@ def test_replies_end_when_no_more_come(web: Web, wire: Wire, query: str) -> None
 
 def test_an_empty_reply_can_be_the_end(web: Web, wire: Wire) -> None:
     serve(wire, "ask.until")
-    waiting = web.later(lambda: ask(web, "ask.until", "?replies=9&until_empty&timeout=30s"))
+    waiting = web.later(lambda: ask(web, "ask.until", "?replies=9&until_empty=true&timeout=30s"))
     answer(wire, b"1", b"", b"2")
 
     assert waiting().lines() == [{"text": "1"}]

@@ -252,7 +252,8 @@ def test_credit_is_a_total_and_may_be_overshot_by_one_message(ws: Socket, stream
     ws.send({"type": "credit", "sid": 1, "msgs": 5})
     assert seqs(ws.messages(1, 2)) == [4, 5]
     ws.ask("sub", sid=2, stream=stream.name, credit={"bytes": 101}, **{"from": "all"})
-    assert seqs(ws.messages(2, 1)) == [1]
+    frame = ws.next("msg", sid=2)
+    assert (seqs(frame["messages"]), frame["bytes"]) == ([1], len(stream.subject("a")) + 100)
     ws.send({"type": "credit", "sid": 2, "bytes": 150})
     assert seqs(ws.messages(2, 1)) == [2]
     assert ws.ask("ping")["type"] == "pong"
@@ -265,6 +266,10 @@ def test_a_frame_has_no_more_messages_than_wanted(ws: Socket, stream: Stream) ->
     ws.ask("sub", sid=1, stream=stream.name, batch=2, **{"from": "all"})
     sizes = [len(ws.next("msg")["messages"]) for _ in range(3)]
     assert sizes == [2, 2, 1]
+    credit = {"bytes": 1_000_000}
+    ws.ask("sub", sid=2, stream=stream.name, batch=2, credit=credit, **{"from": "all"})
+    told = [ws.next("msg", sid=2).get("bytes") for _ in range(3)]
+    assert told == [None, None, 5 * (len(stream.subject("a")) + 1)]
 
 
 def test_a_durable_feed_pulls_no_more_than_its_credit(ws: Socket, stream: Stream) -> None:

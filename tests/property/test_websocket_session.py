@@ -133,17 +133,21 @@ def test_a_feed_overshoots_its_credit_by_one_message_at_most(
 @given(
     payloads=st.lists(st.binary(max_size=40) | st.text(max_size=9).map(str.encode), max_size=40),
     sid=st.integers(0, 2**31 - 1),
+    nbytes=st.integers(0, 2**31 - 1),
 )
-def test_messages_are_the_same_in_both_encodings(payloads: list[bytes], sid: int) -> None:
+def test_messages_are_the_same_in_both_encodings(
+    payloads: list[bytes], sid: int, nbytes: int
+) -> None:
     messages = [
         JsMsg(Msg(b"a", b"$JS.ACK.S.C.1.%d.%d.5.0" % (seq, seq), b"", payload), takes_acks=False)
         for seq, payload in enumerate(payloads, 1)
     ]
     as_json, as_pack = (
-        codec.messages(sid, [codec.followed(msg) for msg in messages]) for codec in CODECS
+        codec.messages(sid, [codec.followed(msg) for msg in messages], nbytes) for codec in CODECS
     )
     shown, packed = json.loads(as_json), msgspec.msgpack.decode(as_pack)
     assert (shown["type"], shown["sid"]) == (packed["type"], packed["sid"]) == ("msg", sid)
+    assert shown.get("bytes", 0) == packed.get("bytes", 0) == nbytes
     assert [m["data"] for m in packed["messages"]] == payloads
     for one, other, payload in zip(shown["messages"], packed["messages"], payloads, strict=True):
         assert one["seq"] == other["seq"]

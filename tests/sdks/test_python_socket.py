@@ -178,6 +178,36 @@ def test_a_feed_holds_no_more_than_its_credit_and_misses_nothing(url: str, name:
     run(scenario)
 
 
+def test_a_feed_holds_no_more_bytes_than_its_credit_and_misses_nothing(
+    way: LossyWay, url: str, name: str
+) -> None:
+    async def scenario() -> None:
+        large = "x" * 30_000
+        async with (
+            stream(url, name) as js,
+            sdk.connect(way.url, retry=QUICK) as client,
+            client.socket() as socket,
+        ):
+            await js.publish_many(sdk.Outgoing(f"{name}.x", large) for _ in range(40))
+            await js.put_consumer(name, "C", ack_policy="explicit")
+            async with socket.consume(name, "C", credit_bytes=100_000) as work:
+                first = await anext(aiter(work))
+                for _ in range(3):  # whatever is on its way has come
+                    await socket.message(name, 1)
+                info = await read_consumer.asyncio(name, "C", client=js.api)
+                assert info is not None
+                assert 1 <= info.num_ack_pending <= 5
+                await first.ack()
+            async with socket.tail(name, begin="all", credit_bytes=70_000) as messages:
+                iterator = aiter(messages)
+                found = [await anext(iterator) for _ in range(20)]
+                way.cut()
+                found += [await anext(iterator) for _ in range(20)]
+            assert [each.seq for each in found] == list(range(1, 41))
+
+    run(scenario)
+
+
 def test_a_consumer_is_read_acknowledged_every_way_and_given_back(url: str, name: str) -> None:
     async def scenario() -> None:
         async with stream(url, name) as js:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from jetgate_client.errors import JetgateError, OutcomeUnknown, is_passing, problem_from
 from jetgate_client.payloads import Message
@@ -15,8 +15,23 @@ from jetgate_client.tail import Gap
 T = TypeVar("T")
 Frame = dict[str, Any]
 
+
+class Credit(NamedTuple):
+    """How many messages of a feed may wait to be taken, and how many bytes they may have.
+
+    The bytes are those of subjects, headers and payloads; the last message may exceed them.
+    """
+
+    msgs: int
+    bytes: int
+
+    def after(self, msgs: int, nbytes: int) -> "Credit":
+        """The totals to grant when so much was taken."""
+        return Credit(self.msgs + msgs, self.bytes + nbytes)
+
+
 CREDIT = 1000
-"""How many messages of a feed may wait to be taken."""
+CREDIT_BYTES = 4 << 20
 
 
 class Line(Protocol):
@@ -102,15 +117,16 @@ class Feed(ABC, Generic[T]):
     `aclose`, or the end of `async with`, ends it.
     """
 
-    def __init__(self, line: Line, credit: int) -> None:
+    def __init__(self, line: Line, credit: Credit) -> None:
         self._line = line
         self._credit = credit
-        self._waiting: deque[T] = deque()
+        # The bytes of a frame are those of its last message: the others of it have 0.
+        self._waiting: deque[tuple[T, int]] = deque()
         self._changed = asyncio.Event()
         self._failure: JetgateError | None = None
         self._sid = 0
-        self._taken = 0
-        self._granted = 0
+        self._taken = (0, 0)
+        self._granted = credit
         self._items = self._run()
 
     def __aiter__(self) -> AsyncIterator[T]:
@@ -135,12 +151,15 @@ class Feed(ABC, Generic[T]):
 
     def wanted(self) -> Frame:
         """The members of `sub`. Totals of credit begin again with it."""
-        self._taken, self._granted = -len(self._waiting), self._credit
-        return {**self._asked(), "credit": {"msgs": self._credit}}
+        self._taken = -len(self._waiting), -sum(nbytes for _, nbytes in self._waiting)
+        self._granted = self._credit
+        return {**self._asked(), "credit": self._credit._asdict()}
 
     def take(self, frame: Frame) -> None:
         """Something came: `subscribed`, `msg`, `gap` or `dropped`."""
-        self._waiting += self._read(frame)
+        if found := self._read(frame):
+            self._waiting += [(each, 0) for each in found[:-1]]
+            self._waiting.append((found[-1], frame.get("bytes", 0)))
         self._changed.set()
 
     def fail(self, error: JetgateError) -> None:
@@ -158,7 +177,7 @@ class Feed(ABC, Generic[T]):
     def _read(self, frame: Frame) -> list[T]:
         """What a frame means."""
 
-    def _left(self, waiting: "deque[T]") -> None:
+    def _left(self, waiting: list[T]) -> None:
         """These came and were not taken."""
 
     async def _run(self) -> AsyncGenerator[T, None]:
@@ -166,8 +185,8 @@ class Feed(ABC, Generic[T]):
         try:
             while True:
                 while self._waiting:
-                    item = self._waiting.popleft()
-                    self._count()
+                    item, nbytes = self._waiting.popleft()
+                    self._count(nbytes)
                     yield item
                 if self._failure is not None:
                     raise self._failure
@@ -175,19 +194,22 @@ class Feed(ABC, Generic[T]):
                 await self._changed.wait()
         finally:
             self._line.leave(self)
-            self._left(self._waiting)
+            self._left([item for item, _ in self._waiting])
 
-    def _count(self) -> None:
-        self._taken += 1
-        if self._taken > self._granted - (self._credit + 1) // 2:
-            self._granted = self._taken + self._credit
-            self._line.send({"type": "credit", "sid": self._sid, "msgs": self._granted})
+    def _count(self, nbytes: int) -> None:
+        """One was taken: grant more when half of the credit is used up."""
+        credit, granted = self._credit, self._granted
+        msgs, taken = self._taken[0] + 1, self._taken[1] + nbytes
+        self._taken = msgs, taken
+        if msgs > granted.msgs - (credit.msgs + 1) // 2 or taken > granted.bytes - credit.bytes / 2:
+            self._granted = granted = credit.after(msgs, taken)
+            self._line.send({"type": "credit", "sid": self._sid, **granted._asdict()})
 
 
 class Tail(Feed[Message | Gap]):
     """Every message of a stream from a place on, and a Gap where some are missing."""
 
-    def __init__(self, line: Line, credit: int, stream: str, subject: str, begin: str) -> None:
+    def __init__(self, line: Line, credit: Credit, stream: str, subject: str, begin: str) -> None:
         super().__init__(line, credit)
         self._stream = stream
         self._filter = {"filter": subject} if subject else {}
@@ -217,7 +239,7 @@ class Tail(Feed[Message | Gap]):
 class Durable(Feed[SocketDelivery]):
     """The messages of a consumer."""
 
-    def __init__(self, line: Line, credit: int, stream: str, consumer: str) -> None:
+    def __init__(self, line: Line, credit: Credit, stream: str, consumer: str) -> None:
         super().__init__(line, credit)
         self._stream = stream
         self._consumer = consumer
@@ -237,7 +259,7 @@ class Durable(Feed[SocketDelivery]):
             for each in frame.get("messages", ())
         ]
 
-    def _left(self, waiting: deque[SocketDelivery]) -> None:
+    def _left(self, waiting: list[SocketDelivery]) -> None:
         tokens = [each.token for each in waiting if each.token]
         if tokens:
             self._line.send({"type": "nak", "tokens": tokens})
@@ -246,7 +268,7 @@ class Durable(Feed[SocketDelivery]):
 class Core(Feed[CoreMessage | Dropped]):
     """What is published to a subject from now on, stored or not."""
 
-    def __init__(self, line: Line, credit: int, subject: str, queue: str) -> None:
+    def __init__(self, line: Line, credit: Credit, subject: str, queue: str) -> None:
         super().__init__(line, credit)
         self._subject = {"subject": subject, **({"queue": queue} if queue else {})}
         self._began = False

@@ -26,7 +26,7 @@ from jetgate_client.errors import (
     is_passing,
     problem_from,
 )
-from jetgate_client.feeds import CREDIT, Core, Durable, Feed, Frame, Tail
+from jetgate_client.feeds import CREDIT, CREDIT_BYTES, Core, Credit, Durable, Feed, Frame, Tail
 from jetgate_client.payloads import Message, Payload, encoded
 from jetgate_client.publishing import Receipt
 from jetgate_client.retrying import Backoff
@@ -151,26 +151,47 @@ class Socket:
         return Message(stream, said["subject"], said["seq"], said["time"], headers, said["data"])
 
     def tail(
-        self, stream: str, *, subject: str = "", begin: str = "new", credit: int = CREDIT
+        self,
+        stream: str,
+        *,
+        subject: str = "",
+        begin: str = "new",
+        credit: int = CREDIT,
+        credit_bytes: int = CREDIT_BYTES,
     ) -> Tail:
         """The messages of a stream as they are stored, and a Gap where some are missing.
 
         `begin`: `new`, `all`, `last`, `last_per_subject`, a sequence, or a time in RFC 3339.
-        `credit`: how many may wait here to be taken.
+        `credit`, `credit_bytes`: how many may wait here to be taken, and with how many bytes of
+        subjects, headers and payloads; the last of them may exceed those.
         """
-        return Tail(self, credit, stream, subject, begin)
+        return Tail(self, Credit(credit, credit_bytes), stream, subject, begin)
 
-    def consume(self, stream: str, consumer: str, *, credit: int = CREDIT) -> Durable:
-        """The messages of a consumer, without end. `credit`: how many may wait here."""
-        return Durable(self, credit, stream, consumer)
+    def consume(
+        self,
+        stream: str,
+        consumer: str,
+        *,
+        credit: int = CREDIT,
+        credit_bytes: int = CREDIT_BYTES,
+    ) -> Durable:
+        """The messages of a consumer, without end. `credit`, `credit_bytes`: as in `tail`."""
+        return Durable(self, Credit(credit, credit_bytes), stream, consumer)
 
-    def listen(self, subject: str, *, queue: str = "", credit: int = CREDIT) -> Core:
+    def listen(
+        self,
+        subject: str,
+        *,
+        queue: str = "",
+        credit: int = CREDIT,
+        credit_bytes: int = CREDIT_BYTES,
+    ) -> Core:
         """What is published to a subject from now on, stored or not; what was missed is counted.
 
-        `queue`: of those who listen in a queue each message has one. `credit`: how many may wait
-        here; what is more is dropped.
+        `queue`: of those who listen in a queue each message has one. `credit`, `credit_bytes`: as
+        in `tail`, but what is more is dropped.
         """
-        return Core(self, credit, subject, queue)
+        return Core(self, Credit(credit, credit_bytes), subject, queue)
 
     # -- what feeds and deliveries see ---------------------------------------------------------
 

@@ -20,8 +20,8 @@ const PROTOCOL = "js.v1.json";
 const QUIET_MS = 20_000;
 /** How much longer than the server one waits for its answer. */
 const MORE_MS = 5000;
-/** How many messages of a feed may wait to be taken. */
-const CREDIT = 1000;
+/** How many messages of a feed may wait to be taken, and how many bytes they may have. */
+const CREDIT = { msgs: 1000, bytes: 4 * 2 ** 20 };
 /** What closed the connection and will do so again, but for what only a caller can change. */
 const FINAL = [1002, 1007, 1009];
 /** The server goes: another may be there at once. */
@@ -39,6 +39,8 @@ export interface SocketOptions {
 export interface FeedOptions {
   /** How many messages may wait here to be taken: 1000. */
   credit?: number;
+  /** How many bytes of subjects, headers and payloads they may have, the last one aside: 4 MiB. */
+  creditBytes?: number;
   /** Ends the iteration. */
   signal?: AbortSignal;
 }
@@ -230,26 +232,32 @@ export class Socket {
     ask: () => object,
     read: (frame: Frame, text: string) => T[],
     missed: () => T[],
-    { signal, credit = CREDIT }: FeedOptions,
+    { signal, credit: msgs = CREDIT.msgs, creditBytes: bytes = CREDIT.bytes }: FeedOptions,
     left: (waiting: T[]) => void = () => undefined,
   ): AsyncGenerator<T, void, undefined> {
     const sid = ++this.numbers;
-    const waiting: T[] = [];
-    let [taken, granted, began] = [0, credit, false];
+    const waiting: { item: T; bytes: number }[] = [];
+    let [taken, granted, began] = [{ msgs: 0, bytes: 0 }, { msgs, bytes }, false];
+    // The bytes of a frame are those of its last message: the others of it have 0.
+    const put = (items: T[], total: number): void => {
+      items.forEach((item, i) => waiting.push({ item, bytes: i === items.length - 1 ? total : 0 }));
+    };
     let failure: unknown;
     let wake = (): void => undefined;
     const feed: Feed = {
       sid,
       ask() {
-        [taken, granted] = [-waiting.length, credit]; // totals begin again with the feed
-        return { ...ask(), credit: { msgs: credit } };
+        // Totals begin again with the feed.
+        taken = { msgs: -waiting.length, bytes: -waiting.reduce((sum, each) => sum + each.bytes, 0) };
+        granted = { msgs, bytes };
+        return { ...ask(), credit: granted };
       },
       take(frame, text) {
-        waiting.push(...read(frame, text));
+        put(read(frame, text), (frame["bytes"] as number | undefined) ?? 0);
         wake();
       },
       begun(frame) {
-        waiting.push(...(began ? missed() : []), ...read(frame, ""));
+        put([...(began ? missed() : []), ...read(frame, "")], 0);
         began = true;
         wake();
       },
@@ -266,10 +274,11 @@ export class Socket {
       while (!signal?.aborted) {
         const next = waiting.shift();
         if (next !== undefined) {
-          yield next;
-          if (++taken > granted - credit / 2) {
-            granted = taken + credit;
-            this.send({ type: "credit", sid, msgs: granted });
+          yield next.item;
+          taken = { msgs: taken.msgs + 1, bytes: taken.bytes + next.bytes };
+          if (taken.msgs > granted.msgs - msgs / 2 || taken.bytes > granted.bytes - bytes / 2) {
+            granted = { msgs: taken.msgs + msgs, bytes: taken.bytes + bytes };
+            this.send({ type: "credit", sid, ...granted });
           }
         } else if (failure !== undefined) {
           throw failure;
@@ -280,7 +289,7 @@ export class Socket {
     } finally {
       signal?.removeEventListener("abort", stop);
       this.feeds.delete(sid);
-      left(waiting);
+      left(waiting.map(({ item }) => item));
       if (failure === undefined && this.opened) void this.ask({ type: "unsub", sid }, false).catch(() => undefined);
     }
   }

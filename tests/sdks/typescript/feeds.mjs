@@ -107,6 +107,28 @@ export const feeds = {
     socket.close();
   },
 
+  async "a feed of large messages over a socket"({ js, stream }) {
+    const way = brittle();
+    const socket = js.socket({ WebSocket: way.WebSocket });
+    await js.putConsumer(stream, "C", { ack_policy: "explicit" });
+    const payload = "x".repeat(30_000);
+    await js.publishMany(Array.from({ length: 40 }, () => ({ subject: `${stream}.x`, payload })));
+    const work = socket.consume(stream, "C", { creditBytes: 100_000 });
+    await work.next();
+    for (let i = 0; i < 3; i++) await socket.message(stream, 1); // whatever is on its way has come
+    const held = (await js.api.readConsumer({ path: { stream, consumer: "C" } })).num_ack_pending;
+    same(held >= 1 && held <= 5, true);
+    await work.return();
+    const seen = [];
+    for await (const { seq } of socket.tail(stream, { begin: "all", creditBytes: 70_000 })) {
+      seen.push(seq);
+      if (seq === 20) way.cut();
+      if (seq === 40) break;
+    }
+    same(seen, Array.from({ length: 40 }, (_, i) => i + 1));
+    socket.close();
+  },
+
   async "what is published to a subject, over a socket"({ js, stream }) {
     const way = brittle();
     const socket = js.socket({ WebSocket: way.WebSocket });

@@ -126,18 +126,23 @@ export const scenarios = {
   async "consuming goes on after lost connections"({ sdk, url, stream }) {
     const way = fragile();
     const js = sdk.connect(url, { fetch: way.fetch, retry: QUICK });
-    await js.putConsumer(stream, "C", { ack_policy: "explicit" });
-    const got = [];
+    // Whom the server has not yet seen leave may be sent a message: it comes again after this time.
+    await js.putConsumer(stream, "C", { ack_policy: "explicit", ack_wait: 1e9 });
+    const got = new Set();
     const messages = js.consume(stream, "C", { heartbeat: 1 });
     for (let i = 0; i < 6; i++) {
-      const next = messages.next();
+      let next = messages.next();
       if (i % 2) way.cut();
       await js.publish(`${stream}.x`, String(i));
-      const { value } = await next;
-      got.push(value.text());
-      await value.ack({ sync: true });
+      for (;;) {
+        const { value } = await next;
+        got.add(value.text());
+        await value.ack({ sync: true });
+        if (value.text() === String(i)) break;
+        next = messages.next();
+      }
     }
-    same(got, ["0", "1", "2", "3", "4", "5"]);
+    same([...got], ["0", "1", "2", "3", "4", "5"]);
     const stop = new AbortController();
     const waiting = js.consume(stream, "C", { signal: stop.signal }).next();
     stop.abort();

@@ -1060,11 +1060,12 @@ export class Operations extends HeyApiClient {
     
     /**
      * Say whether messages can be stored: JetStream answers, and storage works
+     *
+     * No credentials are needed, because probes have none: JetStream is asked as the server itself.
      */
     public readyz<ThrowOnError extends boolean = true>(options?: Options<ReadyzData, ThrowOnError>): RequestResult<ReadyzResponses, unknown, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ReadyzResponses, unknown, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ scheme: 'basic', type: 'http' }, { scheme: 'bearer', type: 'http' }],
             url: '/readyz',
             ...options
         });

@@ -54,6 +54,8 @@ def sync_detailed(
 ) -> Response[Health]:
     """Say whether messages can be stored: JetStream answers, and storage works
 
+     No credentials are needed, because probes have none: JetStream is asked as the server itself.
+
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
         httpx.TimeoutException: If the request takes longer than Client.timeout.
@@ -77,6 +79,8 @@ def sync(
 ) -> Health | None:
     """Say whether messages can be stored: JetStream answers, and storage works
 
+     No credentials are needed, because probes have none: JetStream is asked as the server itself.
+
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
         httpx.TimeoutException: If the request takes longer than Client.timeout.
@@ -95,6 +99,8 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
 ) -> Response[Health]:
     """Say whether messages can be stored: JetStream answers, and storage works
+
+     No credentials are needed, because probes have none: JetStream is asked as the server itself.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -116,6 +122,8 @@ async def asyncio(
     client: AuthenticatedClient | Client,
 ) -> Health | None:
     """Say whether messages can be stored: JetStream answers, and storage works
+
+     No credentials are needed, because probes have none: JetStream is asked as the server itself.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
