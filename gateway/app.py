@@ -1,14 +1,13 @@
 """The ASGI application: every request through one table, every error through one translator."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.client import Client, ClientError, JetStream
 from core.runtime.clock import Clock, SystemClock
@@ -160,17 +159,22 @@ class Facade(Starlette):
         self._requests = requests
         self._sockets = sockets
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request or a WebSocket."""
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
+        await self.middleware_stack(scope, receive, send)
+
     def build_middleware_stack(self) -> ASGIApp:
         """Go to the routes at once, through what was asked for alone."""
         requests, sockets = self._requests, self._sockets
 
-        async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        def route(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
             if scope["type"] != "websocket":
-                await requests.handle(scope, receive, send)
-            elif sockets is not None:
-                await sockets.handle(scope, receive, send)
-            else:
-                await standby(scope, receive, send)
+                return requests.handle(scope, receive, send)
+            if sockets is not None:
+                return sockets.handle(scope, receive, send)
+            return standby(scope, receive, send)
 
         app: ASGIApp = route
         for cls, args, kwargs in reversed(self.user_middleware):
@@ -227,9 +231,10 @@ class TableRoute(BaseRoute):
             done = RequestDone(answer.operation, scope["method"], response.status_code, seconds)
             self._gateway.observe(done)
             if answer.caller is not None and answer.caller.quota is not None:
-                send = _with_quota(send, answer.caller)
-            with suppress(Disconnected, ClientError, Problem):  # too late for another answer
-                await response(scope, receive, send)
+                response.raw_headers.extend(_quota_lines(answer.caller))
+            await response(scope, receive, send)
+        except (Disconnected, ClientError, Problem):
+            pass  # too late for another answer
         finally:
             if answer.caller is not None:
                 self._door.leave(answer.caller)
@@ -281,19 +286,12 @@ class Answer:
     response: Response | None = None
 
 
-def _with_quota(send: Send, caller: Caller) -> Send:
-    """Tell with an answer what is left of the rate limit."""
+def _quota_lines(caller: Caller) -> list[tuple[bytes, bytes]]:
+    """The headers that tell with an answer what is left of the rate limit."""
     rates, quota = caller.sign_in.rates, caller.quota
     assert rates is not None
     assert quota is not None
-    headers = [(k.lower().encode(), v.encode()) for k, v in rates.headers(quota).items()]
-
-    async def telling(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *headers]
-        await send(message)
-
-    return telling
+    return [(k.lower().encode(), v.encode()) for k, v in rates.headers(quota).items()]
 
 
 def _check_head(settings: Settings, scope: Scope) -> None:
@@ -303,18 +301,17 @@ def _check_head(settings: Settings, scope: Scope) -> None:
             414, "target-too-long", f"path and query: more than {settings.target_bytes_max} bytes"
         )
     headers = scope["headers"]
-    size = hosts = 0
-    is_coded = False
+    size = 0
     for name, value in headers:
         size += len(name) + len(value)
-        hosts += name == b"host"
-        is_coded |= name == b"transfer-encoding"
+    names = [name for name, _ in headers]
+    hosts = names.count(b"host")
     if len(headers) > settings.header_count_max or size > settings.header_bytes_max:
         limits = f"{settings.header_count_max}, {settings.header_bytes_max} bytes"
         raise Problem(431, "headers-too-large", f"headers: more than {limits}")
     if hosts != 1 and (hosts or scope.get("http_version") == "1.1"):
         # A proxy and we could each take another one for the name of this server (RFC 9112, 3.2).
         raise Problem(400, "bad-host", "headers: one Host is needed")
-    if is_coded and scope.get("http_version") == "1.0":
+    if b"transfer-encoding" in names and scope.get("http_version") == "1.0":
         # What passed it on may not have known it, and have seen another end (RFC 9112, 6.1).
         raise Problem(400, "not-http", "headers: HTTP/1.0 has no Transfer-Encoding")

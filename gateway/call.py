@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope
 from core.client import Client, JetStream
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+from gateway import exchange
 from gateway.console.files import Console
 from gateway.feeds.feeds import Feeds
 from gateway.metrics import Metrics
@@ -153,7 +154,7 @@ class Caller:
 class Call:
     """A request: parameters checked for form, the body under a limit."""
 
-    __slots__ = ("caller", "gateway", "headers", "params", "query", "receive", "scope")
+    __slots__ = ("_headers", "caller", "gateway", "params", "query", "receive", "scope")
 
     def __init__(
         self,
@@ -169,11 +170,23 @@ class Call:
         self.receive = receive
         self.params = params
         self.query = query
-        self.headers = Headers(scope=scope)
+        self._headers: Headers | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the request, by name in any case."""
+        if self._headers is None:
+            self._headers = Headers(scope=self.scope)
+        return self._headers
 
     async def body(self, limit: int) -> bytes:
         """The whole body. Raises Problem 413 when it is larger than `limit` bytes."""
         self.refuse_encoding()
+        there = exchange.take_body(self.receive)
+        if there is not None:
+            if len(there) > limit:
+                raise _too_large(limit)
+            return there
         announced = self.header(b"content-length")
         size = int(announced) if announced.isdigit() and len(announced) < 20 else 0
         if size > limit and (size > _DRAIN_MAX or "expect" in self.headers):

@@ -9,6 +9,7 @@ Out of messages: JetStream's own and those of CloudEvents as they are, everythin
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from starlette.datastructures import Headers
 
@@ -41,6 +42,19 @@ PUBLISH_HEADERS = (
     "Nats-Required-Api-Level",
 )
 _ALLOWED = {name.lower().encode(): name.encode() for name in PUBLISH_HEADERS}
+# Headers that nearly every request has, and that say nothing of a message.
+_SILENT = frozenset(
+    (
+        b"accept",
+        b"accept-encoding",
+        b"authorization",
+        b"connection",
+        b"content-length",
+        b"host",
+        b"user-agent",
+    )
+)
+_KEPT_BYTES = 128
 _CONDITIONS = frozenset((b"idempotency-key", b"js-expect", b"if-match", b"if-none-match"))
 # Types that a browser shows or downloads without running anything.
 _SAFE_TYPES = re.compile(
@@ -71,6 +85,27 @@ def _users_own(name: bytes) -> bytes:
         shown = name.decode(errors="replace")
         raise bad_request("header-not-allowed", f"Nats-H-{shown}: begins with Nats- itself")
     return canonical(name)
+
+
+def publish_block(raw: list[tuple[bytes, bytes]], settings: Settings) -> bytes:
+    """The header block of the message in a publish request; empty when it has no headers."""
+    said = [header for header in raw if header[0] not in _SILENT]
+    if not said:
+        return b""
+    if len(said) == 1 and said[0][0] == b"content-type" and len(said[0][1]) <= _KEPT_BYTES:
+        found = _typed(said[0][1])
+        if len(found) <= settings.message_header_bytes_max and settings.message_header_count_max:
+            return found
+    items = message_headers(raw, settings)
+    items += preconditions(Headers(raw=raw))
+    refuse_repeated(items)
+    return block(items)
+
+
+@lru_cache(256)
+def _typed(media_type: bytes) -> bytes:
+    """The header block of a message that has a type and nothing else."""
+    return block([(b"Content-Type", _value(b"content-type", media_type))]) if media_type else b""
 
 
 def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> Items:

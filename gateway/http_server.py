@@ -7,7 +7,7 @@ and metrics, a leader the façade. Until it is known which of them this is, `Htt
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -138,5 +138,5 @@ class HttpServer:
             await asyncio.wait([self._task], timeout=_DRAIN_S)
         self._task = None
 
-    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+    def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._app(scope, receive, send)

@@ -126,23 +126,24 @@ def operation_of(headers: bytes) -> Operation:
 async def store(call: Call, bucket: str, key: str, payload: bytes, items: Items) -> PubAck:
     """Store a value or a marker. Raises Problem, ApiError or ClientError."""
     limit = call.gateway.client.info.max_payload
-    if len(payload) + len(block(items)) > limit:
+    headers = block(items)
+    if len(payload) + len(headers) > limit:
         raise Problem(413, "body-too-large", f"headers and body: larger than {limit} bytes")
     try:
-        return await _publish(call, f"$KV.{bucket}.{key}", payload, items)
+        return await _publish(call, f"$KV.{bucket}.{key}", payload, headers)
     except NoResponders:
         place = place_of(await existing(call, KV, bucket))
     if place.writes == f"$KV.{bucket}.":
         raise receipt_problem(b"", 503)
     try:
-        return await _publish(call, place.writes + key, payload, items)
+        return await _publish(call, place.writes + key, payload, headers)
     except NoResponders:
         raise receipt_problem(b"", 503) from None
 
 
-async def _publish(call: Call, subject: str, payload: bytes, items: Items) -> PubAck:
+async def _publish(call: Call, subject: str, payload: bytes, headers: bytes) -> PubAck:
     try:
-        return await repeated.publish(call, subject.encode(), payload, items)
+        return await repeated.publish(call, subject.encode(), payload, headers)
     except ValueError:
         raise receipt_problem(b"", 0) from None
 

@@ -5,6 +5,7 @@ on the event loop, and what it returns is only read afterwards.
 """
 
 import platform
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -139,9 +140,10 @@ class Metrics(Collector):
             case RequestDone(operation, _, status, seconds):
                 key = (operation, status)
                 self._requests[key] = self._requests.get(key, 0) + 1
-                counts = self._seconds.setdefault(operation, [0] * (len(REQUEST_BUCKETS) + 1))
-                slot = sum(seconds > bound for bound in REQUEST_BUCKETS)
-                counts[slot] += 1
+                counts = self._seconds.get(operation)
+                if counts is None:
+                    counts = self._seconds[operation] = [0] * (len(REQUEST_BUCKETS) + 1)
+                counts[bisect_left(REQUEST_BUCKETS, seconds)] += 1
                 self._sums[operation] = self._sums.get(operation, 0.0) + seconds
             case RequestFailed():
                 self._failures += 1

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class RequestDone:
+class RequestDone(NamedTuple):
     """A request was answered. `seconds` is the time until the answer began."""
 
     operation: str

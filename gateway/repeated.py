@@ -16,7 +16,7 @@ from core.errors import ApiError
 from core.model.api_errors import err_code
 from core.model.message import PubAck
 from gateway.call import Call
-from gateway.headers import Items, block
+from gateway.headers import block
 
 WRONG_SEQUENCE = (
     err_code("JSStreamWrongLastSequence"),
@@ -35,13 +35,12 @@ def question(headers: bytes) -> bytes:
     return block([(b"Nats-Msg-Id", found[1]), (b"Nats-Expected-Last-Msg-Id", nobody)])
 
 
-async def publish(call: Call, subject: bytes, payload: bytes, items: Items) -> PubAck:
+async def publish(call: Call, subject: bytes, payload: bytes, headers: bytes) -> PubAck:
     """Publish; what was stored before under this id is a duplicate, whatever its condition.
 
-    Raises ApiError, ClientError, ValueError.
+    `headers` is a complete block or empty. Raises ApiError, ClientError, ValueError.
     """
     publisher = call.gateway.publisher
-    headers = block(items)
     try:
         return await publisher.publish(subject, payload, headers)
     except ApiError as error:

@@ -4,13 +4,19 @@ Paths are matched as they came and each parameter is percent-decoded once afterw
 `%3A` inside a name separate nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 
 from gateway.operation import Operation
 from gateway.problems import Problem
 from gateway.validation import percent_decoded
 
-Params = dict[str, str]
+Params = Mapping[str, str]
+
+# Requests whose paths were seen lately, and how long these may be.
+_KEPT = 4096
+_KEPT_BYTES = 256
 
 
 class _Node:
@@ -39,12 +45,18 @@ class Table:
                 raise ValueError(f"two operations at {operation.method} {operation.path}")
             node.methods[operation.method] = operation
             node.allow = _allow(node)
+        self._kept = lru_cache(_KEPT)(self._find)
 
     def find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
         """The operation, its parameters, and the methods that exist there.
 
         The operation is None for OPTIONS. Raises Problem 404, 405, or 400 for bad encoding.
         """
+        if len(raw_path) > _KEPT_BYTES:
+            return self._find(method, raw_path)
+        return self._kept(method, raw_path)
+
+    def _find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
         node, raw = self._walk(raw_path)
         if node is None or not node.methods:
             raise Problem(404, "no-such-route", "nothing is at this path")
@@ -56,7 +68,7 @@ class Table:
             detail = f"this path takes {allow}"
             raise Problem(405, "method-not-allowed", detail, headers={"Allow": allow})
         params = {key: percent_decoded(value, key) for key, value in raw.items()}
-        return operation, params, allow
+        return operation, MappingProxyType(params), allow
 
     def _walk(self, raw_path: bytes) -> tuple[_Node | None, dict[str, bytes]]:
         raw: dict[str, bytes] = {}

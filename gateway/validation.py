@@ -6,6 +6,7 @@ line, add a token or widen a match.
 
 import json
 import re
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -63,7 +64,12 @@ def name(text: str, what: str) -> str:
 
 def publish_subject(text: str, settings: Settings) -> bytes:
     """Check a subject to publish to."""
-    tokens = _subject_tokens(text, settings)
+    return _publish_subject(text, settings.subject_bytes_max, settings.subject_tokens_max)
+
+
+@lru_cache(1024)
+def _publish_subject(text: str, bytes_max: int, tokens_max: int) -> bytes:
+    tokens = _subject_tokens(text, bytes_max, tokens_max)
     if "*" in tokens or ">" in tokens:
         raise bad_request("bad-subject", "subject: no wildcards when publishing")
     reserved = text.startswith(_RESERVED)
@@ -74,13 +80,13 @@ def publish_subject(text: str, settings: Settings) -> bytes:
 
 def filter_subject(text: str, settings: Settings) -> str:
     """Check a subject that may have wildcards."""
-    tokens = _subject_tokens(text, settings)
+    tokens = _subject_tokens(text, settings.subject_bytes_max, settings.subject_tokens_max)
     if ">" in tokens[:-1]:
         raise bad_request("bad-subject", "subject: > only as the last token")
     return text
 
 
-def _subject_tokens(text: str, settings: Settings) -> list[str]:
+def _subject_tokens(text: str, bytes_max: int, tokens_max: int) -> list[str]:
     if not text or _UNSAFE.search(text):
         raise bad_request("bad-subject", "subject: empty, or has blanks or control characters")
     try:
@@ -88,8 +94,8 @@ def _subject_tokens(text: str, settings: Settings) -> list[str]:
     except UnicodeEncodeError:
         raise bad_request("bad-subject", "subject: not UTF-8") from None
     tokens = text.split(".")
-    if size > settings.subject_bytes_max or len(tokens) > settings.subject_tokens_max:
-        limits = f"{settings.subject_bytes_max} bytes or {settings.subject_tokens_max} tokens"
+    if size > bytes_max or len(tokens) > tokens_max:
+        limits = f"{bytes_max} bytes or {tokens_max} tokens"
         raise bad_request("bad-subject", f"subject: more than {limits}")
     if "" in tokens:
         raise bad_request("bad-subject", "subject: an empty token")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame, Opcode
+from websockets.frames import CloseCode, Frame, Opcode
 
 from gateway.write_watch import WriteWatch
 
@@ -52,11 +52,25 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._writes is not None:
             self._writes.stop()
         super().connection_lost(exc)
+        self.conn.parser.close()  # it refers to itself: else only the garbage collector ends it
 
     def data_received(self, data: bytes) -> None:
         """Take a read."""
         if not self._discards:
             super().data_received(data)
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand a whole message on. Text that is not UTF-8 ends the connection, of which uvicorn
+        would log a stack trace: anybody could fill the log."""
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.send_close(CloseCode.INVALID_DATA)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
         """Say why the connection ends, and end it when the client has, or after a while.

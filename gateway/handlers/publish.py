@@ -12,7 +12,7 @@ from gateway import atomic, repeated
 from gateway.batch_lines import Lines, Run, Tally, receipt_problem
 from gateway.batching import PublishStream
 from gateway.call import Call
-from gateway.headers import block, message_headers, preconditions, refuse_repeated
+from gateway.headers import publish_block
 from gateway.problems import Problem, bad_request
 from gateway.responses import JSON, NDJSON, PlainResponse, location_of
 from gateway.validation import publish_subject
@@ -28,14 +28,12 @@ async def publish_one(call: Call) -> Response:
     """
     gateway = call.gateway
     subject = publish_subject(call.params["subject"], gateway.settings)
-    items = message_headers(call.scope["headers"], gateway.settings)
-    items += preconditions(call.headers)
-    refuse_repeated(items)
+    headers = publish_block(call.scope["headers"], gateway.settings)
     body = await call.body(gateway.client.info.max_payload)
-    if len(body) + len(block(items)) > gateway.client.info.max_payload:
+    if len(body) + len(headers) > gateway.client.info.max_payload:
         raise Problem(413, "body-too-large", "headers and body: larger than the server takes")
     try:
-        ack = await repeated.publish(call, subject, body, items)
+        ack = await repeated.publish(call, subject, body, headers)
     except NoResponders:
         raise receipt_problem(b"", 503) from None
     except ValueError:

@@ -6,7 +6,7 @@ everything. `Host` still has the page's name. An address in it is allowed: nobod
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,13 +30,12 @@ class Hosts:
         self._names = frozenset(names)
         self._allowed: set[bytes] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Look at Host, for which a trusted proxy may have spoken."""
         for name, value in scope["headers"]:
             if name == b"host" and value not in self._allowed and not self._allows(value):
-                await _refuse(value, scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+                return _refuse(value, scope, receive, send)
+        return self._app(scope, receive, send)
 
     def _allows(self, value: bytes) -> bool:
         if not is_allowed(value.decode("latin-1"), self._names):

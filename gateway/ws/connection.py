@@ -162,6 +162,12 @@ class Connection(Link):
         for feed in list(self._feeds.values()):
             with suppress(ApiError, ClientError):
                 await feed.close()
+        # They refer to this connection: without them it is gone at once, and not with a full
+        # garbage collection, which holds up everybody and comes late.
+        self._feeds.clear()
+        self._ready.clear()
+        self._asking = None
+        self._still_asks = self._still_connected = _ignore
 
     def _welcome(self, caller: Caller, ident: int | None = None) -> None:
         self.caller = caller

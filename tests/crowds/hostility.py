@@ -1,9 +1,11 @@
 """HTTP callers that mean no good, beside a publisher: `python -m tests.crowds.hostility`.
 
-Slow readers of feeds over WebSocket, requests that never end, and garbage, for minutes. Printed is
-what they do to the latency of somebody who publishes 1,000 messages a second over NATS, and to the
-memory of the server, also after they have gone. It ends with 1 when one of the limits is missed.
-The callers share the machine with the server: each of them sends little, there are many of them.
+Slow readers of feeds over WebSocket, requests that never end, and garbage. Printed is what they do
+to the latency of somebody who publishes 1,000 messages a second over NATS, in four parts: alone,
+while they come, beside them, and while they go, all at once; and to the memory of the server, also
+after they have gone. It ends with 1 when one of the limits is missed; those of latency are about
+the time beside them. The callers share the machine with the server: each of them sends little,
+there are many of them.
 """
 
 import argparse
@@ -34,6 +36,12 @@ BACK = 128 * MIB
 """What may be in use afterwards that was not before: pages that are kept for the next time, and
 the latest messages of the stream."""
 
+ALONE_S = 10.0
+FILLING_S = 10.0
+"""Until those who do not read have all they can take."""
+GOING_S = 3.0
+SETTLING_S = 30.0
+
 _TICK = 0.05
 _READ = 2048
 _RECEIVE_BUFFER = 4096
@@ -47,12 +55,17 @@ _HALVES = (
 )
 
 
+Say = Callable[[str], None]
+
+
 @dataclass(slots=True)
 class Outcome:
-    """Milliseconds until an ack before and meanwhile, bytes of memory, and how many callers."""
+    """Milliseconds until an ack in each part, bytes of memory, and how many callers."""
 
     before: dict[str, float]
+    coming: dict[str, float]
     meanwhile: dict[str, float]
+    going: dict[str, float]
     memory_before: int
     memory_most: int
     memory_after: int
@@ -79,24 +92,29 @@ class Outcome:
 class Crowd:
     """The callers, in one thread; who is disconnected comes again."""
 
-    def __init__(self, address: Address, readers: int, requests: int, garbage: int) -> None:
+    def __init__(self, address: Address, garbage: int) -> None:
         self.counts = {"slow readers": 0, "half requests": 0, "garbage": 0, "came again": 0}
         self._address = address
         self._chance = random.Random(7)
         self._selector = selectors.DefaultSelector()
-        self._readers = [self._reader() for _ in range(readers)]
+        self._readers: list[socket.socket] = []
         self._next = 0
         self._garbage = garbage
-        self._thrown = 0.0
+        self._thrown = self._reads = 0
+
+    def come(self, readers: int, requests: int) -> None:
+        """Connect, one after the other."""
         for number in range(requests):
             self._half(number)
+        self._readers += [self._reader() for _ in range(readers)]
         self.counts |= {"slow readers": readers, "half requests": requests}
 
     def run(self, seconds: float, each: Callable[[], None]) -> None:
         """Be a nuisance for so long; `each` is called several times a second."""
         begun = time.monotonic()
+        self._thrown = self._reads = 0
         while (elapsed := time.monotonic() - begun) < seconds:
-            self._read_a_little()
+            self._read_a_little(elapsed)
             self._throw(elapsed)
             self._take_endings()
             each()
@@ -141,9 +159,10 @@ class Crowd:
         sock.setblocking(False)
         return sock
 
-    def _read_a_little(self) -> None:
-        """Let a part of the readers read, so that each has its turn in a second."""
-        for _ in range(max(1, int(len(self._readers) * _TICK))):
+    def _read_a_little(self, elapsed: float) -> None:
+        """Let those read whose turn has come: each has one in a second."""
+        while self._reads < elapsed * len(self._readers):
+            self._reads += 1
             self._next = (self._next + 1) % len(self._readers)
             try:
                 alive = self._readers[self._next].recv(_READ)
@@ -218,9 +237,17 @@ def watched(server: JetgateServer) -> Iterator[Pace]:
 
 
 def suffer(
-    server: JetgateServer, readers: int, requests: int, garbage: int, seconds: float
+    server: JetgateServer,
+    readers: int,
+    requests: int,
+    garbage: int,
+    seconds: float,
+    say: Say = lambda _: None,
 ) -> Outcome:
-    """Measure a publisher alone for a while, and then for as long beside such callers."""
+    """Measure a publisher alone for a while, and then for as long beside such callers.
+
+    `say` is told what begins.
+    """
     memory_before = resident(server.pid)
     most = memory_before
 
@@ -232,21 +259,30 @@ def suffer(
         pace.mark()
         time.sleep(1)
         pace.mark()
-        time.sleep(min(seconds, 10))
+        say(f"the publisher alone, for {min(seconds, ALONE_S):.0f} s")
+        time.sleep(min(seconds, ALONE_S))
         pace.mark()
-        with closing(Crowd(server.http, readers, requests, garbage)) as crowd:
-            crowd.run(min(seconds, 10), look)  # until those who do not read have all they can take
+        with closing(Crowd(server.http, garbage)) as crowd:
+            say(f"{readers} slow readers and {requests} half requests come")
+            crowd.come(readers, requests)
+            say(f"they are there, and {garbage} with garbage each second; until they are full")
+            crowd.run(min(seconds, FILLING_S), look)
             pace.mark()
+            say(f"the publisher beside them, for {seconds:.0f} s")
             crowd.run(seconds, look)
-            pace.end()
-    _, before, _, meanwhile = pace.parts
+            pace.mark()
+            say("they go")
+        time.sleep(min(seconds, GOING_S))
+        pace.end()
+    _, before, coming, meanwhile, going = pace.parts
+    say("the memory is to come back")
     after = _settled(server, memory_before + BACK)
-    return Outcome(before, meanwhile, memory_before, most, after, crowd.counts)
+    return Outcome(before, coming, meanwhile, going, memory_before, most, after, crowd.counts)
 
 
 def _settled(server: JetgateServer, wanted: int) -> int:
     """The memory in use when it has come down to what is wanted, or no longer does."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + SETTLING_S
     while (now := resident(server.pid)) >= wanted and time.monotonic() < deadline:
         time.sleep(_TICK)
     return now
@@ -258,18 +294,31 @@ def main() -> int:
     parser.add_argument("--readers", type=int, default=1000, help="slow readers over WebSocket")
     parser.add_argument("--requests", type=int, default=1000, help="requests that never end")
     parser.add_argument("--garbage", type=int, default=50, help="connections with it, a second")
-    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--seconds", type=float, default=60, help="beside them")
     chosen = parser.parse_args()
     affordable(chosen.readers + chosen.requests)
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - begun:6.1f} s: {text}", flush=True)
+
+    say("the server starts")
     with JetgateServer() as server:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
-        found = suffer(server, chosen.readers, chosen.requests, chosen.garbage, chosen.seconds)
+        found = suffer(server, chosen.readers, chosen.requests, chosen.garbage, chosen.seconds, say)
+    return _told(found)
+
+
+def _told(found: Outcome) -> int:
+    """Print what was found; 1 when a limit was missed."""
     print(", ".join(f"{count} {what}" for what, count in found.callers.items()))
     for share in ("p50", "p99"):
         print(
             f"{share} of an ack: {found.before[share]:.1f} ms alone, "
-            f"{found.meanwhile[share]:.1f} ms beside them, {found.factor(share):.2f} times"
+            f"{found.coming[share]:.1f} ms while they come, "
+            f"{found.meanwhile[share]:.1f} ms beside them ({found.factor(share):.2f} times), "
+            f"{found.going[share]:.1f} ms while they go"
         )
     sizes = found.memory_before, found.memory_most, found.memory_after
     print("memory: {:.0f} MiB, at most {:.0f}, afterwards {:.0f}".format(*(n / MIB for n in sizes)))

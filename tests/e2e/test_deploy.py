@@ -18,6 +18,7 @@ from tests.support.pg import PostgresServer
 _SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
 _PARTS = ("lhs", "rhs", "expr", "args", "vector_selector")
 _BY_PROMETHEUS = {"up"}
+_METRIC = re.compile(r"`((?:jetgate|process)_\w+)`")
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +81,28 @@ def test_the_dashboard_names_metrics_that_there_are(families: dict[str, str]) ->
 def test_the_document_explains_every_metric(families: dict[str, str]) -> None:
     text = (ROOT / "docs/operations.md").read_text()
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    explained = {name for row in rows for name in re.findall(r"`((?:jetgate|process)_\w+)`", row)}
+    explained = {name for row in rows for name in _METRIC.findall(row)}
     there = {f"{name}_total" if kind == "counter" else name for name, kind in families.items()}
 
     assert explained == there
+
+
+def test_each_row_that_says_when_has_an_alert() -> None:
+    [group] = yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())["groups"]
+    alerted = set().union(*(named(rule["expr"]) for rule in group["rules"]))
+    lines = (ROOT / "docs/operations.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines if line.startswith("| `")]
+    without = [
+        row[1]
+        for row in rows
+        if re.match(r"`(jetgate|process)_", row[1])
+        and not row[4].startswith(("–", "yours: "))
+        and not any(
+            metric.startswith(each) for each in _METRIC.findall(row[1]) for metric in alerted
+        )
+    ]
+
+    assert without == []
 
 
 def test_the_rules_and_the_dashboard_are_where_the_document_says() -> None:

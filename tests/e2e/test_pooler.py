@@ -78,6 +78,7 @@ def _listens(port: int) -> bool:
         ("serve", "transaction", "extra_float_digits"),
         ("serve", "transaction", IGNORED),
         ("serve", "statement", IGNORED),
+        ("serve", "session", IGNORED),
         ("migrate", "transaction", IGNORED),
     ],
 )

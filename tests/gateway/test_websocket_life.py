@@ -2,6 +2,7 @@
 readers who are slow."""
 
 import asyncio
+import gc
 import json
 import socket
 from base64 import urlsafe_b64encode
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 from websockets.asyncio.client import connect as connect_ws
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from core.client import JetStream, connect, dial
@@ -24,6 +26,7 @@ from gateway.app import create_app
 from gateway.call import Caller, Gateway
 from gateway.contract.reference import Reference
 from gateway.feeds.feeds import Feeds
+from gateway.feeds.reader import StreamReader
 from gateway.http_protocol import HttpProtocol
 from gateway.http_server import HttpServer
 from gateway.http_start import HttpStart
@@ -31,16 +34,19 @@ from gateway.metrics import Metrics
 from gateway.signin.kept import SignIn
 from gateway.standby import standby
 from gateway.tokens import AckTokens
+from gateway.websocket_protocol import WebSocketProtocol
 from gateway.ws.close_codes import Remedy, remedy_of
 from gateway.ws.codec import JSON_CODEC
+from gateway.ws.connection import Connection
 from gateway.ws.credit import Account
 from gateway.ws.durable_feed import DurableFeed
 from gateway.ws.frames import Subscribe
 from gateway.ws.link import Feed, Link
+from gateway.ws.ordered_feed import OrderedFeed
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.sockets import JSON, PACK, Socket, following
 from tests.gateway.web import Web
-from tests.support.eventually import observed
+from tests.support.eventually import eventually, observed
 from tests.support.jetgate import JetgateServer
 from tests.support.memory import resident
 from tests.support.natsserver import NatsServer
@@ -250,6 +256,37 @@ def _unread(web: Web, wanted: dict[str, object]) -> socket.socket:
     assert b"HTTP/1.1 101" in sock.recv(16)
     sock.sendall(frame(json.dumps(wanted).encode(), 0x81))
     return sock
+
+
+def _served() -> int:
+    """How many objects of WebSocket connections there are in this process."""
+    kinds = {Connection, OrderedFeed, ServerProtocol, StreamReader, WebSocketProtocol}
+    return sum(type(each) in kinds for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("leaves", ["by a close frame", "without a word"])
+def test_a_connection_that_has_gone_leaves_nothing_to_the_garbage_collector(
+    gateway_over_nats: GatewayServer, nats_server: NatsServer, leaves: str
+) -> None:
+    """Thousands that come and go would have it hold up everybody again and again."""
+    with Wire(nats_server.address) as wire:
+        wire.hello()
+        wire.api("STREAM.CREATE.LEFT", {"name": "LEFT", "subjects": ["left"]})
+        gc.collect()
+        gc.disable()
+        try:
+            before = _served()
+            with Socket(gateway_over_nats.http) as ws:
+                assert ws.ask("sub", sid=1, stream="LEFT")["type"] == "subscribed"
+                wire.request("left", b"x")
+                assert ws.next("msg")
+                assert _served() > before
+                if leaves == "without a word":
+                    ws.ws.socket.shutdown(socket.SHUT_RDWR)
+            eventually(lambda: _served() <= before)
+        finally:
+            gc.enable()
+        wire.api("STREAM.DELETE.LEFT")
 
 
 def test_no_task_belongs_to_a_message(gateway_over_nats: GatewayServer) -> None:

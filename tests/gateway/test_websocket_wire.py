@@ -145,7 +145,10 @@ def _frames(received: bytes) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("case", FRAMES)
-def test_frames_that_cannot_be_end_the_connection(web: Web, case: str) -> None:
+def test_frames_that_cannot_be_end_the_connection(
+    web: Web, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And write nothing into the log, which anybody could fill with them."""
     sent, expected = FRAMES[case]
 
     (_, welcome), *others = _frames(_exchange(web, sent))
@@ -153,6 +156,7 @@ def test_frames_that_cannot_be_end_the_connection(web: Web, case: str) -> None:
     assert b"welcome" in welcome
     assert [opcode for opcode, _ in others] == [CLOSE], others
     assert struct.unpack(">H", others[0][1][:2])[0] == expected
+    assert caplog.records == []
 
 
 def test_the_close_code_of_a_large_frame_reaches_who_sends_all_of_it(web: Web) -> None:

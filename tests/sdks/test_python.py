@@ -300,7 +300,7 @@ def test_a_request_is_answered(url: str, name: str) -> None:
             reply = await js.request(f"{name}.x", b"asked")
             assert reply.json() == {"stream": name, "seq": 1}
             with pytest.raises(sdk.ServerProblem) as nobody:
-                await js.request("nobody.there", within=1)
+                await js.request("nobody.there", within=20)
             assert nobody.value.kind == "no-responders"
 
     run(scenario)

@@ -50,7 +50,11 @@ class Proxy:
                 return
             self.connections += 1
             cut = self._cuts.pop(0) if self._cuts else None
-            server = socket.create_connection(self._target)
+            try:
+                server = socket.create_connection(self._target)
+            except OSError:  # it is killed, or starts
+                client.close()
+                continue
             thread = threading.Thread(target=self._join, args=(client, server, cut))
             self._threads.append(thread)
             thread.start()

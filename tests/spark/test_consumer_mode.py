@@ -141,7 +141,7 @@ def test_what_was_pulled_and_got_into_no_checkpoint_is_delivered_again(
 
 
 def test_progress_is_reported_while_a_batch_runs(queue: Queue, begin: Begin) -> None:
-    queue.create(ack_wait=1_000_000_000)
+    queue.create(ack_wait=2_000_000_000)  # a report may be late by more than a second
     queue.fill(1, 3)
     wire = queue.wire
     wire.send(f"SUB $JS.ACK.{queue.name}.C.> p\r\n".encode())

@@ -323,7 +323,7 @@ def test_a_sequence_that_the_server_does_not_know_yet_is_waited_for(
 ) -> None:
     name = make(10)
     host, port = server.address
-    transport = NatsTransport(Settings((f"nats://{host}:{port}",), timeout=0.5))
+    transport = NatsTransport(Settings((f"nats://{host}:{port}",), timeout=2))
     with pytest.raises(NotReachable, match=r"at sequence 10 .* goes to 12"):
         list(transport.pages(name, 5, 12, (), Wanted()))
     transport.close()

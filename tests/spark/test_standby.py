@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -12,7 +12,7 @@ spark.require()
 
 from pyspark_jetstream.options import connection_options  # noqa: E402
 from pyspark_jetstream.transport.base import Wanted  # noqa: E402
-from pyspark_jetstream.transport.errors import NotReachable  # noqa: E402
+from pyspark_jetstream.transport.errors import JetStreamError, NotReachable  # noqa: E402
 from pyspark_jetstream.transport.sql import SqlTransport  # noqa: E402
 from pyspark_jetstream.values import Values  # noqa: E402
 
@@ -36,11 +36,17 @@ def standby(jetgate_server: JetgateServer) -> Iterator[Standby]:
 def lagging(standby: Standby, feed: Feed) -> Iterator[Standby]:
     """The standby knows the stream with two messages, and learns of no more until it resumes."""
     feed.put("a", "b")
-    there = {"dsn": standby.dsn, "stream": feed.name}
-    eventually(lambda: seqs(batch({**there, "timeout": "1s"})) == [1, 2])
+    eventually(lambda: _has_followed(standby, feed))
     standby.pause()
     yield standby
     standby.resume()
+
+
+def _has_followed(standby: Standby, feed: Feed) -> bool:
+    """Whether the standby knows the stream, and both of its messages."""
+    with suppress(JetStreamError):
+        return seqs(batch({"dsn": standby.dsn, "stream": feed.name, "timeout": "1s"})) == [1, 2]
+    return False
 
 
 def opened(standby: Standby, timeout: str) -> SqlTransport:

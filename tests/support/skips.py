@@ -21,6 +21,7 @@ ALLOWED = {
     "tests/e2e/test_starts.py::test_a_full_file_system_is_one_line": _NO_MOUNT,
     "tests/e2e/test_operations.py::test_a_full_disk_is_an_outage_until_there_is_room": _NO_MOUNT,
     "tests/e2e/test_deployment.py::test_systemd_takes_the_unit": _NO_SYSTEMD,
+    "tests/e2e/test_addresses.py::test_all_addresses_are_those_of_ipv6_too": _NO_IPV6,
     "tests/e2e/test_addresses.py::test_an_address_is_no_other": _NO_IPV6,
     "tests/e2e/test_addresses.py::test_serve_takes_all_addresses_for_all_ports": _NO_IPV6,
 }

@@ -108,7 +108,7 @@ async def preflight(connector: Connector) -> Replication:
     other = None
     try:
         other = await connector.open(Purpose.ADMIN)
-        reasons = await _pooler(connection, other)
+        reasons = await _swallower(other) or await _pooler(connection, other)
         row = await connection.fetchrow(_FACTS)
         facts = Facts(**{field.name: row[field.name] for field in fields(Facts)})
     except asyncpg.ProtocolViolationError as error:
@@ -186,6 +186,16 @@ def _rights(facts: Facts) -> list[str]:
         f"role {facts.role} lacks rights in database {facts.quoted_database};"
         f" let an administrator run there: {'; '.join(statements)}"
     ]
+
+
+async def _swallower(session: Any) -> list[str]:
+    """Return a reason if a session has not the settings that it was opened with.
+
+    A pooler in session mode may be told to ignore them (`ignore_startup_parameters`); sessions then
+    have the limits of the role, which end what must take as long as it takes.
+    """
+    is_ours = await session.fetchval("select current_setting('search_path')") == "pg_catalog"
+    return [] if is_ours else [POOLER]
 
 
 async def _pooler(connection: Any, other: Any) -> list[str]:

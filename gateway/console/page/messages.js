@@ -21,6 +21,7 @@ export async function messages(box, at) {
 
 class Messages {
   #seen = 0;
+  #reading; // what stops the reading of a page that is under way
 
   constructor(box, at, wanted) {
     this.at = at;
@@ -61,32 +62,39 @@ class Messages {
     ], "Show", apply));
   }
 
-  /** Read and show the page that the address says. */
-  async load(find = (reader, low, high, size) => reader.backward(high, size, low, this.at.life.signal)) {
-    const { name, info: { config, state } } = this.at;
+  /** Read and show the page that the address says, in the place of one that is being read. */
+  async load(find = (reader, low, high, size, signal) => reader.backward(high, size, low, signal)) {
+    const { name, info: { config, state }, life } = this.at;
     this.#address();
+    this.#reading?.abort();
+    const mine = (this.#reading = new AbortController());
+    const signal = AbortSignal.any([mine.signal, life.signal]);
     const reader = (this.reader = new Reader(name, this.wanted.subject, config.allow_direct));
     this.rows.table.setAttribute("aria-busy", "true");
     try {
-      const [low, high] = await this.#bounds(reader, state);
+      const [low, high] = await this.#bounds(reader, state, signal);
       const size = pageSize(state, PAGE);
       const before = Number(this.wanted.before) || Infinity;
-      const rows = await find(reader, low, Math.min(before, high), size);
+      const rows = await find(reader, low, Math.min(before, high), size, signal);
+      if (signal.aborted) return;
       this.#seen = state.last_seq;
       this.rows.replace(rows);
       this.#tell(rows, low, high, size);
       this.failed(undefined);
     } catch (error) {
-      if (!this.at.life.signal.aborted) this.failed(error);
+      if (!signal.aborted) this.failed(error);
     } finally {
-      this.rows.table.removeAttribute("aria-busy");
+      if (mine === this.#reading) {
+        this.#reading = undefined;
+        this.rows.table.removeAttribute("aria-busy");
+      }
     }
   }
 
-  async #bounds(reader, state) {
+  async #bounds(reader, state, signal) {
     const { since, until } = this.wanted;
-    const low = since ? await reader.at(rfc3339(since)) : Math.max(state.first_seq, 1);
-    const end = until ? await reader.at(rfc3339(until)) : undefined;
+    const low = since ? await reader.at(rfc3339(since), signal) : Math.max(state.first_seq, 1);
+    const end = until ? await reader.at(rfc3339(until), signal) : undefined;
     return [low ?? Infinity, end === undefined ? state.last_seq : end - 1];
   }
 
@@ -112,6 +120,7 @@ class Messages {
   }
 
   #tellFresh() {
+    if (this.#reading) return; // nothing is shown yet to compare with; the next look comes
     const more = this.at.info.state.last_seq - this.#seen;
     if (more <= 0 || this.wanted.until || this.wanted.before) return;
     if (!this.rows.length && !HELD.some((key) => this.wanted[key])) {
@@ -129,11 +138,11 @@ class Messages {
 
   #newer() {
     const from = this.rows.newest.seq + 1;
-    return this.load(async (reader, _low, _high, size) => {
-      const rows = (await reader.forward(from, size, Infinity, this.at.life.signal)).reverse();
+    return this.load(async (reader, _low, _high, size, signal) => {
+      const rows = (await reader.forward(from, size, Infinity, signal)).reverse();
       this.#go(rows[0]?.seq ?? "");
       this.#address();
-      return rows.length ? rows : reader.backward(this.at.info.state.last_seq, size);
+      return rows.length ? rows : reader.backward(this.at.info.state.last_seq, size, 1, signal);
     });
   }
 

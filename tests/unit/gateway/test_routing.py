@@ -35,6 +35,21 @@ def test_parameters_are_decoded_after_matching(path: bytes, params: dict[str, st
     assert TABLE.find("GET", path)[1] == params
 
 
+@pytest.mark.parametrize("length", [10, 1000])
+def test_a_path_means_the_same_however_often_it_is_asked_for(length: int) -> None:
+    path = b"/v1/streams/" + b"s" * length
+    first = TABLE.find("GET", path)
+    with pytest.raises(TypeError):
+        first[1]["stream"] = "another"  # type: ignore[index]
+
+    assert TABLE.find("GET", path) == first
+    assert TABLE.find("DELETE", path)[0] is not first[0]
+    for _ in range(2):
+        with pytest.raises(Problem) as refused:
+            TABLE.find("PUT", path + b"%")
+        assert refused.value.kind == "bad-encoding"
+
+
 def test_a_verb_is_taken_from_the_end_of_the_segment() -> None:
     operation, params, _ = TABLE.find("POST", b"/v1/streams/a:b:purge")
 

@@ -1,0 +1,72 @@
+"""A publisher that goes on whatever happens, and knows what was acknowledged to it."""
+
+import contextlib
+import json
+import threading
+
+from tests.support.eventually import eventually
+from tests.support.sql import on
+from tests.support.wire import Closed, Silence, Wire
+
+
+def _wire(port: int) -> Wire:
+    return Wire(("127.0.0.1", port), timeout=5)
+
+
+class Publisher:
+    """Publishes numbers one by one, to whichever node answers, until it is stopped.
+
+    Args:
+        ports: The NATS ports of the nodes, on this machine; the first of them leads.
+
+    Attributes:
+        acknowledged: Numbers, and the sequences that they were told to have.
+    """
+
+    def __init__(self, ports: tuple[int, ...]) -> None:
+        with _wire(ports[0]) as wire:
+            wire.hello()
+            created = wire.api("STREAM.CREATE.LOAD", {"name": "LOAD", "subjects": ["load.*"]})
+            assert "error" not in created, created
+        self.acknowledged: dict[int, int] = {}
+        self._ports = ports
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Publish no more; what was acknowledged stays to be asked for."""
+        self._stopping.set()
+        self._thread.join()
+
+    def wait_for_more(self) -> None:
+        """Wait until twenty more were acknowledged."""
+        wanted = len(self.acknowledged) + 20
+        eventually(lambda: len(self.acknowledged) >= wanted, within=60)
+
+    def check(self, dsn: str) -> None:
+        """Find everything that was acknowledged in a database, once and where it was told."""
+        stored = on(dsn, "select text::int, seq from jetgate.messages where stream = 'LOAD'")
+        found, promised = dict(stored), self.acknowledged
+        assert {number: found.get(number) for number in promised} == promised
+        assert len(stored) == len(found)
+        assert len(found) - len(promised) in (0, 1), "one may be stored that nobody was told of"
+
+    def _run(self) -> None:
+        number = 1
+        while not self._stopping.is_set():
+            for port in self._ports:
+                with contextlib.suppress(OSError, Closed, Silence, ValueError), _wire(port) as wire:
+                    wire.hello()
+                    while not self._stopping.is_set():
+                        self.acknowledged[number] = self._published(wire, number)
+                        number += 1
+                        self._stopping.wait(0.002)  # others need the processor, too
+                self._stopping.wait(0.02)  # a port that nobody listens on refuses at once
+
+    def _published(self, wire: Wire, number: int) -> int:
+        block = b"NATS/1.0\r\nNats-Msg-Id: day-%d\r\n\r\n" % number
+        answer = json.loads(wire.request("load.n", b"%d" % number, block).payload)
+        if "error" in answer:
+            raise Closed(str(answer))
+        return int(answer["seq"])
