@@ -138,20 +138,18 @@ class Feed(Lasting):
     async def begin(cls, call: Call, info: dict[str, Any], source: Source) -> Self:
         """Open the feed where the caller wants it to begin. Raises Problem."""
         feed = cls(call, source, info)
-        resumed = call.headers.get("last-event-id") or call.query.get("last_event_id")
-        if resumed is not None:
-            feed._resume(resumed, info)
+        # A browser that comes back repeats the query, and says in the header how far it was.
+        said = call.query.get("last_event_id"), call.headers.get("last-event-id") or None
+        positions = [_position(text) for text in said if text is not None]
+        if positions:
+            feed._resume(*positions[-1], info)
         reading = replace(FINITE, on_alarm=feed._on_alarm, finite=False)
         feed._reader = await ordered(call.gateway.js, feed._target, reading)
         if source.only_news and feed._recovered is UNSET:
             feed._seen = feed._known
         return feed
 
-    def _resume(self, text: str, info: dict[str, Any]) -> None:
-        born, colon, seq = text.partition(":")
-        if not colon:
-            raise bad_request("bad-parameter", "Last-Event-ID: not a position of a feed")
-        incarnation, last = (sequence(part, "Last-Event-ID") for part in (born, seq))
+    def _resume(self, incarnation: int, last: int, info: dict[str, Any]) -> None:
         state = info["state"]
         self._recovered = (
             incarnation == self._incarnation and state["first_seq"] - 1 <= last <= state["last_seq"]
@@ -254,3 +252,11 @@ def _joined(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 def _nothing(_: StoredMsg) -> None:
     return None
+
+
+def _position(text: str) -> tuple[int, int]:
+    """The incarnation and the sequence of a position. Raises Problem 400."""
+    born, colon, seq = text.partition(":")
+    if not colon:
+        raise bad_request("bad-parameter", "Last-Event-ID: not a position of a feed")
+    return sequence(born, "Last-Event-ID"), sequence(seq, "Last-Event-ID")

@@ -121,6 +121,12 @@ def test_a_feed_that_cannot_go_on_begins_anew_and_says_so(bucket: Store) -> None
     for bad in ("x", "1:", ":1", "1:-1"):
         answer = bucket.web.get(bucket.path + ":watch", Last_Event_ID=bad)
         assert (answer.status, answer.kind) == (400, "bad-parameter")
+        both = f"{bucket.path}:watch?last_event_id={bad}"
+        answer = bucket.web.get(both, Last_Event_ID=position)
+        assert (answer.status, answer.kind) == (400, "bad-parameter")
+    with _watch(bucket, f"?last_event_id={born}:1", Last_Event_ID=f"{born}:2") as feed:
+        opened = feed.line()
+        assert (opened["recovered"], opened["position"]) == (True, f"{born}:2")
 
 
 def feed_incarnation(bucket: Store) -> str:
