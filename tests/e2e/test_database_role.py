@@ -1,4 +1,4 @@
-"""Debian's PostgreSQL and a role that is no superuser: what a database administrator may set up."""
+"""The oldest and the newest PostgreSQL, and a role that is no superuser: what a DBA may set up."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ import pytest
 
 import migrations
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.preflight import VERSIONS
 from tests.e2e.test_commands import Process, request
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT
@@ -30,9 +31,9 @@ LIMITS = {
 }
 
 
-@pytest.fixture(scope="module")
-def operator() -> Iterator[OperatorPostgres]:
-    with OperatorPostgres() as server:
+@pytest.fixture(scope="module", params=[VERSIONS[0], VERSIONS[-1]])
+def operator(request: pytest.FixtureRequest) -> Iterator[OperatorPostgres]:
+    with OperatorPostgres(request.param) as server:
         yield server
 
 

