@@ -222,10 +222,12 @@ def test_a_file_of_a_password_comes_first_and_is_read_each_time(tmp_path: Path) 
 
 def test_the_page_shows_what_is_said() -> None:
     page = (Path(__file__).parents[3] / "docs/operations/dsn.md").read_text()
-    [text] = re.findall(r"^    \$ jetgate migrate --dsn '(.+)'$", page, re.MULTILINE)
+    [text] = re.findall(r"^\$ jetgate migrate --dsn '(.+)'$", page, re.MULTILINE)
     with pytest.raises(ConfigError) as refused:
         read(text, environment={})
 
-    assert f"    jetgate: {refused.value}\n" in page
-    for form in re.findall(r"^    jetgate serve --dsn '(.+)'$", page, re.MULTILINE):
+    assert f"\njetgate: {refused.value}\n" in page
+    forms = re.findall(r"^jetgate serve --dsn '(.+)'$", page, re.MULTILINE)
+    assert forms
+    for form in forms:
         assert split(form, "--dsn")
