@@ -25,7 +25,6 @@ from core.config.addresses import listen, probe, refusal
 from core.errors import OperatorError, Unavailable
 from core.life import Candidacy, Life
 from core.runtime.clock import SystemClock
-from core.runtime.garbage import FullCollections
 from core.runtime.nuid import nuid
 from core.runtime.service_manager import ServiceManager
 from core.runtime.stalls import StallWatch
@@ -81,7 +80,6 @@ class Process:
         self._life = Life(self._server, self)
         self._health = StorageHealth(self._clock)
         self._stalls = StallWatch(self._clock)
-        self._collections = FullCollections(self._clock)
         self._ports = PortsFile(config.data)
         self._manager = ServiceManager()
         self._connector: Connector
@@ -267,7 +265,6 @@ class Process:
         if self._postgres is not None:
             await self._postgres.stop()
         self._stalls.stop()
-        self._collections.stop()
 
     async def _close_http(self) -> None:
         if self._facade is not None:
@@ -322,7 +319,6 @@ class Process:
             return
         self._was_ready = True
         self._stalls.start()
-        self._collections.start()
         embedded = self._postgres is not None
         text = ready(
             addresses["nats"],

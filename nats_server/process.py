@@ -25,7 +25,6 @@ from core.errors import ConfigError, OperatorError
 from core.life import Candidacy, Life
 from core.model.release import SERVER_VERSION
 from core.runtime.clock import SystemClock
-from core.runtime.garbage import FullCollections
 from core.runtime.tasks import spawn, stop
 from core.server import Server, ServerOptions
 from nats_server import server_log
@@ -68,7 +67,6 @@ class Process:
         self._options = options
         self._load = load
         self._clock = SystemClock()
-        self._collections = FullCollections(self._clock)
         self._executable = executable
         self._ports = PortsFile(options.ports_file_dir, executable)
         self._unserved = UnservedListeners()
@@ -224,7 +222,6 @@ class Process:
         self._is_ready = True
         gc.collect()
         gc.freeze()
-        self._collections.start()
         log.info("Server is ready")
 
     def _probe(self, port: int) -> None:
@@ -366,7 +363,6 @@ class Process:
     async def close(self) -> None:
         """Stop PostgreSQL."""
         await self._jetstream.stop()
-        self._collections.stop()
 
 
 def _traced(options: Options) -> tuple[bool, bool, int]:
