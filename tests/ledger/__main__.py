@@ -1,0 +1,65 @@
+"""A load, faults, and a verdict: `python -m tests.ledger --seconds 60 --seed 1 --nodes 3`."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.ledger.checker import Violation
+from tests.ledger.faults import schedule
+from tests.ledger.history import Event
+from tests.ledger.run import Outcome, Plan, play
+
+SHOWN = 10  # violations of each kind
+
+
+def main() -> int:
+    """Play one run and print what the checker says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.ledger", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="of load (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the faults (%(default)s)")
+    parser.add_argument("--nodes", type=int, default=3, help="how many (%(default)s)")
+    options = parser.parse_args()
+    faults = schedule(options.seed, options.seconds, options.nodes, pause=(2.0, 6.0))
+    print(f"seed {options.seed}, {options.nodes} nodes, {options.seconds:g} s", flush=True)
+    for fault in faults:
+        print(f"  {fault}")
+    directory = Path(tempfile.mkdtemp(prefix="jetgate-ledger-"))
+    plan = Plan(options.seconds, options.seed, options.nodes, faults)
+    outcome = play(plan, directory, lambda text: print(text, flush=True))
+    print(summary(outcome.events))
+    tell(outcome)
+    if outcome.violations:
+        print(f"seed {options.seed}; histories are in {directory}")
+        return 1
+    shutil.rmtree(directory)
+    return 0
+
+
+def summary(events: list[Event]) -> str:
+    """How much happened."""
+    counts = Counter(f"{event.kind} {event.phase}".strip() for event in events)
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+
+
+def tell(outcome: Outcome) -> None:
+    """Print the violations, the first of each kind with the lines they come from."""
+    kinds = Counter(violation.kind for violation in outcome.violations)
+    print(f"violations: {dict(kinds) or 'none'}")
+    shown: Counter[str] = Counter()
+    for violation in outcome.violations:
+        shown[violation.kind] += 1
+        if shown[violation.kind] <= SHOWN:
+            _print(violation)
+
+
+def _print(violation: Violation) -> None:
+    print(f"{violation.kind}: {violation.text}")
+    for event in violation.events:
+        print(f"    {event.told()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

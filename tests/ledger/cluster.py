@@ -1,0 +1,161 @@
+"""One PostgreSQL with fsync, and nodes of `jetgate serve` over it, each through a proxy."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+from core.storage.postgres.embedded.directory import SOCKET_NAME
+from tests.ledger.proxy import Proxy
+from tests.support.eventually import eventually
+from tests.support.jetgate import ROOT, _descendants
+from tests.support.pg import PostgresServer
+from tests.support.ports import held_port
+from tests.support.scratch import scratch
+
+Address = tuple[str, int]
+
+
+class Node:
+    """One process, at the same ports whenever it is started.
+
+    Args:
+        number: Its place among the nodes, from 0 on.
+        module: What `python -m` runs as the command `jetgate`.
+    """
+
+    def __init__(self, number: int, socket_path: str, database: str, module: str) -> None:
+        self.name = f"node{number}"
+        self.dir = scratch("ledger-node-")
+        self.proxy = Proxy(socket_path)
+        self._ports = [held_port(), held_port()]
+        self.nats, self.http = (("127.0.0.1", held.getsockname()[1]) for held in self._ports)
+        self._dsn = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?sslmode=disable"
+        self._module = module
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; what it serves is seen at its ports."""
+        command = [sys.executable, "-m", self._module, "serve", "--dsn", self._dsn]
+        command += ["--data", str(self.dir / "data")]
+        command += ["--nats-port", str(self.nats[1]), "--http-port", str(self.http[1])]
+        with (self.dir / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ}
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def end(self, number: signal.Signals, within: float = 60.0) -> None:
+        """End it by a signal; one that does not end in time is killed: raises TimeoutExpired."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(within)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def failure(self) -> str:
+        """How it ended by itself, with the end of its log; empty: it did not."""
+        if self._process is None or self._process.poll() is None:
+            return ""
+        return f"{self.name} ended with {self._process.returncode}: {self.log()[-2000:]}"
+
+    def log(self) -> str:
+        """What it printed."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.dir / "log").read_text(errors="replace")
+        return ""
+
+    def accepts(self) -> bool:
+        """Whether it lets clients in, as who leads does."""
+        with contextlib.suppress(OSError), socket.create_connection(self.nats, timeout=1) as sock:
+            return sock.recv(5) == b"INFO "
+        return False
+
+    def close(self) -> None:
+        """End it and forget what it had."""
+        self.send(signal.SIGCONT)
+        self.end(signal.SIGKILL)
+        self.proxy.__exit__()
+        for held in self._ports:
+            held.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Cluster:
+    """Nodes over one database.
+
+    Args:
+        count: How many nodes.
+        module: What each of them runs as the command `jetgate`.
+    """
+
+    def __init__(self, count: int, module: str = "jetgate") -> None:
+        self.postgres = PostgresServer(settings={"fsync": "on"})
+        self.nodes: list[Node] = []
+        self._count, self._module = count, module
+        self.dsn = ""
+
+    def __enter__(self) -> Self:
+        self.postgres.start()
+        self.dsn = self.postgres.fresh_database()
+        directory = parse_qs(urlsplit(self.dsn).query)["host"][0]
+        database = urlsplit(self.dsn).path.removeprefix("/")
+        for number in range(self._count):
+            path = str(Path(directory) / SOCKET_NAME)
+            self.nodes.append(Node(number, path, database, self._module))
+        for node in self.nodes:
+            node.start()
+        self.wait_for_leader()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            node.close()
+        self.postgres.stop()
+
+    def addresses(self) -> Iterator[tuple[Address, Address]]:
+        """Where clients try, in turn: the NATS and the HTTP port of each node."""
+        return ((node.nats, node.http) for node in self.nodes)
+
+    def wait_for_leader(self) -> None:
+        """Wait until a node lets clients in."""
+        eventually(lambda: self.leader() is not None or self.failures(), within=180)
+        assert not self.failures(), self.failures()
+
+    def leader(self) -> Node | None:
+        """The first node that lets clients in."""
+        return next((node for node in self.nodes if node.is_running and node.accepts()), None)
+
+    def failures(self) -> list[str]:
+        """How nodes ended by themselves."""
+        return [failure for node in self.nodes if (failure := node.failure())]
+
+    def kill_postgres(self, number: signal.Signals) -> None:
+        """End PostgreSQL hard, which its watcher starts again: SIGQUIT is its immediate stop."""
+        pid = self.postgres.server.pid
+        if pid is None:
+            return
+        family = [pid, *_descendants(pid)] if number == signal.SIGKILL else [pid]
+        for victim in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, number)
