@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.ledger.checker import Violation
+from tests.ledger.controls import CONTROLS, controlled
 from tests.ledger.faults import schedule
 from tests.ledger.history import Event
 from tests.ledger.run import Outcome, Plan, play
@@ -21,21 +22,37 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="of load (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults (%(default)s)")
     parser.add_argument("--nodes", type=int, default=3, help="how many (%(default)s)")
+    parser.add_argument(
+        "--control", choices=CONTROLS, help="take out a guard, with faults of its own, and object"
+    )
     options = parser.parse_args()
-    faults = schedule(options.seed, options.seconds, options.nodes, pause=(2.0, 6.0))
-    print(f"seed {options.seed}, {options.nodes} nodes, {options.seconds:g} s", flush=True)
-    for fault in faults:
-        print(f"  {fault}")
+    if options.control:
+        plan = controlled(options.control, options.seed)
+    else:
+        faults = schedule(options.seed, options.seconds, options.nodes)
+        plan = Plan(options.seconds, options.seed, options.nodes, tuple(faults))
+    print(f"seed {plan.seed}, {plan.nodes} nodes, {plan.seconds:g} s", flush=True)
+    for fault in plan.faults:
+        print(f"  {fault}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="jetgate-ledger-"))
-    plan = Plan(options.seconds, options.seed, options.nodes, faults)
     outcome = play(plan, directory, lambda text: print(text, flush=True))
     print(summary(outcome.events))
     tell(outcome)
+    if options.control:
+        missing = CONTROLS[options.control].kinds.isdisjoint(kinds(outcome))
+        print(f"{options.control} was {'NOT ' if missing else ''}noticed")
+        shutil.rmtree(directory)
+        return 0 if missing else 1
     if outcome.violations:
         print(f"seed {options.seed}; histories are in {directory}")
         return 1
     shutil.rmtree(directory)
     return 0
+
+
+def kinds(outcome: Outcome) -> Counter[str]:
+    """How many violations of each kind there are."""
+    return Counter(violation.kind for violation in outcome.violations)
 
 
 def summary(events: list[Event]) -> str:
@@ -46,8 +63,7 @@ def summary(events: list[Event]) -> str:
 
 def tell(outcome: Outcome) -> None:
     """Print the violations, the first of each kind with the lines they come from."""
-    kinds = Counter(violation.kind for violation in outcome.violations)
-    print(f"violations: {dict(kinds) or 'none'}")
+    print(f"violations: {dict(kinds(outcome)) or 'none'}")
     shown: Counter[str] = Counter()
     for violation in outcome.violations:
         shown[violation.kind] += 1

@@ -20,6 +20,9 @@ from tests.support.pg import PostgresServer
 from tests.support.ports import held_port
 from tests.support.scratch import scratch
 
+CONTROL_VARIABLE = "JETGATE_TEST_CONTROL"
+"""Names to `tests.ledger.controls` the guard that a node runs without."""
+
 Address = tuple[str, int]
 
 
@@ -28,27 +31,32 @@ class Node:
 
     Args:
         number: Its place among the nodes, from 0 on.
-        module: What `python -m` runs as the command `jetgate`.
+        control: The guard that it runs without; empty: none.
     """
 
-    def __init__(self, number: int, socket_path: str, database: str, module: str) -> None:
+    def __init__(self, number: int, socket_path: str, database: str, control: str) -> None:
         self.name = f"node{number}"
         self.dir = scratch("ledger-node-")
         self.proxy = Proxy(socket_path)
         self._ports = [held_port(), held_port()]
         self.nats, self.http = (("127.0.0.1", held.getsockname()[1]) for held in self._ports)
         self._dsn = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?sslmode=disable"
-        self._module = module
+        self._control = control
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it; what it serves is seen at its ports."""
-        command = [sys.executable, "-m", self._module, "serve", "--dsn", self._dsn]
+        module = "tests.ledger.controls" if self._control else "jetgate"
+        command = [sys.executable, "-m", module, "serve", "--dsn", self._dsn]
         command += ["--data", str(self.dir / "data")]
         command += ["--nats-port", str(self.nats[1]), "--http-port", str(self.http[1])]
         with (self.dir / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ}
+                command,
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, CONTROL_VARIABLE: self._control},
             )
 
     def send(self, number: signal.Signals) -> None:
@@ -106,13 +114,13 @@ class Cluster:
 
     Args:
         count: How many nodes.
-        module: What each of them runs as the command `jetgate`.
+        control: The guard that they run without; empty: none.
     """
 
-    def __init__(self, count: int, module: str = "jetgate") -> None:
+    def __init__(self, count: int, control: str = "") -> None:
         self.postgres = PostgresServer(settings={"fsync": "on"})
         self.nodes: list[Node] = []
-        self._count, self._module = count, module
+        self._count, self._control = count, control
         self.dsn = ""
 
     def __enter__(self) -> Self:
@@ -122,7 +130,7 @@ class Cluster:
         database = urlsplit(self.dsn).path.removeprefix("/")
         for number in range(self._count):
             path = str(Path(directory) / SOCKET_NAME)
-            self.nodes.append(Node(number, path, database, self._module))
+            self.nodes.append(Node(number, path, database, self._control))
         for node in self.nodes:
             node.start()
         self.wait_for_leader()

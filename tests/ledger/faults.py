@@ -68,7 +68,9 @@ _LONGEST = {
 }
 
 
-def schedule(seed: int, seconds: float, nodes: int, *, pause: tuple[float, float]) -> list[Fault]:
+def schedule(
+    seed: int, seconds: float, nodes: int, *, pause: tuple[float, float] = (2.0, 6.0)
+) -> list[Fault]:
     """The faults of a run.
 
     Args:

@@ -38,14 +38,14 @@ class Plan:
 
     Attributes:
         seconds: How long the load lasts.
-        module: What each node runs as the command `jetgate`.
+        control: The guard that nodes run without.
     """
 
     seconds: float
     seed: int
     nodes: int
-    faults: list[Fault]
-    module: str = "jetgate"
+    faults: tuple[Fault, ...]
+    control: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
         said: is told what happens.
     """
     write_rules(directory, scenario.rules())
-    with Cluster(plan.nodes, plan.module) as cluster, SharedWriter(directory, "run") as history:
+    with Cluster(plan.nodes, plan.control) as cluster, SharedWriter(directory, "run") as history:
         with _talk(cluster) as wire:
             scenario.create(wire)
         load = Load(cluster.addresses, directory, plan.seed)

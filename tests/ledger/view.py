@@ -98,7 +98,7 @@ class View:
 
     def final(self, stream: str, how: str = "NATS") -> Seen:
         """What a stream had in the end."""
-        return self.stored[stream][how]
+        return self.stored.get(stream, {}).get(how, {})
 
     def is_final(self) -> bool:
         """Whether the run was read to its end: else nothing can be said to be missing."""

@@ -1,0 +1,120 @@
+"""The command `jetgate` with one guard taken out, for runs in which the checker must object.
+
+`python -m tests.ledger --control NAME`; the node is told which by JETGATE_TEST_CONTROL. Nothing
+outside this module, and nothing in the product, knows of it.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from core.cluster.leadership import Leadership
+from core.errors import Fenced, OutcomeUnknown, Unavailable
+from core.jetstream.state_writer import StateWriter
+from core.storage.postgres.stream_log import PostgresLog
+from core.stream import checks
+from core.stream.dedup import DedupWindow
+from jetgate.commands import main
+from tests.ledger.cluster import CONTROL_VARIABLE
+from tests.ledger.faults import Fault
+from tests.ledger.run import Plan
+from tests.support.faulty_node import acknowledge_early
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A guard, and how its absence is seen.
+
+    Attributes:
+        remove: takes the guard out of this process.
+        kinds: the violations of which at least one is expected.
+        faults: what it takes to notice.
+    """
+
+    remove: Callable[[], None]
+    kinds: frozenset[str]
+    faults: tuple[Fault, ...]
+    seconds: float
+    nodes: int = 1
+
+
+def _replace(of: Any, name: str, new: Any) -> None:
+    setattr(of, name, new)
+
+
+def without_dedup() -> None:
+    """No message id is known."""
+    _replace(DedupWindow, "find", lambda _self, _msg_id, _now: None)
+
+
+def without_rivals() -> None:
+    """Whatever last sequence a publish expects is the right one."""
+
+    def agree(_draft: Any, _message: Any) -> None:
+        return
+
+    check = checks.expected_last_of_subject  # tuples have it: its code is replaced
+    assert isinstance(check, FunctionType)
+    check.__code__ = agree.__code__
+
+
+def confirm_early() -> None:
+    """Double acks are answered before they are stored."""
+    sync = StateWriter.sync
+
+    def early(self: StateWriter, consumer: Any, done: Callable[[], None]) -> None:
+        done()
+        sync(self, consumer, lambda: None)
+
+    _replace(StateWriter, "sync", early)
+
+
+def without_epochs() -> None:
+    """Who has led believes to lead for ever: its trust does not end, and no fence stops it."""
+    commit = PostgresLog.commit
+
+    async def believe(self: PostgresLog, commits: Any) -> None:
+        try:
+            await commit(self, commits)
+        except (Fenced, Unavailable, OutcomeUnknown):
+            return
+
+    _replace(PostgresLog, "commit", believe)
+    _replace(Leadership, "trusted", lambda _self: True)
+    _replace(Leadership, "_set_lost", lambda _self, _why: None)
+
+
+def _kills(*at: float) -> tuple[Fault, ...]:
+    return tuple(Fault(each, "kill", 0.0, 0) for each in at)
+
+
+CONTROLS = {
+    "early-acks": Control(
+        acknowledge_early, frozenset({"lost", "disagreement"}), _kills(3, 6, 9), 12
+    ),
+    "no-dedup": Control(without_dedup, frozenset({"duplicate"}), _kills(3, 6, 9, 12), 15),
+    "no-rivals": Control(without_rivals, frozenset({"rival"}), (), 4),
+    "early-confirmations": Control(
+        confirm_early, frozenset({"redelivered", "floor"}), _kills(3, 6, 9, 12), 15
+    ),
+    "no-epochs": Control(
+        without_epochs,
+        frozenset({"lost", "disagreement"}),
+        (Fault(3, "stop", 12.0, 0), *_kills(17)),
+        24,
+        nodes=3,
+    ),
+}
+
+
+def controlled(name: str, seed: int) -> Plan:
+    """A run in which nodes miss a guard."""
+    control = CONTROLS[name]
+    return Plan(control.seconds, seed, control.nodes, control.faults, name)
+
+
+if __name__ == "__main__":
+    CONTROLS[os.environ[CONTROL_VARIABLE]].remove()
+    main()
