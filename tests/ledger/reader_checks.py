@@ -1,8 +1,6 @@
 """What readers are promised: nothing left out, nothing stale, nothing that is gone."""
 
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import TypeVar
 
 from tests.ledger.history import Event
 from tests.ledger.view import View, Violation
@@ -24,92 +22,79 @@ def followers(view: View) -> Iterator[Violation]:
         last[key] = event
 
 
-Key = TypeVar("Key")
+_TOLD = ("publish", "deliver", "read", "get")
 
 
-class _Known:
-    """What is known to be stored at a time: the highest sequence of each stream and subject."""
-
-    def __init__(self) -> None:
-        self.streams: dict[str, Event] = {}
-        self.subjects: dict[tuple[str, str], Event] = {}
-        self._subject_of: dict[tuple[str, int], str] = {}
-
-    def learn(self, event: Event) -> None:
-        """Take in what a client has just been told."""
-        if event.kind == "publish" and event.phase == "invoke":
-            self._subject_of[event.client, event.op] = event.subject
-            return
-        if event.phase not in ("", "ok") or event.kind not in ("publish", "deliver", "read", "get"):
-            return
-        if not event.seq:
-            return
-        subject = event.subject or self._subject_of.get((event.client, event.op), "")
-        _raise(self.streams, event.stream, event)
-        _raise(self.subjects, (event.stream, subject), event)
-
-
-def _raise(known: dict[Key, Event], key: Key, event: Event) -> None:
-    if key not in known or known[key].seq < event.seq:
-        known[key] = event
-
-
-def stale(view: View) -> Iterator[Violation]:
-    """Who asks after others were told something is told no less.
-
-    A copy follows its origin: of what it has only the reader's own connection counts.
-    """
-    known = _Known()
-    asked: dict[tuple[str, int], tuple[Event, Event | None, Event | None]] = {}
-    own: dict[tuple[str, int, str, str], int] = defaultdict(int)
+def infos(view: View) -> Iterator[Violation]:
+    """A stream does not say to end before what somebody was told before it was asked."""
+    known: dict[str, Event] = {}
+    asked: dict[tuple[str, int], tuple[Event, Event | None]] = {}
     for event in view.events:
-        if event.kind in ("get", "stream"):
+        if event.kind == "stream":
             key = event.client, event.op
             if event.phase == "invoke":
-                stream = known.streams.get(event.stream)
-                subject = known.subjects.get((event.stream, event.subject))
-                asked[key] = event, stream, subject
-            elif event.phase in ("ok", "fail") and key in asked:
-                yield from _answer(view, event, *asked.pop(key), own)
-        known.learn(event)
+                asked[key] = event, known.get(event.stream)
+            elif event.phase == "ok" and key in asked:
+                question, told = asked.pop(key)
+                if told is not None and event.last < told.seq:
+                    text = f"{event.stream} says to end at {event.last}, {told.seq} was there"
+                    yield Violation("stale", text, (told, question, event))
+        elif event.kind in _TOLD and event.phase in ("", "ok"):
+            before = known.get(event.stream)
+            if before is None or before.seq < event.seq:
+                known[event.stream] = event
 
 
-def _answer(
-    view: View,
-    event: Event,
-    question: Event,
-    stream: Event | None,
-    subject: Event | None,
-    own: dict[tuple[str, int, str, str], int],
-) -> Iterator[Violation]:
-    if event.kind == "stream":
-        if event.phase == "ok" and stream is not None and event.last < stream.seq:
-            text = f"{event.stream} says to end at {event.last}, {stream.seq} was there"
-            yield Violation("stale", text, (stream, question, event))
+class _Knowledge:
+    """What one connection was told: the last event of each subject, and of each stream ("")."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int, str, str], Event] = {}
+
+    def learn(self, event: Event, subject: str) -> None:
+        for of in (subject, ""):
+            key = event.client, event.conn, event.stream, of
+            if key not in self._last or self._last[key].seq < event.seq:
+                self._last[key] = event
+
+    def of(self, event: Event, subject: str) -> Event | None:
+        return self._last.get((event.client, event.conn, event.stream, subject))
+
+
+def gets(view: View) -> Iterator[Violation]:
+    """Direct Get shows a connection all that it was told before, and nothing replaced before that.
+
+    Another node may be behind, as replicas of a reference server are: what other connections were
+    told does not count.
+    """
+    known = _Knowledge()
+    questions: dict[tuple[str, int], Event] = {}
+    for event in view.of("publish", "get"):
+        key = event.client, event.op
+        if event.phase == "invoke":
+            questions[key] = event
+        elif (question := questions.get(key)) is not None:
+            if event.kind == "get" and event.phase in ("ok", "fail"):
+                yield from _got(view, known, question, event)
+            if event.phase == "ok" and event.seq:
+                known.learn(event, event.subject or question.subject)
+
+
+def _got(view: View, known: _Knowledge, question: Event, event: Event) -> Iterator[Violation]:
+    retention = view.streams[event.stream].retention
+    told = known.of(event, question.subject)
+    if told is None:
         return
-    rule = view.streams[event.stream]
-    if question.how == "last":
-        got = event.seq if event.phase == "ok" else 0
-        mine = event.client, event.conn, event.stream, question.subject
-        least = own[mine]
-        if not rule.mirror and subject is not None:
-            least = max(least, subject.seq)
-        if got < least:
-            text = f"{question.subject} of {event.stream} ends at {got}, {least} was there"
-            yield Violation("stale", text, (*([subject] if subject else []), question, event))
-        own[mine] = max(own[mine], got)
-    elif event.phase == "fail" and rule.retention == "limits" and not rule.mirror:
-        if stream is not None and question.seq <= stream.seq:
-            text = f"{question.seq} of {event.stream} was not found, {stream.seq} was there"
-            yield Violation("stale", text, (stream, question, event))
-    elif (
-        event.phase == "ok"
-        and rule.retention == "latest"
-        and subject is not None  # the question names the subject that the sequence was seen at
-        and subject.seq > question.seq
-    ):
-        text = f"{question.seq} of {event.stream} was replaced by {subject.seq}"
-        yield Violation("removed", text, (subject, question, event))
+    got = event.seq if event.phase == "ok" else 0
+    if question.how == "last" and got < told.seq:
+        text = f"{question.subject} of {event.stream} ends at {got}, {told.seq} was there"
+        yield Violation("stale", text, (told, question, event))
+    elif question.how == "seq" and retention == "limits" and not got and question.seq <= told.seq:
+        text = f"{question.seq} of {event.stream} was not found, {told.seq} was there"
+        yield Violation("stale", text, (told, question, event))
+    elif question.how == "seq" and retention == "latest" and got and told.seq > got:
+        text = f"{got} of {event.stream} was replaced by {told.seq}"
+        yield Violation("removed", text, (told, question, event))
 
 
-CHECKS = (followers, stale)
+CHECKS = (followers, infos, gets)

@@ -28,9 +28,6 @@ from tests.ledger.readers import (
 from tests.support.sql import on
 from tests.support.wire import Frame, Silence, Wire
 
-DRAIN_S = 180.0
-"""Within which everything is drained once the faults are over; on a quiet machine it takes one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -39,6 +36,8 @@ class Plan:
     Attributes:
         seconds: How long the load lasts.
         control: The guard that nodes run without.
+        drain: Seconds within which everything is drained once the faults are over; on a quiet
+            machine it takes one.
     """
 
     seconds: float
@@ -46,6 +45,7 @@ class Plan:
     nodes: int
     faults: tuple[Fault, ...]
     control: str = ""
+    drain: float = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,16 @@ class Load:
         for client in (*self.publishers, *self.readers):
             client.start()
 
-    def end(self, clients: list[Client]) -> list[str]:
-        """Tell clients to stop; what is wrong with those that cannot."""
+    def end(self, clients: list[Client], within: float) -> list[str]:
+        """Tell clients to stop within some seconds; what is wrong with those that do not."""
         for client in clients:
             client.stopping.set()
-        until = time.monotonic() + DRAIN_S
+        until = time.monotonic() + within
         wrong = []
         for client in clients:
             client.join(max(0.1, until - time.monotonic()))
             if client.is_alive():
-                wrong.append(f"{client.name} has still no answer {DRAIN_S:g} s after the faults")
+                wrong.append(f"{client.name} has no answer {within:g} s after the faults")
             if client.failure:
                 wrong.append(client.failure)
         return wrong
@@ -131,7 +131,7 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
         try:
             chaos.play(plan.faults, plan.seconds)
             said("the faults are over")
-            wrong = [*chaos.failures, *_finish(cluster, load, directory)]
+            wrong = [*chaos.failures, *_finish(cluster, load, directory, plan.drain)]
         finally:
             for client in (*load.publishers, *load.readers):
                 client.stopping.set()
@@ -139,17 +139,19 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
             history.write("end", "fail", how="stuck", text=text)
         for text in cluster.failures():
             history.write("end", "fail", how="died", text=text)
+        for node in cluster.nodes:
+            (directory / f"{node.name}.log").write_text(node.log())
     events = read_history(directory)
     return Outcome(events, check(events, read_rules(directory)))
 
 
-def _finish(cluster: Cluster, load: Load, directory: Path) -> list[str]:
+def _finish(cluster: Cluster, load: Load, directory: Path, within: float) -> list[str]:
     """Let everything be drained, and read all that is left; what does not come to an end."""
-    wrong = load.end(load.publishers)
+    wrong = load.end(load.publishers, within)
     with SharedWriter(directory, "drain") as history:
         finisher = _Finisher(cluster, history)
-        wrong += finisher.drain(load)
-        wrong += load.end(load.readers)
+        wrong += finisher.drain(load, within)
+        wrong += load.end(load.readers, within)
         if not wrong:
             wrong += finisher.read()
     return wrong
@@ -162,9 +164,9 @@ class _Finisher:
         self._cluster = cluster
         self.history = history
 
-    def drain(self, load: Load) -> list[str]:
-        """Wait until it is; what is not, after `DRAIN_S` seconds."""
-        until = time.monotonic() + DRAIN_S
+    def drain(self, load: Load, within: float) -> list[str]:
+        """Wait until it is; what is not after so many seconds."""
+        until = time.monotonic() + within
         left = ["nobody answers"]
         while left and time.monotonic() < until:
             with contextlib.suppress(*GONE), _talk(self._cluster) as wire:

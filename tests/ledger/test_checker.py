@@ -323,10 +323,6 @@ def with_keys(kept: list[int]) -> Story:
     story = ended(sound())
     story.publish("k-1", 1, "KV", subject="kv.a")
     story.publish("k-2", 2, "KV", subject="kv.a")
-    for seq in (1, 2):
-        about = {"stream": "KV", "subject": "kv.a", "how": "last"}
-        t = 10 * len(story.events) + 5 - 20 * (2 - seq)
-        story.add("g", "get", "invoke", op=seq, t=t, **about)
     for seq in kept:
         for how in ("SQL", "NATS"):
             story.add(
@@ -347,17 +343,19 @@ LAST = {"stream": "KV", "subject": "kv.a", "how": "last"}
 PLACE = {"stream": "KV", "subject": "kv.a", "how": "seq", "seq": 1}
 
 
-def test_direct_get_shows_what_was_acknowledged_before() -> None:
+def test_direct_get_shows_what_its_connection_was_told() -> None:
     story = with_keys([2])
-    story.ask("get", about=LAST, seq=2, value="k-2")
+    story.ask("get", about=LAST, seq=2, value="k-2", client="k")
+    story.ask("get", about=LAST, seq=1, value="k-1", client="g")  # of a node that is behind
     assert story.kinds() == set()
 
-    story.ask("get", about=LAST, seq=1, value="k-1")
+    story.ask("get", about=LAST, seq=1, value="k-1", client="k")
     assert story.kinds() == {"stale"}
 
 
 def test_direct_get_finds_what_was_there() -> None:
     story = ended(sound())
+    story.ask("get", about={"stream": "LOG", "how": "last", "subject": "log.p"}, seq=3, value="p-3")
     story.ask("get", about={"stream": "LOG", "how": "seq", "seq": 4}, phase="fail")
     assert story.kinds() == set()
 
@@ -367,10 +365,10 @@ def test_direct_get_finds_what_was_there() -> None:
 
 def test_direct_get_shows_nothing_that_was_replaced_before() -> None:
     story = with_keys([2])
-    story.ask("get", about=PLACE, phase="fail")
+    story.ask("get", about=PLACE, phase="fail", client="k")
     assert story.kinds() == set()
 
-    story.ask("get", about=PLACE, value="k-1")
+    story.ask("get", about=PLACE, value="k-1", client="k")
     assert story.kinds() == {"removed"}
 
 
