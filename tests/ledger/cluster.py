@@ -110,7 +110,7 @@ class Node:
 
 
 class Cluster:
-    """Nodes over one database.
+    """Nodes over one database; the first of them leads at first.
 
     Args:
         count: How many nodes.
@@ -131,9 +131,10 @@ class Cluster:
         for number in range(self._count):
             path = str(Path(directory) / SOCKET_NAME)
             self.nodes.append(Node(number, path, database, self._control))
-        for node in self.nodes:
-            node.start()
+        self.nodes[0].start()
         self.wait_for_leader()
+        for node in self.nodes[1:]:
+            node.start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 
 from core.cluster.leadership import Leadership
 from core.errors import Fenced, OutcomeUnknown, Unavailable
+from core.jetstream.lane import Lane
 from core.jetstream.state_writer import StateWriter
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream import checks
 from core.stream.dedup import DedupWindow
+from core.term import Term
 from jetgate.commands import main
 from tests.ledger.cluster import CONTROL_VARIABLE
 from tests.ledger.faults import Fault
@@ -85,7 +87,8 @@ def without_epochs() -> None:
 
     _replace(PostgresLog, "commit", believe)
     _replace(Leadership, "trusted", lambda _self: True)
-    _replace(Leadership, "_set_lost", lambda _self, _why: None)
+    for of, name in ((Leadership, "_set_lost"), (Lane, "_depose"), (Term, "_depose")):
+        _replace(of, name, lambda _self, _why: None)
 
 
 def _kills(*at: float) -> tuple[Fault, ...]:
@@ -97,7 +100,7 @@ CONTROLS = {
         acknowledge_early, frozenset({"lost", "disagreement"}), _kills(3, 6, 9), 12
     ),
     "no-dedup": Control(without_dedup, frozenset({"duplicate"}), _kills(3, 6, 9, 12), 15),
-    "no-rivals": Control(without_rivals, frozenset({"rival"}), (), 4),
+    "no-rivals": Control(without_rivals, frozenset({"rival"}), (), 2),
     "early-confirmations": Control(
         confirm_early, frozenset({"redelivered", "floor"}), _kills(3, 6, 9, 12), 15
     ),
