@@ -107,7 +107,13 @@ class Consumer(Client):
 
     def _acknowledge(self, wire: Wire, frame: Frame, seq: int, how: str) -> None:
         op = self.history.next_op()
-        known = {"op": op, "stream": self.stream, "consumer": self.consumer, "seq": seq, "how": how}
+        known: dict[str, Any] = {
+            "op": op,
+            "stream": self.stream,
+            "consumer": self.consumer,
+            "seq": seq,
+            "how": how,
+        }
         reply = b"a.%s.%d" % (self.name.encode(), op)
         self._open[reply] = known
         self.history.write("ack", "invoke", **known)

@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import asyncpg
@@ -112,7 +113,7 @@ class Chaos:
         self._never = threading.Event()
         self.failures: list[str] = []
 
-    def play(self, faults: list[Fault], seconds: float) -> None:
+    def play(self, faults: Sequence[Fault], seconds: float) -> None:
         """Do everything, and return when all of it is over."""
         began = time.monotonic()
         for fault in faults:

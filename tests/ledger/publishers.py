@@ -308,4 +308,4 @@ class RestPublisher(Client):
             raise OSError(str(error)) from error
         finally:
             self.history.write("publish", phase, op=op, stream="LOG", value=value, **said)
-        return phase == "ok"
+        return not self._pending

@@ -4,12 +4,13 @@ import itertools
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from tests.ledger.client import Address, Addresses, Client, answer_flow_control
+from tests.ledger.history import Writer
 from tests.ledger.publishers import direct_get
 from tests.ledger.scenario import CONSUMERS, SECOND, STREAMS
 from tests.support.wire import Closed, Frame, Wire
@@ -160,6 +161,12 @@ class Getter(Client):
             direct_get(self, wire, stream, "", self._choose.randint(1, known))
 
 
+class Historian(Protocol):
+    """Whoever notes what it asks."""
+
+    history: Writer
+
+
 class Observer(Client):
     """Asks for what streams and consumers say of themselves."""
 
@@ -172,7 +179,7 @@ class Observer(Client):
             self.stopping.wait(0.2)
 
 
-def observe_stream(client: Client, wire: Wire, stream: str) -> dict[str, Any] | None:
+def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any] | None:
     """Ask for a stream's state and note it; None: nobody knows."""
     op = client.history.next_op()
     known: dict[str, Any] = {"op": op, "stream": stream}
@@ -191,7 +198,7 @@ def observe_stream(client: Client, wire: Wire, stream: str) -> dict[str, Any] | 
 
 
 def observe_consumer(
-    client: Client, wire: Wire, stream: str, consumer: str
+    client: Historian, wire: Wire, stream: str, consumer: str
 ) -> dict[str, Any] | None:
     """Ask for a consumer's state and note it; None: nobody knows."""
     op = client.history.next_op()

@@ -15,7 +15,7 @@ from tests.ledger.client import GONE, Addresses, Client, header
 from tests.ledger.cluster import Cluster
 from tests.ledger.consumers import Puller, Pushed, retry
 from tests.ledger.faults import Chaos, Fault
-from tests.ledger.history import Event, SharedWriter, read_history, read_rules, write_rules
+from tests.ledger.history import Event, SharedWriter, Writer, read_history, read_rules, write_rules
 from tests.ledger.publishers import Batcher, KeyWriter, Publisher, RestPublisher, Rival
 from tests.ledger.readers import (
     Getter,
@@ -75,7 +75,7 @@ class Load:
             KeyWriter("key2", *at, seed),
             RestPublisher("rest", *at),
         ]
-        log = {"stream": "LOG"}
+        log: dict[str, Any] = {"stream": "LOG"}
         self.ordered, self.socket = OrderedReader("ordered", *at), SocketReader("socket", *at)
         self.readers: list[Client] = [
             Puller("explicit", *at, **log, consumer="EXPLICIT"),
@@ -148,7 +148,7 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
 def _finish(cluster: Cluster, load: Load, directory: Path, within: float) -> list[str]:
     """Let everything be drained, and read all that is left; what does not come to an end."""
     wrong = load.end(load.publishers, within)
-    with SharedWriter(directory, "drain") as history:
+    with Writer(directory, "drain") as history:
         finisher = _Finisher(cluster, history)
         wrong += finisher.drain(load, within)
         wrong += load.end(load.readers, within)
@@ -160,7 +160,7 @@ def _finish(cluster: Cluster, load: Load, directory: Path, within: float) -> lis
 class _Finisher:
     """Asks, behind the faults, until everything is where it should be."""
 
-    def __init__(self, cluster: Cluster, history: SharedWriter) -> None:
+    def __init__(self, cluster: Cluster, history: Writer) -> None:
         self._cluster = cluster
         self.history = history
 

@@ -275,7 +275,7 @@ def with_rivals(second: int) -> Story:
     for stream in ("LOG", "MIRROR"):
         for value, seq in (("x-1", 4), ("y-1", 5)):
             for how in ("SQL", "NATS"):
-                known = {"seq": seq, "value": value, "how": how, "time": 1000 + seq}
+                known: dict[str, Any] = {"seq": seq, "value": value, "how": how, "time": 1000 + seq}
                 story.add("run", "stored", stream=stream, subject="log.x", **known)
     return story
 
@@ -452,9 +452,9 @@ def test_what_left_a_work_queue_was_acknowledged() -> None:
 
 def test_a_floor_is_behind_nothing_that_was_confirmed() -> None:
     about = {"stream": "LOG", "consumer": "C"}
-    for said in ({"floor": 1, "last": 3}, {"floor": 4, "last": 3}):
+    for floor in (1, 4):
         story = sound()
-        story.ask("consumer", about=about, **said)
+        story.ask("consumer", about=about, floor=floor, last=3)
         assert story.kinds() == {"floor"}
 
     story = sound()
