@@ -93,9 +93,11 @@ class Publisher(Client):
                     unanswered[reply] = value
                     head = b"NATS/1.0\r\nNats-Msg-Id: %s\r\n\r\n" % value if self.ids else b""
                     wire.publish(f"{STREAM}.{self.name}", value, reply=reply, headers=head)
-                self._answered(wire.frame(), unanswered)
-                while wire.buffer:
+                # Nothing was sent if it was told to stop since it waited: no answer would come.
+                while unanswered:
                     self._answered(wire.frame(), unanswered)
+                    if not wire.buffer:
+                        break
         finally:
             if self.ids:
                 self.again = deque([*unanswered.values(), *self.again])
