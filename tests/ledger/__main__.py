@@ -7,10 +7,10 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.ledger.checker import Violation
+from tests.ledger.checker import Violation, check
 from tests.ledger.controls import CONTROLS, controlled
 from tests.ledger.faults import schedule
-from tests.ledger.history import Event
+from tests.ledger.history import Event, read_history, read_rules
 from tests.ledger.run import Outcome, Plan, play
 
 SHOWN = 10  # violations of each kind
@@ -25,7 +25,13 @@ def main() -> int:
     parser.add_argument(
         "--control", choices=CONTROLS, help="take out a guard, with faults of its own, and object"
     )
+    parser.add_argument("--check", type=Path, help="judge the histories in a directory once more")
     options = parser.parse_args()
+    if options.check:
+        events = read_history(options.check)
+        outcome = Outcome(events, check(events, read_rules(options.check)))
+        tell(outcome)
+        return int(bool(outcome.violations))
     if options.control:
         plan = controlled(options.control, options.seed)
     else:
