@@ -84,7 +84,7 @@ def processed(view: View) -> Iterator[Violation]:
 
 
 def _must_have_come(view: View, rule: ConsumerRule) -> Iterator[tuple[int, Event]]:
-    if view.streams[rule.stream].retention == "limits":
+    if view.streams[rule.stream].retention in ("limits", "removing"):
         yield from sorted(view.final(rule.stream).items())
         return
     for message in view.messages[rule.stream].values():

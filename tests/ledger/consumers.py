@@ -1,6 +1,6 @@
 """Who consumes: by pulling or being pushed to, with every kind of acknowledgement.
 
-Acknowledgements are asked back for: what the server has confirmed it must not deliver again.
+Most acknowledgements are asked back for: what the server has confirmed it must not deliver again.
 """
 
 import time
@@ -37,6 +37,7 @@ class Consumer(Client):
         stream, consumer: Whose deliveries.
         acks: explicit, all or none.
         verdict: What becomes of each message.
+        confirmed: Whether acknowledgements are asked back for.
     """
 
     every = 20
@@ -52,8 +53,10 @@ class Consumer(Client):
         consumer: str,
         acks: str = "explicit",
         verdict: Verdict = accept,
+        confirmed: bool = True,
     ) -> None:
         super().__init__(name, addresses, directory)
+        self._confirmed = confirmed
         self.stream, self.consumer, self.acks, self.verdict = stream, consumer, acks, verdict
         self._open: dict[bytes, dict[str, Any]] = {}
         self._unacked: tuple[Frame, int] | None = None
@@ -114,8 +117,9 @@ class Consumer(Client):
             "seq": seq,
             "how": how,
         }
-        reply = b"a.%s.%d" % (self.name.encode(), op)
-        self._open[reply] = known
+        reply = b"a.%s.%d" % (self.name.encode(), op) if self._confirmed else b""
+        if reply:
+            self._open[reply] = known
         self.history.write("ack", "invoke", **known)
         wire.publish(frame.reply.decode(), _WORDS[how], reply=reply)
 

@@ -14,7 +14,17 @@ from typing import Literal, Self
 import msgspec
 
 Kind = Literal[
-    "publish", "deliver", "ack", "get", "read", "consumer", "stream", "stored", "fault", "end"
+    "publish",
+    "remove",
+    "deliver",
+    "ack",
+    "get",
+    "read",
+    "consumer",
+    "stream",
+    "stored",
+    "fault",
+    "end",
 ]
 Phase = Literal["", "invoke", "ok", "fail", "unknown"]
 
@@ -33,7 +43,8 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
         expect: last sequence of the subject that a publish demands; -1: none.
         batch: the atomic batch that it is part of, and `of` how many messages.
         identified: it carries a message id.
-        how: ack, nak, term, all; last or seq of a get; who read the whole stream in the end.
+        how: ack, nak, term, all; last or seq of a get; seq of a removal, or purge, which takes what
+            is before `seq` of a subject; who read the whole stream in the end.
         floor, pending, unacked: of a consumer; `first`, `last`, `messages`: of a stream.
         origin: `<stream> <sequence>` that a copy says to be of.
         text: an error, a fault, what does not come to an end.
@@ -78,7 +89,8 @@ class StreamRule(msgspec.Struct, omit_defaults=True, frozen=True):
     """What a stream promises beside keeping everything in order.
 
     Attributes:
-        retention: as in its configuration; "latest": the last message of each subject.
+        retention: as in its configuration; "latest": the last message of each subject;
+            "removing": what clients remove is gone.
         mirror: the stream that it equals.
         sources: the streams whose messages it has, each once and in their order.
         letters_of: the consumer whose failed messages it has.

@@ -10,11 +10,14 @@ def lost(view: View) -> Iterator[Violation]:
     """What was acknowledged is there in the end, until something newer took its place."""
     if not view.is_final():
         return
-    for rule in view.with_retention("limits"):
+    for rule in view.with_retention("limits", "removing"):
         found = {event.value for event in view.final(rule.name).values()}
         for message in view.messages[rule.name].values():
             if message.acked and message.value not in found:
                 seq, acked = next(iter(message.acked.items()))
+                removals = view.removed(rule.name, message.sent.subject, seq)
+                if any(removal.phase != "fail" for removal in removals):
+                    continue
                 part = _part(message.value, found)
                 yield Violation(
                     "lost",
@@ -38,6 +41,16 @@ def _part(value: str, found: set[str]) -> str:
     if not any(other > int(number) for other in kept):
         return "postfix"
     return "middle" if any(other < int(number) for other in kept) else "prefix"
+
+
+def resurrected(view: View) -> Iterator[Violation]:
+    """What was removed is gone for good."""
+    for rule in view.with_retention("removing"):
+        for seq, event in view.final(rule.name).items():
+            for removal in view.removed(rule.name, event.subject, seq):
+                if removal.outcome is not None and removal.phase == "ok":
+                    text = f"{seq} of {rule.name} was removed, and is there"
+                    yield Violation("resurrected", text, (removal.outcome, event))
 
 
 def disagreements(view: View) -> Iterator[Violation]:
@@ -86,7 +99,7 @@ def gaps(view: View) -> Iterator[Violation]:
     if not view.is_final():
         return
     for rule in view.rules.streams:
-        if rule.retention == "latest":
+        if rule.retention in ("latest", "removing"):
             continue
         acked = {seq for message in view.messages[rule.name].values() for seq in message.acked}
         found = acked | set(view.seen[rule.name])
@@ -208,6 +221,7 @@ def stored(view: View) -> Iterator[Violation]:
 
 CHECKS = (
     lost,
+    resurrected,
     disagreements,
     phantoms,
     duplicates,

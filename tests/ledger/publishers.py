@@ -158,29 +158,9 @@ class Rival(Client):
         last = last_of(wire, self.subject)
         while not self.stopping.wait(0.03):
             self._number += 1
-            op, value = self.history.next_op(), f"{self.name}-{self._number}"
-            self.history.write(
-                "publish",
-                "invoke",
-                op=op,
-                stream="LOG",
-                subject=self.subject,
-                value=value,
-                expect=last,
-            )
-            head = f"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n".encode()
-            phase: Any = "unknown"
-            said: dict[str, Any] = {}
-            try:
-                answer = read_answer(wire.request(self.subject, value.encode(), head))
-                phase = "fail" if "error" in answer else "ok"
-                said = {"text": json.dumps(answer["error"])} if phase == "fail" else {}
-                if phase == "ok":
-                    last = said["seq"] = int(answer["seq"])
-            finally:
-                self.history.write("publish", phase, op=op, stream="LOG", value=value, **said)
-            if phase == "fail":
-                last = last_of(wire, self.subject)
+            value = f"{self.name}-{self._number}"
+            last = publish_one(self, wire, "LOG", self.subject, value, last)
+            last = last or last_of(wire, self.subject)
 
 
 def last_of(wire: Wire, subject: str) -> int:
@@ -212,22 +192,29 @@ class KeyWriter(Client):
 
     def _put(self, wire: Wire, subject: str) -> int:
         self._number += 1
-        op, value = self.history.next_op(), f"{self.name}-{self._number}"
-        self.history.write("publish", "invoke", op=op, stream="KV", subject=subject, value=value)
-        phase: Any = "unknown"
-        said: dict[str, Any] = {}
-        try:
-            answer = read_answer(wire.request(subject, value.encode()))
-            phase = "fail" if "error" in answer else "ok"
-            said = {"text": json.dumps(answer["error"])} if phase == "fail" else {}
-            if phase == "ok":
-                said["seq"] = int(answer["seq"])
-        finally:
-            self.history.write("publish", phase, op=op, stream="KV", value=value, **said)
-        return int(said.get("seq", 0))
+        return publish_one(self, wire, "KV", subject, f"{self.name}-{self._number}")
 
     def _get(self, wire: Wire, subject: str, seq: int = 0) -> int:
         return direct_get(self, wire, "KV", subject, seq)
+
+
+def publish_one(
+    client: Client, wire: Wire, stream: str, subject: str, value: str, expect: int = -1
+) -> int:
+    """Publish without an id, against a last sequence if one is given; the sequence, or 0."""
+    known: dict[str, Any] = {"op": client.history.next_op(), "stream": stream, "value": value}
+    client.history.write("publish", "invoke", subject=subject, expect=expect, **known)
+    head = f"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {expect}\r\n\r\n".encode()
+    phase: Any = "unknown"
+    said: dict[str, Any] = {}
+    try:
+        frame = wire.request(subject, value.encode(), head if expect >= 0 else b"")
+        answer = read_answer(frame)
+        phase = "fail" if "error" in answer else "ok"
+        said = {"text": json.dumps(answer["error"])} if phase == "fail" else {"seq": answer["seq"]}
+    finally:
+        client.history.write("publish", phase, **known, **said)
+    return int(said.get("seq", 0))
 
 
 def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int = 0) -> int:

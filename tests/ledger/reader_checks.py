@@ -82,6 +82,13 @@ def gets(view: View) -> Iterator[Violation]:
 
 def _got(view: View, known: _Knowledge, question: Event, event: Event) -> Iterator[Violation]:
     retention = view.streams[event.stream].retention
+    if question.how == "seq" and retention == "removing" and event.phase == "ok":
+        for removal in view.removed(event.stream, event.subject, event.seq):
+            end = removal.outcome
+            is_own = end and (end.client, end.conn) == (event.client, event.conn)
+            if end and is_own and end.phase == "ok" and end.t < question.t:
+                text = f"{event.seq} of {event.stream} was removed"
+                yield Violation("removed", text, (end, question, event))
     told = known.of(event, question.subject)
     if told is None:
         return

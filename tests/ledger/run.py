@@ -25,6 +25,7 @@ from tests.ledger.readers import (
     observe_consumer,
     observe_stream,
 )
+from tests.ledger.removers import Remover
 from tests.support.sql import on
 from tests.support.wire import Frame, Silence, Wire
 
@@ -74,6 +75,8 @@ class Load:
             KeyWriter("key1", *at, seed),
             KeyWriter("key2", *at, seed),
             RestPublisher("rest", *at),
+            Remover("bin1", *at, seed),
+            Remover("bin2", *at, seed),
         ]
         log: dict[str, Any] = {"stream": "LOG"}
         self.ordered, self.socket = OrderedReader("ordered", *at), SocketReader("socket", *at)
@@ -83,7 +86,16 @@ class Load:
             Puller("all", *at, **log, consumer="ALL", acks="all"),
             Pushed("push", *at, **log, consumer="PUSH", deliver="push.one"),
             Pushed("member1", *at, **log, consumer="QUEUE", deliver="push.all", queue="members"),
-            Pushed("member2", *at, **log, consumer="QUEUE", deliver="push.all", queue="members"),
+            Pushed(
+                "member2",
+                *at,
+                **log,
+                consumer="QUEUE",
+                deliver="push.all",
+                queue="members",
+                confirmed=False,
+            ),
+            Puller("trash", *at, stream="TRASH", consumer="TRASHER", confirmed=False),
             Puller("retry", *at, **log, consumer="RETRY", verdict=retry),
             Puller("worker1", *at, stream="WORK", consumer="WORKER"),
             Puller("worker2", *at, stream="WORK", consumer="WORKER"),

@@ -14,6 +14,7 @@ STREAMS: dict[str, dict[str, Any]] = {
     "INTEREST": {"subjects": ["interest.>"], "retention": "interest"},
     "HOPPER": {"subjects": ["hopper.>"], "retention": "workqueue"},
     "KV": {"subjects": ["kv.>"], "max_msgs_per_subject": 1, "allow_direct": True},
+    "TRASH": {"subjects": ["trash.>"], "allow_direct": True},
     "MIRROR": {"mirror": {"name": "LOG"}, "mirror_direct": True},
     "SUM": {"sources": [{"name": "LOG"}, {"name": "HOPPER"}]},
     "DEAD": {},
@@ -29,10 +30,14 @@ CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "QUEUE": ("LOG", {"deliver_subject": "push.all", "deliver_group": "members"}),
     "RETRY": ("LOG", {"max_deliver": 3, "metadata": {"jetgate.dead_letter": "DEAD"}}),
+    "TRASHER": ("TRASH", {}),
     "WORKER": ("WORK", {}),
     "FIRST": ("INTEREST", {}),
     "SECOND": ("INTEREST", {}),
 }
+
+
+_RETENTIONS = {"KV": "latest", "TRASH": "removing"}  # what a configuration does not say
 
 
 def rules() -> Rules:
@@ -54,9 +59,7 @@ def rules() -> Rules:
 def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
     return StreamRule(
         name,
-        retention="latest"
-        if "max_msgs_per_subject" in config
-        else config.get("retention", "limits"),
+        retention=_RETENTIONS.get(name, config.get("retention", "limits")),
         mirror=config.get("mirror", {}).get("name", ""),
         sources=tuple(source["name"] for source in config.get("sources", [])),
         letters_of="RETRY" if name == "DEAD" else "",

@@ -13,6 +13,7 @@ RULES = Rules(
     (
         StreamRule("LOG"),
         StreamRule("KV", retention="latest"),
+        StreamRule("TRASH", retention="removing"),
         StreamRule("WORK", retention="workqueue"),
         StreamRule("MIRROR", mirror="LOG"),
         StreamRule("SUM", sources=("LOG", "WORK")),
@@ -369,6 +370,57 @@ def test_direct_get_shows_nothing_that_was_replaced_before() -> None:
     assert story.kinds() == set()
 
     story.ask("get", about=PLACE, value="k-1", client="k")
+    assert story.kinds() == {"removed"}
+
+
+def with_trash(kept: list[int], *removals: dict[str, Any]) -> Story:
+    """Three messages of a stream, of which some were removed and these are left."""
+    story = ended(sound())
+    for seq in (1, 2, 3):
+        story.publish(f"t-{seq}", seq, "TRASH")
+    for removal in removals:
+        about = {"stream": "TRASH", "subject": "trash.t", **removal}
+        story.ask("remove", about.pop("phase", "ok"), client="t", about=about)
+    for seq in kept:
+        known = {"stream": "TRASH", "subject": "trash.t", "value": f"t-{seq}", "seq": seq}
+        for how in ("SQL", "NATS"):
+            story.add("run", "stored", how=how, time=seq, **known)
+    return story
+
+
+DELETED = {"how": "seq", "seq": 2}
+PURGED = {"how": "purge", "seq": 3}
+
+
+@pytest.mark.parametrize(
+    ("removals", "kept", "kinds"),
+    [
+        ([], [1, 2, 3], set()),
+        ([], [1, 3], {"lost"}),
+        ([DELETED], [1, 3], set()),
+        ([DELETED], [1, 2, 3], {"resurrected"}),
+        ([{**DELETED, "phase": "unknown"}], [1, 2, 3], set()),
+        ([{**DELETED, "phase": "unknown"}], [1, 3], set()),
+        ([{**DELETED, "phase": "fail"}], [1, 3], {"lost"}),
+        ([PURGED], [3], set()),
+        ([PURGED], [2, 3], {"resurrected"}),
+        ([PURGED], [], {"lost"}),
+        ([{**PURGED, "subject": "trash.other"}], [3], {"lost"}),
+    ],
+)
+def test_what_was_removed_is_gone_and_nothing_else(
+    removals: list[dict[str, Any]], kept: list[int], kinds: set[str]
+) -> None:
+    assert with_trash(kept, *removals).kinds() == kinds
+
+
+def test_direct_get_shows_nothing_that_was_removed_before() -> None:
+    story = with_trash([1, 3], DELETED)
+    about = {"stream": "TRASH", "subject": "trash.t", "how": "seq", "seq": 2}
+    story.ask("get", about=about, phase="fail", client="t")
+    assert story.kinds() == set()
+
+    story.ask("get", about=about, value="t-2", client="t")
     assert story.kinds() == {"removed"}
 
 

@@ -23,7 +23,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Try:
-    """One sending of a message, and what came of it; None: the client ended before."""
+    """A question and what came of it; None: the client ended before."""
 
     sent: Event
     outcome: Event | None = None
@@ -70,6 +70,7 @@ class View:
     Attributes:
         messages: what clients published into each stream, by value.
         seen: the first line that tells what is at a place, acknowledgements included.
+        removals: of each stream, the questions and their outcomes.
         places: where each value was seen.
         conflicts: lines that disagree with the first about what is at a place.
         about: deliveries and acknowledgements by stream, consumer and sequence.
@@ -81,12 +82,14 @@ class View:
         self.rules = rules
         self.streams = {rule.name: rule for rule in rules.streams}
         self.messages: dict[str, dict[str, Message]] = defaultdict(dict)
+        self.removals: dict[str, list[Try]] = defaultdict(list)
         self.seen: dict[str, Seen] = defaultdict(dict)
         self.places: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         self.stored: dict[str, dict[str, Seen]] = defaultdict(lambda: defaultdict(dict))
         self.conflicts: list[tuple[Event, Event]] = []
         self.about: dict[tuple[str, str, int], list[Event]] = defaultdict(list)
         self._gather_messages()
+        self._gather_removals()
         for event in self._observations():
             self._see(event)
         for event in self.of("deliver", "ack"):
@@ -125,6 +128,20 @@ class View:
                     message = self.messages[event.stream][sent.sent.value]
                     message.acked.setdefault(event.seq - place, event)
 
+    def _gather_removals(self) -> None:
+        asked: dict[tuple[str, int], Try] = {}
+        for event in self.of("remove"):
+            key = event.client, event.op
+            if event.phase == "invoke":
+                asked[key] = Try(event)
+                self.removals[event.stream].append(asked[key])
+            else:
+                asked[key].outcome = event
+
+    def removed(self, stream: str, subject: str, seq: int) -> list[Try]:
+        """The removals that a message of a stream falls under, in the order of time."""
+        return [each for each in self.removals[stream] if _covers(each.sent, subject, seq)]
+
     def _observations(self) -> Iterable[Event]:
         for event in self.of("deliver", "read", "get", "stored"):
             if event.value and event.phase in ("", "ok"):
@@ -137,6 +154,12 @@ class View:
         if (first.value, first.subject) != (event.value, event.subject):
             self.conflicts.append((first, event))
         self.places[event.stream][event.value].add(event.seq)
+
+
+def _covers(removal: Event, subject: str, seq: int) -> bool:
+    if removal.how == "purge":
+        return subject == removal.subject and seq < removal.seq
+    return seq == removal.seq
 
 
 def number_of(value: str) -> int:
