@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.ledger.checker import Violation, check
 from tests.ledger.controls import CONTROLS, controlled
-from tests.ledger.faults import schedule
+from tests.ledger.faults import KINDS, schedule
 from tests.ledger.history import Event, read_history, read_rules
 from tests.ledger.run import Outcome, Plan, play
 
@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="of load (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults (%(default)s)")
     parser.add_argument("--nodes", type=int, default=3, help="how many (%(default)s)")
+    parser.add_argument("--only", nargs="+", choices=KINDS, help="these faults; else all")
     parser.add_argument(
         "--control", choices=CONTROLS, help="take out a guard, with faults of its own, and object"
     )
@@ -35,7 +36,7 @@ def main() -> int:
     if options.control:
         plan = controlled(options.control, options.seed)
     else:
-        faults = schedule(options.seed, options.seconds, options.nodes)
+        faults = schedule(options.seed, options.seconds, options.nodes, options.only or ())
         plan = Plan(options.seconds, options.seed, options.nodes, tuple(faults))
     print(f"seed {plan.seed}, {plan.nodes} nodes, {plan.seconds:g} s", flush=True)
     for fault in plan.faults:

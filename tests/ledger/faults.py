@@ -69,21 +69,22 @@ _LONGEST = {
 }
 
 
-def schedule(
-    seed: int, seconds: float, nodes: int, *, pause: tuple[float, float] = (2.0, 6.0)
-) -> list[Fault]:
+_PAUSE_S = (2.0, 6.0)  # from one fault to the next, which may begin while that one lasts
+
+
+def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) -> list[Fault]:
     """The faults of a run.
 
     Args:
         seed: The same faults for the same seed.
         seconds: When the last of them ends at the latest.
         nodes: How many nodes there are.
-        pause: Between which bounds the seconds lie from one fault to the next.
+        only: The kinds of faults; empty: all.
     """
     choose = random.Random(seed)
-    kinds = [kind for kind in KINDS if nodes > 1 or kind not in _NEED_OTHERS]
+    kinds = [kind for kind in only or KINDS if nodes > 1 or kind not in _NEED_OTHERS]
     faults: list[Fault] = []
-    at = choose.uniform(*pause)
+    at = choose.uniform(*_PAUSE_S)
     deck: list[str] = []
     while at < seconds - 1:
         if not deck:  # each kind once before any comes again
@@ -92,7 +93,7 @@ def schedule(
         longest = min(_LONGEST.get(kind, 0.0), seconds - at)
         lasts = choose.uniform(0.2, longest) if longest else 0.0
         faults.append(Fault(at, kind, lasts, choose.randrange(1 << 16)))
-        at += choose.uniform(*pause)
+        at += choose.uniform(*_PAUSE_S)
     return faults
 
 
@@ -159,12 +160,11 @@ class Chaos:
 
     def _to_node(self, fault: Fault, node: Node) -> None:
         kind = fault.kind
-        if kind.startswith("kill"):
-            node.end(signal.SIGKILL)
-            node.start()
-        elif kind == "term":
-            node.end(signal.SIGTERM)
-            node.start()
+        if kind.startswith("kill") or kind == "term":
+            try:
+                node.end(signal.SIGTERM if kind == "term" else signal.SIGKILL)
+            finally:
+                node.start()
         elif kind.startswith("stop"):
             node.send(signal.SIGSTOP)
             self._never.wait(fault.seconds)

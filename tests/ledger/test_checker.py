@@ -382,7 +382,12 @@ def with_trash(kept: list[int], *removals: dict[str, Any]) -> Story:
         about = {"stream": "TRASH", "subject": "trash.t", **removal}
         story.ask("remove", about.pop("phase", "ok"), client="t", about=about)
     for seq in kept:
-        known = {"stream": "TRASH", "subject": "trash.t", "value": f"t-{seq}", "seq": seq}
+        known: dict[str, Any] = {
+            "stream": "TRASH",
+            "subject": "trash.t",
+            "value": f"t-{seq}",
+            "seq": seq,
+        }
         for how in ("SQL", "NATS"):
             story.add("run", "stored", how=how, time=seq, **known)
     return story
