@@ -50,6 +50,7 @@ class Leadership:
         epoch: the catalogue's epoch under which the node leads; 0 before it does.
         lost: set when another node has taken over.
         reopened: called when this node leads on in another session than before.
+        confirmed: called each time it turns out that this node still leads.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Leadership:
         self.epoch = 0
         self.lost = asyncio.Event()
         self.reopened: Callable[[], None] = lambda: None
+        self.confirmed: Callable[[], None] = lambda: None
         self._store = store
         self._clock = clock
         self._times = times or LeaseTimes()
@@ -233,6 +235,7 @@ class Leadership:
         finally:
             in_time()
         self._window.confirm(started)
+        self.confirmed()
         if not was_open:
             self.reopened()
 
@@ -246,6 +249,7 @@ class Leadership:
             await self._ensure_lock()
         self.epoch = await self._store.bump(self._token, self._token)
         self._window.confirm(started)
+        self.confirmed()
 
     async def _ensure_lock(self) -> None:
         """Make sure that this node has the lock and no other node has led since.
@@ -254,6 +258,8 @@ class Leadership:
         """
         if self._store.is_open:
             return
+        # Until it is known who has led meanwhile, the new session proves nothing.
+        self._window.withdraw()
         former = self._store.pid
         await self._store.open()
         if not await self._store.take():
