@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from core.runtime.clock import Clock
 from core.storage.acknowledged import Acknowledged
+from core.storage.database_time import DatabaseTime
 
 log = logging.getLogger("jetgate.storage")
 waits = logging.getLogger("jetgate.waits")
@@ -50,6 +51,7 @@ class StorageHealth:
         last_commit: monotonic nanoseconds when messages were committed last; 0: not yet.
         acknowledged: what clients were told is stored.
         history: the newest outages, the present one included.
+        time: how the clocks of this process stand to the database's.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -57,6 +59,7 @@ class StorageHealth:
         self.last_commit = 0
         self.acknowledged = Acknowledged()
         self.history: tuple[Outage, ...] = ()
+        self.time = DatabaseTime(clock)
         self._clock = clock
         self._troubles: dict[str, str] = {}
         self._began = 0
