@@ -93,6 +93,10 @@ class DatabaseTime:
         """What the machine's wall clock is ahead of the database's, seconds. It `is_known`."""
         return (self._clock.now() - self._clock.monotonic() - self.offset) / _SECOND
 
+    def now(self) -> int:
+        """The database's time as far as it is known, else the machine's. It may jump."""
+        return self._clock.monotonic() + self.offset if self.is_known else self._clock.now()
+
     def answered(self, sent: int, told: int) -> None:
         """Take what the database says its time is; it was asked at `sent`."""
         reading = Reading(sent, told, self._clock.monotonic())

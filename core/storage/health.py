@@ -33,7 +33,7 @@ class Outage:
     """A time in which nothing could be stored.
 
     Attributes:
-        began: seconds since the Unix epoch.
+        began: seconds since the Unix epoch, by the database's clock.
         seconds: how long it was; None: it lasts.
         cause: the first trouble.
     """
@@ -93,7 +93,7 @@ class StorageHealth:
         if is_first:
             self.outages += 1
             self._began = self._clock.monotonic()
-            began = Outage(self._clock.now() / _SECOND, None, self.trouble[:_CAUSE_MAX])
+            began = Outage(self.time.now() / _SECOND, None, self.trouble[:_CAUSE_MAX])
             self.history = (*self.history, began)[-_HISTORY_MAX:]
             log.error("storage outage begins: %s", self.trouble)
             self._remind_later()

@@ -190,6 +190,8 @@ def test_clocks_an_hour_wrong_either_way_change_nothing(
         with connected(ahead) as wire, serve(dsn, tmp_path / "behind", clock=-HOUR) as behind:
             stored = check_what_lasts(wire, stored)
             check_what_is_shown(ahead, dsn, HOUR)
+            pause = "/v1/streams/L/consumers/rests:pause"
+            assert request(ahead.ports, "POST", pause, '{"duration": "1800s"}')[0] == 200
             eventually(lambda: "standing by" in behind.stderr(), within=120)
             begin_what_ends(wire)
             eventually(lambda: durable.run(_stored_pending(dsn)) == 3)
