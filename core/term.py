@@ -143,7 +143,7 @@ class Term:
     ) -> None:
         self.leadership = leadership
         self.deposed = asyncio.Event()
-        self._hub, self._clock, self._turn = server.hub, server.clock, server.turn
+        self._hub, self._clock, self._turn = server.hub, leadership.clock, server.turn
         self._account = server.hub.accounts[options.account]
         self._options = options
         self._pools = pools
