@@ -224,7 +224,7 @@ def test_a_signal_ends_a_start_at_once(store: Path, number: signal.Signals) -> N
                 f'[INF] Trapped "{word}" signal'
             ]
             assert texts[-1] == "[INF] Server Exiting.."
-        assert processes_in(place / "jetstream" / "pg") == []
+        eventually(lambda: processes_in(place / "jetstream" / "pg") == [])
         assert list(place.glob("jetstream/pg.new-*")) == []
 
 

@@ -14,8 +14,11 @@ import asyncpg
 
 import migrations
 from core.errors import OperatorError
+from core.runtime.clock import SystemClock
+from core.storage.database_time import TOLERATED, DatabaseTime
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 from core.storage.postgres.dsn import Host
+from core.storage.postgres.leases import TIME
 from core.storage.postgres.migrate import revision
 from core.storage.postgres.preflight import preflight
 from core.storage.postgres.replication import REPLICATION, Replication
@@ -26,6 +29,10 @@ _ROUND_TRIPS = 15
 _SLOW_MS = 5.0
 _LOCKS = 2 * 256
 _LOOPBACK = ("127.", "::1", "localhost")
+_TODO: dict[type[BaseException], str] = {
+    asyncpg.InvalidCatalogNameError: "create it, or name another database",
+    asyncpg.InvalidAuthorizationSpecificationError: "role, password, pg_hba.conf",
+}
 
 _SETTINGS = f"""
     select current_setting('server_version') as version,
@@ -64,7 +71,10 @@ class Finding:
 async def examine(connector: Connector) -> AsyncIterator[Finding]:
     """Look at everything, and yield what was found as it is found."""
     for host in connector.parts.hosts:
-        yield await _host(connector, host)
+        found = await _host(connector, host)
+        yield found
+        if found.state == "fail":
+            return
     try:
         await preflight(connector)
     except OperatorError as error:
@@ -81,18 +91,20 @@ async def examine(connector: Connector) -> AsyncIterator[Finding]:
         for finding in _judged(connector, facts):
             yield finding
         yield await _pace(session)
+        yield await _clock(session)
     finally:
         await session.close()
 
 
 async def _host(connector: Connector, host: Host) -> Finding:
-    """Whether a host answers; of several, one alone has to be the primary."""
+    """Whether a host answers; of several, one alone has to be the primary, so none fails alone."""
     what = f"host {host}"
     try:
         session = await connector.open_host(host)
     except (OperatorError, ValueError, *DATABASE_ERRORS) as error:
         state = "fail" if len(connector.parts.hosts) == 1 else "warn"
-        return Finding(what, state, reason_of(error), "address, port, firewall, pg_hba.conf")
+        told = [todo for kind, todo in _TODO.items() if isinstance(error, kind)]
+        return Finding(what, state, reason_of(error), *(told or ["address, port, firewall"]))
     try:
         role = "standby" if await session.fetchval("select pg_is_in_recovery()") else "primary"
         return Finding(what, "ok", f"answers, as {role}")
@@ -162,6 +174,21 @@ def _upkeep(facts: Mapping[str, Any]) -> list[Finding]:
         todo = "raise max_locks_per_transaction: leading takes 256 locks"
         findings.append(Finding("locks", "warn", f"room for {facts['locks']}", todo))
     return findings
+
+
+async def _clock(session: Any) -> Finding:
+    """How this machine's clock stands to the database's, which messages go by."""
+    clock = SystemClock()
+    time = DatabaseTime(clock)
+    for _ in range(_ROUND_TRIPS):
+        sent = clock.monotonic()
+        time.answered(sent, await session.fetchval(TIME))
+    side = "ahead of" if time.ahead > 0 else "behind"
+    found = f"{abs(time.ahead):.3f} s {side} PostgreSQL's (to {time.error / 1e9:.4f} s)"
+    if abs(time.ahead) * 1e9 > TOLERATED:
+        todo = "messages go by PostgreSQL's, the log by this one; keep both with NTP"
+        return Finding("clock", "warn", found, todo)
+    return Finding("clock", "ok", found)
 
 
 async def _pace(session: Any) -> Finding:
