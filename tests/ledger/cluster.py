@@ -32,6 +32,9 @@ class Node:
     Args:
         number: Its place among the nodes, from 0 on.
         control: The guard that it runs without; empty: none.
+
+    Attributes:
+        skew: seconds by which its clock is wrong from its next start on.
     """
 
     def __init__(self, number: int, socket_path: str, database: str, control: str) -> None:
@@ -42,12 +45,12 @@ class Node:
         self.nats, self.http = (("127.0.0.1", held.getsockname()[1]) for held in self._ports)
         self._dsn = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?sslmode=disable"
         self._control = control
+        self.skew = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it; what it serves is seen at its ports."""
-        module = "tests.ledger.controls" if self._control else "jetgate"
-        command = [sys.executable, "-m", module, "serve", "--dsn", self._dsn]
+        command = [sys.executable, "-m", *self._program(), "serve", "--dsn", self._dsn]
         command += ["--data", str(self.dir / "data")]
         command += ["--nats-port", str(self.nats[1]), "--http-port", str(self.http[1])]
         with (self.dir / "log").open("ab") as log:
@@ -58,6 +61,12 @@ class Node:
                 stderr=log,
                 env={**os.environ, CONTROL_VARIABLE: self._control},
             )
+
+    def _program(self) -> list[str]:
+        """What `python -m` runs as the command `jetgate`."""
+        if self._control:
+            return ["tests.ledger.controls"]
+        return ["tests.support.wrong_clock", str(self.skew)] if self.skew else ["jetgate"]
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it runs."""

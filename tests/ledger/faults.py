@@ -20,6 +20,7 @@ KINDS = {
     "stop": "SIGSTOP of the leader",
     "stop-standby": "SIGSTOP of a node that does not lead",
     "term": "SIGTERM of the leader",
+    "skew": "kill -9 of the leader, whose clock is an hour wrong when it comes back",
     "sessions": "every session of PostgreSQL terminated",
     "lock": "the session with the lock terminated",
     "postgres-quit": "immediate stop of PostgreSQL",
@@ -160,7 +161,9 @@ class Chaos:
 
     def _to_node(self, fault: Fault, node: Node) -> None:
         kind = fault.kind
-        if kind.startswith("kill") or kind == "term":
+        if kind.startswith("kill") or kind in ("term", "skew"):
+            if kind == "skew":
+                node.skew = 3600 if fault.which % 2 else -3600
             try:
                 node.end(signal.SIGTERM if kind == "term" else signal.SIGKILL)
             finally:

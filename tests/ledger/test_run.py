@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.ledger.controls import CONTROLS, controlled
-from tests.ledger.faults import Fault, schedule
+from tests.ledger.faults import KINDS, Fault, schedule
 from tests.ledger.run import Plan, play
 
 
@@ -30,5 +30,5 @@ def test_without_a_guard_the_checker_objects(tmp_path: Path) -> None:
 
 def test_a_seed_is_a_schedule() -> None:
     assert schedule(7, 600, 3) == schedule(7, 600, 3) != schedule(8, 600, 3)
-    assert len({fault.kind for fault in schedule(7, 600, 3)}) == 14
+    assert len({fault.kind for fault in schedule(7, 600, 3)}) == len(KINDS)
     assert all(fault.at + fault.seconds <= 600 for fault in schedule(7, 600, 3))
