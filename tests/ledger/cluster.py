@@ -46,6 +46,7 @@ class Node:
         self._dsn = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?sslmode=disable"
         self._control = control
         self.skew = 0
+        self._failures: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -75,6 +76,7 @@ class Node:
 
     def end(self, number: signal.Signals, within: float = 60.0) -> None:
         """End it by a signal; one that does not end in time is killed: raises TimeoutExpired."""
+        self._notice()
         process, self._process = self._process, None
         if process is None:
             return
@@ -90,11 +92,15 @@ class Node:
     def is_running(self) -> bool:
         return self._process is not None
 
-    def failure(self) -> str:
-        """How it ended by itself, with the end of its log; empty: it did not."""
-        if self._process is None or self._process.poll() is None:
-            return ""
-        return f"{self.name} ended with {self._process.returncode}: {self.log()[-2000:]}"
+    def failures(self) -> list[str]:
+        """How it ended by itself, each time, with the end of its log."""
+        self._notice()
+        return self._failures
+
+    def _notice(self) -> None:
+        if self._process is not None and (code := self._process.poll()) is not None:
+            self._process = None
+            self._failures.append(f"{self.name} ended with {code}: {self.log()[-2000:]}")
 
     def log(self) -> str:
         """What it printed."""
@@ -166,7 +172,7 @@ class Cluster:
 
     def failures(self) -> list[str]:
         """How nodes ended by themselves."""
-        return [failure for node in self.nodes if (failure := node.failure())]
+        return [failure for node in self.nodes for failure in node.failures()]
 
     def kill_postgres(self, number: signal.Signals) -> None:
         """End PostgreSQL hard, which its watcher starts again: SIGQUIT is its immediate stop."""

@@ -26,8 +26,11 @@ from tests.ledger.readers import (
     observe_stream,
 )
 from tests.ledger.removers import Remover
+from tests.support.eventually import eventually
 from tests.support.sql import on
 from tests.support.wire import Frame, Silence, Wire
+
+_LEADER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +263,11 @@ class _Finisher:
 
 @contextlib.contextmanager
 def _talk(cluster: Cluster) -> Any:
-    """A connection to who leads."""
-    cluster.wait_for_leader()
-    leader = cluster.leader()
-    if leader is None:
-        raise ConnectionError("nobody leads")
+    """A connection to who leads; raises ConnectionError when nobody does for long."""
+    try:
+        leader = eventually(cluster.leader, within=_LEADER_S)
+    except AssertionError:
+        raise ConnectionError("nobody leads") from None
     with Wire(leader.nats, timeout=10) as wire:
         wire.hello()
         yield wire
