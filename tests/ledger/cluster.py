@@ -66,7 +66,7 @@ class Node:
     def _program(self) -> list[str]:
         """What `python -m` runs as the command `jetgate`."""
         if self._control:
-            return ["tests.ledger.controls"]
+            return ["tests.ledger.controls", str(self.skew)]
         return ["tests.support.wrong_clock", str(self.skew)] if self.skew else ["jetgate"]
 
     def send(self, number: signal.Signals) -> None:

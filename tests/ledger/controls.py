@@ -5,6 +5,7 @@ outside this module, and nothing in the product, knows of it.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -14,6 +15,8 @@ from core.cluster.leadership import Leadership
 from core.errors import Fenced, OutcomeUnknown, Unavailable
 from core.jetstream.lane import Lane
 from core.jetstream.state_writer import StateWriter
+from core.jetstream.trust import Trust
+from core.storage.database_time import DatabaseClock
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream import checks
 from core.stream.dedup import DedupWindow
@@ -23,6 +26,7 @@ from tests.ledger.cluster import CONTROL_VARIABLE
 from tests.ledger.faults import Fault
 from tests.ledger.run import Plan
 from tests.support.faulty_node import acknowledge_early
+from tests.support.wrong_clock import shift
 
 _DRAIN_S = 20.0  # what is broken need not come to an end
 
@@ -91,6 +95,21 @@ def without_epochs() -> None:
         _replace(of, name, lambda _self, _why: None)
 
 
+def without_trust() -> None:
+    """Who leads tells what its memory holds, whether its leadership is confirmed or not."""
+
+    async def is_back(_self: Trust) -> bool:
+        return True
+
+    _replace(Trust, "allows", lambda _self, _go_on: True)
+    _replace(Trust, "is_back", is_back)
+
+
+def without_database_time() -> None:
+    """Each node believes its own clock."""
+    _replace(DatabaseClock, "now", lambda self: self._machine.now())
+
+
 def _kills(*at: float) -> tuple[Fault, ...]:
     return tuple(Fault(each, "kill", 0.0, 0) for each in at)
 
@@ -103,6 +122,21 @@ CONTROLS = {
     "no-rivals": Control(without_rivals, frozenset({"rival"}), (), 2),
     "early-confirmations": Control(
         confirm_early, frozenset({"redelivered", "floor"}), _kills(3, 6, 9, 12), 15
+    ),
+    "no-trust": Control(
+        without_trust,
+        frozenset({"stale", "floor", "redelivered"}),
+        # Whoever comes to the leader without PostgreSQL and has no answer goes to the next.
+        (Fault(3, "hold", 15.0, 0),),
+        20,
+        nodes=2,
+    ),
+    "no-database-time": Control(
+        without_database_time,
+        frozenset({"time"}),
+        (Fault(2, "skew", 0.0, 1), Fault(6, "kill", 0.0, 0)),
+        10,
+        nodes=2,
     ),
     "no-epochs": Control(
         without_epochs,
@@ -126,5 +160,6 @@ def controlled(name: str, seed: int) -> Plan:
 
 
 if __name__ == "__main__":
+    shift(int(sys.argv.pop(1)))
     CONTROLS[os.environ[CONTROL_VARIABLE]].remove()
     main()

@@ -118,10 +118,15 @@ class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What was promised in a run."""
+    """What was promised in a run.
+
+    Attributes:
+        began: what to add to times of the monotonic clock for those since 1970, nanoseconds.
+    """
 
     streams: tuple[StreamRule, ...]
     consumers: tuple[ConsumerRule, ...]
+    began: int = 0
 
 
 class Writer:

@@ -3,7 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from tests.ledger.history import Event
 from tests.ledger.view import Message, View, Violation, number_of
+
+_WRONG_NS = 600 * 1_000_000_000  # clocks of nodes are an hour wrong
 
 
 def lost(view: View) -> Iterator[Violation]:
@@ -153,13 +156,23 @@ def _real_time(stream: str, placed: list[tuple[int, Message]]) -> Iterator[Viola
 
 
 def times(view: View) -> Iterator[Violation]:
-    """Times do not go back from one message to the next."""
+    """Times do not go back from one message to the next, and are those of PostgreSQL's clock."""
     for stream in view.streams:
         last = None
         for _, event in sorted(view.final(stream).items()):
             if last is not None and event.time < last.time:
                 yield Violation("time", f"{event.seq} of {stream} is older", (last, event))
             last = event
+            message = view.messages[stream].get(event.value)
+            if message is not None and message.acked and not _is_then(view, message, event):
+                text = f"{event.seq} of {stream} has the time of another hour"
+                yield Violation("time", text, (message.sent, event))
+
+
+def _is_then(view: View, message: Message, stored: Event) -> bool:
+    """Whether a message has a time about that at which it was stored."""
+    sent, known = message.sent.t + view.rules.began, message.first_ok + view.rules.began
+    return sent - _WRONG_NS < stored.time < known + _WRONG_NS
 
 
 def rivals(view: View) -> Iterator[Violation]:

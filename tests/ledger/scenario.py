@@ -1,5 +1,6 @@
 """The streams and consumers of a run, and what each of them promises."""
 
+import time
 from typing import Any
 
 from tests.ledger.history import ConsumerRule, Rules, StreamRule
@@ -53,6 +54,7 @@ def rules() -> Rules:
             )
             for name, (stream, config) in CONSUMERS.items()
         ),
+        time.time_ns() - time.monotonic_ns(),
     )
 
 

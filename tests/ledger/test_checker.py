@@ -93,10 +93,10 @@ class Story:
                 self.add("run", "stored", how="SQL", **known)
                 self.add("run", "stored", how="NATS", time=1000 + seq, **known)
 
-    def kinds(self) -> set[str]:
+    def kinds(self, rules: Rules = RULES) -> set[str]:
         """What the checker says."""
         events = sorted(self.events, key=lambda event: event.t)
-        return {violation.kind for violation in check(events, RULES)}
+        return {violation.kind for violation in check(events, rules)}
 
 
 def sound() -> Story:
@@ -204,6 +204,13 @@ def test_what_is_lost_is_told_apart_by_its_place() -> None:
         found += [wrong.text for wrong in check(events, RULES) if wrong.kind == "lost"]
 
     assert [text.rpartition(" ")[2] for text in found] == ["prefix", "middle", "postfix"]
+
+
+def test_times_are_those_of_the_database() -> None:
+    """The history has all times within a second of its beginning."""
+    for began, kinds in ((60, set()), (-60, set()), (3600, {"time"}), (-3600, {"time"})):
+        rules = msgspec.structs.replace(RULES, began=began * 1_000_000_000)
+        assert ended(sound()).kinds(rules) == kinds
 
 
 def test_what_is_acknowledged_at_a_place_where_another_is_disagrees() -> None:
