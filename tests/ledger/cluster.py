@@ -13,15 +13,13 @@ from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 from core.storage.postgres.embedded.directory import SOCKET_NAME
+from tests.ledger.guardless import CONTROL_VARIABLE
 from tests.ledger.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, _descendants
 from tests.support.pg import PostgresServer
 from tests.support.ports import held_port
 from tests.support.scratch import scratch
-
-CONTROL_VARIABLE = "JETGATE_TEST_CONTROL"
-"""Names to `tests.ledger.controls` the guard that a node runs without."""
 
 Address = tuple[str, int]
 
@@ -66,7 +64,7 @@ class Node:
     def _program(self) -> list[str]:
         """What `python -m` runs as the command `jetgate`."""
         if self._control:
-            return ["tests.ledger.controls", str(self.skew)]
+            return ["tests.ledger.guardless", str(self.skew)]
         return ["tests.support.wrong_clock", str(self.skew)] if self.skew else ["jetgate"]
 
     def send(self, number: signal.Signals) -> None:

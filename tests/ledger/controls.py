@@ -1,11 +1,8 @@
-"""The command `jetgate` with one guard taken out, for runs in which the checker must object.
+"""Guards of the product, how each is taken out of a node, and what the checker must say then.
 
-`python -m tests.ledger --control NAME`; the node is told which by JETGATE_TEST_CONTROL. Nothing
-outside this module, and nothing in the product, knows of it.
+`python -m tests.ledger --control NAME`. Nothing in the product knows of it.
 """
 
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -21,12 +18,9 @@ from core.storage.postgres.stream_log import PostgresLog
 from core.stream import checks
 from core.stream.dedup import DedupWindow
 from core.term import Term
-from jetgate.commands import main
-from tests.ledger.cluster import CONTROL_VARIABLE
 from tests.ledger.faults import Fault
 from tests.ledger.run import Plan
 from tests.support.faulty_node import acknowledge_early
-from tests.support.wrong_clock import shift
 
 _DRAIN_S = 20.0  # what is broken need not come to an end
 
@@ -126,9 +120,9 @@ CONTROLS = {
     "no-trust": Control(
         without_trust,
         frozenset({"stale", "floor", "redelivered"}),
-        # Whoever comes to the leader without PostgreSQL and has no answer goes to the next.
-        (Fault(3, "hold", 15.0, 0),),
-        20,
+        # Clients try the first node first: it is the second that leads when its link is held.
+        (*_kills(2), Fault(6, "hold", 14.0, 0)),
+        21,
         nodes=2,
     ),
     "no-database-time": Control(
@@ -157,9 +151,3 @@ def controlled(name: str, seed: int) -> Plan:
     """A run in which nodes miss a guard."""
     control = CONTROLS[name]
     return Plan(control.seconds, seed, control.nodes, control.faults, name, _DRAIN_S)
-
-
-if __name__ == "__main__":
-    shift(int(sys.argv.pop(1)))
-    CONTROLS[os.environ[CONTROL_VARIABLE]].remove()
-    main()
