@@ -1,7 +1,16 @@
 """Secret keys that all nodes share: generated with the schema and stored in it."""
 
-from core.errors import OperatorError
-from core.storage.postgres.connect import Connector, Purpose
+import asyncio
+from contextlib import suppress
+
+from core.errors import OperatorError, Unavailable
+from core.storage.postgres.connect import (
+    CONNECT_TIMEOUT_S,
+    DATABASE_ERRORS,
+    Connector,
+    Purpose,
+    trouble,
+)
 
 
 async def secret(connector: Connector, name: str) -> bytes:
@@ -9,14 +18,26 @@ async def secret(connector: Connector, name: str) -> bytes:
 
     Raises:
         OperatorError: there is no such key.
+        Unavailable: PostgreSQL does not answer.
     """
-    connection = await connector.open(Purpose.READ)
     try:
-        value = await connection.fetchval(
-            "select value from jetgate_store.secret where name = $1", name
-        )
-    finally:
-        await connection.close()
+        async with asyncio.timeout(2 * CONNECT_TIMEOUT_S):
+            value = await _read(connector, name)
+    except DATABASE_ERRORS as error:
+        raise Unavailable(trouble(error)) from error
     if value is None:
         raise OperatorError(f"the key {name} is missing from jetgate_store.secret")
-    return bytes(value)
+    return value
+
+
+async def _read(connector: Connector, name: str) -> bytes | None:
+    connection = await connector.open(Purpose.READ)
+    try:
+        value: bytes | None = await connection.fetchval(
+            "select value from jetgate_store.secret where name = $1", name
+        )
+        with suppress(*DATABASE_ERRORS):  # what it was opened for is there
+            await connection.close()
+        return value
+    finally:
+        connection.terminate()

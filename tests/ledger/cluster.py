@@ -1,0 +1,183 @@
+"""One PostgreSQL with fsync, and nodes of `jetgate serve` over it, each through a proxy."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+from core.storage.postgres.embedded.directory import SOCKET_NAME
+from tests.ledger.guardless import CONTROL_VARIABLE
+from tests.ledger.proxy import Proxy
+from tests.support.eventually import eventually
+from tests.support.jetgate import ROOT, _descendants
+from tests.support.pg import PostgresServer
+from tests.support.ports import held_port
+from tests.support.scratch import scratch
+
+Address = tuple[str, int]
+
+
+class Node:
+    """One process, at the same ports whenever it is started.
+
+    Args:
+        number: Its place among the nodes, from 0 on.
+        control: The guard that it runs without; empty: none.
+
+    Attributes:
+        skew: seconds by which its clock is wrong from its next start on.
+    """
+
+    def __init__(self, number: int, socket_path: str, database: str, control: str) -> None:
+        self.name = f"node{number}"
+        self.dir = scratch("ledger-node-")
+        self.proxy = Proxy(socket_path)
+        self._ports = [held_port(), held_port()]
+        self.nats, self.http = (("127.0.0.1", held.getsockname()[1]) for held in self._ports)
+        self._dsn = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?sslmode=disable"
+        self._control = control
+        self.skew = 0
+        self._failures: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; what it serves is seen at its ports."""
+        command = [sys.executable, "-m", *self._program(), "serve", "--dsn", self._dsn]
+        command += ["--data", str(self.dir / "data")]
+        command += ["--nats-port", str(self.nats[1]), "--http-port", str(self.http[1])]
+        with (self.dir / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, CONTROL_VARIABLE: self._control},
+            )
+
+    def _program(self) -> list[str]:
+        """What `python -m` runs as the command `jetgate`."""
+        if self._control:
+            return ["tests.ledger.guardless", str(self.skew)]
+        return ["tests.support.wrong_clock", str(self.skew)] if self.skew else ["jetgate"]
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def end(self, number: signal.Signals, within: float = 60.0) -> None:
+        """End it by a signal; one that does not end in time is killed: raises TimeoutExpired."""
+        self._notice()
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(within)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def failures(self) -> list[str]:
+        """How it ended by itself, each time, with the end of its log."""
+        self._notice()
+        return self._failures
+
+    def _notice(self) -> None:
+        if self._process is not None and (code := self._process.poll()) is not None:
+            self._process = None
+            self._failures.append(f"{self.name} ended with {code}: {self.log()[-2000:]}")
+
+    def log(self) -> str:
+        """What it printed."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.dir / "log").read_text(errors="replace")
+        return ""
+
+    def accepts(self) -> bool:
+        """Whether it lets clients in, as who leads does."""
+        with contextlib.suppress(OSError), socket.create_connection(self.nats, timeout=1) as sock:
+            return sock.recv(5) == b"INFO "
+        return False
+
+    def close(self) -> None:
+        """End it and forget what it had."""
+        self.send(signal.SIGCONT)
+        self.end(signal.SIGKILL)
+        self.proxy.__exit__()
+        for held in self._ports:
+            held.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Cluster:
+    """Nodes over one database; the first of them leads at first.
+
+    Args:
+        count: How many nodes.
+        control: The guard that they run without; empty: none.
+    """
+
+    def __init__(self, count: int, control: str = "") -> None:
+        self.postgres = PostgresServer(settings={"fsync": "on"})
+        self.nodes: list[Node] = []
+        self._count, self._control = count, control
+        self.dsn = ""
+
+    def __enter__(self) -> Self:
+        self.postgres.start()
+        self.dsn = self.postgres.fresh_database()
+        directory = parse_qs(urlsplit(self.dsn).query)["host"][0]
+        database = urlsplit(self.dsn).path.removeprefix("/")
+        for number in range(self._count):
+            path = str(Path(directory) / SOCKET_NAME)
+            self.nodes.append(Node(number, path, database, self._control))
+        self.nodes[0].start()
+        self.wait_for_leader()
+        for node in self.nodes[1:]:
+            node.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            node.close()
+        self.postgres.stop()
+
+    def addresses(self) -> Iterator[tuple[Address, Address]]:
+        """Where clients try, in turn: the NATS and the HTTP port of each node."""
+        return ((node.nats, node.http) for node in self.nodes)
+
+    def wait_for_leader(self) -> None:
+        """Wait until a node lets clients in."""
+        eventually(lambda: self.leader() is not None or self.failures(), within=180)
+        assert not self.failures(), self.failures()
+
+    def leader(self) -> Node | None:
+        """The first node that lets clients in."""
+        return next((node for node in self.nodes if node.is_running and node.accepts()), None)
+
+    def failures(self) -> list[str]:
+        """How nodes ended by themselves."""
+        return [failure for node in self.nodes for failure in node.failures()]
+
+    def kill_postgres(self, number: signal.Signals) -> None:
+        """End PostgreSQL hard, which its watcher starts again: SIGQUIT is its immediate stop."""
+        pid = self.postgres.server.pid
+        if pid is None:
+            return
+        family = [pid, *_descendants(pid)] if number == signal.SIGKILL else [pid]
+        for victim in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, number)

@@ -1,0 +1,197 @@
+"""Who consumes: by pulling or being pushed to, with every kind of acknowledgement.
+
+Most acknowledgements are asked back for: what the server has confirmed it must not deliver again.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.ledger.client import Addresses, Client, answer_flow_control
+from tests.support.wire import Frame, Wire
+
+Verdict = Callable[[str, int], str]
+"""What becomes of a message, by its value and how often it was delivered: ack, nak or term."""
+
+_WORDS = {"ack": b"+ACK", "all": b"+ACK", "nak": b"-NAK", "term": b"+TERM"}
+
+
+def accept(_value: str, _count: int) -> str:
+    """Nothing fails."""
+    return "ack"
+
+
+def retry(value: str, count: int) -> str:
+    """Of four, one fails each time, one is terminated, one fails once."""
+    kind = int(value.rpartition("-")[2]) % 4
+    if kind == 1 or (kind == 3 and count == 1):
+        return "nak"
+    return "term" if kind == 2 else "ack"
+
+
+class Consumer(Client):
+    """Takes deliveries of one consumer, notes and acknowledges them.
+
+    Args:
+        stream, consumer: Whose deliveries.
+        acks: explicit, all or none.
+        verdict: What becomes of each message.
+        confirmed: Whether acknowledgements are asked back for.
+    """
+
+    every = 20
+    """With `all`, one of so many deliveries is acknowledged."""
+
+    def __init__(
+        self,
+        name: str,
+        addresses: Addresses,
+        directory: Path,
+        *,
+        stream: str,
+        consumer: str,
+        acks: str = "explicit",
+        verdict: Verdict = accept,
+        confirmed: bool = True,
+    ) -> None:
+        super().__init__(name, addresses, directory)
+        self._confirmed = confirmed
+        self.stream, self.consumer, self.acks, self.verdict = stream, consumer, acks, verdict
+        self._open: dict[bytes, dict[str, Any]] = {}
+        self._unacked: tuple[Frame, int] | None = None
+        self._taken = 0
+
+    def work(self, wire: Wire) -> None:
+        wire.send(b"SUB a.%s.* 1\r\n" % self.name.encode())
+        self._unacked, self._taken = None, 0
+        try:
+            self.consume(wire)
+        finally:
+            for known in self._open.values():
+                self.history.write("ack", "unknown", **known)
+            self._open.clear()
+
+    def consume(self, wire: Wire) -> None:
+        """Take deliveries until told to stop."""
+        raise NotImplementedError
+
+    def take(self, wire: Wire, frame: Frame, since: int) -> None:
+        """Note a delivery and answer it as is due."""
+        parts = frame.reply.split(b".")
+        seq, count = int(parts[5]), int(parts[4])
+        value = frame.payload.decode()
+        self.history.write(
+            "deliver",
+            stream=self.stream,
+            consumer=self.consumer,
+            subject=frame.subject.decode(),
+            value=value,
+            seq=seq,
+            cseq=int(parts[6]),
+            count=count,
+            time=int(parts[7]),
+            since=since,
+        )
+        if self.acks == "explicit":
+            self._acknowledge(wire, frame, seq, self.verdict(value, count))
+        elif self.acks == "all":
+            self._taken += 1
+            self._unacked = frame, seq
+            if self._taken % self.every == 0:
+                self.acknowledge_all(wire)
+
+    def acknowledge_all(self, wire: Wire) -> None:
+        """Acknowledge what was taken last, and so everything before."""
+        if self._unacked is not None:
+            frame, seq = self._unacked
+            self._unacked = None
+            self._acknowledge(wire, frame, seq, "all")
+
+    def _acknowledge(self, wire: Wire, frame: Frame, seq: int, how: str) -> None:
+        op = self.history.next_op()
+        known: dict[str, Any] = {
+            "op": op,
+            "stream": self.stream,
+            "consumer": self.consumer,
+            "seq": seq,
+            "how": how,
+        }
+        reply = b"a.%s.%d" % (self.name.encode(), op) if self._confirmed else b""
+        if reply:
+            self._open[reply] = known
+        self.history.write("ack", "invoke", **known)
+        wire.publish(frame.reply.decode(), _WORDS[how], reply=reply)
+
+    def is_answer(self, frame: Frame) -> bool:
+        """Note the answer to an acknowledgement; whether this is one."""
+        if not frame.verb.endswith(b"MSG"):
+            return True
+        if not frame.subject.startswith(b"a.%s." % self.name.encode()):
+            return False
+        known = self._open.pop(frame.subject, None)
+        if known is not None:
+            # With headers it says that nobody was there to take it.
+            self.history.write("ack", "fail" if frame.headers else "ok", **known)
+        return True
+
+
+class Puller(Consumer):
+    """Asks for batches; each has a subscription of its own, which tells when it was asked for."""
+
+    batch = 30
+
+    def consume(self, wire: Wire) -> None:
+        sid = 1
+        while not self.stopping.is_set():
+            sid += 1
+            self._pull(wire, sid)
+
+    def _pull(self, wire: Wire, sid: int) -> None:
+        inbox = b"d.%s.%d" % (self.name.encode(), sid)
+        asked = time.monotonic_ns()
+        wire.send(b"SUB %s %d\r\n" % (inbox, sid))
+        body = b'{"batch":%d,"expires":1000000000}' % self.batch
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.consumer}"
+        wire.publish(subject, body, reply=inbox)
+        got = 0
+        while got < self.batch:
+            frame = wire.frame()
+            if self.is_answer(frame):
+                continue
+            if not frame.reply:  # a status: the request is over
+                self.acknowledge_all(wire)
+                if b" 503" in frame.headers or b" 409" in frame.headers:
+                    self.stopping.wait(0.05)
+                break
+            got += 1
+            self.take(wire, frame, asked)
+        wire.send(b"UNSUB %d\r\n" % sid)
+        while self._open:  # what was asked back for is waited for, so that the next pull is later
+            self._late(wire, wire.frame(), asked)
+
+    def _late(self, wire: Wire, frame: Frame, asked: int) -> None:
+        if not self.is_answer(frame) and frame.reply:
+            self.take(wire, frame, asked)
+
+
+class Pushed(Consumer):
+    """Is pushed to, alone or as a member of a queue group; answers flow control.
+
+    Args:
+        deliver: The subject that the consumer delivers to.
+        queue: The group.
+    """
+
+    def __init__(self, *arguments: Any, deliver: str, queue: str = "", **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._subscribe = f"SUB {deliver} {queue} 2\r\n".replace("  ", " ").encode()
+
+    def consume(self, wire: Wire) -> None:
+        since = time.monotonic_ns()
+        wire.send(self._subscribe)
+        for frame in self.frames(wire):
+            if self.is_answer(frame) or answer_flow_control(wire, frame):
+                continue
+            if frame.reply:
+                self.take(wire, frame, since)

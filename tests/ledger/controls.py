@@ -1,0 +1,153 @@
+"""Guards of the product, how each is taken out of a node, and what the checker must say then.
+
+`python -m tests.ledger --control NAME`. Nothing in the product knows of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from core.cluster.leadership import Leadership
+from core.errors import Fenced, OutcomeUnknown, Unavailable
+from core.jetstream.lane import Lane
+from core.jetstream.state_writer import StateWriter
+from core.jetstream.trust import Trust
+from core.storage.database_time import DatabaseClock
+from core.storage.postgres.stream_log import PostgresLog
+from core.stream import checks
+from core.stream.dedup import DedupWindow
+from core.term import Term
+from tests.ledger.faults import Fault
+from tests.ledger.run import Plan
+from tests.support.faulty_node import acknowledge_early
+
+_DRAIN_S = 20.0  # what is broken need not come to an end
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A guard, and how its absence is seen.
+
+    Attributes:
+        remove: takes the guard out of this process.
+        kinds: the violations of which at least one is expected.
+        faults: what it takes to notice.
+    """
+
+    remove: Callable[[], None]
+    kinds: frozenset[str]
+    faults: tuple[Fault, ...]
+    seconds: float
+    nodes: int = 1
+
+
+def _replace(of: Any, name: str, new: Any) -> None:
+    setattr(of, name, new)
+
+
+def without_dedup() -> None:
+    """No message id is known."""
+    _replace(DedupWindow, "find", lambda _self, _msg_id, _now: None)
+
+
+def without_rivals() -> None:
+    """Whatever last sequence a publish expects is the right one."""
+
+    def agree(_draft: Any, _message: Any) -> None:
+        return
+
+    check = checks.expected_last_of_subject  # tuples have it: its code is replaced
+    assert isinstance(check, FunctionType)
+    check.__code__ = agree.__code__
+
+
+def confirm_early() -> None:
+    """Double acks are answered before they are stored."""
+    sync = StateWriter.sync
+
+    def early(self: StateWriter, consumer: Any, done: Callable[[], None]) -> None:
+        done()
+        sync(self, consumer, lambda: None)
+
+    _replace(StateWriter, "sync", early)
+
+
+def without_epochs() -> None:
+    """Who has led believes to lead for ever: its trust does not end, and no fence stops it."""
+    commit = PostgresLog.commit
+
+    async def believe(self: PostgresLog, commits: Any) -> None:
+        try:
+            await commit(self, commits)
+        except (Fenced, Unavailable, OutcomeUnknown):
+            return
+
+    _replace(PostgresLog, "commit", believe)
+    _replace(Leadership, "trusted", lambda _self: True)
+    for of, name in ((Leadership, "_set_lost"), (Lane, "_depose"), (Term, "_depose")):
+        _replace(of, name, lambda _self, _why: None)
+
+
+def without_trust() -> None:
+    """Who leads tells what its memory holds, whether its leadership is confirmed or not."""
+
+    async def is_back(_self: Trust) -> bool:
+        return True
+
+    _replace(Trust, "allows", lambda _self, _go_on: True)
+    _replace(Trust, "is_back", is_back)
+
+
+def without_database_time() -> None:
+    """Each node believes its own clock."""
+    _replace(DatabaseClock, "now", lambda self: self._machine.now())
+
+
+def _kills(*at: float) -> tuple[Fault, ...]:
+    return tuple(Fault(each, "kill", 0.0, 0) for each in at)
+
+
+CONTROLS = {
+    "early-acks": Control(
+        acknowledge_early, frozenset({"lost", "disagreement"}), _kills(3, 6, 9), 12
+    ),
+    "no-dedup": Control(without_dedup, frozenset({"duplicate"}), _kills(3, 6, 9, 12), 15),
+    "no-rivals": Control(without_rivals, frozenset({"rival"}), (), 2),
+    "early-confirmations": Control(
+        confirm_early, frozenset({"redelivered", "floor"}), _kills(3, 6, 9, 12), 15
+    ),
+    "no-trust": Control(
+        without_trust,
+        frozenset({"stale", "floor", "redelivered"}),
+        # Clients try the first node first: it is the second that leads when its link is held.
+        (*_kills(2), Fault(6, "hold", 14.0, 0)),
+        21,
+        nodes=2,
+    ),
+    "no-database-time": Control(
+        without_database_time,
+        frozenset({"time"}),
+        (Fault(2, "skew", 0.0, 1), Fault(6, "kill", 0.0, 0)),
+        10,
+        nodes=2,
+    ),
+    "no-epochs": Control(
+        without_epochs,
+        frozenset({"lost", "disagreement"}),
+        # It leads on, and clients come to it when who leads since is killed: one of the others.
+        (
+            Fault(3, "stop", 12.0, 0),
+            Fault(17, "kill-standby", 0.0, 0),
+            Fault(17.1, "kill-standby", 0.0, 1),
+        ),
+        24,
+        nodes=3,
+    ),
+}
+
+
+def controlled(name: str, seed: int) -> Plan:
+    """A run in which nodes miss a guard."""
+    control = CONTROLS[name]
+    return Plan(control.seconds, seed, control.nodes, control.faults, name, _DRAIN_S)

@@ -1,0 +1,197 @@
+"""What goes wrong in a run, and when: one schedule, made from the seed and printed first."""
+
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from tests.ledger.cluster import Cluster, Node
+from tests.ledger.history import SharedWriter
+from tests.support.sql import on
+
+KINDS = {
+    "kill": "kill -9 of the leader",
+    "kill-standby": "kill -9 of a node that does not lead",
+    "stop": "SIGSTOP of the leader",
+    "stop-standby": "SIGSTOP of a node that does not lead",
+    "term": "SIGTERM of the leader",
+    "skew": "kill -9 of the leader, whose clock is an hour wrong when it comes back",
+    "sessions": "every session of PostgreSQL terminated",
+    "lock": "the session with the lock terminated",
+    "postgres-quit": "immediate stop of PostgreSQL",
+    "postgres-kill": "kill -9 of every process of PostgreSQL",
+    "cut": "connections of the leader to PostgreSQL ended, and new ones",
+    "hold": "nothing passes between the leader and PostgreSQL",
+    "hold-to-node": "PostgreSQL hears the leader, who hears nothing",
+    "hold-to-database": "the leader hears PostgreSQL, which hears nothing",
+    "slow": "what passes between the leader and PostgreSQL is late",
+}
+_NEED_OTHERS = {"kill-standby", "stop-standby"}
+_END = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
+_TERMINATE = {
+    "sessions": f"{_END} and datname = current_database()",
+    "lock": f"{_END} and pid in (select pid from pg_locks where locktype = 'advisory')",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        at: seconds after the beginning.
+        seconds: how long it lasts, for those that do.
+        which: a number by which one of several nodes is chosen.
+    """
+
+    at: float
+    kind: str
+    seconds: float
+    which: int
+
+    def __str__(self) -> str:
+        lasts = "" if not self.seconds else f" for {self.seconds:.1f} s"
+        return f"{self.at:7.1f} s  {self.kind}{lasts}: {KINDS[self.kind]}"
+
+
+_LONGEST = {
+    "stop": 20.0,
+    "stop-standby": 20.0,
+    "cut": 8.0,
+    "hold": 15.0,
+    "hold-to-node": 15.0,
+    "hold-to-database": 15.0,
+    "slow": 6.0,
+}
+
+
+_PAUSE_S = (2.0, 6.0)  # from one fault to the next, which may begin while that one lasts
+
+
+def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) -> list[Fault]:
+    """The faults of a run.
+
+    Args:
+        seed: The same faults for the same seed.
+        seconds: When the last of them ends at the latest.
+        nodes: How many nodes there are.
+        only: The kinds of faults; empty: all.
+    """
+    choose = random.Random(seed)
+    kinds = [kind for kind in only or KINDS if nodes > 1 or kind not in _NEED_OTHERS]
+    faults: list[Fault] = []
+    at = choose.uniform(*_PAUSE_S)
+    deck: list[str] = []
+    while at < seconds - 1:
+        if not deck:  # each kind once before any comes again
+            deck = choose.sample(kinds, len(kinds))
+        kind = deck.pop()
+        longest = min(_LONGEST.get(kind, 0.0), seconds - at)
+        lasts = choose.uniform(0.2, longest) if longest else 0.0
+        faults.append(Fault(at, kind, lasts, choose.randrange(1 << 16)))
+        at += choose.uniform(*_PAUSE_S)
+    return faults
+
+
+class Chaos:
+    """Does what a schedule says.
+
+    Args:
+        cluster: Whom to.
+        history: Where it is noted.
+    """
+
+    def __init__(self, cluster: Cluster, history: SharedWriter) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._lasting: list[threading.Thread] = []
+        self._busy = threading.Lock()
+        self._held: set[str] = set()
+        self._never = threading.Event()
+        self.failures: list[str] = []
+
+    def play(self, faults: Sequence[Fault], seconds: float) -> None:
+        """Do everything, and return when all of it is over."""
+        began = time.monotonic()
+        for fault in faults:
+            self._never.wait(max(0.0, began + fault.at - time.monotonic()))
+            self._begin(fault)
+        self._never.wait(max(0.0, began + seconds - time.monotonic()))
+        for thread in self._lasting:
+            thread.join()
+
+    def _begin(self, fault: Fault) -> None:
+        if fault.kind in _TERMINATE or fault.kind.startswith("postgres"):
+            self._history.write("fault", "invoke", text=str(fault))
+            self._to_postgres(fault)
+            return
+        node = self._victim(fault)
+        with self._busy:
+            if node is None or node.name in self._held:
+                self._history.write("fault", "fail", text=f"{fault}: nobody to do it to")
+                return
+            self._held.add(node.name)
+        thread = threading.Thread(target=self._do, args=(fault, node))
+        self._lasting.append(thread)
+        thread.start()
+
+    def _victim(self, fault: Fault) -> Node | None:
+        leader = self._cluster.leader()
+        if fault.kind not in _NEED_OTHERS:
+            return leader
+        others = [node for node in self._cluster.nodes if node is not leader]
+        return others[fault.which % len(others)]
+
+    def _do(self, fault: Fault, node: Node) -> None:
+        try:
+            self._history.write("fault", "invoke", text=f"{fault} ({node.name})")
+            self._to_node(fault, node)
+            self._history.write("fault", "ok", text=f"{fault} ({node.name})")
+        except Exception as error:
+            self.failures.append(f"{fault} ({node.name}): {type(error).__name__}: {error}")
+        finally:
+            with self._busy:
+                self._held.discard(node.name)
+
+    def _to_node(self, fault: Fault, node: Node) -> None:
+        kind = fault.kind
+        if kind.startswith("kill") or kind in ("term", "skew"):
+            if kind == "skew":
+                node.skew = 3600 if fault.which % 2 else -3600
+            try:
+                node.end(signal.SIGTERM if kind == "term" else signal.SIGKILL)
+            finally:
+                node.start()
+        elif kind.startswith("stop"):
+            node.send(signal.SIGSTOP)
+            self._never.wait(fault.seconds)
+            node.send(signal.SIGCONT)
+        else:
+            self._to_link(fault, node)
+
+    def _to_link(self, fault: Fault, node: Node) -> None:
+        if fault.kind == "cut":
+            node.proxy.cut()
+        elif fault.kind == "slow":
+            node.proxy.slow(0.05 + fault.which % 200 / 1000)
+        else:
+            node.proxy.hold(
+                to_database=fault.kind != "hold-to-node", to_node=fault.kind != "hold-to-database"
+            )
+        try:
+            self._never.wait(fault.seconds)
+        finally:
+            node.proxy.heal()
+
+    def _to_postgres(self, fault: Fault) -> None:
+        if fault.kind in _TERMINATE:
+            with contextlib.suppress(OSError, asyncpg.PostgresError):  # it may just be away
+                on(self._cluster.dsn, _TERMINATE[fault.kind])
+        else:
+            number = signal.SIGQUIT if fault.kind == "postgres-quit" else signal.SIGKILL
+            self._cluster.kill_postgres(number)

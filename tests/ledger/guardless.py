@@ -1,0 +1,20 @@
+"""The command `jetgate` without the guard that JETGATE_TEST_CONTROL names, on a shifted clock.
+
+`python -m tests.ledger.guardless SECONDS ...`; the clock is shifted before anything of the product
+is imported.
+"""
+
+import os
+import sys
+
+from tests.support.wrong_clock import shift
+
+CONTROL_VARIABLE = "JETGATE_TEST_CONTROL"
+
+if __name__ == "__main__":
+    shift(int(sys.argv.pop(1)))
+    from jetgate.commands import main
+    from tests.ledger.controls import CONTROLS
+
+    CONTROLS[os.environ[CONTROL_VARIABLE]].remove()
+    main()

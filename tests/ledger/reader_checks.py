@@ -1,0 +1,107 @@
+"""What readers are promised: nothing left out, nothing stale, nothing that is gone."""
+
+from collections.abc import Iterator
+
+from tests.ledger.history import Event
+from tests.ledger.view import View, Violation
+
+
+def followers(view: View) -> Iterator[Violation]:
+    """Who follows a stream from its beginning gets everything, once and in order."""
+    last: dict[tuple[str, str], Event] = {}
+    for event in view.of("read"):
+        key = event.client, event.stream
+        if event.phase == "fail":
+            yield Violation("reader", f"{event.client} was told of a loss: {event.text}", (event,))
+            continue
+        before = last.get(key)
+        expected = before.seq + 1 if before is not None else 1
+        if event.seq != expected:
+            text = f"{event.client} got {event.seq} of {event.stream} instead of {expected}"
+            yield Violation("reader", text, (*([before] if before else []), event))
+        last[key] = event
+
+
+_TOLD = ("publish", "deliver", "read", "get")
+
+
+def infos(view: View) -> Iterator[Violation]:
+    """A stream does not say to end before what somebody was told before it was asked."""
+    known: dict[str, Event] = {}
+    asked: dict[tuple[str, int], tuple[Event, Event | None]] = {}
+    for event in view.events:
+        if event.kind == "stream":
+            key = event.client, event.op
+            if event.phase == "invoke":
+                asked[key] = event, known.get(event.stream)
+            elif event.phase == "ok" and key in asked:
+                question, told = asked.pop(key)
+                if told is not None and event.last < told.seq:
+                    text = f"{event.stream} says to end at {event.last}, {told.seq} was there"
+                    yield Violation("stale", text, (told, question, event))
+        elif event.kind in _TOLD and event.phase in ("", "ok"):
+            before = known.get(event.stream)
+            if before is None or before.seq < event.seq:
+                known[event.stream] = event
+
+
+class _Knowledge:
+    """What one connection was told: the last event of each subject, and of each stream ("")."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int, str, str], Event] = {}
+
+    def learn(self, event: Event, subject: str) -> None:
+        for of in (subject, ""):
+            key = event.client, event.conn, event.stream, of
+            if key not in self._last or self._last[key].seq < event.seq:
+                self._last[key] = event
+
+    def of(self, event: Event, subject: str) -> Event | None:
+        return self._last.get((event.client, event.conn, event.stream, subject))
+
+
+def gets(view: View) -> Iterator[Violation]:
+    """Direct Get shows a connection all that it was told before, and nothing replaced before that.
+
+    Another node may be behind, as replicas of a reference server are: what other connections were
+    told does not count.
+    """
+    known = _Knowledge()
+    questions: dict[tuple[str, int], Event] = {}
+    for event in view.of("publish", "get"):
+        key = event.client, event.op
+        if event.phase == "invoke":
+            questions[key] = event
+        elif (question := questions.get(key)) is not None:
+            if event.kind == "get" and event.phase in ("ok", "fail"):
+                yield from _got(view, known, question, event)
+            if event.phase == "ok" and event.seq:
+                known.learn(event, event.subject or question.subject)
+
+
+def _got(view: View, known: _Knowledge, question: Event, event: Event) -> Iterator[Violation]:
+    retention = view.streams[event.stream].retention
+    if question.how == "seq" and retention == "removing" and event.phase == "ok":
+        for removal in view.removed(event.stream, event.subject, event.seq):
+            end = removal.outcome
+            is_own = end and (end.client, end.conn) == (event.client, event.conn)
+            if end and is_own and end.phase == "ok" and end.t < question.t:
+                text = f"{event.seq} of {event.stream} was removed"
+                yield Violation("removed", text, (end, question, event))
+    told = known.of(event, question.subject)
+    if told is None:
+        return
+    got = event.seq if event.phase == "ok" else 0
+    if question.how == "last" and got < told.seq:
+        text = f"{question.subject} of {event.stream} ends at {got}, {told.seq} was there"
+        yield Violation("stale", text, (told, question, event))
+    elif question.how == "seq" and retention == "limits" and not got and question.seq <= told.seq:
+        text = f"{question.seq} of {event.stream} was not found, {told.seq} was there"
+        yield Violation("stale", text, (told, question, event))
+    elif question.how == "seq" and retention == "latest" and got and told.seq > got:
+        text = f"{got} of {event.stream} was replaced by {told.seq}"
+        yield Violation("removed", text, (told, question, event))
+
+
+CHECKS = (followers, infos, gets)

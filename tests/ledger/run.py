@@ -1,0 +1,273 @@
+"""One run: a load, faults, their end, what is left, and the verdict."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.ledger import scenario
+from tests.ledger.checker import Violation, check
+from tests.ledger.client import GONE, Addresses, Client, header
+from tests.ledger.cluster import Cluster
+from tests.ledger.consumers import Puller, Pushed, retry
+from tests.ledger.faults import Chaos, Fault
+from tests.ledger.history import Event, SharedWriter, Writer, read_history, read_rules, write_rules
+from tests.ledger.publishers import Batcher, KeyWriter, Publisher, RestPublisher, Rival
+from tests.ledger.readers import (
+    Getter,
+    Observer,
+    OrderedReader,
+    SocketReader,
+    observe_consumer,
+    observe_stream,
+)
+from tests.ledger.removers import Remover
+from tests.support.eventually import eventually
+from tests.support.sql import on
+from tests.support.wire import Frame, Silence, Wire
+
+_LEADER_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run consists of.
+
+    Attributes:
+        seconds: How long the load lasts.
+        control: The guard that nodes run without.
+        drain: Seconds within which everything is drained once the faults are over; on a quiet
+            machine it takes one.
+    """
+
+    seconds: float
+    seed: int
+    nodes: int
+    faults: tuple[Fault, ...]
+    control: str = ""
+    drain: float = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run."""
+
+    events: list[Event]
+    violations: list[Violation]
+
+
+class Load:
+    """Every client of a run."""
+
+    def __init__(self, addresses: Addresses, directory: Path, seed: int) -> None:
+        at = (addresses, directory)
+        self.publishers: list[Client] = [
+            Publisher("many", *at, window=16, pace=0.2),
+            Publisher("plain", *at, window=8, pace=0.25, ids=False),
+            Publisher("one", *at),
+            Publisher("work", *at, stream="WORK", window=4, pace=0.1),
+            Publisher("interest", *at, stream="INTEREST", window=4, pace=0.15),
+            Publisher("hopper", *at, stream="HOPPER", window=4, pace=0.15),
+            Batcher("batch", *at),
+            Rival("rival1", *at),
+            Rival("rival2", *at),
+            KeyWriter("key1", *at, seed),
+            KeyWriter("key2", *at, seed),
+            RestPublisher("rest", *at),
+            Remover("bin1", *at, seed),
+            Remover("bin2", *at, seed),
+        ]
+        log: dict[str, Any] = {"stream": "LOG"}
+        self.ordered, self.socket = OrderedReader("ordered", *at), SocketReader("socket", *at)
+        self.readers: list[Client] = [
+            Puller("explicit", *at, **log, consumer="EXPLICIT"),
+            Puller("none", *at, **log, consumer="NONE", acks="none"),
+            Puller("all", *at, **log, consumer="ALL", acks="all"),
+            Pushed("push", *at, **log, consumer="PUSH", deliver="push.one"),
+            Pushed("member1", *at, **log, consumer="QUEUE", deliver="push.all", queue="members"),
+            Pushed(
+                "member2",
+                *at,
+                **log,
+                consumer="QUEUE",
+                deliver="push.all",
+                queue="members",
+                confirmed=False,
+            ),
+            Puller("trash", *at, stream="TRASH", consumer="TRASHER", confirmed=False),
+            Puller("retry", *at, **log, consumer="RETRY", verdict=retry),
+            Puller("worker1", *at, stream="WORK", consumer="WORKER"),
+            Puller("worker2", *at, stream="WORK", consumer="WORKER"),
+            Puller("first", *at, stream="INTEREST", consumer="FIRST"),
+            Puller("second", *at, stream="INTEREST", consumer="SECOND"),
+            Getter("getter", *at, seed),
+            Observer("observer", *at),
+            self.ordered,
+            self.socket,
+        ]
+
+    def start(self) -> None:
+        """Start them all."""
+        for client in (*self.publishers, *self.readers):
+            client.start()
+
+    def end(self, clients: list[Client], within: float) -> list[str]:
+        """Tell clients to stop within some seconds; what is wrong with those that do not."""
+        for client in clients:
+            client.stopping.set()
+        until = time.monotonic() + within
+        wrong = []
+        for client in clients:
+            client.join(max(0.1, until - time.monotonic()))
+            if client.is_alive():
+                wrong.append(f"{client.name} has no answer {within:g} s after the faults")
+            if client.failure:
+                wrong.append(client.failure)
+        return wrong
+
+
+def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
+    """Run a plan; histories are left in the directory.
+
+    Args:
+        said: is told what happens.
+    """
+    write_rules(directory, scenario.rules())
+    with Cluster(plan.nodes, plan.control) as cluster, SharedWriter(directory, "run") as history:
+        with _talk(cluster) as wire:
+            scenario.create(wire)
+        load = Load(cluster.addresses, directory, plan.seed)
+        chaos = Chaos(cluster, history)
+        load.start()
+        try:
+            chaos.play(plan.faults, plan.seconds)
+            said("the faults are over")
+            wrong = [*chaos.failures, *_finish(cluster, load, directory, plan.drain)]
+        finally:
+            for client in (*load.publishers, *load.readers):
+                client.stopping.set()
+        for text in wrong:
+            history.write("end", "fail", how="stuck", text=text)
+        for text in cluster.failures():
+            history.write("end", "fail", how="died", text=text)
+        for node in cluster.nodes:
+            (directory / f"{node.name}.log").write_text(node.log())
+    events = read_history(directory)
+    return Outcome(events, check(events, read_rules(directory)))
+
+
+def _finish(cluster: Cluster, load: Load, directory: Path, within: float) -> list[str]:
+    """Let everything be drained, and read all that is left; what does not come to an end."""
+    wrong = load.end(load.publishers, within)
+    with Writer(directory, "drain") as history:
+        finisher = _Finisher(cluster, history)
+        wrong += finisher.drain(load, within)
+        wrong += load.end(load.readers, within)
+        if not wrong:
+            wrong += finisher.read()
+    return wrong
+
+
+class _Finisher:
+    """Asks, behind the faults, until everything is where it should be."""
+
+    def __init__(self, cluster: Cluster, history: Writer) -> None:
+        self._cluster = cluster
+        self.history = history
+
+    def drain(self, load: Load, within: float) -> list[str]:
+        """Wait until it is; what is not after so many seconds."""
+        until = time.monotonic() + within
+        left = ["nobody answers"]
+        while left and time.monotonic() < until:
+            with contextlib.suppress(*GONE), _talk(self._cluster) as wire:
+                while (left := self._left(wire, load)) and time.monotonic() < until:
+                    threading.Event().wait(0.1)
+        return left
+
+    def _left(self, wire: Wire, load: Load) -> list[str]:
+        states = {name: observe_stream(self, wire, name) for name in scenario.STREAMS}
+        if None in states.values():
+            return ["streams tell nothing"]
+        last = {name: state["last_seq"] for name, state in states.items() if state}
+        left = [
+            f"{name} still has {state['messages']} messages"
+            for name, state in states.items()
+            if state and name in ("WORK", "INTEREST", "HOPPER") and state["messages"]
+        ]
+        if last["MIRROR"] < last["LOG"]:
+            left.append(f"MIRROR is at {last['MIRROR']} of {last['LOG']}")
+        if last["SUM"] < last["LOG"] + last["HOPPER"]:
+            left.append(f"SUM has {last['SUM']} of {last['LOG'] + last['HOPPER']}")
+        for reader in (load.ordered, load.socket):
+            if reader.last < last["LOG"]:
+                left.append(f"{reader.name} is at {reader.last} of {last['LOG']}")
+        for name, (stream, _) in scenario.CONSUMERS.items():
+            info = observe_consumer(self, wire, stream, name)
+            if info is None or info["num_pending"] or info["num_ack_pending"]:
+                left.append(f"{name} is not done: {info}")
+        return left
+
+    def read(self) -> list[str]:
+        """Read every stream to its end, over NATS and by SQL."""
+        try:
+            with _talk(self._cluster) as wire:
+                for name in scenario.STREAMS:
+                    self._read_over_nats(wire, name)
+        except GONE as error:
+            return [f"what is left cannot be read: {type(error).__name__}: {error}"]
+        statement = "select stream, seq, subject, data from jetgate.messages order by stream, seq"
+        for stream, seq, subject, data in on(self._cluster.dsn, statement):
+            self.history.write(
+                "stored", stream=stream, seq=seq, subject=subject, value=data.decode(), how="SQL"
+            )
+        return []
+
+    def _read_over_nats(self, wire: Wire, stream: str) -> None:
+        state = observe_stream(self, wire, stream)
+        if not state or not state["messages"]:
+            return
+        config = {"name": "READER", "ack_policy": "none", "mem_storage": True}
+        body = {"stream_name": stream, "config": config}
+        answer = wire.api(f"CONSUMER.CREATE.{stream}.READER", body)
+        assert "error" not in answer, answer
+        inbox, left = b"all.%s" % stream.encode(), state["messages"]
+        wire.send(b"SUB %s %s\r\n" % (inbox, inbox))
+        while left:
+            ask = {"batch": min(left, 500), "expires": 5 * scenario.SECOND}
+            subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.READER"
+            wire.publish(subject, json.dumps(ask).encode(), reply=inbox)
+            for _ in range(ask["batch"]):
+                self._note(stream, wire.frame())
+            left -= ask["batch"]
+
+    def _note(self, stream: str, frame: Frame) -> None:
+        if not frame.reply:
+            raise Silence(f"{stream} cannot be read to its end: {frame}")
+        parts = frame.reply.split(b".")
+        self.history.write(
+            "stored",
+            stream=stream,
+            seq=int(parts[5]),
+            subject=frame.subject.decode(),
+            value=frame.payload.decode(),
+            time=int(parts[7]),
+            origin=" ".join(header(frame, "Nats-Stream-Source").split(" ")[:2]),
+            how="NATS",
+        )
+
+
+@contextlib.contextmanager
+def _talk(cluster: Cluster) -> Any:
+    """A connection to who leads; raises ConnectionError when nobody does for long."""
+    try:
+        leader = eventually(cluster.leader, within=_LEADER_S)
+    except AssertionError:
+        raise ConnectionError("nobody leads") from None
+    with Wire(leader.nats, timeout=10) as wire:
+        wire.hello()
+        yield wire

@@ -1,0 +1,84 @@
+"""The streams and consumers of a run, and what each of them promises."""
+
+import time
+from typing import Any
+
+from tests.ledger.history import ConsumerRule, Rules, StreamRule
+from tests.support.wire import Wire
+
+SECOND = 1_000_000_000
+_LONG = 3600 * SECOND  # no id is forgotten during a run
+
+STREAMS: dict[str, dict[str, Any]] = {
+    "LOG": {"subjects": ["log.>"], "allow_direct": True, "allow_atomic": True},
+    "WORK": {"subjects": ["work.>"], "retention": "workqueue"},
+    "INTEREST": {"subjects": ["interest.>"], "retention": "interest"},
+    "HOPPER": {"subjects": ["hopper.>"], "retention": "workqueue"},
+    "KV": {"subjects": ["kv.>"], "max_msgs_per_subject": 1, "allow_direct": True},
+    "TRASH": {"subjects": ["trash.>"], "allow_direct": True},
+    "MIRROR": {"mirror": {"name": "LOG"}, "mirror_direct": True},
+    "SUM": {"sources": [{"name": "LOG"}, {"name": "HOPPER"}]},
+    "DEAD": {},
+}
+
+CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "EXPLICIT": ("LOG", {}),
+    "NONE": ("LOG", {"ack_policy": "none"}),
+    "ALL": ("LOG", {"ack_policy": "all"}),
+    "PUSH": (
+        "LOG",
+        {"deliver_subject": "push.one", "flow_control": True, "idle_heartbeat": SECOND},
+    ),
+    "QUEUE": ("LOG", {"deliver_subject": "push.all", "deliver_group": "members"}),
+    "RETRY": ("LOG", {"max_deliver": 3, "metadata": {"jetgate.dead_letter": "DEAD"}}),
+    "TRASHER": ("TRASH", {}),
+    "WORKER": ("WORK", {}),
+    "FIRST": ("INTEREST", {}),
+    "SECOND": ("INTEREST", {}),
+}
+
+
+_RETENTIONS = {"KV": "latest", "TRASH": "removing"}  # what a configuration does not say
+
+
+def rules() -> Rules:
+    """What the checker holds a run to."""
+    return Rules(
+        tuple(_stream_rule(name, config) for name, config in STREAMS.items()),
+        tuple(
+            ConsumerRule(
+                stream,
+                name,
+                acks=config.get("ack_policy", "explicit"),
+                max_deliver=config.get("max_deliver", 0),
+            )
+            for name, (stream, config) in CONSUMERS.items()
+        ),
+        time.time_ns() - time.monotonic_ns(),
+    )
+
+
+def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
+    return StreamRule(
+        name,
+        retention=_RETENTIONS.get(name, config.get("retention", "limits")),
+        mirror=config.get("mirror", {}).get("name", ""),
+        sources=tuple(source["name"] for source in config.get("sources", [])),
+        letters_of="RETRY" if name == "DEAD" else "",
+    )
+
+
+def create(wire: Wire) -> None:
+    """Create them all."""
+    for name, config in STREAMS.items():
+        made = {"name": name, "duplicate_window": _LONG, **config}
+        if "mirror" in config:
+            del made["duplicate_window"]
+        answer = wire.api(f"STREAM.CREATE.{name}", made)
+        assert "error" not in answer, (name, answer)
+    for name, (stream, config) in CONSUMERS.items():
+        wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": 2 * SECOND, **config}
+        answer = wire.api(
+            f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": wanted}
+        )
+        assert "error" not in answer, (name, answer)

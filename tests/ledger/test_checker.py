@@ -1,0 +1,564 @@
+"""The checker finds each kind of wrong in small histories, and nothing in sound ones."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.ledger.checker import check
+from tests.ledger.history import ConsumerRule, Event, Kind, Phase, Rules, StreamRule
+
+RULES = Rules(
+    (
+        StreamRule("LOG"),
+        StreamRule("KV", retention="latest"),
+        StreamRule("TRASH", retention="removing"),
+        StreamRule("WORK", retention="workqueue"),
+        StreamRule("MIRROR", mirror="LOG"),
+        StreamRule("SUM", sources=("LOG", "WORK")),
+        StreamRule("DEAD", letters_of="C"),
+    ),
+    (
+        ConsumerRule("LOG", "C", max_deliver=3),
+        ConsumerRule("LOG", "ALL", acks="all"),
+        ConsumerRule("WORK", "W"),
+    ),
+)
+
+
+class Story:
+    """A history that tests write line by line; each line is a little later than the one before."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.ops = 0
+
+    def add(self, client: str, kind: Kind, phase: Phase = "", **said: Any) -> Event:
+        """A line; `t` of its own if none is said."""
+        said.setdefault("t", 10 * len(self.events) + 10)
+        self.events.append(Event(client=client, kind=kind, phase=phase, **said))
+        return self.events[-1]
+
+    def publish(self, value: str, seq: int, stream: str = "LOG", **said: Any) -> None:
+        """Publish and be acknowledged; 0: never answered, -1: refused."""
+        client = value.rpartition("-")[0]
+        self.ops += 1
+        known = {"op": self.ops, "stream": stream, "value": value}
+        said.setdefault("subject", f"{stream.lower()}.{client}")
+        self.add(client, "publish", "invoke", **known, **said)
+        if seq > 0:
+            self.add(client, "publish", "ok", **known, seq=seq)
+        else:
+            self.add(client, "publish", "fail" if seq else "unknown", **known)
+
+    def deliver(self, value: str, seq: int, consumer: str = "C", **said: Any) -> None:
+        """A delivery, asked for just before."""
+        stream = "WORK" if consumer == "W" else "LOG"
+        said = {"count": 1, "since": 10 * len(self.events), **said}
+        said.setdefault("subject", f"{stream.lower()}.{value.rpartition('-')[0]}")
+        self.add(
+            consumer, "deliver", stream=stream, consumer=consumer, value=value, seq=seq, **said
+        )
+
+    def ack(self, seq: int, consumer: str = "C", how: str = "ack", phase: Phase = "ok") -> None:
+        """An acknowledgement and what came of it."""
+        self.ops += 1
+        stream = "WORK" if consumer == "W" else "LOG"
+        known = {
+            "op": self.ops, "stream": stream, "consumer": consumer, "seq": seq, "how": how
+        }  # fmt: skip
+        self.add(consumer, "ack", "invoke", **known)
+        self.add(consumer, "ack", phase, **known)
+
+    def ask(self, kind: Kind, phase: Phase = "ok", client: str = "asks", **said: Any) -> None:
+        """A question and its answer; `about` is said by both, a dict."""
+        self.ops += 1
+        about = {"op": self.ops, **said.pop("about")}
+        self.add(client, kind, "invoke", **about)
+        self.add(client, kind, phase, **{**about, **said})
+
+    def read(self, value: str, seq: int, client: str = "reader") -> None:
+        """Somebody who follows the stream gets a message."""
+        subject = f"log.{value.rpartition('-')[0]}"
+        self.add(client, "read", stream="LOG", value=value, seq=seq, subject=subject)
+
+    def store(self, stream: str, *values: str, **said: Any) -> None:
+        """What a stream has in the end, from sequence 1 on."""
+        for seq, value in enumerate(values, 1):
+            if value:
+                name = "work" if value.startswith("w") else "log"
+                subject = f"{name}.{value.rpartition('-')[0]}"
+                known = {"stream": stream, "seq": seq, "value": value, "subject": subject, **said}
+                self.add("run", "stored", how="SQL", **known)
+                self.add("run", "stored", how="NATS", time=1000 + seq, **known)
+
+    def kinds(self, rules: Rules = RULES) -> set[str]:
+        """What the checker says."""
+        events = sorted(self.events, key=lambda event: event.t)
+        return {violation.kind for violation in check(events, rules)}
+
+
+def sound() -> Story:
+    """Everything once, and every promise kept."""
+    story = Story()
+    for number in (1, 2, 3):
+        story.publish(f"p-{number}", number, identified=True)
+    story.publish("w-1", 1, "WORK", identified=True)
+    story.ask("stream", about={"stream": "LOG"}, last=3, first=1, messages=3)
+    for number in (1, 2, 3):
+        story.read(f"p-{number}", number)
+        story.deliver(f"p-{number}", number, "ALL")
+    story.ack(3, "ALL", how="all")
+    story.deliver("p-1", 1)
+    story.ack(1)
+    story.deliver("p-2", 2)
+    story.ack(2, how="term")
+    for count in (1, 2, 3):
+        story.deliver("p-3", 3, count=count)
+        story.ack(3, how="nak")
+    story.deliver("w-1", 1, "W")
+    story.ack(1, "W")
+    story.ask("consumer", about={"stream": "LOG", "consumer": "C"}, floor=2, last=3)
+    return story
+
+
+def ended(story: Story) -> Story:
+    """What is left of the sound story."""
+    values = ["p-1", "p-2", "p-3"]
+    story.store("LOG", *values)
+    story.store("MIRROR", *values)
+    story.store("SUM", *values, "w-1")
+    for event in story.events:
+        if event.stream == "SUM":
+            event.origin = "WORK 1" if event.value == "w-1" else f"LOG {event.seq}"
+    story.store("DEAD", "p-2", "p-3")
+    return story
+
+
+Change = Callable[[Story], object]
+
+
+def test_a_sound_history_passes() -> None:
+    assert ended(sound()).kinds() == set()
+
+
+def test_nothing_is_missing_of_a_run_that_was_not_read_to_its_end() -> None:
+    story = sound()
+    story.add("run", "end", "fail", how="stuck", text="LOG is not done")
+
+    assert story.kinds() == {"stuck"}
+
+
+def without(story: Story, **wanted: Any) -> None:
+    """Take out the lines of which all this is true."""
+    story.events = [
+        event
+        for event in story.events
+        if any(getattr(event, name) != value for name, value in wanted.items())
+    ]
+
+
+def replaced(story: Story, change: dict[str, Any], **wanted: Any) -> None:
+    """Change the lines of which all this is true."""
+    story.events = [
+        msgspec.structs.replace(event, **change)
+        if all(getattr(event, name) == value for name, value in wanted.items())
+        else event
+        for event in story.events
+    ]
+
+
+LATE: dict[str, Change] = {
+    "lost": lambda story: without(story, kind="stored", value="p-3"),
+    "disagreement": lambda story: story.read("p-1", 3, client="other"),
+    "phantom": lambda story: story.deliver("q-1", 4),
+    "gap": lambda story: replaced(story, {"seq": 5}, kind="stored", stream="LOG", seq=3),
+    "time": lambda story: replaced(story, {"time": 1}, kind="stored", stream="LOG", seq=3),
+    "stored": lambda story: without(story, kind="stored", stream="LOG", seq=3, how="SQL"),
+    "unprocessed": lambda story: without(story, kind="deliver", consumer="C", seq=1),
+    "redelivered": lambda story: story.deliver("p-1", 1, count=2),
+    "max-deliver": lambda story: story.deliver("p-3", 3, count=4),
+    "letter": lambda story: story.store("DEAD", "", "", "", "p-2"),
+    "copy": lambda story: without(story, kind="stored", stream="MIRROR", seq=2),
+    "reader": lambda story: story.read("p-3", 3),
+    "died": lambda story: story.add("run", "end", "fail", how="died", text="node0 ended with 1"),
+}
+"""A word of the checker, and what makes it say that."""
+
+
+@pytest.mark.parametrize("kind", LATE)
+def test_each_kind_of_wrong_is_found(kind: str) -> None:
+    story = ended(sound())
+    LATE[kind](story)
+
+    assert kind in story.kinds()
+
+
+def test_what_is_lost_is_told_apart_by_its_place() -> None:
+    found = []
+    for gone in ("p-1", "p-2", "p-3"):
+        story = ended(sound())
+        without(story, kind="stored", value=gone)
+        events = sorted(story.events, key=lambda event: event.t)
+        found += [wrong.text for wrong in check(events, RULES) if wrong.kind == "lost"]
+
+    assert [text.rpartition(" ")[2] for text in found] == ["prefix", "middle", "postfix"]
+
+
+def test_times_are_those_of_the_database() -> None:
+    """The history has all times within a second of its beginning."""
+    for began, kinds in ((60, set()), (-60, set()), (3600, {"time"}), (-3600, {"time"})):
+        rules = msgspec.structs.replace(RULES, began=began * 1_000_000_000)
+        assert ended(sound()).kinds(rules) == kinds
+
+
+def test_what_is_acknowledged_at_a_place_where_another_is_disagrees() -> None:
+    story = ended(sound())
+    story.publish("q-1", 3)
+
+    assert story.kinds() >= {"disagreement", "lost"}
+
+
+def test_a_message_with_an_id_is_stored_once_however_often_it_was_sent() -> None:
+    story = sound()
+    story.publish("i-1", 0, identified=True)
+    story.publish("i-1", 4, identified=True)
+    assert story.kinds() == set()
+
+    story.publish("i-1", 5, identified=True)
+    assert story.kinds() == {"duplicate"}
+
+
+def test_a_message_without_one_is_stored_no_more_often_than_it_was_sent() -> None:
+    story = sound()
+    story.publish("n-1", 0)
+    story.publish("n-1", 0)
+    story.read("n-1", 4, client="other")
+    story.deliver("n-1", 5, "ALL")
+    assert "duplicate" not in story.kinds()
+
+    story.deliver("n-1", 6, "ALL")
+    assert "duplicate" in story.kinds()
+
+
+def test_what_was_refused_must_not_be_there() -> None:
+    story = sound()
+    story.publish("n-1", -1)
+    story.publish("n-1", 0)
+    story.deliver("n-1", 4, "ALL")
+    assert story.kinds() == set()
+
+    story.publish("r-1", -1)
+    story.deliver("r-1", 5, "ALL")
+    assert story.kinds() == {"refused"}
+
+
+def test_what_was_acknowledged_before_another_was_sent_stands_before_it() -> None:
+    story = sound()
+    story.publish("a-1", 5)
+    story.publish("b-1", 4)
+
+    assert story.kinds() == {"order"}
+
+
+def test_what_one_connection_sends_keeps_its_order() -> None:
+    story = sound()
+    known = {"stream": "LOG", "subject": "log.a"}
+    story.add("a", "publish", "invoke", op=1, value="a-1", **known)
+    story.add("a", "publish", "invoke", op=2, value="a-2", **known)
+    story.add("a", "publish", "ok", op=1, value="a-1", stream="LOG", seq=5)
+    story.add("a", "publish", "ok", op=2, value="a-2", stream="LOG", seq=4)
+    assert story.kinds() == {"order"}
+
+    replaced(story, {"conn": 1}, op=2)
+    assert story.kinds() == set()
+
+
+def with_rivals(second: int) -> Story:
+    """Two messages that demand a last sequence, one after the other."""
+    story = ended(sound())
+    story.publish("x-1", 4, subject="log.x", expect=0)
+    story.publish("y-1", 5, subject="log.x", expect=second)
+    for stream in ("LOG", "MIRROR"):
+        for value, seq in (("x-1", 4), ("y-1", 5)):
+            for how in ("SQL", "NATS"):
+                known: dict[str, Any] = {"seq": seq, "value": value, "how": how, "time": 1000 + seq}
+                story.add("run", "stored", stream=stream, subject="log.x", **known)
+    return story
+
+
+def test_one_of_two_rivals_wins() -> None:
+    assert "rival" not in with_rivals(4).kinds()
+    assert "rival" in with_rivals(0).kinds()
+
+
+@pytest.mark.parametrize(
+    ("seqs", "kinds"),
+    [([4, 5], set()), ([], set()), ([4], {"batch"}), ([4, 6], {"batch"}), ([5, 4], {"batch"})],
+)
+def test_a_batch_is_there_as_a_whole_or_not_at_all(seqs: list[int], kinds: set[str]) -> None:
+    story = ended(sound())
+    known = {"stream": "LOG", "subject": "log.b", "batch": "b1", "of": 2, "op": 1}
+    for place in (1, 2):
+        story.add("b", "publish", "invoke", value=f"b-{place}", **known)
+    for place, seq in enumerate(seqs, 1):
+        story.add(
+            "ALL", "deliver", stream="LOG", consumer="ALL", subject="log.b", value=f"b-{place}",
+            seq=seq, count=1,
+        )  # fmt: skip
+
+    assert story.kinds() & {"batch"} == kinds
+
+
+def test_the_answer_to_a_batch_speaks_of_each_of_its_messages() -> None:
+    story = ended(sound())
+    known = {"stream": "LOG", "subject": "log.b", "batch": "b1", "of": 2, "op": 1}
+    for place in (1, 2):
+        story.add("b", "publish", "invoke", value=f"b-{place}", **known)
+    story.add("b", "publish", "ok", op=1, stream="LOG", value="b-2", seq=5)
+
+    events = sorted(story.events, key=lambda event: event.t)
+    lost = [wrong.text for wrong in check(events, RULES) if wrong.kind == "lost"]
+    assert [text.split(";")[0] for text in lost] == [
+        "b-1 was acknowledged at 4 of LOG",
+        "b-2 was acknowledged at 5 of LOG",
+    ]
+
+
+def with_keys(kept: list[int]) -> Story:
+    """Two values of one key, of which these are left."""
+    story = ended(sound())
+    story.publish("k-1", 1, "KV", subject="kv.a")
+    story.publish("k-2", 2, "KV", subject="kv.a")
+    for seq in kept:
+        for how in ("SQL", "NATS"):
+            story.add(
+                "run", "stored", stream="KV", subject="kv.a", value=f"k-{seq}", seq=seq, how=how
+            )
+    return story
+
+
+@pytest.mark.parametrize(
+    ("kept", "kinds"),
+    [([2], set()), ([1], {"lost"}), ([1, 2], {"latest"}), ([], {"lost"})],
+)
+def test_of_each_key_the_last_value_is_left(kept: list[int], kinds: set[str]) -> None:
+    assert with_keys(kept).kinds() == kinds
+
+
+LAST = {"stream": "KV", "subject": "kv.a", "how": "last"}
+PLACE = {"stream": "KV", "subject": "kv.a", "how": "seq", "seq": 1}
+
+
+def test_direct_get_shows_what_its_connection_was_told() -> None:
+    story = with_keys([2])
+    story.ask("get", about=LAST, seq=2, value="k-2", client="k")
+    story.ask("get", about=LAST, seq=1, value="k-1", client="g")  # of a node that is behind
+    assert story.kinds() == set()
+
+    story.ask("get", about=LAST, seq=1, value="k-1", client="k")
+    assert story.kinds() == {"stale"}
+
+
+def test_direct_get_finds_what_was_there() -> None:
+    story = ended(sound())
+    story.ask("get", about={"stream": "LOG", "how": "last", "subject": "log.p"}, seq=3, value="p-3")
+    story.ask("get", about={"stream": "LOG", "how": "seq", "seq": 4}, phase="fail")
+    assert story.kinds() == set()
+
+    story.ask("get", about={"stream": "LOG", "how": "seq", "seq": 2}, phase="fail")
+    assert story.kinds() == {"stale"}
+
+
+def test_direct_get_shows_nothing_that_was_replaced_before() -> None:
+    story = with_keys([2])
+    story.ask("get", about=PLACE, phase="fail", client="k")
+    assert story.kinds() == set()
+
+    story.ask("get", about=PLACE, value="k-1", client="k")
+    assert story.kinds() == {"removed"}
+
+
+def with_trash(kept: list[int], *removals: dict[str, Any]) -> Story:
+    """Three messages of a stream, of which some were removed and these are left."""
+    story = ended(sound())
+    for seq in (1, 2, 3):
+        story.publish(f"t-{seq}", seq, "TRASH")
+    for removal in removals:
+        about = {"stream": "TRASH", "subject": "trash.t", **removal}
+        story.ask("remove", about.pop("phase", "ok"), client="t", about=about)
+    for seq in kept:
+        known: dict[str, Any] = {
+            "stream": "TRASH",
+            "subject": "trash.t",
+            "value": f"t-{seq}",
+            "seq": seq,
+        }
+        for how in ("SQL", "NATS"):
+            story.add("run", "stored", how=how, time=seq, **known)
+    return story
+
+
+DELETED = {"how": "seq", "seq": 2}
+PURGED = {"how": "purge", "seq": 3}
+
+
+@pytest.mark.parametrize(
+    ("removals", "kept", "kinds"),
+    [
+        ([], [1, 2, 3], set()),
+        ([], [1, 3], {"lost"}),
+        ([DELETED], [1, 3], set()),
+        ([DELETED], [1, 2, 3], {"resurrected"}),
+        ([{**DELETED, "phase": "unknown"}], [1, 2, 3], set()),
+        ([{**DELETED, "phase": "unknown"}], [1, 3], set()),
+        ([{**DELETED, "phase": "fail"}], [1, 3], {"lost"}),
+        ([PURGED], [3], set()),
+        ([PURGED], [2, 3], {"resurrected"}),
+        ([PURGED], [], {"lost"}),
+        ([{**PURGED, "subject": "trash.other"}], [3], {"lost"}),
+    ],
+)
+def test_what_was_removed_is_gone_and_nothing_else(
+    removals: list[dict[str, Any]], kept: list[int], kinds: set[str]
+) -> None:
+    assert with_trash(kept, *removals).kinds() == kinds
+
+
+def test_direct_get_shows_nothing_that_was_removed_before() -> None:
+    story = with_trash([1, 3], DELETED)
+    about = {"stream": "TRASH", "subject": "trash.t", "how": "seq", "seq": 2}
+    story.ask("get", about=about, phase="fail", client="t")
+    assert story.kinds() == set()
+
+    story.ask("get", about=about, value="t-2", client="t")
+    assert story.kinds() == {"removed"}
+
+
+def test_a_mirror_may_be_late_but_not_go_back() -> None:
+    story = ended(sound())
+    about = {"stream": "MIRROR", "subject": "log.p", "how": "last"}
+    story.ask("get", about=about, seq=1, value="p-1")
+    story.ask("get", about=about, seq=3, value="p-3")
+    assert story.kinds() == set()
+
+    story.ask("get", about=about, seq=2, value="p-2")
+    assert story.kinds() == {"stale"}
+
+
+def test_a_stream_tells_no_less_than_was_acknowledged_before() -> None:
+    story = sound()
+    story.ask("stream", about={"stream": "LOG"}, last=2, first=1)
+
+    assert story.kinds() == {"stale"}
+
+
+def test_a_reader_leaves_nothing_out() -> None:
+    story = sound()
+    story.read("p-1", 1, client="other")
+    assert story.kinds() == set()
+
+    story.read("p-3", 3, client="other")
+    assert story.kinds() == {"reader"}
+
+
+def test_a_reader_that_is_told_of_a_loss_is_found() -> None:
+    story = sound()
+    story.add("reader", "read", "fail", stream="LOG", text="gap")
+
+    assert story.kinds() == {"reader"}
+
+
+def test_a_delivery_that_was_on_its_way_elsewhere_is_no_redelivery() -> None:
+    story = sound()
+    story.deliver("p-1", 1, since=10, conn=2, count=2)
+    assert story.kinds() == set()
+
+    story.deliver("p-1", 1, since=10, count=3)  # behind the confirmation, over its connection
+    assert story.kinds() == {"redelivered"}
+
+
+def test_what_was_acknowledged_with_a_later_one_is_not_redelivered() -> None:
+    story = sound()
+    story.deliver("p-2", 2, "ALL", count=2)
+
+    assert story.kinds() == {"redelivered"}
+
+
+def test_a_negative_or_unanswered_acknowledgement_ends_nothing() -> None:
+    story = sound()
+    story.publish("p-4", 4)
+    for count, (how, phase) in enumerate([("nak", "ok"), ("ack", "unknown")], 1):
+        story.deliver("p-4", 4, count=count)
+        story.ack(4, how=how, phase=phase)  # type: ignore[arg-type]
+    story.deliver("p-4", 4, count=3)
+
+    assert story.kinds() == set()
+
+
+def test_a_count_comes_twice_only_after_a_fault() -> None:
+    story = sound()
+    story.add("run", "fault", "invoke", text="kill")
+    story.deliver("p-3", 3, count=3, conn=2)
+    assert story.kinds() == set()
+
+    story.deliver("p-3", 3, count=3, conn=2)
+    assert story.kinds() == {"max-deliver"}
+
+
+def test_what_left_a_work_queue_was_acknowledged() -> None:
+    story = ended(sound())
+    without(story, kind="ack", consumer="W")
+
+    assert story.kinds() == {"unprocessed"}
+
+
+def test_a_floor_is_behind_nothing_that_was_confirmed() -> None:
+    about = {"stream": "LOG", "consumer": "C"}
+    for floor in (1, 4):
+        story = sound()
+        story.ask("consumer", about=about, floor=floor, last=3)
+        assert story.kinds() == {"floor"}
+
+    story = sound()
+    story.ask("consumer", about=about, floor=3, last=3)
+    story.ask("consumer", about=about, floor=2, last=3, conn=1)  # on another node
+    assert story.kinds() == set()
+
+    story.ask("consumer", about=about, floor=3, last=3)
+    story.ask("consumer", about=about, floor=2, last=3)
+    assert story.kinds() == {"floor"}
+
+
+@pytest.mark.parametrize("value", ["p-2", "p-3"])
+def test_what_failed_has_a_letter(value: str) -> None:
+    story = ended(sound())
+    without(story, stream="DEAD", value=value)
+
+    assert "letter" in story.kinds()
+
+
+def test_what_succeeded_has_none() -> None:
+    story = ended(sound())
+    story.store("DEAD", "", "", "p-1")
+
+    assert story.kinds() == {"letter"}
+
+
+def test_a_mirror_has_the_times_of_its_origin() -> None:
+    story = ended(sound())
+    replaced(story, {"time": 999}, stream="MIRROR", seq=1)
+
+    assert story.kinds() == {"copy"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"origin": "LOG 3"}, {"origin": "LOG 1"}, {"origin": "WORK 2"}],
+)
+def test_sources_come_whole_once_and_in_order(change: dict[str, Any]) -> None:
+    story = ended(sound())
+    replaced(story, change, stream="SUM", value="p-2")
+
+    assert story.kinds() == {"copy"}
