@@ -263,10 +263,15 @@ class TableRoute(BaseRoute):
                 problem = unauthorized(str(ended), "session-ended", asks=False)
                 answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
         except Exception as error:
-            problem = for_scripts(problem_of(error), scope["headers"])
-            if problem.status == 500:
-                self._gateway.observe(RequestFailed(answer.operation, error))
-            answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
+            self._refuse(answer, scope, error)
+
+    def _refuse(self, answer: "Answer", scope: Scope, error: Exception) -> None:
+        """Answer an error. Its traceback refers to the frames that it came through: one of these
+        that kept it would be garbage in a circle."""
+        problem = for_scripts(problem_of(error), scope["headers"])
+        if problem.status == 500:
+            self._gateway.observe(RequestFailed(answer.operation, error))
+        answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
 
     def _found(self, scope: Scope) -> tuple[Operation | None, Params, str]:
         """What is at the path of a request, as `Table.find`. Raises Problem."""

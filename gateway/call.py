@@ -133,6 +133,8 @@ class Caller:
 
         Returns what takes that back, to be called when the response or socket has ended.
         """
+        if not self.endings:
+            return _nothing
         is_told = False
 
         def once(reason: Ending) -> None:
@@ -311,6 +313,10 @@ def read_query(raw: bytes, known: tuple[str, ...] | None) -> dict[str, str]:
             raise bad_request("repeated-parameter", f"query: {name!r} is there twice")
         values[name] = percent_decoded(value.replace(b"+", b"%20"), name)
     return values
+
+
+def _nothing() -> None:
+    """There is nothing to take back."""
 
 
 def _too_large(limit: int) -> Problem:

@@ -84,6 +84,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._disarm()
+        self._unset_keepalive_if_required()  # uvicorn leaves it to its time after an error
         if self._writes is not None:
             self._writes.stop()
         super().connection_lost(exc)
@@ -91,8 +92,11 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Take a read."""
         super().data_received(data)
-        if self.transport.get_protocol() is not self:
-            return  # a WebSocket now
+        if self.transport.get_protocol() is not self:  # a WebSocket now
+            # It refers to this protocol: without it both are gone at once, and not with a full
+            # garbage collection, which holds up everybody and comes late.
+            self.parser = None  # type: ignore[assignment]
+            return
         if self._reads_head:
             self._size += len(data)
             if self._size > self.head_bytes:

@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.runtime.descriptors import DescriptorReserve
+from core.runtime.memory import Ebb
 from core.runtime.tasks import spawn
 from gateway.http_protocol import HttpProtocol
 from gateway.http_start import HttpStart
@@ -53,8 +54,10 @@ class _Server(uvicorn.Server):
         self._when_started()
 
     async def main_loop(self) -> None:
-        """Keep the date of responses until the end."""
+        """Keep the date of responses until the end, and no memory of callers who have gone."""
+        ebb = Ebb()
         while not await self.on_tick(0):
+            ebb.look(len(self.server_state.connections))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DATE_S):
                     await self._ending.wait()
@@ -93,7 +96,9 @@ class HttpServer:
                 lifespan="off",
                 access_log=False,
                 log_config=None,
-                log_level="warning",  # it would log the query of every handshake: credentials
+                # Below are the queries of handshakes, with credentials, and a line for each request
+                # that is none: anybody could fill the log.
+                log_level="error",
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=settings.keep_alive_seconds,

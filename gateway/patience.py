@@ -5,10 +5,13 @@ always is there already.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+_AT_ONCE = 32
 
 
 class Patience:
@@ -37,12 +40,17 @@ class Patience:
         self._timer = loop.call_at(deadline, self._expire, loop)
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End the waiting of those who are late; wait for the next."""
+        """End the waiting of those who are late, few in a turn of the loop; wait for the next.
+
+        A thousand who came together are late together: who publishes is not to wait for all of the
+        answers.
+        """
         self._timer = None
         now = loop.time()
-        for timeout, deadline in self._deadlines.items():
-            if deadline <= now:
-                timeout.reschedule(now)
-        later = [deadline for deadline in self._deadlines.values() if deadline > now]
-        if later:
-            self._arm(loop, min(later))
+        late = [timeout for timeout, deadline in self._deadlines.items() if deadline <= now]
+        for timeout in late[:_AT_ONCE]:
+            self._deadlines[timeout] = math.inf
+            timeout.reschedule(now)
+        following = min(self._deadlines.values(), default=math.inf)
+        if following < math.inf:
+            self._arm(loop, following)

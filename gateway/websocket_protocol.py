@@ -19,6 +19,11 @@ PING_INTERVAL_S = 20.0
 _TLS_LINGER_S = 1.0
 FRAME_BYTES_MAX = 2 * 1024 * 1024
 
+_UNSENT_BYTES = 1
+"""What may wait in the transport before writing is paused: nothing, as long as the system takes it
+(0 would pause a connection over TLS of which nothing waits). Each write that has to wait costs the
+transport three objects, and a slow reader would have one for each message of 64 KiB of them."""
+
 UVICORN_OPTIONS: dict[str, Any] = {
     "ws_max_size": FRAME_BYTES_MAX,
     "ws_ping_interval": PING_INTERVAL_S,
@@ -45,7 +50,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: BaseTransport) -> None:
         """Begin."""
         super().connection_made(transport)
-        self._writes = WriteWatch(cast(asyncio.Transport, transport), self.write_seconds)
+        written = cast(asyncio.Transport, transport)
+        written.set_write_buffer_limits(high=_UNSENT_BYTES, low=0)
+        self._writes = WriteWatch(written, self.write_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -114,6 +121,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         data = message.get("wire")
         if data is None:
             await super().send(message)
+            if message["type"] == "websocket.http.response.body":
+                # Else uvicorn logs an error for each handshake that is refused, and anybody could
+                # fill the log.
+                self.handshake_complete = self.close_sent
+            elif message["type"] == "websocket.accept":
+                # Twenty objects that uvicorn keeps for as long as the connection lasts, and that
+                # every full garbage collection would look at.
+                del self.request, self.response
             return
         await self.writable.wait()
         if self.disconnected or self.close_sent or self.transport.is_closing():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import shutil
@@ -25,6 +24,7 @@ from core.config.addresses import listen, probe, refusal
 from core.errors import OperatorError, Unavailable
 from core.life import Candidacy, Life
 from core.runtime.clock import SystemClock
+from core.runtime.garbage import FullCollections
 from core.runtime.nuid import nuid
 from core.runtime.service_manager import ServiceManager
 from core.runtime.stalls import StallWatch
@@ -80,6 +80,7 @@ class Process:
         self._life = Life(self._server, self)
         self._health = StorageHealth(self._clock)
         self._stalls = StallWatch(self._clock)
+        self._collections = FullCollections(self._clock)
         self._ports = PortsFile(config.data)
         self._manager = ServiceManager()
         self._connector: Connector
@@ -265,6 +266,7 @@ class Process:
         if self._postgres is not None:
             await self._postgres.stop()
         self._stalls.stop()
+        self._collections.stop()
 
     async def _close_http(self) -> None:
         if self._facade is not None:
@@ -311,9 +313,7 @@ class Process:
         return found | ({"ws": url("ws", host, ws_port)} if ws_port is not None else {})
 
     def _say_ready(self, addresses: dict[str, str]) -> None:
-        # What start-up made lives as long as the process: the collector need not look at it.
-        gc.collect()
-        gc.freeze()
+        self._collections.start()
         self._manager.ready(f"leading: {addresses['nats']} {addresses['http']}")
         if self._was_ready:
             return

@@ -9,7 +9,6 @@ server ends with the last.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import socket
@@ -25,6 +24,7 @@ from core.errors import ConfigError, OperatorError
 from core.life import Candidacy, Life
 from core.model.release import SERVER_VERSION
 from core.runtime.clock import SystemClock
+from core.runtime.garbage import FullCollections
 from core.runtime.tasks import spawn, stop
 from core.server import Server, ServerOptions
 from nats_server import server_log
@@ -67,6 +67,7 @@ class Process:
         self._options = options
         self._load = load
         self._clock = SystemClock()
+        self._collections = FullCollections(self._clock)
         self._executable = executable
         self._ports = PortsFile(options.ports_file_dir, executable)
         self._unserved = UnservedListeners()
@@ -220,8 +221,7 @@ class Process:
         if self._is_ready:
             return
         self._is_ready = True
-        gc.collect()
-        gc.freeze()
+        self._collections.start()
         log.info("Server is ready")
 
     def _probe(self, port: int) -> None:
@@ -363,6 +363,7 @@ class Process:
     async def close(self) -> None:
         """Stop PostgreSQL."""
         await self._jetstream.stop()
+        self._collections.stop()
 
 
 def _traced(options: Options) -> tuple[bool, bool, int]:

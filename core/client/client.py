@@ -133,6 +133,12 @@ class Subscription:
         """End the subscription at once; messages under way to it are dropped."""
         self._client.unsubscribe(self)
 
+    def let_go(self) -> None:
+        """Call nobody any more. Who is called refers to it in turn: in a circle both would wait for
+        a full garbage collection, which holds up everybody."""
+        self.on_batch = _drop
+        self.on_end = self.on_restored = self.on_asking_denied = _ignore
+
 
 class Client:
     """A connected client; made by `connect`."""
@@ -277,6 +283,7 @@ class Client:
         """End a subscription at once; messages under way to it are dropped."""
         if self._subs.pop(sub.sid, None) is not None and self.connected:
             self.write(encoder.unsubscribe(sub.sid))
+        sub.let_go()
 
     async def drain_subscription(self, sub: Subscription) -> None:
         """End a subscription after the messages that are under way to it have arrived."""
@@ -289,6 +296,7 @@ class Client:
             pass  # it ended with the connection: nothing is under way
         finally:
             self._subs.pop(sub.sid, None)
+            sub.let_go()
 
     def new_inbox(self) -> bytes:
         """Return a unique subject for a subscription that takes replies."""
@@ -525,6 +533,10 @@ class Client:
         }
         fields |= options.credentials(self.info.nonce)
         return encoder.connect(msgspec.json.encode(fields))
+
+
+def _drop(batch: list[Msg]) -> None:
+    """Nobody takes them any more."""
 
 
 def _ignore() -> None:

@@ -289,6 +289,9 @@ class ClientSession(asyncio.Protocol):
         self._leave("Client Closed" if exc is None else "Read Error")
         if self._gone is not None:
             self._gone(self)
+        # It refers to this session, which is gone at once without it; in a circle it would wait for
+        # a full garbage collection, and those hold up everybody.
+        del self.publisher
 
     def close(self, reason: str, error: str = "") -> None:
         """Write what gathered, then an -ERR if there is a text for it, and close."""

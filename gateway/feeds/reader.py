@@ -180,7 +180,9 @@ class StreamReader:
 
     async def close(self) -> None:
         """Read no more."""
-        await stop(self._catching_up)
+        # As that of a tail, a task that was ended refers to this reader.
+        task, self._catching_up = self._catching_up, None
+        await stop(task)
         self._drop_pages()
         tail, self._tail = self._tail, None
         if tail is not None:

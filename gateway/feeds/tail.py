@@ -131,7 +131,10 @@ class Tail:
 
     async def close(self) -> None:
         """End the subscription."""
-        await stop(self._pump)
+        # A task that was ended refers to the frames that it ended in, and so to this tail: kept
+        # here, it would be a circle with all messages of the list in it.
+        pump, self._pump = self._pump, None
+        await stop(pump)
         if self._aging is not None:
             self._aging.cancel()
         self.fail(ConnectionLost())

@@ -173,7 +173,6 @@ class Connection(Link):
         self.caller = caller
         self.gateway = gateway = caller.gateway
         self._still_asks = caller.on_end(self._revoked)
-        self._asking = Asking(self)
         if not gateway.client.connected:
             self.close(close_codes.LOST)
             return
@@ -246,9 +245,11 @@ class Connection(Link):
         self._welcome(caller, frame.id)
 
     def _ask(self, frame: frames.Publishes | frames.Requests) -> None:
+        if self.caller is None:
+            return
         asking = self._asking
         if asking is None:
-            return
+            asking = self._asking = Asking(self)
         try:
             if isinstance(frame, frames.Publish | frames.PackedPublish):
                 asking.publish(frame)
@@ -271,13 +272,16 @@ class Connection(Link):
         try:
             await work()
         except Exception as error:
-            problem = problem_of(error)
-            if problem.status == 500:
-                self.gateway.observe(RequestFailed("webSocket", error))
-            made = frames.Error(problem.members())
-            if ident is not None:
-                made.id = ident
-            self.say(made)
+            self._refuse(ident, error)
+
+    def _refuse(self, ident: int | None, error: Exception) -> None:
+        problem = problem_of(error)
+        if problem.status == 500:
+            self.gateway.observe(RequestFailed("webSocket", error))
+        made = frames.Error(problem.members())
+        if ident is not None:
+            made.id = ident
+        self.say(made)
 
     async def _subscribe(self, frame: frames.Subscribe) -> None:
         account = self._session.accounts.get(frame.sid)

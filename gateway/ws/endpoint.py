@@ -34,8 +34,7 @@ class WebSocketRoute(BaseRoute):
             try:
                 connection = await self._accepted(scope, receive, send, lent)
             except Exception as error:
-                problem = problem_of(error)
-                await respond(problem, scope["path"])(scope, receive, send)
+                await respond(problem_of(error), scope["path"])(scope, receive, send)
                 return
             counts = self._gateway.metrics.feeds
             counts.sockets += 1

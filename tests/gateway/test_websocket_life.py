@@ -6,7 +6,8 @@ import gc
 import json
 import socket
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from core.client import JetStream, connect, dial
+from core.client.pull import Pull
 from core.client.subscribe import JsMsg
 from core.config.addresses import listen
 from core.model.consumer import AckPolicy, ConsumerConfig, NextRequest
@@ -31,6 +33,7 @@ from gateway.http_protocol import HttpProtocol
 from gateway.http_server import HttpServer
 from gateway.http_start import HttpStart
 from gateway.metrics import Metrics
+from gateway.problems import Problem
 from gateway.signin.kept import SignIn
 from gateway.standby import standby
 from gateway.tokens import AckTokens
@@ -258,35 +261,133 @@ def _unread(web: Web, wanted: dict[str, object]) -> socket.socket:
     return sock
 
 
-def _served() -> int:
-    """How many objects of WebSocket connections there are in this process."""
-    kinds = {Connection, OrderedFeed, ServerProtocol, StreamReader, WebSocketProtocol}
-    return sum(type(each) in kinds for each in gc.get_objects())
+def _objects() -> list[object]:
+    """What there is of HTTP and WebSocket connections in this process."""
+    kinds = {
+        Connection,
+        HttpProtocol,
+        OrderedFeed,
+        Problem,
+        Pull,
+        ServerProtocol,
+        StreamReader,
+        WebSocketProtocol,
+    }
+    return [each for each in gc.get_objects() if type(each) in kinds]
 
 
-@pytest.mark.parametrize("leaves", ["by a close frame", "without a word"])
-def test_a_connection_that_has_gone_leaves_nothing_to_the_garbage_collector(
-    gateway_over_nats: GatewayServer, nats_server: NatsServer, leaves: str
-) -> None:
-    """Thousands that come and go would have it hold up everybody again and again."""
+@contextmanager
+def _nothing_left() -> Iterator[Callable[[], bool]]:
+    """Whoever connects within leaves nothing to the garbage collector: thousands that come and go
+    would have it hold up everybody again and again. Gives what says whether somebody is there."""
+    gc.collect()
+    gc.disable()
+    old = {id(each): each for each in _objects()}
+
+    def is_there() -> bool:
+        return any(id(each) not in old for each in _objects())
+
+    try:
+        yield is_there
+        assert eventually(lambda: not is_there())
+    finally:
+        gc.enable()
+
+
+@pytest.fixture
+def left(nats_server: NatsServer) -> Iterator[Wire]:
+    """A connection to a server with the stream LEFT, which has three messages."""
     with Wire(nats_server.address) as wire:
         wire.hello()
         wire.api("STREAM.CREATE.LEFT", {"name": "LEFT", "subjects": ["left"]})
-        gc.collect()
-        gc.disable()
-        try:
-            before = _served()
-            with Socket(gateway_over_nats.http) as ws:
-                assert ws.ask("sub", sid=1, stream="LEFT")["type"] == "subscribed"
-                wire.request("left", b"x")
-                assert ws.next("msg")
-                assert _served() > before
-                if leaves == "without a word":
-                    ws.ws.socket.shutdown(socket.SHUT_RDWR)
-            eventually(lambda: _served() <= before)
-        finally:
-            gc.enable()
+        for _ in range(3):
+            wire.request("left", b"x")
+        yield wire
         wire.api("STREAM.DELETE.LEFT")
+
+
+@pytest.mark.parametrize("leaves", ["by a close frame", "without a word"])
+@pytest.mark.parametrize("begin", ["new", "all"])
+def test_a_connection_that_has_gone_leaves_nothing_to_the_garbage_collector(
+    gateway_over_nats: GatewayServer, left: Wire, leaves: str, begin: str
+) -> None:
+    """Not by what it has read as it came, and not by the pages of what was there before."""
+    with _nothing_left() as is_there, Socket(gateway_over_nats.http) as ws:
+        wanted: dict[str, object] = {"stream": "LEFT", "from": begin, "credit": {"msgs": 2}}
+        assert ws.ask("sub", sid=1, **wanted)["type"] == "subscribed"
+        left.request("left", b"x")
+        assert ws.messages(1, 1 if begin == "new" else 2)
+        assert is_there()
+        if leaves == "without a word":
+            ws.ws.socket.shutdown(socket.SHUT_RDWR)
+
+
+_HANDSHAKE = request(first="GET /v1/ws HTTP/1.1")
+
+
+@pytest.mark.parametrize(
+    ("rubbish", "answer"),
+    [
+        (b"\x00\xff", b"HTTP/1.1 400"),
+        (b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf", b""),
+        (
+            b"POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 2\r\n\r\n{]",
+            b"HTTP/1.1 4",
+        ),
+        (
+            request({"Sec-WebSocket-Protocol": "none"}, first="GET /v1/ws HTTP/1.1"),
+            b"HTTP/1.1 400",
+        ),
+        (_HANDSHAKE + frame(b"{]", 0x81), b"HTTP/1.1 101"),
+        (_HANDSHAKE + frame(b"\xff\x00", 0x81), b"HTTP/1.1 101"),
+    ],
+    ids=["bytes", "half a request", "JSON", "handshake", "frame", "text"],
+)
+def test_garbage_leaves_nothing_to_the_garbage_collector_and_nothing_in_the_log(
+    gateway_over_nats: GatewayServer,
+    caplog: pytest.LogCaptureFixture,
+    rubbish: bytes,
+    answer: bytes,
+) -> None:
+    with (
+        _nothing_left() as is_there,
+        socket.create_connection(gateway_over_nats.http, timeout=30) as sock,
+    ):
+        sock.sendall(rubbish)
+        if answer:
+            assert sock.recv(len(answer)) == answer
+        else:
+            assert eventually(is_there)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("rubbish", "answer"),
+    [
+        (b"\x00\xff\r\n\r\n", b"HTTP/1.1 400"),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            b"HTTP/1.1 4",
+        ),
+        (
+            request({"Sec-WebSocket-Protocol": "none"}, first="GET /v1/ws HTTP/1.1"),
+            b"HTTP/1.1 400",
+        ),
+    ],
+    ids=["bytes", "upgrade", "handshake"],
+)
+def test_garbage_does_not_fill_the_log_of_the_server(
+    jetgate_server: JetgateServer, rubbish: bytes, answer: bytes
+) -> None:
+    before = len(jetgate_server.log())
+    with socket.create_connection(jetgate_server.http, timeout=30) as sock:
+        sock.sendall(rubbish)
+        assert sock.recv(len(answer)) == answer
+    assert Web(jetgate_server.http).get("/healthz").status == 200  # it has been dealt with
+    assert "Invalid" not in (said := jetgate_server.log()[before:])
+    assert "Unsupported" not in said
+    assert "without completing" not in said
 
 
 def test_no_task_belongs_to_a_message(gateway_over_nats: GatewayServer) -> None:

@@ -1,42 +1,39 @@
-"""One timer for all who wait."""
+"""Waiting with one timer for all: who is late, and how many of them at once."""
 
 import asyncio
-
-import pytest
+from collections import Counter
 
 from gateway.patience import Patience
 
-
-def test_who_waits_too_long_is_told_and_others_wait_on() -> None:
-    async def run() -> None:
-        patience = Patience()
-        loop = asyncio.get_running_loop()
-        later: asyncio.Future[str] = loop.create_future()
-        waiting = asyncio.ensure_future(patience.wait(later, 60))
-        await asyncio.sleep(0)
-
-        for _ in range(2):  # the timer that has told one tells the next, too
-            never: asyncio.Future[str] = loop.create_future()
-            with pytest.raises(TimeoutError):
-                await patience.wait(never, 0.01)
-
-        assert not waiting.done()
-        later.set_result("came")
-        assert await waiting == "came"
-
-    asyncio.run(run())
+_WAITERS = 200
 
 
-def test_what_is_there_is_returned_and_what_fails_raises() -> None:
-    async def value(*, is_bad: bool) -> str:
-        if is_bad:
-            raise ValueError("bad")
-        return "there"
+def test_of_many_who_are_late_together_few_go_on_in_a_turn_of_the_loop() -> None:
+    """Else who publishes would wait until all of them were answered."""
 
-    async def run() -> None:
-        patience = Patience()
-        assert await patience.wait(value(is_bad=False), 0.01) == "there"
-        with pytest.raises(ValueError, match="bad"):
-            await patience.wait(value(is_bad=True), 0.01)
+    async def scenario() -> list[int]:
+        loop, patience = asyncio.get_running_loop(), Patience()
+        turn = 0
+        ended: list[int] = []
 
-    asyncio.run(run())
+        def count() -> None:
+            nonlocal turn
+            turn += 1
+            if len(ended) < _WAITERS:
+                loop.call_soon(count)
+
+        async def wait() -> None:
+            try:
+                await patience.wait(loop.create_future(), 0.01)
+            except TimeoutError:
+                ended.append(turn)
+
+        loop.call_soon(count)
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(wait() for _ in range(_WAITERS)))
+        return ended
+
+    turns = Counter(asyncio.run(scenario()))
+
+    assert turns.total() == _WAITERS
+    assert max(turns.values()) <= 40

@@ -144,6 +144,22 @@ def test_nothing_of_a_client_waits_for_its_next_look() -> None:
         assert alive() is None
 
 
+def test_a_client_that_has_gone_leaves_nothing_to_the_garbage_collector() -> None:
+    with world() as w:
+        session, _ = w.join()
+        session.data_received(b"SUB a 1\r\nPUB a 1\r\nx\r\n")
+        w.hub.turn.run()
+        alive = weakref.ref(session)
+        gc.collect()
+        gc.disable()
+        try:
+            session.connection_lost(None)
+            del session
+            assert alive() is None
+        finally:
+            gc.enable()
+
+
 def test_a_client_that_answers_stays() -> None:
     with world(Limits(ping_interval=10, ping_max=2)) as w:
         session, socket = w.join()
