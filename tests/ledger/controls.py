@@ -108,7 +108,7 @@ def _kills(*at: float) -> tuple[Fault, ...]:
     return tuple(Fault(each, "kill", 0.0, 0) for each in at)
 
 
-CONTROLS = {
+CONTROLS: dict[str, Control] = {
     "early-acks": Control(
         acknowledge_early, frozenset({"lost", "disagreement"}), _kills(3, 6, 9), 12
     ),
@@ -120,9 +120,13 @@ CONTROLS = {
     "no-trust": Control(
         without_trust,
         frozenset({"stale", "floor", "redelivered"}),
-        # Clients try the first node first: it is the second that leads when its link is held.
-        (*_kills(2), Fault(6, "hold", 14.0, 0)),
-        21,
+        # Clients try the first node first: it is the second that leads when its link is cut.
+        tuple(
+            fault
+            for begin in (2, 17, 32)
+            for fault in (*_kills(begin), Fault(begin + 4, "cut", 9.0, 0))
+        ),
+        48,
         nodes=2,
     ),
     "no-database-time": Control(
