@@ -1,6 +1,7 @@
-"""What the block `cluster {}` says, as frozen values: where routes are accepted, whom to dial, and by what secret.
+"""What the block `cluster {}` says, as frozen values: where to accept routes, whom to dial.
 
-The field names and defaults follow nats-server's `cluster {}` (https://docs.nats.io/running-a-nats-service/configuration/clustering).
+Names and defaults follow nats-server's `cluster {}`:
+https://docs.nats.io/running-a-nats-service/configuration/clustering/cluster_config
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteUrl:
-    """One of `routes = [nats-route://user:password@host:port]`; user and password are what is given to that server."""
+    """One of `routes = [nats-route://user:password@host:port]`, and what is given to that server."""
 
     host: str
     port: int
@@ -22,11 +23,16 @@ class RouteUrl:
 class ClusterSettings:
     """A server's part of a cluster.
 
-    `name` is made up, and `is_dynamic` true, where no name is configured: such a server takes the name of the cluster it
-    meets. `user` and `password` are what peers must give (empty: nothing). `timeout_s` bounds the wait for a peer's
-    CONNECT. `advertise` is the `host:port` told to other servers in place of the bound one; `no_advertise` keeps client
-    URLs of peers from clients. `connect_retries` is how often the dial of a gossiped route is made again; configured
-    routes are dialled for ever.
+    Attributes:
+        name: the cluster's name; made up when none is configured.
+        is_dynamic: the name is made up, and gives way to that of the cluster it meets.
+        host, port: where routes are accepted; port 0 takes a free one.
+        routes: the servers to dial, for ever.
+        user, password: what peers must give; empty: nothing.
+        timeout_s: how long a peer may take until its CONNECT.
+        advertise: the `host:port` told to other servers in place of the bound one.
+        no_advertise: keep client URLs of this server from the others, and theirs from clients.
+        connect_retries: how often the failed dial of a gossiped route is made again.
     """
 
     name: str
