@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteUrl:
-    """One of `routes = [nats-route://user:password@host:port]`, and what is given to that server."""
+    """One of `routes = [nats-route://user:password@host:port]`; user and password go there."""
 
     host: str
     port: int
