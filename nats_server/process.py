@@ -334,10 +334,7 @@ class Process:
         await self._jetstream.retire()
         if options.jetstream.enabled:
             log.info("JetStream Shutdown")
-        hub.ldm = True
-        for session in list(hub.sessions.values()):
-            session.tell_lame_duck()
-        hub.turn.arm()
+        hub.begin_lame_duck()
         if hub.sessions:
             await asyncio.sleep(options.lame_duck_grace_period)
             left = max(options.lame_duck_duration - options.lame_duck_grace_period, 0.0)

@@ -13,6 +13,7 @@ from core.monitor.connection import describe_subscription
 from core.monitor.connz import PAGE, connz
 from core.monitor.jsz import jsz
 from core.monitor.query import BadQuery, Query
+from core.monitor.routez import routez
 from core.monitor.source import Source
 from core.monitor.times import moment
 from core.monitor.varz import varz
@@ -218,12 +219,7 @@ def _empty_page(flag: str, **fields: Any) -> Callable[[Source, Query], Awaitable
 
 
 async def _routez(source: Source, query: Query) -> Page:
-    query.flag("subs")
-    head = source.head
-    name = {"server_name": source.hub.server_name}
-    return _pretty(
-        {"server_id": head["server_id"], **name, "now": head["now"], "num_routes": 0, "routes": []}
-    )
+    return _pretty(routez(source, query))
 
 
 async def _raftz(source: Source, query: Query) -> Page:

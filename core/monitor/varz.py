@@ -27,6 +27,7 @@ def varz(source: Source) -> dict[str, Any]:
         "host": hub.host,
         "port": hub.port,
         **auth_required,
+        **({"connect_urls": list(hub.connect_urls)} if hub.connect_urls else {}),
         "max_connections": limits.max_connections,
         **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
         "ping_interval": round(limits.ping_interval * 1e9),
@@ -39,7 +40,8 @@ def varz(source: Source) -> dict[str, Any]:
         "max_control_line": limits.max_control_line,
         "max_payload": limits.max_payload,
         "max_pending": limits.max_pending,
-        **{name: {} for name in ("cluster", "gateway", "leaf", "mqtt")},
+        "cluster": ({"name": hub.cluster} if hub.cluster else {}) | about.cluster,
+        **{name: {} for name in ("gateway", "leaf", "mqtt")},
         "websocket": about.websocket,
         "jetstream": jetstream(source),
         "tls_timeout": 2,
@@ -67,16 +69,19 @@ def varz(source: Source) -> dict[str, Any]:
 
 def _counts(source: Source) -> dict[str, Any]:
     hub, traffic = source.hub, source.hub.totals()
+    routes = source.mesh.routes() if source.mesh is not None else ()
     return {
         "connections": len(hub.sessions),
         "total_connections": hub.connections_total,
-        "routes": 0,
-        "remotes": 0,
+        "routes": len(routes),
+        "remotes": len({route.remote_id for route in routes}),
         "leafnodes": 0,
-        **{name: getattr(traffic, name) for name in ("in_msgs", "in_bytes")},
+        "in_msgs": traffic.in_msgs + sum(route.in_msgs for route in routes),
+        "in_bytes": traffic.in_bytes + sum(route.in_bytes for route in routes),
         "in_client_msgs": traffic.in_msgs,
         "in_client_bytes": traffic.in_bytes,
-        **{name: getattr(traffic, name) for name in ("out_msgs", "out_bytes")},
+        "out_msgs": traffic.out_msgs + sum(route.out_msgs for route in routes),
+        "out_bytes": traffic.out_bytes + sum(route.out_bytes for route in routes),
         "out_client_msgs": traffic.out_msgs,
         "out_client_bytes": traffic.out_bytes,
         "slow_consumers": hub.slow_consumers,

@@ -12,7 +12,8 @@ had taken, and when that was found.
 Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
 is not read further.
 
-`ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called with every connection
+`cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place:
+`use_cluster` tells them. `ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called with every connection
 that was closed; its counters stay in the `totals`. `on_users` is called after other users or
 permissions were applied to the connected clients.
 """
@@ -90,8 +91,8 @@ class Connection(Waiter, Session, Protocol):
         """Take publishes from now on, those first that were held."""
         ...
 
-    def tell_lame_duck(self) -> None:
-        """Send the INFO of lame duck mode, to clients that read more than the first INFO."""
+    def tell_info(self) -> None:
+        """Send an INFO that has changed, to clients that read more than the first one."""
         ...
 
     def close_slow_consumer(self, reason: str) -> None:
@@ -132,6 +133,8 @@ class Hub:
         self.host = ""
         self.port = 0
         self.advertised: tuple[str, int] | None = None
+        self.cluster = ""
+        self.connect_urls: tuple[str, ...] = ()
         self.overloaded = False
         self.is_holding = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
@@ -158,6 +161,24 @@ class Hub:
         if self.advertised is None:
             return self.host, self.port
         return self.advertised[0], self.advertised[1] or self.port
+
+    def use_cluster(self, name: str, connect_urls: tuple[str, ...]) -> None:
+        """Let clients know of the servers of the cluster, those that are connected too."""
+        if (name, connect_urls) == (self.cluster, self.connect_urls):
+            return
+        self.cluster, self.connect_urls = name, connect_urls
+        self.tell_info()
+
+    def begin_lame_duck(self) -> None:
+        """Tell the clients that they should go elsewhere."""
+        self.ldm = True
+        self.tell_info()
+
+    def tell_info(self) -> None:
+        """Send clients an INFO again, as it has changed."""
+        for session in self.sessions.values():
+            session.tell_info()
+        self.turn.arm()
 
     # -- accounts
 
