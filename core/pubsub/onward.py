@@ -7,9 +7,10 @@ without such interest are made, and followed, as if there were no cluster.
 
 A message goes one hop: what came over a link reaches what is here, by `deliver_here`.
 
-*Queue groups.* One member in the whole cluster gets a message. Members here are preferred. Among
-servers where there are others, chance chooses, weighted by how many members each has. The server
-it goes to is told the names of the groups and chooses the members.
+*Queue groups.* One member in the whole cluster gets a message. Members here are preferred, which
+saves the way to another server (nats-server 2.15.1 chooses among all). Among servers where there
+are others, chance chooses, weighted by how many members each has. The server it goes to is told
+the names of the groups and chooses the members.
 """
 
 from typing import Any
