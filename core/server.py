@@ -20,6 +20,8 @@ from core.transport.listener import Listener
 
 if TYPE_CHECKING:
     from core.pubsub.mappings import Mapping  # a start without does not wait for it
+    from core.route.mesh import Mesh
+    from core.route.settings import ClusterSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class ServerOptions:
         mappings: where clients' publishes go instead.
         jetstream: whether INFO says that there is JetStream.
         domain: the JetStream domain; empty: none.
+        cluster: the servers it belongs to; None: it is alone.
     """
 
     host: str = "127.0.0.1"
@@ -53,6 +56,7 @@ class ServerOptions:
     mappings: tuple[Mapping, ...] = ()
     jetstream: bool = True
     domain: str = ""
+    cluster: ClusterSettings | None = None
 
 
 class Server:
@@ -64,6 +68,7 @@ class Server:
         hub: what all connections share.
         port: where clients connect; 0 until a free port was found.
         ws_port: the same for WebSocket; None: not served.
+        mesh: the routes to other servers of its cluster; None: it is alone.
     """
 
     def __init__(self, options: ServerOptions, clock: Clock) -> None:
@@ -84,6 +89,11 @@ class Server:
         self._options = options
         self._websocket_users = options.websocket_users
         self._listener: Listener | None = None
+        self.mesh: Mesh | None = None
+        if options.cluster is not None:
+            from core.route.mesh import Mesh  # a start without a cluster does not wait for it
+
+            self.mesh = Mesh(self.hub, options.cluster)
 
     @property
     def nats_address(self) -> str:
@@ -107,6 +117,9 @@ class Server:
                 options.websocket,
                 self._websocket_users,
             )
+        if self.mesh is not None:
+            await self.mesh.listen()
+            self.mesh.start()
 
     def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let these connect from now on, as `Hub.use_users` says."""
@@ -124,3 +137,5 @@ class Server:
         if self._listener is not None:
             await self._listener.stop()
             self._listener = None
+            if self.mesh is not None:
+                await self.mesh.close()

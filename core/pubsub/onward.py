@@ -1,0 +1,153 @@
+"""Interest on other servers of a cluster, and messages on their way to it.
+
+What other servers subscribe to is in the same trie as the subscriptions of clients. A route that
+such interest takes part in has one more service, its `Forward`: it is called with each message
+like any other service, and puts it once into the output of every link that has to have it. Routes
+without such interest are made, and followed, as if there were no cluster.
+
+A message goes one hop: what came over a link reaches what is here, by `deliver_here`.
+
+*Queue groups.* One member in the whole cluster gets a message. Members here are preferred, which
+saves the way to another server (nats-server 2.15.1 chooses among all). Among servers where there
+are others, chance chooses, weighted by how many members each has. The server it goes to is told
+the names of the groups and chooses the members.
+"""
+
+from typing import Any
+
+from core.protocol.routed import Queues, routed_message
+from core.pubsub.account import ACK_PREFIX, Account, message_tail
+from core.pubsub.route import (
+    Link,
+    Member,
+    Onward,
+    RemoteInterest,
+    ServiceSubscription,
+    Session,
+)
+
+_Groups = dict[bytes, list[RemoteInterest]]
+
+
+class Splitter:
+    """Parts what matches a subject of an account into what is here and what is elsewhere."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+
+    def split(self, found: list[Any]) -> tuple[list[Member], Onward | None]:
+        """Return the members of a route, and who takes messages to other servers, if anybody."""
+        remote = [each for each in found if isinstance(each, RemoteInterest)]
+        if not remote:
+            return found, None
+        here: list[Member] = [each for each in found if not isinstance(each, RemoteInterest)]
+        forward = Forward(self._account, remote, {member.queue for member in here})
+        here.append(forward)
+        return here, forward
+
+
+class Forward(ServiceSubscription):
+    """Sends messages of one route to the servers that have subscribers.
+
+    Attributes:
+        subjects: the filters there of subscriptions in no queue group.
+        grouped: the others: queue group and filter.
+    """
+
+    __slots__ = (
+        "_account",
+        "_groups",
+        "_links",
+        "_name",
+        "_spare",
+        "_to",
+        "_wanted",
+        "grouped",
+        "subjects",
+    )
+
+    def __init__(
+        self, account: Account, remote: list[RemoteInterest], groups_here: set[bytes]
+    ) -> None:
+        super().__init__(b"", self._forward, b"")
+        self._account = account
+        self._name = account.name.encode()
+        self.subjects = frozenset(each.subject for each in remote if not each.queue)
+        self.grouped = frozenset((each.queue, each.subject) for each in remote if each.queue)
+        self._links = tuple(dict.fromkeys(each.link for each in remote if not each.queue))
+        self._groups: _Groups = {}
+        self._spare: _Groups = {}
+        for each in remote:
+            if each.queue:
+                groups = self._spare if each.queue in groups_here else self._groups
+                groups.setdefault(each.queue, []).append(each)
+        self._wanted: list[bytes] = []
+        self._to = b""
+
+    def address(self, to: bytes) -> None:
+        """Send the next message to `to`, and show its own subject where that is known.
+
+        That is known to whoever reads a reply subject of JetStream: it follows an `@` there.
+        """
+        self._to = to
+
+    def take_group(self, queue: bytes) -> None:
+        """Give the next message also to a member of a group whose members here refused it."""
+        if queue in self._spare:
+            self._wanted.append(queue)
+
+    def _forward(
+        self, source: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        if self._to:
+            if reply.startswith(ACK_PREFIX):
+                reply = b"%b@%b" % (reply, subject)
+            subject, self._to = self._to, b""
+        size = len(headers) + len(payload)
+        if not self._groups and not self._wanted:
+            line = routed_message(self._name, subject, reply, (), headers, payload)
+            for link in self._links:
+                link.send(line, size)
+            return
+        chosen = self._choose()
+        for link in dict.fromkeys((*self._links, *chosen)):
+            queues = tuple(chosen.get(link, ()))
+            link.send(routed_message(self._name, subject, reply, queues, headers, payload), size)
+
+    def _choose(self) -> dict[Link, list[bytes]]:
+        """Return which server is to serve which queue groups."""
+        chosen: dict[Link, list[bytes]] = {}
+        for queue, members in self._groups.items():
+            chosen.setdefault(self._account.one_of(members), []).append(queue)
+        for queue in self._wanted:
+            chosen.setdefault(self._account.one_of(self._spare[queue]), []).append(queue)
+        self._wanted.clear()
+        return chosen
+
+
+def deliver_here(
+    account: Account, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
+) -> None:
+    """Deliver a message that came from another server; the caller arms the turn.
+
+    Besides those in no queue group one member of each group in `queues` gets it.
+    """
+    if subject.startswith(ACK_PREFIX) and account.take_ack(None, subject, reply, headers, payload):
+        return
+    route = account.route(subject)
+    if reply.startswith(ACK_PREFIX) and b"@" in reply:
+        reply, _, subject = reply.rpartition(b"@")
+    if route.targets:
+        tail = message_tail(reply, headers, payload)
+        if route.plain:
+            account.fan_out(route, subject, tail, len(payload), len(headers))
+        else:
+            for target in route.targets:
+                account.deliver_one(target, None, subject, tail, headers, payload, reply)
+    if queues:
+        for group in route.groups:
+            if group[0].queue in queues:
+                account.deliver_group(group, None, subject, reply, headers, payload)
+    for service in route.services:
+        if not isinstance(service, Forward):
+            service.call(None, subject, reply, headers, payload)
