@@ -63,6 +63,7 @@ class Server:
     """Accounts, connections and listening sockets.
 
     Its ports are closed until `listen`; after `disconnect` it may listen again, on the same ports.
+    Other servers of its cluster are connected from the first `listen` to `close`.
 
     Attributes:
         hub: what all connections share.
@@ -94,6 +95,8 @@ class Server:
             from core.route.mesh import Mesh  # a start without a cluster does not wait for it
 
             self.mesh = Mesh(self.hub, options.cluster)
+            self.mesh.on_change = self._tell_of_cluster
+            self.hub.cluster = self.mesh.name
 
     @property
     def nats_address(self) -> str:
@@ -117,9 +120,16 @@ class Server:
                 options.websocket,
                 self._websocket_users,
             )
-        if self.mesh is not None:
+        if self.mesh is not None and not self.mesh.is_listening:
             await self.mesh.listen()
             self.mesh.start()
+
+    def _tell_of_cluster(self) -> None:
+        """Let clients know where else they may connect, from the first time there is a place."""
+        assert self.mesh is not None
+        others = self.mesh.connect_urls()
+        here = self.mesh.own_connect_urls() if others or self.hub.connect_urls else ()
+        self.hub.use_cluster(self.mesh.name, (*here, *others))
 
     def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let these connect from now on, as `Hub.use_users` says."""
@@ -132,10 +142,14 @@ class Server:
             self._listener.close_door()
 
     async def disconnect(self) -> None:
-        """Close the ports, write what gathered and close every connection."""
+        """Close the ports, write what gathered and close every connection of a client."""
         self.turn.run()
         if self._listener is not None:
             await self._listener.stop()
             self._listener = None
-            if self.mesh is not None:
-                await self.mesh.close()
+
+    async def close(self) -> None:
+        """Disconnect everybody, other servers too; nothing follows."""
+        await self.disconnect()
+        if self.mesh is not None:
+            await self.mesh.close()

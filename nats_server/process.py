@@ -31,7 +31,7 @@ from nats_server import server_log
 from nats_server.config.advertise import advertised
 from nats_server.config.authorization import has_plain_passwords, users_of
 from nats_server.config.contradictions import refuse_contradictions
-from nats_server.config.options import Options
+from nats_server.config.options import DEFAULT_HOST, Options
 from nats_server.config.reader import Mistakes
 from nats_server.config.websocket import websocket_of, websocket_users
 from nats_server.core_nats import CoreNats
@@ -41,6 +41,7 @@ from nats_server.reload import changes
 from nats_server.unserved_listeners import UnservedListeners
 
 if TYPE_CHECKING:
+    from core.route.settings import ClusterSettings
     from core.term import Term
     from nats_server.jetstream import JetStream
 
@@ -154,6 +155,7 @@ class Process:
             mappings=options.mappings or (),
             jetstream=options.jetstream.enabled,
             domain=options.jetstream.domain if options.jetstream.enabled else "",
+            cluster=self._cluster_settings(),
         )
         if websocket is not None:
             chosen = replace(
@@ -164,9 +166,17 @@ class Process:
                 websocket_users=websocket_users(options),
             )
         server = Server(chosen, self._clock)
+        server.hub.cluster = server.hub.cluster or options.cluster.name
         server.hub.advertised = advertised(options.client_advertise)
         server.hub.use_trace_log(server_log.trace_log(options))
         return server
+
+    def _cluster_settings(self) -> ClusterSettings | None:
+        if not self._options.cluster.port:
+            return None
+        from nats_server.config.cluster import settings_of  # needed by no start without
+
+        return settings_of(self._options.cluster)
 
     def _new_jetstream(self) -> JetStream | CoreNats:
         options = self._options
@@ -185,12 +195,17 @@ class Process:
         options = self._options
         write_pid(options.pid_file)
         self._probe(_port(options))
+        self._probe_routes()
+        if self._server.hub.cluster:
+            log.info("  Cluster:  %s", self._server.hub.cluster)
         log.info("  Name:     %s", self._server.hub.server_name)
         log.info("  ID:       %s", self._server.hub.server_id)
         if options.http_port:
             self._monitor = Monitor(options, self._clock)
             await self._monitor.start()
         await self._unserved.open(options.unserved_listeners)
+        if self._server.mesh is not None and options.jetstream.enabled:
+            log.warning("JetStream is served by this server alone: no other one of its cluster may")
         return self._jetstream.open()
 
     async def prepare(self) -> Candidacy | None:
@@ -236,26 +251,37 @@ class Process:
             cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
             raise self._unbindable(cause) from error
 
+    def _probe_routes(self) -> None:
+        """Fail on an address for routes that cannot be had."""
+        if (mesh := self._server.mesh) is None or mesh.address[1] == 0:
+            return
+        try:
+            probe(*mesh.address, "routes")
+        except OperatorError as error:
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            raise self._no_routes(cause) from error
+
     def cannot_listen(self, error: OSError) -> OperatorError:
         """Return the error for a port that cannot be had."""
-        return self._unbindable(error)
+        # Routes are accepted after clients.
+        return self._no_routes(error) if self._server.hub.port else self._unbindable(error)
+
+    def _no_routes(self, error: BaseException) -> OperatorError:
+        host, port = self._options.cluster.host or DEFAULT_HOST, self._options.cluster.port
+        reason = _why_unbindable(host, port, error)
+        return OperatorError(f"Error listening on router port: {port} - {reason}")
 
     def _unbindable(self, error: BaseException) -> OperatorError:
-        port = _port(self._options)
-        place = join(self._options.host, port)
-        if not 0 <= port <= _PORT_MAX:
-            reason = f"listen tcp: address {port}: invalid port"
-        elif isinstance(error, socket.gaierror):
-            reason = f"listen tcp: lookup {self._options.host}: no such host"
-        else:
-            said = (getattr(error, "strerror", None) or str(error)).lower()
-            reason = f"listen tcp {place}: bind: {said}"
-        return OperatorError(f'Error listening on port: {place}, "{reason}"')
+        host, port = self._options.host, _port(self._options)
+        reason = _why_unbindable(host, port, error)
+        return OperatorError(f'Error listening on port: {join(host, port)}, "{reason}"')
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
         found = {"nats": (self._options.host, self._server.port), **self._unserved.addresses}
         if self._monitor is not None:
             found["monitoring"] = (self._monitor.host, self._monitor.port)
+        if self._server.mesh is not None:
+            found["cluster"] = self._server.mesh.address
         websocket = websocket_of(self._options.websocket)
         if websocket is not None and self._server.ws_port is not None:
             found["websocket"] = (websocket.host, self._server.ws_port)
@@ -308,6 +334,8 @@ class Process:
         if new.client_advertise != self._options.client_advertise:
             log.info("Reload: client_advertise = %s", new.client_advertise)
             hub.advertised = advertised(new.client_advertise)
+            if self._server.mesh is not None:
+                self._server.mesh.announce()
         for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
             if new.max_connections > 0:
                 session.close("Maximum Connections Exceeded", "maximum connections exceeded")
@@ -334,7 +362,9 @@ class Process:
         await self._jetstream.retire()
         if options.jetstream.enabled:
             log.info("JetStream Shutdown")
-        hub.begin_lame_duck()
+        if (mesh := self._server.mesh) is not None:
+            mesh.retire()
+        hub.begin_lame_duck(() if mesh is None else tuple(mesh.connect_urls()))
         if hub.sessions:
             await asyncio.sleep(options.lame_duck_grace_period)
             left = max(options.lame_duck_duration - options.lame_duck_grace_period, 0.0)
@@ -364,6 +394,16 @@ class Process:
 
 def _traced(options: Options) -> tuple[bool, bool, int]:
     return options.trace, options.trace_headers, options.max_traced_msg_len
+
+
+def _why_unbindable(host: str, port: int, error: BaseException) -> str:
+    """Say why an address cannot be had, as Go does."""
+    if not 0 <= port <= _PORT_MAX:
+        return f"listen tcp: address {port}: invalid port"
+    if isinstance(error, socket.gaierror):
+        return f"listen tcp: lookup {host}: no such host"
+    said = (getattr(error, "strerror", None) or str(error)).lower()
+    return f"listen tcp {join(host, port)}: bind: {said}"
 
 
 def _port(options: Options) -> int:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from core.errors import OperatorError
 from core.model.gotime import format_duration
-from nats_server.config.options import Options
+from nats_server.config.options import ClusterOptions, Options
 
 _FIXED = {
     "host": "Host",
@@ -22,7 +22,7 @@ _FIXED = {
     "lame_duck_grace_period": "LameDuckGracePeriod",
 }
 # Their values are maps, and may hold passwords.
-_FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "Cluster"}
+_FIXED_BLOCKS = {"websocket": "Websocket", "cluster": "Cluster", "unserved_listeners": "listeners"}
 _PLAIN = {
     "debug": "debug",
     "trace": "trace",
@@ -59,6 +59,7 @@ def changes(old: Options, new: Options) -> list[str]:
             raise OperatorError(
                 f"config reload not supported for {shown}: old={_text(before)}, new={_text(after)}"
             )
+    _refuse_other_place(old.cluster, new.cluster)
     was, wanted = old.jetstream, new.jetstream
     blocks = [
         shown for name, shown in _FIXED_BLOCKS.items() if getattr(old, name) != getattr(new, name)
@@ -86,6 +87,15 @@ def changes(old: Options, new: Options) -> list[str]:
     if old.remotes != new.remotes:
         said.append("remotes")
     return said
+
+
+def _refuse_other_place(old: ClusterOptions, new: ClusterOptions) -> None:
+    """Raise OperatorError where routes would be accepted elsewhere."""
+    for name in ("host", "port"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            where = f"cluster {name}: old={before}, new={after}"
+            raise OperatorError(f"config reload not supported for {where}")
 
 
 def _duration(seconds: float) -> str:

@@ -59,6 +59,6 @@ def _interest(route: RouteView, interest: RouteInterest) -> dict[str, Any]:
         "subject": interest.subject,
         **queue,
         "sid": " ".join(("R", *names)),
-        "msgs": interest.msgs,
+        "msgs": 0,  # not counted
         "cid": route.rid,
     }

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from core.monitor.connection import describe
 from core.monitor.times import moment
-from core.pubsub.server import Connection, Hub
+from core.pubsub.server import Connection, Hub, Traffic
 from core.route.view import RouteView
 from core.runtime.clock import Clock
 from core.transport.session import ClientSession
@@ -42,6 +42,10 @@ class Mesh(Protocol):
 
     def routes(self) -> Sequence[RouteView]:
         """Return what they show of themselves now."""
+        ...
+
+    def totals(self) -> Traffic:
+        """Return what all have carried since the start."""
         ...
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from core.model.release import API_LEVEL, FEATURE_FLAGS, SERVER_VERSION
 from core.monitor.source import Source
 from core.monitor.times import age, moment
+from core.pubsub.server import Traffic
 from core.transport.info import GO_VERSION
 
 _KINDS = ("clients", "routes", "gateways", "leafs")
@@ -69,19 +70,20 @@ def varz(source: Source) -> dict[str, Any]:
 
 def _counts(source: Source) -> dict[str, Any]:
     hub, traffic = source.hub, source.hub.totals()
-    routes = source.mesh.routes() if source.mesh is not None else ()
+    mesh = source.mesh
+    routes, routed = ((), Traffic()) if mesh is None else (mesh.routes(), mesh.totals())
     return {
         "connections": len(hub.sessions),
         "total_connections": hub.connections_total,
         "routes": len(routes),
         "remotes": len({route.remote_id for route in routes}),
         "leafnodes": 0,
-        "in_msgs": traffic.in_msgs + sum(route.in_msgs for route in routes),
-        "in_bytes": traffic.in_bytes + sum(route.in_bytes for route in routes),
+        "in_msgs": traffic.in_msgs + routed.in_msgs,
+        "in_bytes": traffic.in_bytes + routed.in_bytes,
         "in_client_msgs": traffic.in_msgs,
         "in_client_bytes": traffic.in_bytes,
-        "out_msgs": traffic.out_msgs + sum(route.out_msgs for route in routes),
-        "out_bytes": traffic.out_bytes + sum(route.out_bytes for route in routes),
+        "out_msgs": traffic.out_msgs + routed.out_msgs,
+        "out_bytes": traffic.out_bytes + routed.out_bytes,
         "out_client_msgs": traffic.out_msgs,
         "out_client_bytes": traffic.out_bytes,
         "slow_consumers": hub.slow_consumers,

@@ -13,9 +13,9 @@ Between `hold_publishes` and `take_publishes` clients are served, but a session 
 is not read further.
 
 `cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place:
-`use_cluster` tells them. `ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called with every connection
-that was closed; its counters stay in the `totals`. `on_users` is called after other users or
-permissions were applied to the connected clients.
+`use_cluster` tells them. `ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called
+with every connection that was closed; its counters stay in the `totals`. `on_users` is called after
+other users or permissions were applied to the connected clients.
 """
 
 import hashlib
@@ -55,6 +55,13 @@ class Traffic:
     in_bytes: int = 0
     out_msgs: int = 0
     out_bytes: int = 0
+
+    def add(self, other: "Traffic") -> None:
+        """Count what another counter has counted."""
+        self.in_msgs += other.in_msgs
+        self.in_bytes += other.in_bytes
+        self.out_msgs += other.out_msgs
+        self.out_bytes += other.out_bytes
 
 
 class Connection(Waiter, Session, Protocol):
@@ -167,15 +174,15 @@ class Hub:
         if (name, connect_urls) == (self.cluster, self.connect_urls):
             return
         self.cluster, self.connect_urls = name, connect_urls
-        self.tell_info()
+        if not self.ldm:  # which is said once
+            self._tell_info()
 
-    def begin_lame_duck(self) -> None:
-        """Tell the clients that they should go elsewhere."""
-        self.ldm = True
-        self.tell_info()
+    def begin_lame_duck(self, connect_urls: tuple[str, ...] = ()) -> None:
+        """Tell clients that they should go elsewhere: to one of these, if there are any."""
+        self.ldm, self.connect_urls = True, connect_urls
+        self._tell_info()
 
-    def tell_info(self) -> None:
-        """Send clients an INFO again, as it has changed."""
+    def _tell_info(self) -> None:
         for session in self.sessions.values():
             session.tell_info()
         self.turn.arm()
@@ -271,7 +278,7 @@ class Hub:
     def leave(self, session: Connection) -> None:
         """Take a closed connection out; its counters stay in the totals."""
         if self.sessions.pop(session.client_id, None) is not None:
-            _add(self._departed, session.count())
+            self._departed.add(session.count())
             if self.on_leave is not None:
                 self.on_leave(session)
 
@@ -282,9 +289,9 @@ class Hub:
         with the connection without.
         """
         total = Traffic(out_bytes=self.stripped_bytes)
-        _add(total, self._departed)
+        total.add(self._departed)
         for session in self.sessions.values():
-            _add(total, session.count())
+            total.add(session.count())
         return total
 
     # -- while something is still being loaded
@@ -326,10 +333,3 @@ def nkey(prefix: int, seed: str) -> str:
     """
     raw = bytes((prefix,)) + hashlib.sha256(f"{prefix}{seed}".encode()).digest()
     return b32encode(raw + crc_hqx(raw, 0).to_bytes(2, "little")).decode()
-
-
-def _add(total: Traffic, part: Traffic) -> None:
-    total.in_msgs += part.in_msgs
-    total.in_bytes += part.in_bytes
-    total.out_msgs += part.out_msgs
-    total.out_bytes += part.out_bytes

@@ -17,7 +17,7 @@ from core.protocol import encoder
 from core.protocol.routed import Queues
 from core.pubsub.onward import deliver_here
 from core.pubsub.route import MESSAGE, bytes_of, messages_of
-from core.pubsub.server import Hub
+from core.pubsub.server import Hub, Traffic
 from core.route.handshake import (
     RouteConnect,
     RouteInfo,
@@ -382,6 +382,15 @@ class RouteLink(asyncio.Protocol):
 
     def _taken(self) -> int:
         return self._written - self._transport.get_write_buffer_size()
+
+    def count(self) -> Traffic:
+        """Return what it has carried."""
+        return Traffic(
+            in_msgs=messages_of(self._received),
+            in_bytes=bytes_of(self._received),
+            out_msgs=messages_of(self._sent),
+            out_bytes=bytes_of(self._sent),
+        )
 
     def view(self) -> RouteView:
         """Return what /routez shows of it."""

@@ -24,7 +24,7 @@ from core.model.release import SERVER_VERSION
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.onward import Splitter
 from core.pubsub.route import Member, Subscription
-from core.pubsub.server import Hub
+from core.pubsub.server import Hub, Traffic
 from core.route.addresses import host_port, joined, own_addresses
 from core.route.dialing import Dialer
 from core.route.handshake import RouteConnect, RouteInfo, encode_info, takes_name
@@ -65,7 +65,7 @@ class Mesh:
         self.peers: dict[str, RouteLink] = {}
         self.is_leaving = False
         self._links: set[RouteLink] = set()
-        self._last_route_id = 0
+        self._departed = Traffic()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._dialer = Dialer(self)
@@ -101,6 +101,10 @@ class Mesh:
         self._dialer.stop()
         if self._server is not None:
             self._server.close()
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell peers what has changed here."""
         self._tell_all(encode_info(self.own_info()))
 
     async def close(self) -> None:
@@ -126,6 +130,11 @@ class Mesh:
             link.tick(now)
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether routes are accepted, or were until it was closed."""
+        return self._server is not None
+
     # -- what others see ---------------------------------------------------------------------
 
     def connect_urls(self) -> list[str]:
@@ -138,6 +147,13 @@ class Mesh:
     def routes(self) -> Sequence[RouteView]:
         """Return all routes, for monitoring."""
         return tuple(link.view() for link in self.peers.values())
+
+    def totals(self) -> Traffic:
+        """Return the traffic of all routes since the start."""
+        total = Traffic()
+        for part in (self._departed, *(link.count() for link in self.peers.values())):
+            total.add(part)
+        return total
 
     # -- interest ----------------------------------------------------------------------------
 
@@ -178,7 +194,6 @@ class Mesh:
         if settings.advertise:
             host, port = host_port(settings.advertise, port)
             ip = f"nats-route://{joined(host, port)}/"
-        urls = [] if settings.no_advertise or self.is_leaving else self._client_urls()
         return RouteInfo(
             server_id=hub.server_id,
             server_name=hub.server_name,
@@ -194,11 +209,14 @@ class Mesh:
             cluster=self.name,
             cluster_dynamic=self.is_dynamic,
             domain=hub.domain,
-            connect_urls=urls or None,
+            connect_urls=self.own_connect_urls() or None,
             ldm=self.is_leaving,
         )
 
-    def _client_urls(self) -> list[str]:
+    def own_connect_urls(self) -> list[str]:
+        """Return where clients can connect to this server; nowhere in the end."""
+        if self.settings.no_advertise or self.is_leaving:
+            return []
         host, port = self.hub.client_address()
         if host in WILDCARDS:
             return [joined(found, port) for found in own_addresses()]
@@ -305,4 +323,5 @@ class Mesh:
         """Take a closed link out."""
         if self.peers.get(link.info.server_id) is link:
             del self.peers[link.info.server_id]
+            self._departed.add(link.count())
             self.on_change()

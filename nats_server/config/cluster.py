@@ -9,11 +9,10 @@ from core.route.settings import ClusterSettings, RouteUrl
 from core.runtime.nuid import nuid
 from nats_server.config.cluster_check import check_cluster
 from nats_server.config.durations import duration
-from nats_server.config.options import ClusterOptions, Options
+from nats_server.config.options import DEFAULT_HOST, ClusterOptions, Options
 from nats_server.config.urls import authority_of, split
 from nats_server.config.value_types import GO_TYPES, Wrong, place
 
-DEFAULT_HOST = "0.0.0.0"
 _PLAIN = {
     "name": "name",
     "port": "port",

@@ -158,8 +158,4 @@ class Options:
         self.jetstream.store_dir = self.jetstream.store_dir or self.store_dir
         if self.prof_port:
             self.warnings.append("profiles are not served")
-        if self.cluster != ClusterOptions():
-            from nats_server.config.cluster import warnings  # a start without does not wait for it
-
-            self.warnings += warnings(self.cluster)
         self.host = self.host or DEFAULT_HOST

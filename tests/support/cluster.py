@@ -65,7 +65,7 @@ class JetgateMember:
         self.route_port = self.server.mesh.address[1]
         self._ready.set()
         await self._done.wait()
-        await self.server.disconnect()
+        await self.server.close()
 
     def call(self, function: Callable[[], T]) -> T:
         """Run `function` on the server's loop and return what it returns."""
