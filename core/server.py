@@ -84,7 +84,6 @@ class Server:
             users=options.users,
         )
         self.hub.domain = options.domain
-        self.hub.default_account().use_mappings(options.mappings)
         self.port = options.port
         self.ws_port = options.ws_port
         self._options = options
@@ -97,6 +96,7 @@ class Server:
             self.mesh = Mesh(self.hub, options.cluster)
             self.mesh.on_change = self._tell_of_cluster
             self.hub.cluster = self.mesh.name
+        self.hub.default_account().use_mappings(options.mappings)
 
     @property
     def nats_address(self) -> str:

@@ -166,7 +166,9 @@ class Process:
                 websocket_users=websocket_users(options),
             )
         server = Server(chosen, self._clock)
-        server.hub.cluster = server.hub.cluster or options.cluster.name
+        if server.mesh is None and options.cluster.name:
+            server.hub.cluster = options.cluster.name
+            server.hub.default_account().use_mappings(options.mappings or ())
         server.hub.advertised = advertised(options.client_advertise)
         server.hub.use_trace_log(server_log.trace_log(options))
         return server

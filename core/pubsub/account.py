@@ -107,7 +107,7 @@ class Account:
         if mappings:
             from core.pubsub.mappings import Mappings  # a start without mappings does not load it
 
-            self._mappings = Mappings(mappings, self._chance)
+            self._mappings = Mappings(mappings, self._chance, self.hub.cluster)
         self.hub.choose_publishers(self.name)
 
     # -- subscriptions inside the process

@@ -7,10 +7,13 @@ in another way, the task waits.
 
 import asyncio
 import logging
+import os
 import random
+import socket
 from typing import Protocol
 
 from core.pubsub.server import Hub
+from core.route.addresses import joined
 from core.route.link import RouteLink
 from core.route.settings import ClusterSettings, RouteUrl
 from core.runtime.tasks import spawn, stop
@@ -84,6 +87,17 @@ class Dialer:
                 await loop.create_connection(lambda: link, url.host, url.port)
         except OSError as error:
             if attempt % _REPORT_EVERY == 1:
-                log.error("Error trying to connect to route (attempt %d): %s", attempt, error)
+                said = f"dial tcp {joined(url.host, url.port)}: {_why(error)}"
+                log.error("Error trying to connect to route (attempt %d): %s", attempt, said)
             return None
         return link
+
+
+def _why(error: OSError) -> str:
+    """Say why nobody was reached, as Go does."""
+    if isinstance(error, TimeoutError):
+        return "i/o timeout"
+    if isinstance(error, socket.gaierror):
+        return "no such host"
+    known = os.strerror(error.errno) if error.errno else str(error)
+    return f"connect: {known.lower()}"

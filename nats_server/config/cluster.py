@@ -130,7 +130,7 @@ def contradictions(cluster: ClusterOptions) -> Iterator[str]:
     if mode not in (*_UNCOMPRESSED, *_COMPRESSED):
         yield f'unsupported compression mode "{cluster.compression}"'
     if mode in _AUTO:
-        yield from _threshold_contradictions(cluster.thresholds)
+        yield from _threshold_contradictions(cluster.compression, cluster.thresholds)
     if cluster.accounts and cluster.pool_size < 0:
         yield "pool_size cannot be negative if pinned accounts are specified"
     for account in cluster.accounts:
@@ -139,9 +139,9 @@ def contradictions(cluster: ClusterOptions) -> Iterator[str]:
             yield f'found duplicate account name "{account}" in pinned accounts list [{listed}]'
 
 
-def _threshold_contradictions(thresholds: tuple[float, ...]) -> Iterator[str]:
+def _threshold_contradictions(mode: str, thresholds: tuple[float, ...]) -> Iterator[str]:
     if thresholds and max(thresholds) <= 0:
-        yield 'compression mode "s2_auto" requires at least one RTT threshold'
+        yield f'compression mode "{mode}" requires at least one RTT threshold'
     given = [each for each in thresholds if each > 0]
     if given != sorted(given):
         shown = " ".join(format_duration(round(each * 1e9)) for each in thresholds)
