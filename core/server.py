@@ -124,6 +124,12 @@ class Server:
             await self.mesh.listen()
             self.mesh.start()
 
+    def announce(self) -> None:
+        """Let other servers, and clients everywhere, know where to connect to this one now."""
+        if self.mesh is not None:
+            self.mesh.announce()
+            self._tell_of_cluster()
+
     def _tell_of_cluster(self) -> None:
         """Let clients know where else they may connect, from the first time there is a place."""
         assert self.mesh is not None

@@ -336,8 +336,7 @@ class Process:
         if new.client_advertise != self._options.client_advertise:
             log.info("Reload: client_advertise = %s", new.client_advertise)
             hub.advertised = advertised(new.client_advertise)
-            if self._server.mesh is not None:
-                self._server.mesh.announce()
+            self._server.announce()
         for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
             if new.max_connections > 0:
                 session.close("Maximum Connections Exceeded", "maximum connections exceeded")

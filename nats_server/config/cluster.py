@@ -7,6 +7,7 @@ from core.config.grammar import Item, plain
 from core.model.gotime import format_duration
 from core.route.settings import ClusterSettings, RouteUrl
 from core.runtime.nuid import nuid
+from nats_server.config.advertise import routes_advertised
 from nats_server.config.cluster_check import check_cluster
 from nats_server.config.durations import duration
 from nats_server.config.options import DEFAULT_HOST, ClusterOptions, Options
@@ -164,9 +165,13 @@ def settings_of(cluster: ClusterOptions) -> ClusterSettings | None:
     """Return the settings of the routes; None: the server is in no cluster.
 
     Without a name one is made up, another each time.
+
+    Raises:
+        OperatorError: it is to advertise what is no address.
     """
     if not cluster.port:
         return None
+    advertise = routes_advertised(cluster.advertise)
     return ClusterSettings(
         name=cluster.name or nuid(),
         is_dynamic=not cluster.name,
@@ -176,7 +181,12 @@ def settings_of(cluster: ClusterOptions) -> ClusterSettings | None:
         user=cluster.user,
         password=cluster.password,
         timeout_s=cluster.timeout,
-        advertise=cluster.advertise,
+        advertise="" if advertise is None else _written(*advertise),
         no_advertise=cluster.no_advertise,
         connect_retries=cluster.connect_retries,
     )
+
+
+def _written(host: str, port: int) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port}" if port else shown

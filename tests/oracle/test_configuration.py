@@ -267,7 +267,6 @@ CLUSTERS = tuple(
         "authorization { user: a, permissions: {bogus: x} }",
         "authorization { token: a, permissions: {pub: x} }",
         "authorization { user: a, timeout: 70, bogus: 1 }",
-        "authorization: 5",
         "permissions: { import: { allow: a }, export: 5 }",
         "accounts: 5",
         "accounts: [a, 5\n]",
