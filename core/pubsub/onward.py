@@ -135,11 +135,12 @@ def deliver_here(
     if subject.startswith(ACK_PREFIX) and account.take_ack(None, subject, reply, headers, payload):
         return
     route = account.route(subject)
-    if reply.startswith(ACK_PREFIX) and b"@" in reply:
+    shown = reply.startswith(ACK_PREFIX) and b"@" in reply
+    if shown:
         reply, _, subject = reply.rpartition(b"@")
     if route.targets:
         tail = message_tail(reply, headers, payload)
-        if route.plain:
+        if route.plain and not shown:
             account.fan_out(route, subject, tail, len(payload), len(headers))
         else:
             for target in route.targets:

@@ -4,7 +4,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -31,9 +31,13 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def started(stack: ExitStack, member: Any) -> Any:
+M = TypeVar("M", bound=Member)
+
+
+def started(stack: ExitStack, member: M) -> M:
     stack.callback(member.stop)
-    return member.start()
+    member.start()
+    return member
 
 
 class Peer:
@@ -161,7 +165,7 @@ def test_interest_is_told_by_subject_and_queue_group(guarded: Member, peer: Peer
     while peer.line() != b"PONG":
         pass
     with Client(guarded) as client:
-        told = []
+        told: list[bytes] = []
         for command in (
             b"SUB told.a 1\r\nSUB told.a 2\r\nSUB told.a q 3\r\nSUB told.a q 4\r\n",
             b"UNSUB 1\r\nUNSUB 4\r\n",
@@ -196,7 +200,7 @@ def test_a_message_for_several_groups_is_one_line(guarded: Member, peer: Peer) -
         client.send(
             b"PUB lot 1\r\na\r\nPUB lot r 1\r\nb\r\nHPUB lot 12 13\r\nNATS/1.0\r\n\r\nc\r\n"
         )
-        found = []
+        found: list[list[bytes]] = []
         while len(found) < 3:
             line = peer.line()
             if line.startswith((b"RMSG", b"HMSG")):
@@ -238,11 +242,14 @@ def test_a_new_server_is_made_known_to_the_others(guarded: Member, peer: Peer) -
 )
 def test_a_made_up_name_gives_way(stack: ExitStack, first: str, second: str) -> None:
     """Whoever dials: the name of the cluster is that which was configured."""
-    one = started(stack, jetgate() if first == "jetgate" else nats_server())
+    one: Member = jetgate() if first == "jetgate" else nats_server()
+    started(stack, one)
+    two: Member
     if second == "jetgate":
-        two = started(stack, jetgate([one], name="made-up", is_dynamic=True))
+        two = jetgate([one], name="made-up", is_dynamic=True)
     else:
-        two = started(stack, nats_server([one], name=""))
+        two = nats_server([one], name="")
+    started(stack, two)
     meshed([one, two])
     assert [name_of(member) for member in (one, two)] == ["test", "test"]
 
@@ -258,7 +265,7 @@ def name_of(member: Member) -> object:
 
 def test_credentials_of_routes_are_given(stack: ExitStack, guarded: Member) -> None:
     given = {"user": "u", "password": "p"}
-    one = started(stack, jetgate([guarded], given=given, **given))
+    one = started(stack, jetgate([guarded], given=given, user="u", password="p"))
     two = started(stack, nats_server([guarded], cluster=[AUTHORIZATION], given="u:p@"))
     meshed([guarded, one, two])
 
@@ -342,7 +349,7 @@ def test_a_peer_that_takes_nothing_is_dropped(stack: ExitStack) -> None:
         def is_dropped() -> bool:
             publisher.send(message)
             publisher.flush()
-            return member.peers() == set()
+            return not member.peers()
 
         eventually(is_dropped, every=0)
     assert member.server.hub.slow_consumers == 1

@@ -5,10 +5,20 @@ One nats-server offers a pool of routes, as it does by default, the other none.
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import pytest
 
-from tests.support.cluster import Client, Member, gathered, jetgate, meshed, nats_server
+from tests.support.cluster import (
+    Client,
+    JetgateMember,
+    Member,
+    NatsMember,
+    gathered,
+    jetgate,
+    meshed,
+    nats_server,
+)
 from tests.support.eventually import eventually
 from tests.support.wire import Frame
 
@@ -187,22 +197,24 @@ def test_clients_are_told_of_all_servers(mesh: Members) -> None:
     urls = {f"127.0.0.1:{member.address[1]}" for member in mesh.values()}
     with Client(mesh["pooled"]) as client:
         assert set(client.info["connect_urls"]) == urls
-    server = mesh["jetgate"].server  # type: ignore[union-attr]
-    assert server.mesh is not None
-    told = mesh["jetgate"].call(server.mesh.connect_urls)  # type: ignore[union-attr]
-    assert set(told) == urls - {f"127.0.0.1:{mesh['jetgate'].address[1]}"}
+    here = mesh["jetgate"]
+    assert isinstance(here, JetgateMember)
+    assert here.server.mesh is not None
+    told = here.call(here.server.mesh.connect_urls)
+    assert set(told) == urls - {f"127.0.0.1:{here.address[1]}"}
 
 
 def test_a_route_counts_what_it_carries(mesh: Members) -> None:
     member, pooled = mesh["jetgate"], mesh["pooled"]
-    server = member.server  # type: ignore[union-attr]
-    assert server.mesh is not None
+    assert isinstance(member, JetgateMember)
+    routes = member.server.mesh
+    assert routes is not None
     with Client(member) as publisher, Client(pooled) as subscriber:
         subscriber.send(b"SUB counted 1\r\n")
         subscriber.settle(publisher)
 
         def shown() -> tuple[int, int]:
-            views = member.call(server.mesh.routes)  # type: ignore[union-attr]
+            views = member.call(routes.routes)
             view = next(v for v in views if v.remote_id == pooled.server_id())
             assert view.rtt > 0
             assert view.uptime >= view.idle >= 0
@@ -219,7 +231,9 @@ def test_a_route_counts_what_it_carries(mesh: Members) -> None:
 
 
 def test_jetgate_tells_nothing_of_the_system_account(mesh: Members) -> None:
-    routes = mesh["single"].page("routez?subs=1")["routes"]  # type: ignore[union-attr]
+    single = mesh["single"]
+    assert isinstance(single, NatsMember)
+    routes: Any = single.page("routez?subs=1")["routes"]
     ids = {member.server_id() for member in mesh.values() if member.kind == "jetgate"}
     told = {route["remote_id"]: route.get("subscriptions_list") or [] for route in routes}
     assert ids <= set(told)
