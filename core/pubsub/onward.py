@@ -24,6 +24,7 @@ from core.pubsub.route import (
     RemoteInterest,
     ServiceSubscription,
     Session,
+    Trace,
 )
 
 _Groups = dict[bytes, list[RemoteInterest]]
@@ -70,6 +71,7 @@ class Forward(ServiceSubscription):
         self, account: Account, remote: list[RemoteInterest], groups_here: set[bytes]
     ) -> None:
         super().__init__(b"", self._forward, b"")
+        self.traced = self._forward_traced
         self._account = account
         self._name = account.name.encode()
         self.subjects = frozenset(each.subject for each in remote if not each.queue)
@@ -113,6 +115,13 @@ class Forward(ServiceSubscription):
         for link in dict.fromkeys((*self._links, *chosen)):
             queues = tuple(chosen.get(link, ()))
             link.send(routed_message(self._name, subject, reply, queues, headers, payload), size)
+
+    def _forward_traced(
+        self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Forward a message that asks for a trace: its way is told no further than this server."""
+        if not trace.only:
+            self._forward(None, subject, reply, headers, payload)
 
     def _choose(self) -> dict[Link, list[bytes]]:
         """Return which server is to serve which queue groups."""
