@@ -141,9 +141,12 @@ def deliver_here(
 
     Besides those in no queue group one member of each group in `queues` gets it.
     """
-    if subject.startswith(ACK_PREFIX) and account.take_ack(None, subject, reply, headers, payload):
-        return
-    route = account.route(subject)
+    route = account.routes.get(subject)
+    if route is None:
+        is_ack = subject.startswith(ACK_PREFIX)
+        if is_ack and account.take_ack(None, subject, reply, headers, payload):
+            return
+        route = account.resolve(subject)
     shown = reply.startswith(ACK_PREFIX) and b"@" in reply
     if shown:
         reply, _, subject = reply.rpartition(b"@")
