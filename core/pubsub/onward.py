@@ -107,6 +107,8 @@ class Forward(ServiceSubscription):
             subject, self._to = self._to, b""
         size = len(headers) + len(payload)
         if not self._groups and not self._wanted:
+            if not self._links:
+                return  # the groups have members here
             line = routed_message(self._name, subject, reply, (), headers, payload)
             for link in self._links:
                 link.send(line, size)

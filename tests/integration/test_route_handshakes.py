@@ -325,6 +325,15 @@ def test_two_servers_with_jetstream_are_no_cluster(stack: ExitStack) -> None:
     assert member.peers() == set()
 
 
+def test_a_real_server_with_jetstream_is_refused_by_one_that_has_it(stack: ExitStack) -> None:
+    member = started(stack, jetgate(options=ServerOptions(jetstream=True)))
+    real = nats_server([member])
+    real.add("server_name: real", f'jetstream {{ store_dir: "{real.dir}" }}')
+    started(stack, real)
+    eventually(lambda: "both have JetStream'" in real.log())
+    assert member.peers() == set()
+
+
 def test_a_silent_peer_is_stale(stack: ExitStack) -> None:
     limits = Limits(ping_interval=0.01, ping_max=1)
     member = started(stack, jetgate(options=ServerOptions(jetstream=False, limits=limits)))

@@ -108,6 +108,10 @@ class NatsMember:
         self.address = ("127.0.0.1", 0)
         self._monitor = ""
 
+    def add(self, *lines: str) -> None:
+        """Add lines to its configuration; before it starts."""
+        self._lines += lines
+
     def start(self) -> Self:
         inner = (f'listen: "127.0.0.1:{self.route_port}"', *self._cluster)
         own = ("listen: 127.0.0.1:-1", "http: 127.0.0.1:-1", *self._lines)
