@@ -4,6 +4,7 @@ One nats-server offers a pool of routes, as it does by default, the other none.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -332,10 +333,14 @@ def test_peers_are_told_of_lame_duck_mode(mesh: Members) -> None:
         assert routes is not None
         leaving.call(routes.retire)
         for member in others:
-            eventually(lambda member=member: url not in told(member))
+            eventually(partial(lacks, member, url))
         meshed([*mesh.values(), leaving])
     finally:
         leaving.stop()
+
+
+def lacks(member: Member, url: str) -> bool:
+    return url not in told(member)
 
 
 def told(member: Member) -> list[str]:

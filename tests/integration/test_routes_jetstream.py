@@ -37,6 +37,12 @@ async def publish_and_read(js: JetStreamContext) -> None:
     assert [m.metadata.sequence.stream for m in pushed] == list(range(1, 201))
     assert {(m.subject, m.data) for m in pushed} == {(f"s.{n}", b"%d" % n) for n in range(200)}
     await push.unsubscribe()
+    group = await js.subscribe("s.>", queue="workers", durable="workers", manual_ack=True)
+    for n in range(200):
+        message = await group.next_msg(timeout=30)
+        assert message.subject == f"s.{n}"
+        await message.ack()
+    await group.unsubscribe()
     assert (await js.get_msg("S", 7, direct=True)).subject == "s.6"
     with suppress(NotFoundError):
         await js.stream_info("T")
