@@ -203,6 +203,8 @@ class Account:
     def add_remote(self, interest: RemoteInterest) -> None:
         """Send what matches to another server from now on."""
         self._sublist.insert(interest.subject, interest)
+        if _may_watch_acks(interest.subject):
+            self._ack_watchers += 1
         self._touch(interest.subject)
         for call in self.on_interest:
             call(interest.subject)
@@ -211,6 +213,8 @@ class Account:
         """Send what matches these no longer."""
         for interest in interests:
             self._sublist.remove(interest.subject, interest)
+            if _may_watch_acks(interest.subject):
+                self._ack_watchers -= 1
         if len(interests) > _FEW:
             self.forget_routes()
         else:

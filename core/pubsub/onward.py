@@ -24,6 +24,7 @@ from core.pubsub.route import (
     RemoteInterest,
     ServiceSubscription,
     Session,
+    Trace,
 )
 
 _Groups = dict[bytes, list[RemoteInterest]]
@@ -70,6 +71,7 @@ class Forward(ServiceSubscription):
         self, account: Account, remote: list[RemoteInterest], groups_here: set[bytes]
     ) -> None:
         super().__init__(b"", self._forward, b"")
+        self.traced = self._forward_traced
         self._account = account
         self._name = account.name.encode()
         self.subjects = frozenset(each.subject for each in remote if not each.queue)
@@ -105,6 +107,8 @@ class Forward(ServiceSubscription):
             subject, self._to = self._to, b""
         size = len(headers) + len(payload)
         if not self._groups and not self._wanted:
+            if not self._links:
+                return  # the groups have members here
             line = routed_message(self._name, subject, reply, (), headers, payload)
             for link in self._links:
                 link.send(line, size)
@@ -113,6 +117,13 @@ class Forward(ServiceSubscription):
         for link in dict.fromkeys((*self._links, *chosen)):
             queues = tuple(chosen.get(link, ()))
             link.send(routed_message(self._name, subject, reply, queues, headers, payload), size)
+
+    def _forward_traced(
+        self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Forward a message that asks for a trace: its way is told no further than this server."""
+        if not trace.only:
+            self._forward(None, subject, reply, headers, payload)
 
     def _choose(self) -> dict[Link, list[bytes]]:
         """Return which server is to serve which queue groups."""
@@ -132,14 +143,18 @@ def deliver_here(
 
     Besides those in no queue group one member of each group in `queues` gets it.
     """
-    if subject.startswith(ACK_PREFIX) and account.take_ack(None, subject, reply, headers, payload):
-        return
-    route = account.route(subject)
-    if reply.startswith(ACK_PREFIX) and b"@" in reply:
+    route = account.routes.get(subject)
+    if route is None:
+        is_ack = subject.startswith(ACK_PREFIX)
+        if is_ack and account.take_ack(None, subject, reply, headers, payload):
+            return
+        route = account.resolve(subject)
+    shown = reply.startswith(ACK_PREFIX) and b"@" in reply
+    if shown:
         reply, _, subject = reply.rpartition(b"@")
     if route.targets:
         tail = message_tail(reply, headers, payload)
-        if route.plain:
+        if route.plain and not shown:
             account.fan_out(route, subject, tail, len(payload), len(headers))
         else:
             for target in route.targets:

@@ -118,7 +118,8 @@ class RouteLink(asyncio.Protocol):
         self.closed = False
         self.ended = asyncio.Event()
         self.out: list[bytes] = []
-        self.remote = RemoteSubscriptions(self, hub.accounts)
+        self._accounts = {name.encode(): account for name, account in hub.accounts.items()}
+        self.remote = RemoteSubscriptions(self, self._accounts)
         self.ip, self.port = "", 0
         self._is_connected = self.did_solicit
         self._is_blocked = False
@@ -317,7 +318,7 @@ class RouteLink(asyncio.Protocol):
         """Deliver a message to those here."""
         self._check_registered()
         self._received += MESSAGE + len(headers) + len(payload)
-        found = self._hub.accounts.get(account.decode(errors="replace"))
+        found = self._accounts.get(account)
         if found is not None:
             deliver_here(found, subject, reply, queues, headers, payload)
 

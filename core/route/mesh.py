@@ -114,9 +114,9 @@ class Mesh:
             self._timer.cancel()
         if self._server is not None:
             self._server.close()
+        await self._dialer.close()
         for link in list(self._links):
             link.close("Server Shutdown")
-        await self._dialer.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_SECONDS):
                 for link in list(self._links):
@@ -301,7 +301,8 @@ class Mesh:
 
     def met(self, info: RouteInfo) -> None:
         """Dial a server that another one knows, unless it is known here."""
-        if info.server_id in self.peers or info.server_id == self.hub.server_id:
+        is_known = info.server_id in self.peers or info.server_id == self.hub.server_id
+        if is_known or self.is_leaving:
             return
         configured = {(url.host.lower(), url.port) for url in self.settings.routes}
         try:

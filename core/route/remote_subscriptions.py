@@ -14,7 +14,7 @@ Key = tuple[bytes, bytes, bytes]
 class RemoteSubscriptions:
     """The subscriptions of one peer."""
 
-    def __init__(self, link: Link, accounts: dict[str, Account]) -> None:
+    def __init__(self, link: Link, accounts: dict[bytes, Account]) -> None:
         self._link = link
         self._accounts = accounts
         self._known: dict[Key, RemoteInterest] = {}
@@ -30,13 +30,13 @@ class RemoteSubscriptions:
             return
         interest = RemoteInterest(self._link, subject, queue, weight)
         self._known[key] = interest
-        if (found := self._account(account)) is not None:
+        if (found := self._accounts.get(account)) is not None:
             found.add_remote(interest)
 
     def remove(self, account: bytes, subject: bytes, queue: bytes) -> None:
         """Take RS-; one that is not known is harmless."""
         interest = self._known.pop((account, subject, queue), None)
-        if interest is not None and (found := self._account(account)) is not None:
+        if interest is not None and (found := self._accounts.get(account)) is not None:
             found.remove_remotes((interest,))
 
     def clear(self) -> None:
@@ -46,7 +46,7 @@ class RemoteSubscriptions:
             by_account.setdefault(key[0], []).append(interest)
         self._known = {}
         for name, interests in by_account.items():
-            if (found := self._account(name)) is not None:
+            if (found := self._accounts.get(name)) is not None:
                 found.remove_remotes(interests)
 
     def shown(self) -> tuple[RouteInterest, ...]:
@@ -60,6 +60,3 @@ class RemoteSubscriptions:
             )
             for (account, subject, queue), interest in self._known.items()
         )
-
-    def _account(self, name: bytes) -> Account | None:
-        return self._accounts.get(name.decode(errors="replace"))

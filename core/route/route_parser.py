@@ -68,12 +68,29 @@ class RouteParser:
             data = self._rest + data
         self._rest = b""
         position, end = 0, len(data)
+        on_message = self._sink.on_message
         while position < end:
             eol = data.find(b"\n", position)
             if eol < 0:
                 self._keep(data[position:])
                 return
             args = data[position:eol].split()
+            count = len(args)
+            if (
+                (count == 4 or count == 5)
+                and args[0] == b"RMSG"
+                and (digits := args[-1]).isdigit()
+                and len(digits) <= _MAX_SIZE_DIGITS
+                and args[3] != b"|"
+                and (count == 4 or args[3] != b"+")
+                and (size := int(digits)) <= MAX_SIZE
+            ):
+                start, stop = eol + 1, eol + 1 + size
+                if stop + 2 <= end and data[stop] == 13 and data[stop + 1] == 10:
+                    reply = args[3] if count == 5 else b""
+                    on_message(args[1], args[2], reply, (), b"", data[start:stop])
+                    position = stop + 2
+                    continue
             verb = args[0].upper() if args else b""
             if verb != b"RMSG" and verb != b"HMSG":
                 self._control(verb, args, data[position:eol])

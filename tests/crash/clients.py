@@ -1,7 +1,9 @@
 """Clients that live through the crashes of their server: they reconnect and go on."""
 
 import json
+import sys
 import threading
+import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -48,11 +50,16 @@ class Client(threading.Thread, ABC):
     def work(self, wire: Wire) -> None:
         """Use the connection until told to stop; raise one of GONE when it ends."""
 
+    def told(self) -> str:
+        """Where it is, for somebody who looks for what it waits for."""
+        frame = sys._current_frames().get(self.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame is not None else "it is not running"
+
     def stop(self) -> None:
         """End the work and wait for it."""
         self.stopping.set()
         self.join(30)
-        assert not self.is_alive(), f"{self.name} does not stop"
+        assert not self.is_alive(), f"{self.name} does not stop: {self.told()}"
         assert not self.failure, f"{self.name}: {self.failure}"
 
 
@@ -68,10 +75,14 @@ class Publisher(Client):
         self.ids = ids
         self.next = 0
         self.again: deque[bytes] = deque()
+        self.unanswered: dict[bytes, bytes] = {}
+
+    def told(self) -> str:
+        return f"{super().told()}without answer: {list(self.unanswered)}"
 
     def work(self, wire: Wire) -> None:
         wire.send(b"SUB r.%s.* 1\r\n" % self.name.encode())
-        unanswered: dict[bytes, bytes] = {}
+        unanswered = self.unanswered = {}
         try:
             # What is under way when told to stop is waited for: nothing is stored after the end.
             while not self.stopping.wait(PACE) or unanswered:
@@ -82,9 +93,11 @@ class Publisher(Client):
                     unanswered[reply] = value
                     head = b"NATS/1.0\r\nNats-Msg-Id: %s\r\n\r\n" % value if self.ids else b""
                     wire.publish(f"{STREAM}.{self.name}", value, reply=reply, headers=head)
-                self._answered(wire.frame(), unanswered)
-                while wire.buffer:
+                # Nothing was sent if it was told to stop since it waited: no answer would come.
+                while unanswered:
                     self._answered(wire.frame(), unanswered)
+                    if not wire.buffer:
+                        break
         finally:
             if self.ids:
                 self.again = deque([*unanswered.values(), *self.again])

@@ -111,6 +111,28 @@ def test_the_next_release_upgrades_and_this_one_refuses_what_it_left(
     assert f"fail  schema: revision {NEXT}\n      -> run a newer jetgate" in doctor.stdout
 
 
+def test_nothing_is_upgraded_while_nodes_of_the_older_release_run(
+    released: str, tmp_path: Path
+) -> None:
+    """A node that was killed does not count, though its heartbeat is not old yet."""
+    path = _next_release(tmp_path)
+    with JetgateServer(dsn=released) as old:
+        [(name,)] = on(released, "select node from jetgate_store.node")
+        done = _refused("migrate", "--dsn", released, **path)
+        assert done.returncode == 1
+        said = done.stderr.splitlines()[-1]
+        assert said.startswith(f"jetgate: the database schema is at revision {migrations.HEAD}, ")
+        assert said.endswith(f"and nodes of an older release still run: stop {name} first")
+        with Wire(old.address) as wire:
+            wire.hello()
+            assert wire.request("orders.us", b"meanwhile").json()["seq"] == 42
+        old.kill()
+
+    with JetgateServer(dsn=released, env=path) as jetgate, Wire(jetgate.address) as wire:
+        wire.hello()
+        assert wire.request("orders.us", b"new").json()["seq"] == 43
+
+
 def _next_release(place: Path) -> dict[str, str]:
     """This release with one revision more; the environment in which it is found first."""
     package = place / "migrations"
@@ -123,7 +145,7 @@ def _next_release(place: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{place}:{ROOT}", "PYTHONSAFEPATH": "1"}
 
 
-def _refused(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _refused(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "jetgate", *arguments],
         capture_output=True,
@@ -131,5 +153,5 @@ def _refused(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         timeout=120,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
     )

@@ -37,3 +37,14 @@ def test_answers_acknowledge_and_let_more_out(bench: Bench) -> None:
     assert payloads == []
     _answer(bench, request, 5, 5)
     assert bench.reaches(ack_pending=0)["floor"] == (5, 5)
+
+
+def test_an_answer_from_further_on_acknowledges_what_was_delivered(bench: Bench) -> None:
+    bench.consumer(ack_policy="flow_control", deliver_subject="d.p", max_ack_pending=3)
+    bench.wire.send(b"SUB d.p 7\r\n")
+    payloads, request = _until_request(bench)
+    assert payloads == [b"m0", b"m1", b"m2"]
+    _answer(bench, request, 3, 100)
+    payloads, request = _until_request(bench)
+    assert payloads == [b"m3", b"m4"]
+    assert bench.state()["ack_pending"] == 2

@@ -4,13 +4,27 @@ One nats-server offers a pool of routes, as it does by default, the other none.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
+from typing import Any
 
 import pytest
 
-from tests.support.cluster import Client, Member, gathered, jetgate, meshed, nats_server
+from core.auth.users import Permissions, Rule, User, Users
+from core.pubsub.mappings import Destination, Mapping
+from core.server import ServerOptions
+from tests.support.cluster import (
+    Client,
+    JetgateMember,
+    Member,
+    NatsMember,
+    gathered,
+    jetgate,
+    meshed,
+    nats_server,
+)
 from tests.support.eventually import eventually
-from tests.support.wire import Frame
+from tests.support.wire import HELLO, Frame
 
 Members = dict[str, Member]
 BLOCK = b"NATS/1.0\r\nA: b\r\n\r\n"
@@ -24,7 +38,9 @@ def mesh() -> Iterator[Members]:
     try:
         started.append(first.start())
         started.append(nats_server([first]).start())
-        started.append(nats_server([first], cluster=["pool_size: -1"]).start())
+        started.append(
+            nats_server([first], cluster=["pool_size: -1", "compression: s2_fast"]).start()
+        )
         started.append(jetgate([first]).start())
         meshed(started)
         yield dict(zip(("jetgate", "pooled", "single", "other"), started, strict=True))
@@ -187,22 +203,24 @@ def test_clients_are_told_of_all_servers(mesh: Members) -> None:
     urls = {f"127.0.0.1:{member.address[1]}" for member in mesh.values()}
     with Client(mesh["pooled"]) as client:
         assert set(client.info["connect_urls"]) == urls
-    server = mesh["jetgate"].server  # type: ignore[union-attr]
-    assert server.mesh is not None
-    told = mesh["jetgate"].call(server.mesh.connect_urls)  # type: ignore[union-attr]
-    assert set(told) == urls - {f"127.0.0.1:{mesh['jetgate'].address[1]}"}
+    here = mesh["jetgate"]
+    assert isinstance(here, JetgateMember)
+    assert here.server.mesh is not None
+    told = here.call(here.server.mesh.connect_urls)
+    assert set(told) == urls - {f"127.0.0.1:{here.address[1]}"}
 
 
 def test_a_route_counts_what_it_carries(mesh: Members) -> None:
     member, pooled = mesh["jetgate"], mesh["pooled"]
-    server = member.server  # type: ignore[union-attr]
-    assert server.mesh is not None
+    assert isinstance(member, JetgateMember)
+    routes = member.server.mesh
+    assert routes is not None
     with Client(member) as publisher, Client(pooled) as subscriber:
         subscriber.send(b"SUB counted 1\r\n")
         subscriber.settle(publisher)
 
         def shown() -> tuple[int, int]:
-            views = member.call(server.mesh.routes)  # type: ignore[union-attr]
+            views = member.call(routes.routes)
             view = next(v for v in views if v.remote_id == pooled.server_id())
             assert view.rtt > 0
             assert view.uptime >= view.idle >= 0
@@ -219,8 +237,113 @@ def test_a_route_counts_what_it_carries(mesh: Members) -> None:
 
 
 def test_jetgate_tells_nothing_of_the_system_account(mesh: Members) -> None:
-    routes = mesh["single"].page("routez?subs=1")["routes"]  # type: ignore[union-attr]
+    single = mesh["single"]
+    assert isinstance(single, NatsMember)
+    routes: Any = single.page("routez?subs=1")["routes"]
     ids = {member.server_id() for member in mesh.values() if member.kind == "jetgate"}
     told = {route["remote_id"]: route.get("subscriptions_list") or [] for route in routes}
     assert ids <= set(told)
     assert not [subject for each in ids for subject in told[each] if "$SYS" in subject]
+
+
+# -- what the server of a publisher decides, and what that of a subscriber ---------------------
+
+
+@pytest.fixture(scope="module")
+def strict(mesh: Members) -> Iterator[JetgateMember]:
+    """One more server: its users have permissions, and it maps subjects."""
+    limited = Permissions(subscribe=Rule(("open.>", "*.*", "_settle.>", "_fence.>"), ("open.no",)))
+    users = Users(users=(User("u", "p", limited), User("v", "p")))
+    mapping = Mapping("from.*", (Destination("to.$1"),))
+    options = ServerOptions(jetstream=False, users=users, mappings=(mapping,))
+    member = jetgate([mesh["jetgate"]], options=options)
+    try:
+        member.start()
+        meshed([*mesh.values(), member])
+        yield member
+    finally:
+        member.stop()
+
+
+def login(user: bytes) -> bytes:
+    return HELLO.replace(b"}", b',"user":"%b","pass":"p"}' % user)
+
+
+@pytest.mark.parametrize("other", ["jetgate", "single"])
+def test_permissions_of_a_subscriber_hold_for_what_comes_over_a_route(
+    mesh: Members, strict: JetgateMember, other: str
+) -> None:
+    with Client(strict, login(b"u")) as subscriber, Client(mesh[other]) as publisher:
+        subscriber.send(b"SUB *.* 1\r\n")
+        subscriber.settle(publisher)
+        data = b"PUB open.yes 1\r\na\r\nPUB open.no 1\r\nb\r\nPUB open.also 1\r\nc\r\n"
+        found = subscriber.after(publisher, data)
+        assert lines(found) == [b"MSG open.yes 1 1", b"MSG open.also 1 1"]
+
+
+@pytest.mark.parametrize("other", ["jetgate", "single"])
+def test_subjects_are_mapped_where_they_are_published(
+    mesh: Members, strict: JetgateMember, other: str
+) -> None:
+    with Client(strict, login(b"v")) as strictly, Client(mesh[other]) as elsewhere:
+        for client in (strictly, elsewhere):
+            client.send(b"SUB from.* 1\r\nSUB to.* 2\r\n")
+        for client in (strictly, elsewhere):
+            client.settle(strictly, elsewhere)
+        data = b"PUB from.a 1\r\nx\r\n"
+        got = gathered(strictly, [strictly, elsewhere], data)
+        assert [lines(frames) for frames in got] == [[b"MSG to.a 2 1"]] * 2
+        got = gathered(elsewhere, [strictly, elsewhere], data)
+        assert [lines(frames) for frames in got] == [[b"MSG from.a 1 1"]] * 2
+
+
+def test_a_message_that_only_traces_reaches_nobody(pair: tuple[Client, Client]) -> None:
+    publisher, subscriber = pair
+    subscriber.send(b"SUB traced 1\r\n")
+    publisher.send(b"SUB report 9\r\n")
+    subscriber.settle(publisher)
+    asks = b"NATS/1.0\r\nNats-Trace-Dest: report\r\n\r\n"
+    only = b"NATS/1.0\r\nNats-Trace-Dest: report\r\nNats-Trace-Only: true\r\n\r\n"
+    data = b"".join(b"HPUB traced %d %d\r\n%b\r\n" % (len(h), len(h), h) for h in (only, asks))
+    found = subscriber.after(publisher, data)
+    assert [frame.subject for frame in found] == [b"traced"]
+
+
+def test_a_client_that_leaves_is_no_interest(mesh: Members) -> None:
+    with Client(mesh["other"]) as asking:
+        asking.send(b"SUB inbox 1\r\n")
+        with Client(mesh["jetgate"]) as serving:
+            serving.send(b"SUB brief.> 1\r\nSUB brief.> q 2\r\n")
+            serving.settle(asking)
+            assert asking.is_heard(b"PUB brief.a inbox 0\r\n\r\n")
+        eventually(lambda: not asking.is_heard(b"PUB brief.a inbox 0\r\n\r\n"))
+
+
+def test_peers_are_told_of_lame_duck_mode(mesh: Members) -> None:
+    """Clients of others are no longer sent there; its routes stay until it ends."""
+    leaving = jetgate([mesh["jetgate"]])
+    try:
+        leaving.start()
+        meshed([*mesh.values(), leaving])
+        url = f"127.0.0.1:{leaving.address[1]}"
+        others = [mesh["pooled"], mesh["single"]]
+        for member in others:
+            assert url in told(member)
+        routes = leaving.server.mesh
+        assert routes is not None
+        leaving.call(routes.retire)
+        for member in others:
+            eventually(partial(lacks, member, url))
+        meshed([*mesh.values(), leaving])
+    finally:
+        leaving.stop()
+
+
+def lacks(member: Member, url: str) -> bool:
+    return url not in told(member)
+
+
+def told(member: Member) -> list[str]:
+    """The places that a new client is told of."""
+    with Client(member) as client:
+        return list(client.info["connect_urls"])

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from core.jetstream.copying.follower import Reached
 from core.jetstream.copying.origin import Origin, Start, cleaned
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig, StreamSource
@@ -54,7 +55,7 @@ class Stand:
     made: int = 1
     sent: int = 0
     """What was delivered since the consumer was asked for, as a sequence."""
-    waiting: list[tuple[Run, int]] = field(default_factory=list)
+    waiting: list[tuple[Run, Reached]] = field(default_factory=list)
     offered: list[Message] = field(default_factory=list)
     busy: bool = False
     forgets: bool = False
@@ -95,7 +96,7 @@ class Stand:
             subjects = columns.subjects
             blocks = self.origin.blocks(columns.headers, run.seqs, subjects, self.identity)
             columns.headers, columns.headered = blocks, True
-        self.waiting.append((run, 0))
+        self.waiting.append((run, Reached(0, self.sent)))
         self.offered += found
 
     # what the copier asks of a follower
@@ -103,13 +104,14 @@ class Stand:
     def has_waiting(self) -> bool:
         return bool(self.waiting)
 
-    def next_run(self, limit: int) -> tuple[Run, int]:
-        run, _ = self.waiting.pop(0)
+    def next_run(self, limit: int) -> tuple[Run, Reached]:
+        run, reached = self.waiting.pop(0)
         while self.waiting:
-            run.extend(self.waiting.pop(0)[0])
-        return run, 0
+            more, reached = self.waiting.pop(0)
+            run.extend(more)
+        return run, reached
 
-    def kept(self, cseq: int, sseq: int) -> None:
+    def kept(self, reached: Reached) -> None:
         self.busy, self.forgets = False, False
 
     def stalled(self, cseq: int) -> None:

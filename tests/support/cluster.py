@@ -100,13 +100,17 @@ class NatsMember:
 
     kind = "nats-server"
 
-    def __init__(self, lines: Iterable[str], cluster: Iterable[str]) -> None:
+    def __init__(self, port: int, lines: Iterable[str], cluster: Iterable[str]) -> None:
         self.dir = Path(tempfile.mkdtemp(prefix="cluster-"))
-        self.route_port = free_port()
+        self.route_port = port or free_port()
         self._lines, self._cluster = tuple(lines), tuple(cluster)
         self._process: subprocess.Popen[bytes] | None = None
         self.address = ("127.0.0.1", 0)
         self._monitor = ""
+
+    def add(self, *lines: str) -> None:
+        """Add lines to its configuration; before it starts."""
+        self._lines += lines
 
     def start(self) -> Self:
         inner = (f'listen: "127.0.0.1:{self.route_port}"', *self._cluster)
@@ -166,12 +170,15 @@ def jetgate(
     routes: Sequence[Member] = (),
     *,
     name: str = "test",
+    ports: Sequence[int] = (),
     options: ServerOptions | None = None,
+    given: dict[str, str] | None = None,
     **settings: object,
 ) -> JetgateMember:
-    """A jetgate server that dials these members; not started yet."""
+    """A jetgate server that dials these members, or ports; not started yet."""
     base = ClusterSettings(name=name, host="127.0.0.1", port=0)
-    urls = tuple(RouteUrl(host="127.0.0.1", port=member.route_port) for member in routes)
+    dialled = ports or [member.route_port for member in routes]
+    urls = tuple(RouteUrl(host="127.0.0.1", port=port, **(given or {})) for port in dialled)
     cluster = replace(base, routes=urls, **settings)  # type: ignore[arg-type]
     chosen = options or ServerOptions(jetstream=False)
     return JetgateMember(replace(chosen, host="127.0.0.1", port=0, cluster=cluster))
@@ -181,13 +188,17 @@ def nats_server(
     routes: Sequence[Member] = (),
     *,
     name: str = "test",
+    port: int = 0,
+    ports: Sequence[int] = (),
     lines: Sequence[str] = (),
     cluster: Sequence[str] = (),
     given: str = "",
 ) -> NatsMember:
-    """A nats-server that dials these members; not started yet."""
-    urls = ", ".join(f'"nats-route://{given}127.0.0.1:{member.route_port}"' for member in routes)
-    return NatsMember(lines, (f"name: {name}", f"routes: [{urls}]", *cluster))
+    """A nats-server that dials these members, or ports; not started yet."""
+    dialled = ports or [member.route_port for member in routes]
+    urls = ", ".join(f'"nats-route://{given}127.0.0.1:{each}"' for each in dialled)
+    named = (f"name: {name}",) if name else ()
+    return NatsMember(port, lines, (*named, f"routes: [{urls}]", *cluster))
 
 
 def meshed(members: Sequence[Member]) -> None:

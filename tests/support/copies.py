@@ -149,7 +149,21 @@ class Copies:
         async def look() -> bool:
             return bool((await self.info(short))["state"]["messages"] == left)
 
-        await self.sees(look)
+        try:
+            await self.sees(look)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {await self.told()}") from None
+
+    async def told(self) -> list[dict[str, Any]]:
+        """What STREAM.INFO says of each stream, and CONSUMER.LIST of what reads it."""
+        told = []
+        for name in self._streams:
+            info = await self.api(f"STREAM.INFO.{name}")
+            consumers = (await self.api(f"CONSUMER.LIST.{name}"))["consumers"]
+            told.append(
+                {key: info.get(key) for key in ("state", "mirror", "sources")} | {name: consumers}
+            )
+        return told
 
     async def has_consumer(self, short: str) -> None:
         """Return when a stream has a consumer that is shown."""

@@ -123,11 +123,15 @@ class Listeners:
             self._consumer.wake()
 
     def _acknowledged(self, told: dict[bytes, bytes]) -> None:
-        """Take the acknowledgement that came with a flow-control answer (ADR-60)."""
+        """Take the acknowledgement that came with a flow-control answer (ADR-60).
+
+        A copy that is further than this consumer, which lost its position, tells its own place:
+        all that was delivered is meant.
+        """
         machine = self._machine
         cseq, sseq = (told.get(name, b"") for name in (_LAST_CONSUMER, _LAST_STREAM))
-        if cseq.isdigit() and sseq.isdigit() and machine.was_delivered(int(sseq)):
-            machine.ack_upto(int(sseq), int(cseq))
+        if cseq.isdigit() and sseq.isdigit():
+            machine.ack_upto(min(int(sseq), machine.delivered_sseq), int(cseq))
             self._consumer.last_acked = self._clock.now()
             self._states.mark(self._consumer)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from core.errors import Unavailable
-from core.jetstream.copying.follower import Follower
+from core.jetstream.copying.follower import Follower, Reached
 from core.jetstream.copying.origin import Origin, Start, key_in_header
 from core.jetstream.direct.direct_get import DirectGet
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
@@ -65,7 +65,7 @@ class Copier:
         self._map_subjects = map_subjects
         self._followers: dict[str, Follower] = {}
         self._positions: dict[str, Position] = {}
-        self._batch: list[tuple[Follower, Run, int]] = []
+        self._batch: list[tuple[Follower, Run, Reached]] = []
         self._copied: Copied | None = None
         self._busy = False
         self._direct: DirectGet | None = None
@@ -217,10 +217,10 @@ class Copier:
             self._busy = True
             self._submit(self._plan).add_done_callback(self._stored)
 
-    def _gather(self) -> list[tuple[Follower, Run, int]]:
+    def _gather(self) -> list[tuple[Follower, Run, Reached]]:
         """Take what waits: as much from each origin as a fair share allows."""
         ready = [f for f in self._followers.values() if f.has_waiting()]
-        batch: list[tuple[Follower, Run, int]] = []
+        batch: list[tuple[Follower, Run, Reached]] = []
         for follower in ready:
             found = follower.next_run(_ROWS // len(ready))
             if found is not None:
@@ -265,19 +265,18 @@ class Copier:
         if self._log.closed:
             return
         if done.cancelled() or error is not None or copied is None:
-            for follower, run, cseq in batch:
-                self._stall(follower, error or "given up", cseq - len(run) + 1)
+            for follower, run, reached in batch:
+                self._stall(follower, error or "given up", reached.cseq - len(run) + 1)
             return
         for position in copied.plan.positions:
             self._positions[position.key] = position
-        for place, (follower, run, cseq) in enumerate(batch):
-            taken = copied.runs[place]
+        for place, (follower, run, reached) in enumerate(batch):
             reason = copied.stalled.get(place)
             if reason is None:
-                follower.kept(cseq, taken.through)
+                follower.kept(reached)
             else:
-                left = sum(1 for seq in run.seqs if seq > taken.through)
-                self._stall(follower, reason, cseq - left + 1)
+                left = sum(1 for seq in run.seqs if seq > copied.runs[place].through)
+                self._stall(follower, reason, reached.cseq - left + 1)
         if self._mirrors and self._direct is None:
             self.reconsider()
         if any(follower.has_waiting() for follower in self._followers.values()):
@@ -298,8 +297,8 @@ class Copier:
         if wanted and mirror is not None:
             wanted = any(follower.caught_up for follower in self._followers.values())
             subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
-            others = self._account.route(subject).services
-            wanted = wanted and not others
+            route = self._account.route(subject)
+            wanted = wanted and len(route.services) == (route.onward is not None)
         self._serve_origin(wanted)
 
     def _serve_origin(self, wanted: bool) -> None:

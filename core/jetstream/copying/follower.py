@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from core.jetstream.copying.inbox import Inbox
 from core.jetstream.copying.origin import Origin, Start, cleaned
@@ -53,6 +53,21 @@ class Phase(Enum):
     CLOSED = auto()
 
 
+class Reached(NamedTuple):
+    """How far the origin's consumer was with a message.
+
+    The origin takes no acknowledgement beyond what it delivered. So it is told this, and not how
+    far the copy is: that is further while messages come again.
+
+    Attributes:
+        cseq: the consumer sequence.
+        sseq: the sequence in the origin.
+    """
+
+    cseq: int
+    sseq: int
+
+
 class Follower:
     """Copies from one origin.
 
@@ -89,7 +104,7 @@ class Follower:
         self._left = 0
         """How many messages the origin has behind the last that came, or behind one refused."""
         self._inbox: Inbox | None = None
-        self._waiting: deque[tuple[Run, int]] = deque()
+        self._waiting: deque[tuple[Run, Reached]] = deque()
         self._due = 0
         self._heard = 0
         self._fails = 0
@@ -100,7 +115,7 @@ class Follower:
         self.forgets = False
         """Whether the origin is not the stream that was copied so far."""
         self._cseq = self._sseq = 0
-        self._kept = (0, 0)
+        self._kept = Reached(0, 0)
         self._flow: tuple[bytes, int] | None = None
 
     # -- life --------------------------------------------------------------------------------
@@ -186,7 +201,7 @@ class Follower:
         assert self._inbox is not None, "only a follower that began asks"
         start = self._start(self)
         self.identity, self._sseq = start.identity, start.after
-        self._cseq, self._kept, self._flow = 0, (0, start.after), None
+        self._cseq, self._kept, self._flow = 0, Reached(0, start.after), None
         self._acks = bool(self.origin.reference)
         deliver = self.origin.deliver_subject()
         self._inbox.watch(deliver.encode())
@@ -258,7 +273,8 @@ class Follower:
         self._heard = self._clock.monotonic()
         self._wait_until(self._heard + _SILENCE)
         if self.origin.mirrors and behind > self._start(self).after:
-            self._waiting.appendleft((Run(self.origin.key, self.identity, behind), 0))
+            skipped = Run(self.origin.key, self.identity, behind)
+            self._waiting.appendleft((skipped, Reached(0, behind)))
         if self._waiting:
             self._ready(self)
 
@@ -292,7 +308,7 @@ class Follower:
         self._cseq = stamps.cseqs[stop - 1]
         run = self._run(columns, stamps, start, stop)
         self._sseq = run.through
-        self._waiting.append((run, self._cseq))
+        self._waiting.append((run, Reached(self._cseq, stamps.seqs[stop - 1])))
 
     def _run(self, columns: Columns, stamps: Stamps, start: int, stop: int) -> Run:
         """Return messages as they will be stored; those that came before are not among them."""
@@ -319,15 +335,15 @@ class Follower:
         run.identity = self.identity
         return run
 
-    def next_run(self, limit: int) -> tuple[Run, int] | None:
-        """Return what waits, up to about so many messages, with its last consumer sequence."""
+    def next_run(self, limit: int) -> tuple[Run, Reached] | None:
+        """Return what waits, up to about so many messages, and how far the consumer was."""
         if self.phase is not Phase.FOLLOWING or not self._waiting:
             return None
-        run, cseq = self._waiting.popleft()
+        run, reached = self._waiting.popleft()
         while len(run) and self._waiting and len(run) + len(self._waiting[0][0]) <= limit:
-            more, cseq = self._waiting.popleft()
+            more, reached = self._waiting.popleft()
             run.extend(more)
-        return self._dress(run), cseq
+        return self._dress(run), reached
 
     def has_waiting(self) -> bool:
         """Whether there is something to store."""
@@ -335,11 +351,11 @@ class Follower:
 
     # -- what was stored ---------------------------------------------------------------------
 
-    def kept(self, cseq: int, sseq: int) -> None:
+    def kept(self, reached: Reached) -> None:
         """What came up to there is committed."""
         self.busy = self.forgets = False
         if self.phase is Phase.FOLLOWING:
-            self._kept = cseq, sseq
+            self._kept = reached
             self._answer_flow()
         elif self.phase is Phase.IDLE and not self._due:
             self._ask()
@@ -380,7 +396,7 @@ class Follower:
 
     def _answer_flow(self) -> None:
         """Answer the flow-control request if all that was sent before it is stored."""
-        if self._flow is None or self._kept[0] < self._flow[1]:
+        if self._flow is None or self._kept.cseq < self._flow[1]:
             return
         (reply, _), self._flow = self._flow, None
         block = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n" % self._kept

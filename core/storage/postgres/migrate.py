@@ -3,9 +3,12 @@
 One query finds out whether there is anything to do. In an empty database the statements of all
 revisions are executed directly; Alembic is imported only to upgrade from an older revision (the
 import takes longer than the rest of a start). An advisory lock makes two nodes that start together
-migrate one after the other.
+migrate one after the other. Nothing is upgraded while nodes of the older release run: they would go
+on writing what the new one reads otherwise.
 """
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -22,6 +25,19 @@ from core.storage.postgres.locks import LOCK_CLASS, MIGRATION_LOCK
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+log = logging.getLogger("jetgate.storage")
+
+_BEATS_S = 4.0
+"""A node that runs beats at least once in so many seconds (`LeaseTimes.stale`)."""
+_LATELY = """
+    select node, seen from jetgate_store.node
+     where seen > clock_timestamp() - make_interval(secs => $1)
+"""
+_SINCE = """
+    select n.node from jetgate_store.node n
+      join unnest($1::text[], $2::timestamptz[]) as before (node, seen) on n.node = before.node
+     where n.seen > before.seen order by n.node
+"""
 _VERSION_TABLE = """
     create table if not exists jetgate_store.schema_version (
       version_num varchar(32) not null, constraint schema_version_pkc primary key (version_num)
@@ -39,7 +55,8 @@ async def migrate(connector: Connector) -> bool:
 
     Raises:
         Unreachable: PostgreSQL does not answer.
-        OperatorError: the schema belongs to a newer release, or cannot be created.
+        OperatorError: the schema belongs to a newer release, nodes of an older one run, or it
+            cannot be created.
     """
     try:
         connection = await connector.open(Purpose.ADMIN)
@@ -57,6 +74,7 @@ async def migrate(connector: Connector) -> bool:
             await _refuse_unknown(connection)
             await _create(connection)
         else:
+            await _refuse_beside_nodes(connection, found)
             await _upgrade(connector)
         return True
     except asyncpg.PostgresError as error:
@@ -89,6 +107,27 @@ def _refuse_newer(found: str | None) -> None:
         raise OperatorError(
             f"the database schema is at revision {found}, jetgate {core.__version__} knows"
             f" revisions up to {migrations.HEAD}: run a newer jetgate"
+        )
+
+
+async def _refuse_beside_nodes(connection: Any, found: str) -> None:
+    """Raise OperatorError when nodes run, which are of an older release.
+
+    One that has just been killed looks as if it ran; so it is waited for its next heartbeat.
+    """
+    lately = await connection.fetch(_LATELY, _BEATS_S)
+    if not lately:
+        return
+    names = ", ".join(sorted(row["node"] for row in lately))
+    log.info("waiting %.0f s to see whether nodes still run: %s", _BEATS_S, names)
+    await asyncio.sleep(_BEATS_S)
+    rows = [row["node"] for row in lately], [row["seen"] for row in lately]
+    running = [row["node"] for row in await connection.fetch(_SINCE, *rows)]
+    if running:
+        raise OperatorError(
+            f"the database schema is at revision {found}, jetgate {core.__version__} needs"
+            f" {migrations.HEAD}, and nodes of an older release still run: stop"
+            f" {', '.join(running)} first"
         )
 
 

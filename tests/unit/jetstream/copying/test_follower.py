@@ -89,9 +89,9 @@ class Played:
         """Store what waits; returns its sequences."""
         found = self.follower.next_run(100)
         assert found is not None, "nothing waits"
-        run, cseq = found
+        run, reached = found
         self.start = Start(run.through, run.identity)
-        self.follower.kept(cseq, run.through)
+        self.follower.kept(reached)
         return list(run.seqs)
 
     def wait(self, seconds: float) -> None:
@@ -204,7 +204,7 @@ def test_it_does_not_ask_before_what_came_is_stored() -> None:
 
         assert len(play.asked) == 1
         play.start = Start(1, "one")
-        play.follower.kept(1, 1)
+        play.follower.kept(found[1])
         assert play.config["opt_start_seq"] == 2
 
     played(test, SOURCE)
@@ -310,6 +310,22 @@ def test_a_durable_consumer_is_told_what_is_stored() -> None:
         assert play.flows == [(b"$JS.FC.S.N.1", told)]
 
     played(test, SOURCE)
+
+
+def test_a_durable_consumer_that_lost_its_position_is_told_no_more_than_it_sent() -> None:
+    """It ignores what it has not delivered yet, and with all it may have pending waits for ever."""
+
+    def test(play: Played) -> None:
+        play.answer(acks="flow_control")
+        play.deliver((3, 1), (4, 2))
+        assert play.store() == []
+
+        play.control(FLOW, b"$JS.FC.S.N.1")
+
+        told = b"NATS/1.0\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 4\r\n\r\n"
+        assert play.flows == [(b"$JS.FC.S.N.1", told)]
+
+    played(test, SOURCE, start=Start(9, "one"))
 
 
 def test_a_durable_consumer_that_went_on_starts_over() -> None:
