@@ -61,8 +61,8 @@ def varz(source: Source) -> dict[str, Any]:
         **({"metadata": about.metadata} if about.metadata else {}),
         "feature_flags": FEATURE_FLAGS,
         "system_account": "$SYS",
-        "slow_consumer_stats": _by_kind(hub.slow_consumers),
-        "stale_connection_stats": _by_kind(hub.stale_connections),
+        "slow_consumer_stats": _by_kind(hub.slow_consumers, hub.slow_routes),
+        "stale_connection_stats": _by_kind(hub.stale_connections, hub.stale_routes),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }
     return shown
@@ -142,8 +142,8 @@ def _resident() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _by_kind(clients: int) -> dict[str, int]:
-    return {kind: clients if kind == "clients" else 0 for kind in _KINDS}
+def _by_kind(total: int, routes: int) -> dict[str, int]:
+    return dict.fromkeys(_KINDS, 0) | {"clients": total - routes, "routes": routes}
 
 
 def _short(value: float) -> float | int:

@@ -154,10 +154,10 @@ class Hub:
         self.writes = 0
         self.stripped_bytes = 0
         self.reports = 0
-        self.slow_consumers = 0
+        self.slow_consumers = self.slow_routes = 0
         self.endings = EndingLog(clock)
         self.descriptors = DescriptorReserve()
-        self.stale_connections = 0
+        self.stale_connections = self.stale_routes = 0
         self._last_client_id = 0
         self._departed = Traffic()
         self._waiting: list[Waiter] = []

@@ -241,6 +241,7 @@ class RouteLink(asyncio.Protocol):
 
     def _drop(self, reason: str) -> None:
         self._hub.slow_consumers += 1
+        self._hub.slow_routes += 1
         self._leave(reason)
         self._transport.abort()
 
@@ -368,6 +369,7 @@ class RouteLink(asyncio.Protocol):
             return
         if self._pings_out >= limits.ping_max:
             self._hub.stale_connections += 1
+            self._hub.stale_routes += 1
             self.close("Stale Connection", "Stale Connection")
         else:
             self._ping()

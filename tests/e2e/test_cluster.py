@@ -231,7 +231,7 @@ def ordered(value: Any) -> Any:
 def test_routes_are_shown_with_the_same_fields(cluster: Cluster, path: str) -> None:
     @in_a_loop
     async def compare() -> None:
-        async with connected(cluster["one"], cluster["two"], cluster["three"]) as clients:
+        async with connected(*cluster.values()) as clients:
             await clients[0].subscribe("shown.*")
             await clients[0].subscribe("shown.*", "group")
             await settled(*clients)
@@ -263,6 +263,38 @@ def test_the_server_shows_its_cluster_with_the_same_fields(cluster: Cluster) -> 
     assert ordered(shape(ours["cluster"])) == ordered(shape(theirs["cluster"]))
     assert ours["cluster"]["name"] == theirs["cluster"]["name"]
     assert cluster["one"].page("/varz")["cluster"]["auth_timeout"] == 3
+
+
+@in_a_loop
+async def carried(servers: list[DropIn]) -> None:
+    """What crosses a route is counted there, and by kind."""
+    async with connected(*servers) as clients:
+        inbox = await clients[0].subscribe("counted")
+        await settled(*clients)
+        for client, server in zip(clients[1:], servers[1:], strict=True):
+            await client.flush()
+            before = await asyncio.to_thread(out_to_routes, server)
+            await client.publish("counted", b"12345")
+            await inbox.next_msg(timeout=30)
+            wanted = [number + more for number, more in zip(before, (1, 5, 1, 5), strict=True)]
+
+            async def is_counted(server: DropIn = server, wanted: list[int] = wanted) -> bool:
+                return await asyncio.to_thread(out_to_routes, server) == wanted
+
+            await observed(is_counted)
+
+
+def out_to_routes(server: DropIn) -> list[int]:
+    """Messages and bytes to the first server: as its route says, and all routes of the account."""
+    routes = server.page("/routez")["routes"]
+    [route] = [r for r in routes if r["remote_name"] == "one"]
+    [account] = [a for a in server.page("/accstatz")["account_statz"] if a["acc"] == "$G"]
+    to_routes = account["sent"]["routes"]
+    return [route["out_msgs"], route["out_bytes"], to_routes["msgs"], to_routes["bytes"]]
+
+
+def test_what_crosses_a_route_is_counted(cluster: Cluster) -> None:
+    carried(servers=list(cluster.values()))
 
 
 def test_only_who_knows_the_password_becomes_a_route(cluster: Cluster) -> None:
