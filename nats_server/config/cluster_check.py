@@ -92,7 +92,7 @@ def _routes(mistakes: list[str], oddities: list[str], item: Item) -> None:
     seen = set[str]()
     for each in item.value:
         try:
-            url = text(plain(each)).strip()
+            url = text(plain(each))
         except WrongType as wrong:
             mistakes.append(f"{each.place}: {wrong}")
             return
@@ -102,9 +102,9 @@ def _routes(mistakes: list[str], oddities: list[str], item: Item) -> None:
             continue
         seen.add(url)
         try:
-            authority_of(url)
+            authority_of(url.strip())
         except ValueError:
-            mistakes.append(f'{each.place}: error parsing route url ["{url}"]')
+            mistakes.append(f'{each.place}: error parsing route url ["{url.strip()}"]')
 
 
 def _accounts(mistakes: list[str], item: Item) -> None:

@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -333,6 +334,15 @@ async def moves(cluster: Cluster, kill: signal.Signals) -> None:
         await client.close()
 
 
+def knows(server: DropIn, name: str, place: str) -> bool:
+    """Whether it has a route to another one, and tells its clients of it."""
+    return name in peers(server) and place in info(server)["connect_urls"]
+
+
+def has_forgotten(server: DropIn, name: str, place: str) -> bool:
+    return name not in peers(server) and place not in info(server)["connect_urls"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR2])
 def test_clients_move_to_another_server_and_the_dead_one_comes_back(
     cluster: Cluster, ports: tuple[int, int], number: signal.Signals
@@ -345,14 +355,13 @@ def test_clients_move_to_another_server_and_the_dead_one_comes_back(
         moves(cluster=cluster, kill=number)
     cluster["two"].__exit__()
     for server in others:
-        eventually(lambda server=server: gone not in info(server)["connect_urls"])
-        eventually(lambda server=server: "two" not in peers(server))
+        eventually(partial(has_forgotten, server, "two", gone))
 
     cluster["two"] = second(*ports, cluster["one"])
 
     until_meshed(*cluster.values())
     for server in others:
-        eventually(lambda server=server: gone in info(server)["connect_urls"])
+        eventually(partial(knows, server, "two", gone))
     messages_everywhere(servers=list(cluster.values()))
 
 
