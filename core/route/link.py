@@ -42,6 +42,7 @@ _PING_INTERVAL_MAX_S = 30.0
 _SECOND = 1_000_000_000
 _CLOSE_SECONDS = 1.0
 _INFO_SECONDS = 5.0
+_ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
 _VIOLATION = "Authorization Violation"
 _REASONS = {
     _VIOLATION: "Authentication Failure",
@@ -348,8 +349,12 @@ class RouteLink(asyncio.Protocol):
             self._ping_sent = 0
 
     def on_err(self, text: bytes) -> None:
-        """Close: the peer has refused something."""
-        log.error("%s - Route Error %r", self, text.decode(errors="replace"))
+        """Close: the peer has refused something.
+
+        A nats-server also tries routes for single accounts, and gives them up with such a text.
+        """
+        level = logging.DEBUG if text.startswith(_ACCOUNT_ROUTE) else logging.ERROR
+        log.log(level, "%s - Route Error %r", self, text.decode(errors="replace"))
         raise Refused("Parse Error")
 
     # -- time
