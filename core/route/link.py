@@ -204,12 +204,12 @@ class RouteLink(asyncio.Protocol):
             elif pending * 4 > most * 3:
                 self._hub.crowded = True
 
-    def send(self, line: bytes, size: int) -> None:
-        """Add a message to the output; the caller arms the turn."""
+    def send(self, lines: bytes, sent: int) -> None:
+        """Add messages to the output, as `pubsub.route.Link` says; the caller arms the turn."""
         if not self.out:
             self._hub.turn.dirty.append(self)
-        self._sent += MESSAGE + size
-        self.out.append(line)
+        self._sent += sent
+        self.out.append(lines)
 
     def say(self, line: bytes) -> None:
         """Add a protocol line to the output."""
