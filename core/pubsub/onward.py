@@ -13,11 +13,15 @@ are others, chance chooses, weighted by how many members each has. The server it
 the names of the groups and chooses the members.
 """
 
+from functools import partial
 from typing import Any
 
+from core.protocol.gather import Batch
 from core.protocol.routed import Queues, routed_message
 from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.route import (
+    MESSAGE,
+    BatchCall,
     Link,
     Member,
     Onward,
@@ -30,11 +34,15 @@ from core.pubsub.route import (
 _Groups = dict[bytes, list[RemoteInterest]]
 
 
+_BATCHES_MAX = 64
+
+
 class Splitter:
     """Parts what matches a subject of an account into what is here and what is elsewhere."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
+        self._batches: dict[tuple[Link, ...], BatchCall] = {}
 
     def split(self, found: list[Any]) -> tuple[list[Member], Onward | None]:
         """Return the members of a route, and who takes messages to other servers, if anybody."""
@@ -43,28 +51,44 @@ class Splitter:
             return found, None
         here: list[Member] = [each for each in found if not isinstance(each, RemoteInterest)]
         forward = Forward(self._account, remote, {member.queue for member in here})
+        if forward.takes_batches:
+            forward.batch = self._batch_to(forward.links)
+            forward.sole = forward.links[0] if not here and len(forward.links) == 1 else None
         here.append(forward)
         return here, forward
+
+    def _batch_to(self, links: tuple[Link, ...]) -> BatchCall:
+        """Return what takes batches for these servers, the same for all subjects."""
+        if (found := self._batches.get(links)) is None:
+            if len(self._batches) >= _BATCHES_MAX:
+                self._batches.clear()
+            found = partial(send_batch, self._account.name.encode(), links)
+            self._batches[links] = found
+        return found
 
 
 class Forward(ServiceSubscription):
     """Sends messages of one route to the servers that have subscribers.
 
     Attributes:
-        subjects: the filters there of subscriptions in no queue group.
-        grouped: the others: queue group and filter.
+        links: to the servers where there are subscriptions in no queue group.
+        takes_batches: whether there is no queue group, so that all messages go the same way.
+        sole, head, subjects, grouped: as `core.pubsub.route.Onward` says.
     """
 
     __slots__ = (
         "_account",
         "_groups",
-        "_links",
         "_name",
         "_spare",
         "_to",
         "_wanted",
         "grouped",
+        "head",
+        "links",
+        "sole",
         "subjects",
+        "takes_batches",
     )
 
     def __init__(
@@ -76,7 +100,7 @@ class Forward(ServiceSubscription):
         self._name = account.name.encode()
         self.subjects = frozenset(each.subject for each in remote if not each.queue)
         self.grouped = frozenset((each.queue, each.subject) for each in remote if each.queue)
-        self._links = tuple(dict.fromkeys(each.link for each in remote if not each.queue))
+        self.links = tuple(dict.fromkeys(each.link for each in remote if not each.queue))
         self._groups: _Groups = {}
         self._spare: _Groups = {}
         for each in remote:
@@ -85,6 +109,9 @@ class Forward(ServiceSubscription):
                 groups.setdefault(each.queue, []).append(each)
         self._wanted: list[bytes] = []
         self._to = b""
+        self.takes_batches = not self.grouped
+        self.sole: Link | None = None
+        self.head = b"RMSG %b " % self._name
 
     def address(self, to: bytes) -> None:
         """Send the next message to `to`, and show its own subject where that is known.
@@ -107,16 +134,17 @@ class Forward(ServiceSubscription):
             subject, self._to = self._to, b""
         size = len(headers) + len(payload)
         if not self._groups and not self._wanted:
-            if not self._links:
+            if not self.links:
                 return  # the groups have members here
             line = routed_message(self._name, subject, reply, (), headers, payload)
-            for link in self._links:
-                link.send(line, size)
+            for link in self.links:
+                link.send(line, MESSAGE + size)
             return
         chosen = self._choose()
-        for link in dict.fromkeys((*self._links, *chosen)):
+        for link in dict.fromkeys((*self.links, *chosen)):
             queues = tuple(chosen.get(link, ()))
-            link.send(routed_message(self._name, subject, reply, queues, headers, payload), size)
+            line = routed_message(self._name, subject, reply, queues, headers, payload)
+            link.send(line, MESSAGE + size)
 
     def _forward_traced(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -134,6 +162,25 @@ class Forward(ServiceSubscription):
             chosen.setdefault(self._account.one_of(self._spare[queue]), []).append(queue)
         self._wanted.clear()
         return chosen
+
+
+def send_batch(account: bytes, links: tuple[Link, ...], batch: Batch) -> None:
+    """Send messages in columns to some servers; the caller arms the turn."""
+    if batch.has_headers:
+        lines = [routed_message(account, s, r, (), h, p) for s, r, h, p in batch.messages()]
+    else:
+        head = b"RMSG " + account
+        lines = [
+            b"%b %b %b %d\r\n%b\r\n" % (head, subject, reply, len(payload), payload)
+            if reply
+            else b"%b %b %d\r\n%b\r\n" % (head, subject, len(payload), payload)
+            for subject, reply, payload in zip(
+                batch.subjects, batch.replies, batch.payloads, strict=True
+            )
+        ]
+    data = b"".join(lines)
+    for link in links:
+        link.send(data, len(lines) * MESSAGE + batch.nbytes)
 
 
 def deliver_here(

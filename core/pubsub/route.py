@@ -157,8 +157,8 @@ class Link(Protocol):
 
     closed: bool
 
-    def send(self, line: bytes, size: int) -> None:
-        """Add a message to the output; `size`: the bytes of its headers and payload."""
+    def send(self, lines: bytes, sent: int) -> None:
+        """Add messages to the output; `sent`: MESSAGE and the size of each, summed up."""
         ...
 
 
@@ -178,9 +178,12 @@ class Onward(Protocol):
     """The receivers of a route on other servers (`core.pubsub.onward`).
 
     `subjects` are the filters of those that are in no queue group, `grouped` those of the others
-    with their groups.
+    with their groups. `sole` is the link to the only receiver when that is one other server, and
+    what is published is to be its, whatever it is; lines of messages begin with `head`.
     """
 
+    sole: Link | None
+    head: bytes
     subjects: frozenset[bytes]
     grouped: frozenset[tuple[bytes, bytes]]
 

@@ -42,6 +42,7 @@ _PING_INTERVAL_MAX_S = 30.0
 _SECOND = 1_000_000_000
 _CLOSE_SECONDS = 1.0
 _INFO_SECONDS = 5.0
+_ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
 _VIOLATION = "Authorization Violation"
 _REASONS = {
     _VIOLATION: "Authentication Failure",
@@ -203,12 +204,12 @@ class RouteLink(asyncio.Protocol):
             elif pending * 4 > most * 3:
                 self._hub.crowded = True
 
-    def send(self, line: bytes, size: int) -> None:
-        """Add a message to the output; the caller arms the turn."""
+    def send(self, lines: bytes, sent: int) -> None:
+        """Add messages to the output, as `pubsub.route.Link` says; the caller arms the turn."""
         if not self.out:
             self._hub.turn.dirty.append(self)
-        self._sent += MESSAGE + size
-        self.out.append(line)
+        self._sent += sent
+        self.out.append(lines)
 
     def say(self, line: bytes) -> None:
         """Add a protocol line to the output."""
@@ -349,8 +350,12 @@ class RouteLink(asyncio.Protocol):
             self._ping_sent = 0
 
     def on_err(self, text: bytes) -> None:
-        """Close: the peer has refused something."""
-        log.error("%s - Route Error %r", self, text.decode(errors="replace"))
+        """Close: the peer has refused something.
+
+        A nats-server also tries routes for single accounts, and gives them up with such a text.
+        """
+        level = logging.DEBUG if text.startswith(_ACCOUNT_ROUTE) else logging.ERROR
+        log.log(level, "%s - Route Error %r", self, text.decode(errors="replace"))
         raise Refused("Parse Error")
 
     # -- time

@@ -13,7 +13,6 @@ from core.server import ServerOptions
 from tests.support.cluster import (
     Client,
     Member,
-    NatsMember,
     jetgate,
     meshed,
     nats_server,
@@ -254,13 +253,26 @@ def test_a_made_up_name_gives_way(stack: ExitStack, first: str, second: str) -> 
     assert [name_of(member) for member in (one, two)] == ["test", "test"]
 
 
-def name_of(member: Member) -> object:
-    if isinstance(member, NatsMember):
-        cluster = member.page("varz")["cluster"]
-        assert isinstance(cluster, dict)
-        return cluster["name"]
-    assert member.server.mesh is not None
-    return member.server.mesh.name
+@pytest.mark.parametrize("own", ["!", "~"])
+@pytest.mark.parametrize("dials", ["jetgate", "nats-server"])
+def test_of_two_made_up_names_the_greater_stays(stack: ExitStack, own: str, dials: str) -> None:
+    ports = [free_port(), free_port()]
+    wanted = ports[1:] if dials == "jetgate" else []
+    ours = jetgate(name=own, is_dynamic=True, port=ports[0], ports=wanted)
+    started(stack, ours)
+    asked = ports[:1] if dials == "nats-server" else []
+    theirs = started(stack, nats_server(name="", port=ports[1], ports=asked))
+    meshed([ours, theirs])
+    names = {name_of(ours), name_of(theirs)}
+    assert len(names) == 1
+    assert (own in names) == (own == "~")
+
+
+def name_of(member: Member) -> str:
+    """The cluster's name, as other servers are told it."""
+    peer = Peer(member.route_port)
+    peer.close()
+    return str(peer.info["cluster"])
 
 
 def test_credentials_of_routes_are_given(stack: ExitStack, guarded: Member) -> None:

@@ -44,8 +44,8 @@ class End:
         self.remote = RemoteSubscriptions(self, {b"$G": server.account})
         self.other: End
 
-    def send(self, line: bytes, size: int = 0) -> None:
-        self.other._parser.feed(line)
+    def send(self, lines: bytes, sent: int = 0) -> None:
+        self.other._parser.feed(lines)
 
     def on_message(
         self,
