@@ -155,7 +155,7 @@ class Process:
             mappings=options.mappings or (),
             jetstream=options.jetstream.enabled,
             domain=options.jetstream.domain if options.jetstream.enabled else "",
-            cluster=self._cluster_settings(),
+            cluster=_cluster_settings(options),
         )
         if websocket is not None:
             chosen = replace(
@@ -172,13 +172,6 @@ class Process:
         server.hub.advertised = advertised(options.client_advertise)
         server.hub.use_trace_log(server_log.trace_log(options))
         return server
-
-    def _cluster_settings(self) -> ClusterSettings | None:
-        if not self._options.cluster.port:
-            return None
-        from nats_server.config.cluster import settings_of  # needed by no start without
-
-        return settings_of(self._options.cluster)
 
     def _new_jetstream(self) -> JetStream | CoreNats:
         options = self._options
@@ -303,6 +296,7 @@ class Process:
                 raise OperatorError(new.refusals[0])
             said = changes(self._options, new)
             advertised(new.client_advertise)
+            _cluster_settings(new)
             users = users_of(new.authorization, new.no_auth_user)
             over_websocket = websocket_users(new)
             server_log.configure(new)
@@ -337,6 +331,9 @@ class Process:
             log.info("Reload: client_advertise = %s", new.client_advertise)
             hub.advertised = advertised(new.client_advertise)
             self._server.announce()
+        settings = _cluster_settings(new) if new.cluster != self._options.cluster else None
+        if (mesh := self._server.mesh) is not None and settings is not None:
+            mesh.reconfigure(settings)
         for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
             if new.max_connections > 0:
                 session.close("Maximum Connections Exceeded", "maximum connections exceeded")
@@ -395,6 +392,14 @@ class Process:
 
 def _traced(options: Options) -> tuple[bool, bool, int]:
     return options.trace, options.trace_headers, options.max_traced_msg_len
+
+
+def _cluster_settings(options: Options) -> ClusterSettings | None:
+    if not options.cluster.port:
+        return None
+    from nats_server.config.cluster import settings_of  # needed by no start without
+
+    return settings_of(options.cluster)
 
 
 def _why_unbindable(host: str, port: int, error: BaseException) -> str:

@@ -22,7 +22,7 @@ _FIXED = {
     "lame_duck_grace_period": "LameDuckGracePeriod",
 }
 # Their values are maps, and may hold passwords.
-_FIXED_BLOCKS = {"websocket": "Websocket", "cluster": "Cluster", "unserved_listeners": "listeners"}
+_FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "listeners"}
 _PLAIN = {
     "debug": "debug",
     "trace": "trace",
@@ -59,7 +59,7 @@ def changes(old: Options, new: Options) -> list[str]:
             raise OperatorError(
                 f"config reload not supported for {shown}: old={_text(before)}, new={_text(after)}"
             )
-    _refuse_other_place(old.cluster, new.cluster)
+    _refuse_another_cluster(old.cluster, new.cluster)
     was, wanted = old.jetstream, new.jetstream
     blocks = [
         shown for name, shown in _FIXED_BLOCKS.items() if getattr(old, name) != getattr(new, name)
@@ -82,6 +82,10 @@ def changes(old: Options, new: Options) -> list[str]:
     ]
     # The reference server says these two of every reload.
     said += ["authorization users", "accounts"]
+    if replace(old.cluster, routes=new.cluster.routes) != new.cluster:
+        said.append("cluster")
+    if old.cluster.routes != new.cluster.routes:
+        said.append("cluster routes")
     if was.limits != wanted.limits:
         said.append("JetStream limits")
     if old.remotes != new.remotes:
@@ -89,9 +93,9 @@ def changes(old: Options, new: Options) -> list[str]:
     return said
 
 
-def _refuse_other_place(old: ClusterOptions, new: ClusterOptions) -> None:
-    """Raise OperatorError where routes would be accepted elsewhere."""
-    for name in ("host", "port"):
+def _refuse_another_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
+    """Raise OperatorError where routes would be accepted elsewhere, or be those of others."""
+    for name in ("host", "port", "name"):
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
             where = f"cluster {name}: old={before}, new={after}"

@@ -50,6 +50,11 @@ class Dialer:
             name = f"route to {url.host}:{url.port}"
             self._tasks[place] = spawn(self._keep(url, is_configured), name=name)
 
+    def drop(self, url: RouteUrl) -> None:
+        """Dial an address no more; a route to it stays."""
+        if (task := self._tasks.pop((url.host, url.port), None)) is not None:
+            task.cancel()
+
     def stop(self) -> None:
         """Dial nobody any more; routes stay."""
         for task in self._tasks.values():

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from hmac import compare_digest
 from urllib.parse import urlsplit
@@ -94,6 +95,33 @@ class Mesh:
         """Dial the configured routes, and whoever becomes known."""
         for url in self.settings.routes:
             self._dialer.keep(url, is_configured=True)
+
+    def reconfigure(self, settings: ClusterSettings) -> None:
+        """Follow other settings: all but the name and the address, which stay."""
+        before = self.settings
+        self.settings = replace(
+            settings,
+            name=before.name,
+            is_dynamic=before.is_dynamic,
+            host=before.host,
+            port=before.port,
+        )
+        if not self.is_listening:
+            return
+        for url in before.routes:
+            if url not in settings.routes:
+                self._remove(url)
+        for url in settings.routes:
+            self._dialer.keep(url, is_configured=True)
+        self.announce()
+        self.on_change()
+
+    def _remove(self, url: RouteUrl) -> None:
+        self._dialer.drop(url)
+        for link in list(self.peers.values()):
+            if link.url == url:
+                link.close("Route Removed")
+                log.info("Removed route %s", joined(url.host, url.port))
 
     def retire(self) -> None:
         """Let clients of peers go elsewhere, and accept and dial nobody any more."""

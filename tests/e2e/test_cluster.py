@@ -30,6 +30,11 @@ NAMED = ("--cluster_name", "east")
 Cluster = dict[str, DropIn]
 
 
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def place_of(server: DropIn, kind: str = "nats") -> str:
     return server.ports()[kind][0].partition("://")[2]
 
@@ -298,6 +303,34 @@ def test_what_crosses_a_route_is_counted(cluster: Cluster) -> None:
     carried(servers=list(cluster.values()))
 
 
+def test_a_reload_adds_routes_and_takes_them_away(
+    name: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    route = f"nats://route:secret@{place_of(cluster['one'], 'cluster')}"
+    block = f"cluster {{ name: east, listen: '127.0.0.1:-1', {SECRET}, routes: [%s] }}"
+    options = ("http: 127.0.0.1:-1", "server_name: late")
+    path = config(tmp_path, *options, block % "")
+    with DropIn(name, "-c", path) as server:
+        mine = place_of(server)
+
+        config(tmp_path, *options, block % f"'{route}'")
+        server.send(signal.SIGHUP)
+        server.until("[INF] Reloaded: cluster routes")
+        until_meshed(server, *cluster.values())
+        eventually(partial(knows, cluster["three"], "late", mine))
+
+        block = block.replace("listen", "no_advertise: true, listen")
+        config(tmp_path, *options, block % f"'{route}'")
+        server.send(signal.SIGHUP)
+        server.until("[INF] Reloaded: cluster\n")
+
+        config(tmp_path, *options, block % "")
+        server.send(signal.SIGHUP)
+        server.until("[INF] Removed route ")
+    for other in cluster.values():
+        eventually(partial(has_forgotten, other, "late", mine))
+
+
 def test_only_who_knows_the_password_becomes_a_route(cluster: Cluster) -> None:
     seed = place_of(cluster["one"], "cluster")
     flags = (*PLAIN, "-m", "-1", *NAMED, "--cluster", "nats://127.0.0.1:-1")
@@ -399,11 +432,6 @@ def next_info(lines: BinaryIO, member: str) -> dict[str, Any]:
 # -- on its own, compared
 
 
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -476,9 +504,9 @@ def test_what_has_no_effect_on_routes_is_warned_of(tmp_path: Path) -> None:
         for line in lines:
             [_one] = [text for text in warned if f" {line.partition(':')[0]} has no effect" in text]
 
-        config(tmp_path, "cluster { name: x, listen: '127.0.0.1:-1', no_advertise: true }")
+        config(tmp_path, "cluster { name: y, listen: '127.0.0.1:-1' }")
         server.send(signal.SIGHUP)
-        server.until("config reload not supported for Cluster: restart the server")
+        server.until("config reload not supported for cluster name: old=x, new=y")
 
 
 def test_a_mapping_may_be_for_the_cluster(name: str, tmp_path: Path) -> None:
