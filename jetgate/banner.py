@@ -24,7 +24,7 @@ jetgate {core.__version__} is ready ({where})
   HTTP  {http}{websocket}
   Look  {http}/  (the console, in a browser)
 Try it:
-  curl -X PUT {http}/v1/streams/ORDERS -H 'Content-Type: application/json' -d '{{"subjects": ["orders.>"]}}'
+  curl -X PUT {http}/v1/streams/ORDERS -H 'Content-Type: application/json' -d '{{"subjects": ["orders.>"], "allow_direct": true}}'
   curl -d 'hello' {http}/v1/subjects/orders.new
   {shlex.quote(psql)} {dsn} -c "{query}"
 """  # noqa: E501 (a line to copy stays a line)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from tests.compat import plugin as compatibility
-from tests.support import budget, skips, thorough
+from tests.support import budget, opened_sockets, skips, thorough
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.pg import database, postgres  # noqa: F401  (fixtures)
@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # As shells start what runs in the background; servers under test would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(budget, "budget")
+    config.pluginmanager.register(opened_sockets, "opened_sockets")
     config.pluginmanager.register(skips, "skips")
     config.pluginmanager.register(thorough, "thorough")
     config.pluginmanager.register(compatibility, "compatibility")

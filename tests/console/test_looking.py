@@ -45,6 +45,10 @@ def test_streams_are_listed_with_their_figures(page: Browser, web: Web, at: str,
     page.see("2 subjects")
     assert page.run("document.title") == f"{name} messages · jetgate"
 
+    web.send("POST", f"/v1/streams/{name}:purge")
+
+    page.see("next sequence 3")
+
 
 def test_an_empty_stream_teaches_its_first_line(
     page: Browser, web: Web, at: str, name: str

@@ -309,6 +309,25 @@ def test_the_doctor_tells_what_would_go_wrong(operator: OperatorPostgres) -> Non
     assert "a superuser" in [each["found"] for each in owner]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "todo"),
+    [
+        ("database", 'database "not_there" does not exist\n      -> create it, or name another'),
+        ("port", "connection refused\n      -> address, port, firewall"),
+        ("user", "\n      -> role, password, pg_hba.conf"),
+    ],
+)
+def test_the_doctor_says_once_why_nothing_answers(
+    operator: OperatorPostgres, wrong: str, todo: str
+) -> None:
+    dsn = operator.dsn("not_there", host="127.0.0.1:1" if wrong == "port" else "")
+    told = run("doctor", "--dsn", dsn.replace("//jet:", "//nobody:") if wrong == "user" else dsn)
+
+    assert told.returncode == 1
+    assert todo in told.stdout
+    assert told.stdout.count("->") == 1
+
+
 def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path: Path) -> None:
     dsn = operator.dsn(operator.database()[0])
     with serve(dsn, tmp_path / "first") as first:

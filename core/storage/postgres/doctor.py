@@ -26,6 +26,10 @@ _ROUND_TRIPS = 15
 _SLOW_MS = 5.0
 _LOCKS = 2 * 256
 _LOOPBACK = ("127.", "::1", "localhost")
+_TODO: dict[type[BaseException], str] = {
+    asyncpg.InvalidCatalogNameError: "create it, or name another database",
+    asyncpg.InvalidAuthorizationSpecificationError: "role, password, pg_hba.conf",
+}
 
 _SETTINGS = f"""
     select current_setting('server_version') as version,
@@ -64,7 +68,10 @@ class Finding:
 async def examine(connector: Connector) -> AsyncIterator[Finding]:
     """Look at everything, and yield what was found as it is found."""
     for host in connector.parts.hosts:
-        yield await _host(connector, host)
+        found = await _host(connector, host)
+        yield found
+        if found.state == "fail":
+            return
     try:
         await preflight(connector)
     except OperatorError as error:
@@ -86,13 +93,14 @@ async def examine(connector: Connector) -> AsyncIterator[Finding]:
 
 
 async def _host(connector: Connector, host: Host) -> Finding:
-    """Whether a host answers; of several, one alone has to be the primary."""
+    """Whether a host answers; of several, one alone has to be the primary, so none fails alone."""
     what = f"host {host}"
     try:
         session = await connector.open_host(host)
     except (OperatorError, ValueError, *DATABASE_ERRORS) as error:
         state = "fail" if len(connector.parts.hosts) == 1 else "warn"
-        return Finding(what, state, reason_of(error), "address, port, firewall, pg_hba.conf")
+        told = [todo for kind, todo in _TODO.items() if isinstance(error, kind)]
+        return Finding(what, state, reason_of(error), *(told or ["address, port, firewall"]))
     try:
         role = "standby" if await session.fetchval("select pg_is_in_recovery()") else "primary"
         return Finding(what, "ok", f"answers, as {role}")

@@ -46,7 +46,8 @@ export async function stream(box, { names, query, life }) {
 }
 
 function facts({ config, state }, rates) {
-  const last = state.last_seq ? [`sequences ${count(state.first_seq)} to ${count(state.last_seq)}`, `last ${ago(state.last_ts)}`] : [];
+  const held = state.messages ? `sequences ${count(state.first_seq)} to ${count(state.last_seq)}` : `next sequence ${count(state.last_seq + 1)}`;
+  const last = state.last_seq ? [held, `last ${ago(state.last_ts)}`] : [];
   const now = rate(rates.of("", state.last_seq));
   const parts = [plural(state.messages, "message"), bytes(state.bytes), plural(state.num_subjects ?? 0, "subject"), ...last, now, plural(state.consumer_count, "consumer")];
   return [
