@@ -386,7 +386,8 @@ class Process:
         await self._jetstream.retire()
 
     async def close(self) -> None:
-        """Stop PostgreSQL."""
+        """Leave the cluster, and stop PostgreSQL."""
+        await self._server.close()
         await self._jetstream.stop()
 
 
