@@ -379,6 +379,8 @@ class Process:
         if not for_good:
             return
         self._ports.remove()
+        if self._server.mesh is not None:
+            self._server.mesh.retire()
         await stop(self._lame_duck)
         self._unserved.close()
         if self._monitor is not None:
