@@ -30,6 +30,7 @@ from core.jetstream.services import TAIL_BYTES, Services
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.timers import Timers
 from core.jetstream.transactions.transactions import Transactions
+from core.jetstream.trust import Trust
 from core.model.account import ServerLimits
 from core.pubsub.account import ServiceSubscription
 from core.recovery import CATALOGUE, Work, find_losses, lead_again
@@ -142,7 +143,7 @@ class Term:
     ) -> None:
         self.leadership = leadership
         self.deposed = asyncio.Event()
-        self._hub, self._clock, self._turn = server.hub, server.clock, server.turn
+        self._hub, self._clock, self._turn = server.hub, leadership.clock, server.turn
         self._account = server.hub.accounts[options.account]
         self._options = options
         self._pools = pools
@@ -166,7 +167,9 @@ class Term:
         )
         self.lane.release = self._release
         leadership.reopened = self.lane.verify
-        self.registry = Registry(self._account, self._services(sweeper))
+        trust = Trust(leadership.trusted)
+        leadership.confirmed = trust.confirm
+        self.registry = Registry(self._account, self._services(sweeper, trust))
         self.transactions = Transactions(self.registry.streams)
         self.letters = self.registry.services.letters = DeadLetters(self.registry.streams)
         served = ApiServer(
@@ -176,6 +179,7 @@ class Term:
             domain=self._hub.domain,
             strict=options.strict,
             own=self._limits,
+            trust=trust,
         )
         self.api = served.counters
         self._dispatcher = Dispatcher(self._account, served)
@@ -189,7 +193,7 @@ class Term:
             attach(partial(connect_trusted, server.hub)),
         )
 
-    def _services(self, sweeper: PostgresReader) -> Services:
+    def _services(self, sweeper: PostgresReader, trust: Trust) -> Services:
         hub, pools, options = self._hub, self._pools, self._options
         memory, file = options.max_memory, options.max_file
         return Services(
@@ -209,6 +213,7 @@ class Term:
             domain=hub.domain,
             # Without limits there is nothing that would have to be asked.
             acknowledged=self.leadership.health.acknowledged,
+            trust=trust,
             resources=Resources(self._turn, memory, file) if memory or file else None,
             batches=Quota(lambda: batch_limits(self._limits())),
         )

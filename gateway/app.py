@@ -86,7 +86,7 @@ def create_app(
         standing_by: What is known of why this node does not lead: everything but /healthz and
             /metrics is refused, and `client` need not be connected. None: it leads. As `trouble`,
             with `login` it is told to nobody.
-        clock: Where request times are taken from.
+        clock: What goes by time: sessions, rates, and what JetStream is told of it.
     """
     metrics = metrics or Metrics()
     clock = clock or SystemClock()

@@ -80,6 +80,8 @@ class Snapshot:
         lost_sequences: what was acknowledged and storage has lost.
         authentication_failures: connections and requests with wrong credentials.
         refused_connections: connections refused for want of file descriptors.
+        clock_offset: what this machine's clock is ahead of the database's, seconds; None: not
+            measured yet.
         refused: messages answered with an error, by its number (`err_code`).
         version: of the product.
     """
@@ -93,6 +95,7 @@ class Snapshot:
     lost_sequences: int = 0
     authentication_failures: int = 0
     refused_connections: int = 0
+    clock_offset: float | None = None
     refused: Mapping[int, int] = field(default_factory=dict)
     version: str = ""
 
@@ -204,6 +207,9 @@ def _state(numbers: Snapshot) -> Iterable[Metric]:
     if numbers.commit_age is not None:
         text = "Seconds since messages were committed last."
         yield GaugeMetricFamily("jetgate_last_commit_age_seconds", text, numbers.commit_age)
+    if numbers.clock_offset is not None:
+        text = "What the clock of this machine is ahead of PostgreSQL's."
+        yield GaugeMetricFamily("jetgate_clock_offset_seconds", text, numbers.clock_offset)
     refused = CounterMetricFamily(
         "jetgate_refused_msgs", "Messages answered with an error.", labels=("err_code", "error")
     )

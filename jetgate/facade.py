@@ -13,6 +13,7 @@ from secrets import token_bytes
 from starlette.applications import Starlette
 
 from core.client import Client, Options, attach, connect
+from core.runtime.clock import Clock
 from core.server import Server
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.secrets import secret
@@ -61,7 +62,7 @@ class Facade:
         settings = replace(self._settings, ack_key=await secret(connector, "ack-tokens"))
         former, self._doors = self._doors, []
         self._node.term = term
-        self._answer(self._app(settings, client, lookups))
+        self._answer(self._app(settings, client, lookups, clock=term.leadership.clock))
         self._hub.on_users = self._doors[0].users_changed
         for door in former:
             await door.close()
@@ -80,6 +81,7 @@ class Facade:
         client: Client,
         lookups: Client | None,
         standing_by: Callable[[], str] | None = None,
+        clock: Clock | None = None,
     ) -> Starlette:
         return create_app(
             settings,
@@ -91,7 +93,7 @@ class Facade:
             metrics=self._metrics,
             trouble=lambda: self._node.health.trouble,
             standing_by=standing_by,
-            clock=self._node.clock,
+            clock=clock or self._node.clock,
         )
 
     @property

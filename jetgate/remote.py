@@ -7,7 +7,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,6 @@ from core.errors import ConfigError, OperatorError, Unavailable
 from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
 from core.remote.settings import Remote
-from core.runtime.clock import Clock, SystemClock
 from core.storage.postgres.remotes import PostgresRemotes, Told
 from core.storage.remotes import RemoteRow
 from jetgate.config import DATA_DIRECTORY
@@ -137,11 +135,10 @@ def list_command(
 
     async def work() -> None:
         told = await (await _open(given(dsn, dsn_file, dsn_password_file), data)).told()
-        now = SystemClock()
         if as_json:
-            print(json.dumps([_members(each, now) for each in told], indent=2))
+            print(json.dumps([_members(each) for each in told], indent=2))
         elif told:
-            print(table(_HEADINGS, [_columns(each, now) for each in told]))
+            print(table(_HEADINGS, [_columns(each) for each in told]))
         else:
             print("no remotes yet: jetgate remote add NAME URL")
 
@@ -251,15 +248,15 @@ def _why(error: Exception) -> str:
 # -- showing
 
 
-def _members(told: Told, clock: Clock) -> dict[str, Any]:
+def _members(told: Told) -> dict[str, Any]:
     state = told.state
     return {
         "name": told.row.name,
         "url": Remote(told.row.name, told.row.url).shown,
         "creds": told.row.creds,
         "api": f"$JS.{told.row.name}.API",
-        "state": _state(told, clock),
-        "connected": state.connected and not _is_stale(told, clock),
+        "state": _state(told),
+        "connected": state.connected and not _is_stale(told),
         "server": state.server,
         "rtt_ms": round(state.rtt_ns / 1e6, 3),
         "deliveries": state.relays,
@@ -268,8 +265,8 @@ def _members(told: Told, clock: Clock) -> dict[str, Any]:
     }
 
 
-def _columns(told: Told, clock: Clock) -> tuple[str, ...]:
-    members = _members(told, clock)
+def _columns(told: Told) -> tuple[str, ...]:
+    members = _members(told)
     rtt = f"{members['rtt_ms']:.1f} ms" if members["connected"] else ""
     deliveries = str(members["deliveries"]) if members["connected"] else ""
     return (
@@ -282,21 +279,18 @@ def _columns(told: Told, clock: Clock) -> tuple[str, ...]:
     )
 
 
-def _state(told: Told, clock: Clock) -> str:
+def _state(told: Told) -> str:
     if told.at is None:
         return "no node has looked yet"
-    if _is_stale(told, clock):
+    if _is_stale(told):
         return "unknown: no node leads"
     if told.state.connected:
         return f"connected, {told.state.error}" if told.state.error else "connected"
     return f"not connected: {told.state.error}" if told.state.error else "not connected"
 
 
-def _is_stale(told: Told, clock: Clock) -> bool:
-    if told.at is None:
-        return False
-    now = datetime.fromtimestamp(clock.now() / 1e9, UTC)
-    return (now - told.at).total_seconds() > _STALE_S
+def _is_stale(told: Told) -> bool:
+    return told.age_s is not None and told.age_s > _STALE_S
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

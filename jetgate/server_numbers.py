@@ -54,12 +54,14 @@ def snapshot(node: Node) -> Snapshot:
 def _of_process(node: Node) -> Snapshot:
     hub, health = node.hub, node.health
     traffic = hub.totals()
+    time = health.time
     return Snapshot(
         version=core.__version__,
         can_lead=not node.obstacle,
         is_storage_up=health.is_up,
         outages=health.outages,
         outage_seconds=health.outage_seconds(),
+        clock_offset=time.ahead if time.is_known else None,
         lost_sequences=health.acknowledged.lost,
         authentication_failures=hub.endings.authentication_failures,
         refused_connections=hub.descriptors.refused,

@@ -24,7 +24,7 @@ from jetgate.database import (
 from jetgate.run import fail
 from jetgate.tables import table
 
-_NODES = ("NODE", "STATE", "SEEN", "NATS", "HTTP")
+_NODES = ("NODE", "STATE", "SEEN", "CLOCK", "NATS", "HTTP")
 _OUTAGES = ("OUTAGE BEGAN", "SECONDS", "NODE", "CAUSE")
 _STREAMS = ("STREAM", "MESSAGES", "BYTES", "STORED/S", "CONSUMERS", "LAG", "ACK PENDING")
 
@@ -102,10 +102,7 @@ def _members(before: Status, now: Status) -> dict[str, Any]:
 def _text(members: dict[str, Any]) -> str:
     leader = members["leader"] or "nobody"
     parts = [f"{leader} leads; PostgreSQL answers in {members['latency_ms']:.1f} ms"]
-    nodes = [
-        (n["node"], n["state"], f"{n['silent_seconds']:.0f} s ago", n["nats"], n["http"])
-        for n in members["nodes"]
-    ]
+    nodes = [_node_row(each) for each in members["nodes"]]
     if nodes:
         parts.append(table(_NODES, nodes))
     if members["streams"]:
@@ -114,6 +111,18 @@ def _text(members: dict[str, Any]) -> str:
     if outages:
         parts.append(table(_OUTAGES, outages))
     return "\n\n".join(parts)
+
+
+def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
+    ahead = node["clock_ahead"]
+    return (
+        node["node"],
+        node["state"],
+        f"{node['silent_seconds']:.0f} s ago",
+        "" if ahead is None else f"{ahead:+.3f} s",
+        node["nats"],
+        node["http"],
+    )
 
 
 def _row(stream: dict[str, Any]) -> tuple[str, ...]:

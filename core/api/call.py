@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 
 from core.jetstream.registry import Registry
 from core.jetstream.transactions.transactions import Transactions
+from core.jetstream.trust import Trust
 from core.model.account import AccountLimits, ServerLimits
 from core.runtime.clock import Clock
 
@@ -67,6 +68,7 @@ class ApiServer:
     """Whether an unknown member of a request is an error."""
     own: Callable[[], ServerLimits] = ServerLimits
     """Returns the server's own limits, which account info does not show; a reload changes them."""
+    trust: Trust = field(default_factory=Trust)
 
     @property
     def config_limits(self) -> ServerLimits:

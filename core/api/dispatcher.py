@@ -218,6 +218,8 @@ class Dispatcher:
     async def _serve(self, waiting: QueuedRequest) -> Response | None:
         """Call the handler; any exception becomes the error of the response."""
         route = waiting.route
+        if not await self._server.trust.is_back():
+            return route.response(error=ErrorBody.of(api_error("JSClusterNotAvail")))
         if route.exists is not None and not route.exists(self._server, waiting.names):
             return None
         try:

@@ -6,6 +6,7 @@
 *Rules.* The lock is a hint, the epochs are the truth. They are bumped in one transaction before
 anything is read, so that no write of an earlier leader can be committed later. Each bump stores a
 token of this node beside the catalogue's epoch: while it is there, no other node has led since.
+Time is the database's, measured with each heartbeat (`core.storage.database_time`).
 
 *Failure.* While PostgreSQL is unreachable nobody leads: `trusted` becomes False within seconds and
 `acquire` raises Unavailable. When it is back the lock is taken again; the token shows whether this
@@ -22,6 +23,7 @@ from core.cluster.lease import LeaseTimes, TrustWindow
 from core.errors import Fenced, Unavailable
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
+from core.storage.database_time import DatabaseClock
 from core.storage.health import SESSION, SPACE, StorageHealth
 from core.storage.leases import Holder, LeaseStore, NodeRow
 
@@ -36,7 +38,7 @@ class Leadership:
 
     Args:
         store: the session that holds the lock.
-        clock: monotonic nanoseconds.
+        clock: the machine's.
         row: what other nodes see of this node.
         times: the intervals of leases.
         health: told whether storage answers.
@@ -48,8 +50,10 @@ class Leadership:
         row: what other nodes see of this node; its addresses may be filled in later.
         health: what it was told.
         epoch: the catalogue's epoch under which the node leads; 0 before it does.
+        clock: the time of the database, by which everything is stored; from when the node leads.
         lost: set when another node has taken over.
         reopened: called when this node leads on in another session than before.
+        confirmed: called each time it turns out that this node still leads.
     """
 
     def __init__(
@@ -66,10 +70,13 @@ class Leadership:
         self.row = row
         self.health = health or StorageHealth(clock)
         self.epoch = 0
+        self.clock: Clock
         self.lost = asyncio.Event()
         self.reopened: Callable[[], None] = lambda: None
+        self.confirmed: Callable[[], None] = lambda: None
         self._store = store
         self._clock = clock
+        self._time: DatabaseClock | None = None
         self._times = times or LeaseTimes()
         self._standing_by = standing_by
         self._obstacle = obstacle
@@ -184,6 +191,7 @@ class Leadership:
                 await self._beat()
             # Without timeout: it waits for transactions of the last leader.
             self.epoch = await self._store.bump(self._token, None)
+            self.clock = self._time = DatabaseClock(self._clock, self.health.time)
         except TimeoutError:
             self._store.close()
             raise Unavailable("PostgreSQL does not answer") from None
@@ -233,12 +241,18 @@ class Leadership:
         finally:
             in_time()
         self._window.confirm(started)
+        self.confirmed()
         if not was_open:
             self.reopened()
 
     async def _beat(self) -> None:
+        time = self.health.time
         self.row.outages = self.health.history
-        await self._store.beat(self.row)
+        self.row.clock_ahead = time.ahead if time.is_known else None
+        sent = self._clock.monotonic()
+        time.answered(sent, await self._store.beat(self.row))
+        if self._time is not None:
+            self._time.follow()
 
     async def _renew(self) -> None:
         started = self._clock.monotonic()
@@ -246,6 +260,7 @@ class Leadership:
             await self._ensure_lock()
         self.epoch = await self._store.bump(self._token, self._token)
         self._window.confirm(started)
+        self.confirmed()
 
     async def _ensure_lock(self) -> None:
         """Make sure that this node has the lock and no other node has led since.
@@ -254,6 +269,8 @@ class Leadership:
         """
         if self._store.is_open:
             return
+        # Until it is known who has led meanwhile, the new session proves nothing.
+        self._window.withdraw()
         former = self._store.pid
         await self._store.open()
         if not await self._store.take():

@@ -10,8 +10,8 @@ other nodes may treat the holder as stalled:
     others see the heartbeat of the check at the earliest when it was sent, and wait STALE for it
 
 Times are monotonic nanoseconds. Correctness never depends on this window: every write checks its
-epoch. The window saves a deposed leader useless attempts. Reads do not ask it: while PostgreSQL is
-unreachable, what memory holds is still delivered and shown, as by a replica that lags.
+epoch. The window saves a deposed leader useless attempts, and keeps it from delivering and showing
+what its successor may have changed (`core.jetstream.trust`).
 """
 
 from dataclasses import dataclass

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from core.jetstream.log.tail import TailBudget
+from core.jetstream.trust import Trust
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.acknowledged import Acknowledged
@@ -78,5 +79,6 @@ class Services:
     resources: Resources | None = None
     letters: Letters | None = None
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
+    trust: Trust = field(default_factory=Trust)
     batches: Quota = field(default_factory=Quota)
     tails: TailBudget = field(default_factory=lambda: TailBudget(TAIL_BYTES))

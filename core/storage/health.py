@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from core.runtime.clock import Clock
 from core.storage.acknowledged import Acknowledged
+from core.storage.database_time import DatabaseTime
 
 log = logging.getLogger("jetgate.storage")
 waits = logging.getLogger("jetgate.waits")
@@ -32,7 +33,7 @@ class Outage:
     """A time in which nothing could be stored.
 
     Attributes:
-        began: seconds since the Unix epoch.
+        began: seconds since the Unix epoch, by the database's clock.
         seconds: how long it was; None: it lasts.
         cause: the first trouble.
     """
@@ -50,6 +51,7 @@ class StorageHealth:
         last_commit: monotonic nanoseconds when messages were committed last; 0: not yet.
         acknowledged: what clients were told is stored.
         history: the newest outages, the present one included.
+        time: how the clocks of this process stand to the database's.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -57,6 +59,7 @@ class StorageHealth:
         self.last_commit = 0
         self.acknowledged = Acknowledged()
         self.history: tuple[Outage, ...] = ()
+        self.time = DatabaseTime(clock)
         self._clock = clock
         self._troubles: dict[str, str] = {}
         self._began = 0
@@ -90,7 +93,7 @@ class StorageHealth:
         if is_first:
             self.outages += 1
             self._began = self._clock.monotonic()
-            began = Outage(self._clock.now() / _SECOND, None, self.trouble[:_CAUSE_MAX])
+            began = Outage(self.time.now() / _SECOND, None, self.trouble[:_CAUSE_MAX])
             self.history = (*self.history, began)[-_HISTORY_MAX:]
             log.error("storage outage begins: %s", self.trouble)
             self._remind_later()

@@ -8,12 +8,21 @@ from core.storage.health import Outage
 
 @dataclass(slots=True)
 class NodeRow:
-    """What others see of a node: its name, its addresses, and what it met of outages."""
+    """What others see of a node.
+
+    Attributes:
+        node: its name.
+        nats: its address for clients.
+        http: its address for HTTP.
+        outages: what it met of them.
+        clock_ahead: what its machine's clock is ahead of the database's, seconds; None: not known.
+    """
 
     node: str
     nats: str = ""
     http: str = ""
     outages: tuple[Outage, ...] = ()
+    clock_ahead: float | None = None
 
     @property
     def shown(self) -> str:
@@ -88,8 +97,11 @@ class LeaseStore(Protocol):
         """Return the token that the last `bump` stored."""
         ...
 
-    async def beat(self, row: NodeRow) -> None:
-        """Write a heartbeat for other nodes to see."""
+    async def beat(self, row: NodeRow) -> int:
+        """Write a heartbeat for other nodes to see; return the time of the database.
+
+        In nanoseconds since the Unix epoch.
+        """
         ...
 
     async def has_space(self) -> bool:

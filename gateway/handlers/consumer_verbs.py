@@ -5,7 +5,6 @@ from typing import Any
 from starlette.responses import Response
 
 from core.model.gotime import format_time, parse_time
-from core.runtime.clock import SystemClock
 from gateway import entity_tags
 from gateway.call import Call
 from gateway.models import PauseRequest, ResetRequest, UnpinRequest
@@ -21,8 +20,7 @@ async def pause(call: Call) -> Response:
     if bool(request.until) == (request.duration is not None):
         raise bad_request("bad-parameter", "one of until and duration is needed")
     if request.duration is not None:
-        now = SystemClock().now()
-        until = now + duration(request.duration, "duration")
+        until = call.gateway.clock.now() + duration(request.duration, "duration")
     else:
         until = _time(request.until)
     body = {"pause_until": format_time(until)}

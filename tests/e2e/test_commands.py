@@ -28,14 +28,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process:
-    """A `jetgate` command in the background; `descriptors`: how many it may have (0: as we do)."""
+    """A `jetgate` command in the background.
 
-    def __init__(self, *arguments: str, data: Path, descriptors: int = 0) -> None:
+    Args:
+        descriptors: how many it may have (0: as we do).
+        clock: seconds by which its machine's clock is ahead.
+    """
+
+    def __init__(self, *arguments: str, data: Path, descriptors: int = 0, clock: int = 0) -> None:
         self.data = data
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"] if descriptors else []
         self._process = subprocess.Popen(
-            [*limited, sys.executable, "-m", "jetgate", *arguments, "--data", str(data)],
+            [*limited, sys.executable, "-m", *_program(clock), *arguments, "--data", str(data)],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -85,9 +90,13 @@ class Process:
         return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _program(clock: int) -> list[str]:
+    return ["tests.support.wrong_clock", str(clock)] if clock else ["jetgate"]
+
+
+def run(*arguments: str, clock: int = 0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "jetgate", *arguments],
+        [sys.executable, "-m", *_program(clock), *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -126,8 +135,9 @@ def dev(data: Path, *, nats: int = 0, http_port: int = 0) -> Process:
     return Process("dev", "--nats-port", str(nats), "--http-port", str(http_port), data=data)
 
 
-def serve(dsn: str, data: Path) -> Process:
-    return Process("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", "0", data=data)
+def serve(dsn: str, data: Path, *, clock: int = 0) -> Process:
+    ports = "--nats-port", "0", "--http-port", "0"
+    return Process("serve", "--dsn", dsn, *ports, data=data, clock=clock)
 
 
 def test_dev_serves_stops_in_good_order_and_keeps_messages(data: Path) -> None:

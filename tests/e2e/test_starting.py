@@ -201,6 +201,10 @@ def test_a_start_answers_over_http_that_it_is_one(store: Path) -> None:
         assert request(server.ports, "GET", "/readyz")[0] == 200
 
 
+def _is_ended(data: Path) -> bool:
+    return processes_in(data) == []
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_start_at_once(store: Path, number: signal.Signals) -> None:
@@ -224,7 +228,7 @@ def test_a_signal_ends_a_start_at_once(store: Path, number: signal.Signals) -> N
                 f'[INF] Trapped "{word}" signal'
             ]
             assert texts[-1] == "[INF] Server Exiting.."
-        assert processes_in(place / "jetstream" / "pg") == []
+        eventually(partial(_is_ended, place / "jetstream" / "pg"))
         assert list(place.glob("jetstream/pg.new-*")) == []
 
 
@@ -254,7 +258,7 @@ def test_twenty_starts_and_kills_at_once(store: Path) -> None:
             server.end()
             # With twenty of them on two cores, the last one may be killed before it has had a turn
             # to end (`test_kill` removes the directory at once).
-            eventually(lambda: processes_in(place / "jetstream" / "pg") == [])
+            eventually(partial(_is_ended, place / "jetstream" / "pg"))
             shutil.rmtree(place)
 
     with ThreadPoolExecutor(20) as pool:

@@ -176,6 +176,48 @@ def test_a_transaction_pooler_is_noticed(database: str) -> None:
     assert "a connection pooler is in between" in pooled[0]
 
 
+@pytest.mark.parametrize(
+    ("function", "answer", "found"),
+    [
+        ("pg_try_advisory_lock", "true", "two sessions were given the same one at once"),
+        ("pg_try_advisory_lock", "false", "a lock that nobody has is refused"),
+        ("pg_advisory_unlock", "true", "one that was released is not given to the next session"),
+    ],
+)
+def test_a_database_whose_advisory_locks_do_nothing_is_refused(
+    postgres: PostgresServer, function: str, answer: str, found: str
+) -> None:
+    """Its function is replaced by what such databases have."""
+    dsn = postgres.fresh_database(migrated=False)
+    postgres.execute(
+        f"create or replace function pg_catalog.{function}(integer, integer) returns boolean"
+        f" language sql volatile as 'select {answer}'",
+        dsn,
+    )
+
+    with pytest.raises(OperatorError) as refused:
+        asyncio.run(preflight(Connector(dsn)))
+
+    assert f"its advisory locks do not exclude: {found}; nodes decide" in str(refused.value)
+    assert "this one says PostgreSQL 1" in str(refused.value)
+
+
+def test_locks_are_tried_by_many_at_once_and_left_to_nobody(database: str) -> None:
+    async def look() -> tuple[list[list[str]], int]:
+        sessions = [await asyncpg.connect(database) for _ in range(8)]
+        pairs = zip(sessions[::2], sessions[1::2], strict=True)
+        reasons = await asyncio.gather(*(checks._exclusion(*pair) for pair in pairs))
+        left = await sessions[0].fetchval(
+            "select count(*) from pg_locks where locktype = 'advisory' and database ="
+            " (select oid from pg_database where datname = current_database())"
+        )
+        for session in sessions:
+            await session.close()
+        return reasons, left
+
+    assert asyncio.run(look()) == ([[], [], [], []], 0)
+
+
 def dsn_name(dsn: str) -> str:
     """The database of a test's connection string."""
     return dsn.partition("@/")[2].partition("?")[0]

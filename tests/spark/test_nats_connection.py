@@ -105,7 +105,8 @@ def test_an_nkey_signs_what_the_server_asks(token_server: NatsServer) -> None:
             Connection(Settings((_url(server),), nkey=_secret(other.seed)))
         with pytest.raises(Rejected, match="begin with SU"):
             Connection(Settings((_url(server),), nkey=_secret(Nkey("account").seed)))
-        damaged = key.seed[:-1] + ("A" if key.seed[-1] != "A" else "B")
+        # The last two bits of the last letter stand for nothing: B would be as good as A.
+        damaged = key.seed[:-1] + ("A" if key.seed[-1] != "A" else "E")
         with pytest.raises(Rejected, match="damaged"):
             Connection(Settings((_url(server),), nkey=_secret(damaged)))
     with pytest.raises(Rejected, match="no users with nkeys"):

@@ -36,15 +36,24 @@ class Node:
         """Retire, say goodbye, let go of the leadership, as `core.life` does."""
         self.server.close_ports()
         await self.term.retire()
-        await self.server.disconnect()
+        await self.server.close()
         await self.term.stop()
 
 
 async def lead(
-    server: Server, connector: Connector, options: TermOptions | None = None, *, name: str = "node"
+    server: Server,
+    connector: Connector,
+    options: TermOptions | None = None,
+    *,
+    name: str = "node",
+    clock: SystemClock | None = None,
 ) -> Term:
-    """Wait until a server leads, load everything that it leads and serve it."""
+    """Wait until a server leads, load everything that it leads and serve it.
+
+    `clock` takes the place of the database's.
+    """
     leadership = await campaign(connector, server.clock, name=name)
+    leadership.clock = clock or leadership.clock
     try:
         return await load(server, connector, leadership, options or TermOptions())
     except BaseException:
@@ -61,9 +70,9 @@ async def running_node(
     server: ServerOptions | None = None,
     clock: SystemClock | None = None,
 ) -> AsyncIterator[Node]:
-    """Run a node over a migrated database, on a free port."""
-    made = Server(server or ServerOptions(port=0), clock or SystemClock())
-    term = await lead(made, Connector(dsn), options, name=name)
+    """Run a node over a migrated database, on a free port; `clock` stands for the database's."""
+    made = Server(server or ServerOptions(port=0), SystemClock())
+    term = await lead(made, Connector(dsn), options, name=name, clock=clock)
     await made.listen()
     term.remotes.start()
     node = Node(made, term)

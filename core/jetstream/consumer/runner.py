@@ -97,6 +97,7 @@ class ConsumerRunner:
         self._turn = services.turn
         self._states = services.states
         self._timers = services.timers
+        self._trust = services.trust
         self._on_inactive = on_inactive
         self._head = b"$JS.ACK.%b.%b" % (log.name.encode(), name.encode())
         self.cursor = Cursor(log, services.clock, self.wake)
@@ -195,14 +196,7 @@ class ConsumerRunner:
         elif self.pending_count.holds_deliveries:
             pump.send_statuses()
         elif machine.waiting.queue or machine.outbox or machine.push is not None:
-            before = pump.delivered
-            if pump.run(self._clock.monotonic()):
-                # The rest after the other consumers and the sockets had their turn.
-                asyncio.get_running_loop().call_soon(self.wake)
-            if pump.delivered != before:
-                self.last_delivered = self._clock.now()
-                self._states.mark(self)
-                self.pending_count.delivered()
+            self._deliver()
         if machine.settled:
             self._report_settled()
         if machine.events:
@@ -211,6 +205,21 @@ class ConsumerRunner:
             machine.endings.is_new = False
             self._states.sync(self, partial(self._send_letters, machine.endings.last))
         self._timers.at(self, self.deadline())
+
+    def _deliver(self) -> None:
+        """Deliver what there is, unless another node may lead by now."""
+        pump = self.pump
+        if not self._trust.allows(self.wake):
+            pump.send_statuses()
+            return
+        before = pump.delivered
+        if pump.run(self._clock.monotonic()):
+            # The rest after the other consumers and the sockets had their turn.
+            asyncio.get_running_loop().call_soon(self.wake)
+        if pump.delivered != before:
+            self.last_delivered = self._clock.now()
+            self._states.mark(self)
+            self.pending_count.delivered()
 
     def _send_letters(self, through: int) -> None:
         """Have the dead letters stored up to a number that a durable state tells of."""

@@ -14,8 +14,11 @@ import asyncpg
 
 import migrations
 from core.errors import OperatorError
+from core.runtime.clock import SystemClock
+from core.storage.database_time import TOLERATED, DatabaseTime
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 from core.storage.postgres.dsn import Host
+from core.storage.postgres.leases import TIME
 from core.storage.postgres.migrate import revision
 from core.storage.postgres.preflight import preflight
 from core.storage.postgres.replication import REPLICATION, Replication
@@ -88,6 +91,7 @@ async def examine(connector: Connector) -> AsyncIterator[Finding]:
         for finding in _judged(connector, facts):
             yield finding
         yield await _pace(session)
+        yield await _clock(session)
     finally:
         await session.close()
 
@@ -170,6 +174,21 @@ def _upkeep(facts: Mapping[str, Any]) -> list[Finding]:
         todo = "raise max_locks_per_transaction: leading takes 256 locks"
         findings.append(Finding("locks", "warn", f"room for {facts['locks']}", todo))
     return findings
+
+
+async def _clock(session: Any) -> Finding:
+    """How this machine's clock stands to the database's, which messages go by."""
+    clock = SystemClock()
+    time = DatabaseTime(clock)
+    for _ in range(_ROUND_TRIPS):
+        sent = clock.monotonic()
+        time.answered(sent, await session.fetchval(TIME))
+    side = "ahead of" if time.ahead > 0 else "behind"
+    found = f"{abs(time.ahead):.3f} s {side} PostgreSQL's (to {time.error / 1e9:.4f} s)"
+    if abs(time.ahead) * 1e9 > TOLERATED:
+        todo = "messages go by PostgreSQL's, the log by this one; keep both with NTP"
+        return Finding("clock", "warn", found, todo)
+    return Finding("clock", "ok", found)
 
 
 async def _pace(session: Any) -> Finding:

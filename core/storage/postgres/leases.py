@@ -44,12 +44,16 @@ _HOLDER = f"""
        and l.database = (select oid from pg_database where datname = current_database())
 """
 
+TIME = "select (extract(epoch from clock_timestamp()) * 1000000000)::bigint"
+"""The time of the database, nanoseconds since the Unix epoch."""
+
 _BEAT = """
-    insert into jetgate_store.node (node, session_pid, started, seen, nats, http)
-    values ($1, pg_backend_pid(), clock_timestamp(), clock_timestamp(), $2, $3)
+    insert into jetgate_store.node (node, session_pid, started, seen, nats, http, clock_ahead)
+    values ($1, pg_backend_pid(), clock_timestamp(), clock_timestamp(), $2, $3, $4)
     on conflict (node) do update
        set session_pid = excluded.session_pid, seen = excluded.seen,
-           nats = excluded.nats, http = excluded.http
+           nats = excluded.nats, http = excluded.http, clock_ahead = excluded.clock_ahead
+ returning (extract(epoch from clock_timestamp()) * 1000000000)::bigint
 """
 
 _OUTAGES = "update jetgate_store.node set outages = $2 where node = $1"
@@ -159,16 +163,17 @@ class PostgresLeases:
         with self._translated() as connection:
             return int(await connection.fetchval(_TOKEN))
 
-    async def beat(self, row: NodeRow) -> None:
-        """Write the row of a node with the current time."""
+    async def beat(self, row: NodeRow) -> int:
+        """Write the row of a node with the current time; return that."""
         with self._translated() as connection:
-            await connection.execute(_BEAT, row.node, row.nats, row.http)
+            time = await connection.fetchval(_BEAT, row.node, row.nats, row.http, row.clock_ahead)
             if row.outages != self._told:
                 # It may need room, of which there may be none.
                 with contextlib.suppress(asyncpg.InsufficientResourcesError):
                     told = json.dumps([asdict(outage) for outage in row.outages])
                     await connection.execute(_OUTAGES, row.node, told)
                     self._told = row.outages
+            return int(time)
 
     async def has_space(self) -> bool:
         """Say whether a table could grow by a megabyte."""

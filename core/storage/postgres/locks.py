@@ -6,3 +6,5 @@ LEASE_GROUPS = 256
 MIGRATION_LOCK = -1
 PROBE_LOCK = -2
 """Taken for a moment to find out whether there is a connection pooler."""
+TRIAL_LOCKS = range(-(2**31), PROBE_LOCK)
+"""One of them, by chance, is taken for a moment to find out whether locks exclude."""

@@ -4,6 +4,7 @@ Each check reads one setting; its error text gives the value and what is expecte
 read before anything is refused, so that the operator sees all reasons at once.
 """
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,7 +20,7 @@ from core.storage.postgres.connect import (
     is_final,
     reason_of,
 )
-from core.storage.postgres.locks import LOCK_CLASS, PROBE_LOCK
+from core.storage.postgres.locks import LOCK_CLASS, PROBE_LOCK, TRIAL_LOCKS
 from core.storage.postgres.replication import REPLICATION, Replication
 
 VERSIONS = range(15, 19)
@@ -109,6 +110,7 @@ async def preflight(connector: Connector) -> Replication:
     try:
         other = await connector.open(Purpose.ADMIN)
         reasons = await _swallower(other) or await _pooler(connection, other)
+        reasons = reasons or await _exclusion(connection, other)
         row = await connection.fetchrow(_FACTS)
         facts = Facts(**{field.name: row[field.name] for field in fields(Facts)})
     except asyncpg.ProtocolViolationError as error:
@@ -225,3 +227,27 @@ async def _pooler(connection: Any, other: Any) -> list[str]:
             return [POOLER]
         raise
     return [] if released and len(ours) == 1 and theirs not in ours else [POOLER]
+
+
+async def _exclusion(connection: Any, other: Any) -> list[str]:
+    """Return a reason if two sessions can have an advisory lock at once, or one keeps it for ever.
+
+    Some databases that speak PostgreSQL's protocol accept the functions and do nothing. Two nodes
+    would lead there, each fencing the other.
+    """
+    lock = f"({LOCK_CLASS}, {random.choice(TRIAL_LOCKS)})"
+    attempt, release = f"select pg_try_advisory_lock{lock}", f"select pg_advisory_unlock{lock}"
+    if not await connection.fetchval(attempt):
+        found = "a lock that nobody has is refused"
+    elif await other.fetchval(attempt):
+        found = "two sessions were given the same one at once"
+    elif not await connection.fetchval(release) or not await other.fetchval(attempt):
+        found = "one that was released is not given to the next session"
+    else:
+        await other.fetchval(release)
+        return []
+    name = str(await connection.fetchval("select version()")).partition(" (")[0]
+    return [
+        f"its advisory locks do not exclude: {found}; nodes decide by them who leads,"
+        f" expected a real PostgreSQL (this one says {name})"
+    ]

@@ -15,11 +15,19 @@ from core.storage.remotes import RemoteRow, RemoteState
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A remote, the state that the leading node stored last, and when (None: never)."""
+    """A remote, and the state that the leading node stored last.
+
+    Attributes:
+        row: what was configured.
+        state: as it was stored.
+        at: when; None: never.
+        age_s: how long ago that was, seconds.
+    """
 
     row: RemoteRow
     state: RemoteState
     at: datetime | None
+    age_s: float | None
 
 
 class PostgresRemotes:
@@ -36,10 +44,11 @@ class PostgresRemotes:
     async def told(self) -> list[Told]:
         """Return the remotes with their states. Raises Unavailable."""
         rows = await self._fetch(
-            "select name, url, creds, connected, server, rtt_ns, error, relays, told "
+            "select name, url, creds, connected, server, rtt_ns, error, relays, told, "
+            "extract(epoch from clock_timestamp() - told)::float8 "
             "from jetgate_store.remote order by name"
         )
-        return [Told(RemoteRow(*row[:3]), RemoteState(row[0], *row[3:8]), row[8]) for row in rows]
+        return [Told(RemoteRow(*row[:3]), RemoteState(row[0], *row[3:8]), *row[8:]) for row in rows]
 
     async def add(self, row: RemoteRow) -> bool:
         """Add or replace a remote; return whether it is new. Raises Unavailable."""

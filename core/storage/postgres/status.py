@@ -11,7 +11,7 @@ from typing import Any
 from core.storage.postgres.locks import LOCK_CLASS
 
 _NODES = f"""
-    select n.node, n.nats, n.http, n.outages,
+    select n.node, n.nats, n.http, n.outages, n.clock_ahead,
            extract(epoch from clock_timestamp())::float8 as now,
            extract(epoch from clock_timestamp() - n.seen)::float8 as silent_seconds,
            coalesce(l.pid = n.session_pid, false) as leads
@@ -47,6 +47,7 @@ class Node:
         node: its name.
         state: `leads`, `stands by`, or `gone`.
         silent_seconds: since it wrote last.
+        clock_ahead: what its clock is ahead of the database's, seconds; None: not measured.
         nats: its address for clients, if it has led.
         http: its address for HTTP, if it has led.
     """
@@ -54,6 +55,7 @@ class Node:
     node: str
     state: str
     silent_seconds: float
+    clock_ahead: float | None
     nats: str
     http: str
 
@@ -142,8 +144,9 @@ def _outages(row: Mapping[str, Any]) -> Iterator[NodeOutage]:
 
 
 def _node(row: Mapping[str, Any]) -> Node:
-    node, nats, http, silent_seconds, leads = itemgetter(
-        "node", "nats", "http", "silent_seconds", "leads"
+    node, nats, http, silent_seconds, ahead, leads = itemgetter(
+        "node", "nats", "http", "silent_seconds", "clock_ahead", "leads"
     )(row)
     state = "leads" if leads else "stands by" if silent_seconds < _PRESENT_S else "gone"
-    return Node(node, state, round(silent_seconds, 1), nats, http)
+    clock_ahead = None if ahead is None else round(ahead, 3)
+    return Node(node, state, round(silent_seconds, 1), clock_ahead, nats, http)

@@ -1,0 +1,24 @@
+"""What the clock of a node is ahead of the database's, in its row: `jetgate status` shows it."""
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+STATEMENTS: tuple[str, ...] = (
+    # Seconds; null before the first measurement.
+    "alter table jetgate_store.node add column clock_ahead float8",
+)
+
+
+def upgrade() -> None:
+    """Run the statements in order."""
+    from alembic import op  # a new database gets STATEMENTS without it
+
+    for statement in STATEMENTS:
+        op.get_bind().exec_driver_sql(statement)
+
+
+def downgrade() -> None:
+    """Refuse: revisions are forward only."""
+    raise RuntimeError("jetgate's schema revisions are forward only")
