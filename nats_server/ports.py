@@ -1,4 +1,4 @@
-"""The ports for clients and for other servers, and why one cannot be had, as nats-server says it."""
+"""The ports for clients and for other servers; what nats-server says of one that is taken."""
 
 import socket
 from collections.abc import Callable
