@@ -218,7 +218,7 @@ class Life:
         term, self.term = self.term, None
         if term is not None:
             await term.retire()
-        await (self._server.close() if for_good else self._server.disconnect())
+        await self._server.disconnect()
         if term is not None:
             await term.stop()
 

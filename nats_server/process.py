@@ -379,6 +379,8 @@ class Process:
         if not for_good:
             return
         self._ports.remove()
+        if self._server.mesh is not None:
+            self._server.mesh.retire()
         await stop(self._lame_duck)
         self._unserved.close()
         if self._monitor is not None:
@@ -386,7 +388,8 @@ class Process:
         await self._jetstream.retire()
 
     async def close(self) -> None:
-        """Stop PostgreSQL."""
+        """Leave the cluster, and stop PostgreSQL."""
+        await self._server.close()
         await self._jetstream.stop()
 
 
