@@ -10,26 +10,25 @@ A link is never paused. What gathers is written once per turn; a peer that does 
 
 import asyncio
 import logging
-from typing import Protocol, cast
+from typing import cast
 
 from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.routed import Queues
 from core.pubsub.onward import deliver_here
 from core.pubsub.route import MESSAGE, bytes_of, messages_of
-from core.pubsub.server import Hub, Traffic
+from core.pubsub.server import Traffic
+from core.route.cluster import Cluster, Refused
 from core.route.handshake import (
-    RouteConnect,
     RouteInfo,
     decode_connect,
     decode_info,
     encode_connect,
     encode_info,
 )
-from core.route.interest import LocalInterest
 from core.route.remote_subscriptions import RemoteSubscriptions
 from core.route.route_parser import RouteParser
-from core.route.settings import ClusterSettings, RouteUrl
+from core.route.settings import RouteUrl
 from core.route.view import RouteView
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
@@ -52,48 +51,6 @@ _REASONS = {
 }
 
 
-class Refused(ProtocolError):
-    """The peer may not be one; `why` is the reason that is logged."""
-
-    def __init__(self, why: str, text: str = "") -> None:
-        super().__init__(text, why)
-        self.why = why
-
-
-class Cluster(Protocol):
-    """What a link asks of the mesh it belongs to."""
-
-    hub: Hub
-    settings: ClusterSettings
-    interest: LocalInterest
-
-    def next_route_id(self) -> int: ...
-    def opened(self, link: "RouteLink") -> None: ...
-    def forget(self, link: "RouteLink") -> None: ...
-    def own_info(self) -> RouteInfo: ...
-    def connect_for(self, url: RouteUrl) -> RouteConnect: ...
-
-    def check_connect(self, connect: RouteConnect) -> None:
-        """Raise Refused if a server may not connect."""
-        ...
-
-    def register(self, link: "RouteLink", info: RouteInfo) -> None:
-        """Take a link in whose handshake is over. Raises Refused."""
-        ...
-
-    def met(self, info: RouteInfo) -> None:
-        """Take note of a server that another one knows."""
-        ...
-
-    def changed(self, link: "RouteLink") -> None:
-        """Take note that the peer has told something new of itself."""
-        ...
-
-    def gone(self, link: "RouteLink") -> None:
-        """Take a closed link out."""
-        ...
-
-
 class RouteLink(asyncio.Protocol):
     """The connection to one peer, or to whoever wants to be one.
 
@@ -106,7 +63,11 @@ class RouteLink(asyncio.Protocol):
     """
 
     def __init__(
-        self, cluster: Cluster, url: RouteUrl | None = None, *, is_configured: bool = False
+        self,
+        cluster: "Cluster[RouteLink]",
+        url: RouteUrl | None = None,
+        *,
+        is_configured: bool = False,
     ) -> None:
         self._cluster = cluster
         self._hub = hub = cluster.hub

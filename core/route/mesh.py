@@ -27,10 +27,11 @@ from core.pubsub.onward import Splitter
 from core.pubsub.route import Member, Subscription
 from core.pubsub.server import Hub, Traffic
 from core.route.addresses import host_port, joined, own_addresses
+from core.route.cluster import Refused
 from core.route.dialing import Dialer
 from core.route.handshake import RouteConnect, RouteInfo, encode_info, takes_name
 from core.route.interest import LocalInterest
-from core.route.link import Refused, RouteLink
+from core.route.link import RouteLink
 from core.route.settings import ClusterSettings, RouteUrl
 from core.route.view import RouteView
 from core.runtime.listening import WILDCARDS, listening_socket

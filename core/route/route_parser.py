@@ -18,6 +18,7 @@ MAX_SIZE = 64 * 1024 * 1024
 """Bytes of headers and payload: the most that `max_payload` of any server can be."""
 _UNKNOWN = "Unknown Protocol Operation"
 _MAX_SIZE_DIGITS = 9
+_BLANKS = b" \t\r\n\x0b\x0c"
 _BEGINNINGS = (b"RS", b"A", b"PI", b"PO", b"INFO", b"CONNECT", b"RMSG", b"HMSG", b"+OK", b"-ERR")
 _LONGEST = 8
 
@@ -69,7 +70,7 @@ class RouteParser:
         self._rest = b""
         position, end = 0, len(data)
         on_message = self._sink.on_message
-        while position < end:
+        while 0 <= position < end:
             eol = data.find(b"\n", position)
             if eol < 0:
                 self._keep(data[position:])
@@ -78,34 +79,39 @@ class RouteParser:
             count = len(args)
             if (
                 (count == 4 or count == 5)
-                and args[0] == b"RMSG"
+                and data.startswith(b"RMSG ", position)
                 and (digits := args[-1]).isdigit()
                 and len(digits) <= _MAX_SIZE_DIGITS
                 and args[3] != b"|"
                 and (count == 4 or args[3] != b"+")
-                and (size := int(digits)) <= MAX_SIZE
+                and (stop := eol + 1 + int(digits)) + 2 <= end
+                and stop - eol <= MAX_SIZE
+                and data[stop] == 13
+                and data[stop + 1] == 10
             ):
-                start, stop = eol + 1, eol + 1 + size
-                if stop + 2 <= end and data[stop] == 13 and data[stop + 1] == 10:
-                    reply = args[3] if count == 5 else b""
-                    on_message(args[1], args[2], reply, (), b"", data[start:stop])
-                    position = stop + 2
-                    continue
-            verb = args[0].upper() if args else b""
-            if verb != b"RMSG" and verb != b"HMSG":
-                self._control(verb, args, data[position:eol])
-                position = eol + 1
-                continue
-            message = _message(verb, args)
-            start = eol + 1
-            stop = start + message[5]
-            if stop + 2 > end:
-                self._message = message
-                self._chunks = [data[start:]]
-                self._missing = stop + 2 - end
-                return
-            self._deliver(message, data[start : stop + 2])
-            position = stop + 2
+                reply = args[3] if count == 5 else b""
+                on_message(args[1], args[2], reply, (), b"", data[eol + 1 : stop])
+                position = stop + 2
+            else:
+                position = self._read_any(data, position, eol, args)
+
+    def _read_any(self, data: bytes, position: int, eol: int, args: list[bytes]) -> int:
+        """Read an operation of any form; return where it ends, -1 when it is not whole yet."""
+        is_indented = data[position] in _BLANKS
+        verb = args[0].upper() if args and not is_indented else b""
+        if verb != b"RMSG" and verb != b"HMSG":
+            self._control(verb, args, data[position:eol])
+            return eol + 1
+        message = _message(verb, args)
+        start = eol + 1
+        stop = start + message[5]
+        if stop + 2 > len(data):
+            self._message = message
+            self._chunks = [data[start:]]
+            self._missing = stop + 2 - len(data)
+            return -1
+        self._deliver(message, data[start : stop + 2])
+        return stop + 2
 
     def _complete(self, data: bytes) -> bytes:
         """Deliver the message whose payload ends in `data`; return what follows it."""

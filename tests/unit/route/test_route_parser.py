@@ -113,6 +113,32 @@ def test_what_is_sent_is_read(
     assert heard(line) == [("message", account, subject, reply, queues, headers, payload)]
 
 
+WORDS = (
+    *(b"RS+", b"RS-", b"rmsg", b"RMSG", b"HMSG", b"PING\r\n", b"INFO {}\r\n", b"A+ x\r\n", b"FOO"),
+    *(b"$G", b"a.*", b"q", b"1", b"-1", b"2", b"+", b"|", b"\r\n", b"\n", b"hi\r\n", b"\xff"),
+)
+
+
+def outcome(*reads: bytes) -> tuple[list[tuple[Any, ...]], bool]:
+    """What is called, and whether it ends in an error."""
+    sink: Any = Heard()
+    parser = RouteParser(sink)
+    try:
+        for data in reads:
+            parser.feed(data)
+    except ProtocolError:
+        return sink.calls, True
+    return sink.calls, False
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.just(b" "), max_size=30), st.data())
+def test_of_anything_any_cut_gives_the_same(words: list[bytes], data: st.DataObject) -> None:
+    said = b" ".join(words)
+    cut = data.draw(st.integers(0, len(said)))
+    assert outcome(said[:cut], said[cut:]) == outcome(said)
+    assert outcome(*(said[at : at + 1] for at in range(len(said)))) == outcome(said)
+
+
 def test_lines_of_interest() -> None:
     lines = interest(b"$G", b"a.*", b"", 3) + interest(b"$G", b"a", b"q", 2)
     assert lines == b"RS+ $G a.*\r\nRS+ $G a q 2\r\n"
