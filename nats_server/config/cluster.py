@@ -50,7 +50,8 @@ def route_of(url: str) -> RouteUrl:
     try:
         host, port = split(named.place)
     except ValueError:
-        raise ValueError(f'route url "{url}" has no host and port') from None
+        shown = url.rpartition("@")[2]  # without a password
+        raise ValueError(f'route url "{shown}" has no host and port') from None
     return RouteUrl(host=host, port=port, user=named.user or "", password=named.password or "")
 
 
