@@ -133,6 +133,7 @@ def _compression(mistakes: list[str], item: Item) -> None:
                     duration(text(plain(given)))
             elif not member.is_variable:
                 mistakes.append(f"{member.place}: {unknown(key)}")
+                return
         except WrongType as wrong:
             raise GivenUp(f"{given.place}: {wrong}") from None
         except ValueError as error:
