@@ -12,14 +12,12 @@ import asyncio
 import gc
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import core
-from core.config.addresses import probe
 from core.config.grammar import GrammarError
 from core.errors import ConfigError, OperatorError
 from core.life import Candidacy, Life
@@ -31,11 +29,12 @@ from nats_server import server_log
 from nats_server.config.advertise import advertised
 from nats_server.config.authorization import has_plain_passwords, users_of
 from nats_server.config.contradictions import refuse_contradictions
-from nats_server.config.options import DEFAULT_HOST, Options
+from nats_server.config.options import Options
 from nats_server.config.reader import Mistakes
 from nats_server.config.websocket import websocket_of, websocket_users
 from nats_server.core_nats import CoreNats
 from nats_server.monitoring_port import Monitor
+from nats_server.ports import client_port, no_clients, no_routes, probe_ports
 from nats_server.ports_file import PortsFile, join, write_pid
 from nats_server.reload import changes
 from nats_server.unserved_listeners import UnservedListeners
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("jetgate.server")
 
 _PAYLOAD_TO_WARN_OF = 8 * 1024 * 1024
-_PORT_MAX = 65535
 _TRAPPED = {
     signal.SIGINT: "interrupt",
     signal.SIGTERM: "terminated",
@@ -148,7 +146,7 @@ class Process:
         options, websocket = self._options, websocket_of(self._options.websocket)
         chosen = ServerOptions(
             host=options.host,
-            port=_port(options),
+            port=client_port(options),
             server_name=options.server_name,
             limits=options.limits(),
             users=users_of(options.authorization, options.no_auth_user),
@@ -189,8 +187,7 @@ class Process:
         """Write the PID file and open the other ports."""
         options = self._options
         write_pid(options.pid_file)
-        self._probe(_port(options))
-        self._probe_routes()
+        probe_ports(options)
         if self._server.hub.cluster:
             log.info("  Cluster:  %s", self._server.hub.cluster)
         log.info("  Name:     %s", self._server.hub.server_name)
@@ -234,42 +231,11 @@ class Process:
         gc.freeze()
         log.info("Server is ready")
 
-    def _probe(self, port: int) -> None:
-        """Fail on a port that is taken before anything else is begun."""
-        if port == 0:
-            return
-        if not 0 < port <= _PORT_MAX:
-            raise self._unbindable(OverflowError())
-        try:
-            probe(self._options.host, port, "NATS")
-        except OperatorError as error:
-            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-            raise self._unbindable(cause) from error
-
-    def _probe_routes(self) -> None:
-        """Fail on an address for routes that cannot be had."""
-        if (mesh := self._server.mesh) is None or mesh.address[1] == 0:
-            return
-        try:
-            probe(*mesh.address, "routes")
-        except OperatorError as error:
-            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-            raise self._no_routes(cause) from error
-
     def cannot_listen(self, error: OSError) -> OperatorError:
         """Return the error for a port that cannot be had."""
         # Routes are accepted after clients.
-        return self._no_routes(error) if self._server.hub.port else self._unbindable(error)
-
-    def _no_routes(self, error: BaseException) -> OperatorError:
-        host, port = self._options.cluster.host or DEFAULT_HOST, self._options.cluster.port
-        reason = _why_unbindable(host, port, error)
-        return OperatorError(f"Error listening on router port: {port} - {reason}")
-
-    def _unbindable(self, error: BaseException) -> OperatorError:
-        host, port = self._options.host, _port(self._options)
-        reason = _why_unbindable(host, port, error)
-        return OperatorError(f'Error listening on port: {join(host, port)}, "{reason}"')
+        refusal = no_routes if self._server.hub.port else no_clients
+        return refusal(self._options, error)
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
         found = {"nats": (self._options.host, self._server.port), **self._unserved.addresses}
@@ -403,18 +369,3 @@ def _cluster_settings(options: Options) -> ClusterSettings | None:
     from nats_server.config.cluster import settings_of  # needed by no start without
 
     return settings_of(options.cluster)
-
-
-def _why_unbindable(host: str, port: int, error: BaseException) -> str:
-    """Say why an address cannot be had, as Go does."""
-    if not 0 <= port <= _PORT_MAX:
-        return f"listen tcp: address {port}: invalid port"
-    if isinstance(error, socket.gaierror):
-        return f"listen tcp: lookup {host}: no such host"
-    said = (getattr(error, "strerror", None) or str(error)).lower()
-    return f"listen tcp {join(host, port)}: bind: {said}"
-
-
-def _port(options: Options) -> int:
-    """The port to listen on; 0 for any, which the options say as -1."""
-    return 0 if options.port == -1 else options.port
