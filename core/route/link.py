@@ -15,7 +15,6 @@ from typing import cast
 from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.routed import Queues
-from core.pubsub.onward import deliver_here
 from core.pubsub.route import MESSAGE, bytes_of, messages_of
 from core.pubsub.server import Traffic
 from core.route.cluster import Cluster, Refused
@@ -26,6 +25,7 @@ from core.route.handshake import (
     encode_connect,
     encode_info,
 )
+from core.route.incoming import Incoming
 from core.route.remote_subscriptions import RemoteSubscriptions
 from core.route.route_parser import RouteParser
 from core.route.settings import RouteUrl
@@ -80,8 +80,8 @@ class RouteLink(asyncio.Protocol):
         self.closed = False
         self.ended = asyncio.Event()
         self.out: list[bytes] = []
-        self._accounts = {name.encode(): account for name, account in hub.accounts.items()}
-        self.remote = RemoteSubscriptions(self, self._accounts)
+        self.remote = RemoteSubscriptions(self, hub.accounts)
+        self._incoming = Incoming(hub)
         self.ip, self.port = "", 0
         self._is_connected = self.did_solicit
         self._is_blocked = False
@@ -281,9 +281,7 @@ class RouteLink(asyncio.Protocol):
         """Deliver a message to those here."""
         self._check_registered()
         self._received += MESSAGE + len(headers) + len(payload)
-        found = self._accounts.get(account)
-        if found is not None:
-            deliver_here(found, subject, reply, queues, headers, payload)
+        self._incoming.deliver(account, subject, reply, queues, headers, payload)
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
         """Somebody there subscribes."""
@@ -323,6 +321,7 @@ class RouteLink(asyncio.Protocol):
 
     def tick(self, now: int) -> None:
         """Send a PING when it is time; close a peer that is silent, or takes nothing."""
+        self._incoming.release()
         limits = self._hub.limits
         if self._is_blocked:
             taken, since = self._progress

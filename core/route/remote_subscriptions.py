@@ -14,9 +14,9 @@ Key = tuple[bytes, bytes, bytes]
 class RemoteSubscriptions:
     """The subscriptions of one peer."""
 
-    def __init__(self, link: Link, accounts: dict[bytes, Account]) -> None:
+    def __init__(self, link: Link, accounts: dict[str, Account]) -> None:
         self._link = link
-        self._accounts = accounts
+        self._accounts = {name.encode(): account for name, account in accounts.items()}
         self._known: dict[Key, RemoteInterest] = {}
 
     def __len__(self) -> int:

@@ -41,7 +41,7 @@ class End:
     def __init__(self, server: "MeshServer") -> None:
         self._account = server.account
         self._parser = RouteParser(self)  # type: ignore[arg-type]
-        self.remote = RemoteSubscriptions(self, {b"$G": server.account})
+        self.remote = RemoteSubscriptions(self, {"$G": server.account})
         self.other: End
 
     def send(self, lines: bytes, sent: int = 0) -> None:
