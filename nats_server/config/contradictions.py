@@ -46,13 +46,6 @@ def _contradictions(options: Options) -> Iterator[str]:
         from nats_server.config import cluster  # a start without does not wait for it
 
         yield from cluster.contradictions(options.cluster)
-    if options.jetstream.enabled and options.cluster.port:
-        for name, value in (
-            ("server_name", options.server_name),
-            ("cluster.name", options.cluster.name),
-        ):
-            if not value:
-                yield f"jetstream cluster requires `{name}` to be set"
     domain = options.jetstream.domain
     if " " in domain:
         yield f'invalid domain name: derived "$JS.{domain}.API.>" is not a valid subject'
