@@ -20,6 +20,8 @@ from core.transport.listener import Listener
 
 if TYPE_CHECKING:
     from core.pubsub.mappings import Mapping  # a start without does not wait for it
+    from core.route.mesh import Mesh
+    from core.route.settings import ClusterSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class ServerOptions:
         mappings: where clients' publishes go instead.
         jetstream: whether INFO says that there is JetStream.
         domain: the JetStream domain; empty: none.
+        cluster: the servers it belongs to; None: it is alone.
     """
 
     host: str = "127.0.0.1"
@@ -53,17 +56,20 @@ class ServerOptions:
     mappings: tuple[Mapping, ...] = ()
     jetstream: bool = True
     domain: str = ""
+    cluster: ClusterSettings | None = None
 
 
 class Server:
     """Accounts, connections and listening sockets.
 
     Its ports are closed until `listen`; after `disconnect` it may listen again, on the same ports.
+    Other servers of its cluster are connected from the first `listen` to `close`.
 
     Attributes:
         hub: what all connections share.
         port: where clients connect; 0 until a free port was found.
         ws_port: the same for WebSocket; None: not served.
+        mesh: the routes to other servers of its cluster; None: it is alone.
     """
 
     def __init__(self, options: ServerOptions, clock: Clock) -> None:
@@ -78,12 +84,19 @@ class Server:
             users=options.users,
         )
         self.hub.domain = options.domain
-        self.hub.default_account().use_mappings(options.mappings)
         self.port = options.port
         self.ws_port = options.ws_port
         self._options = options
         self._websocket_users = options.websocket_users
         self._listener: Listener | None = None
+        self.mesh: Mesh | None = None
+        if options.cluster is not None:
+            from core.route.mesh import Mesh  # a start without a cluster does not wait for it
+
+            self.mesh = Mesh(self.hub, options.cluster)
+            self.mesh.on_change = self._tell_of_cluster
+            self.hub.cluster = self.mesh.name
+        self.hub.default_account().use_mappings(options.mappings)
 
     @property
     def nats_address(self) -> str:
@@ -107,6 +120,22 @@ class Server:
                 options.websocket,
                 self._websocket_users,
             )
+        if self.mesh is not None and not self.mesh.is_listening:
+            await self.mesh.listen()
+            self.mesh.start()
+
+    def announce(self) -> None:
+        """Let other servers, and clients everywhere, know where to connect to this one now."""
+        if self.mesh is not None:
+            self.mesh.announce()
+            self._tell_of_cluster()
+
+    def _tell_of_cluster(self) -> None:
+        """Let clients know where else they may connect, from the first time there is a place."""
+        assert self.mesh is not None
+        others = self.mesh.connect_urls()
+        here = self.mesh.own_connect_urls() if others or self.hub.connect_urls else ()
+        self.hub.use_cluster(self.mesh.name, (*here, *others))
 
     def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let these connect from now on, as `Hub.use_users` says."""
@@ -119,8 +148,14 @@ class Server:
             self._listener.close_door()
 
     async def disconnect(self) -> None:
-        """Close the ports, write what gathered and close every connection."""
+        """Close the ports, write what gathered and close every connection of a client."""
         self.turn.run()
         if self._listener is not None:
             await self._listener.stop()
             self._listener = None
+
+    async def close(self) -> None:
+        """Disconnect everybody, other servers too; nothing follows."""
+        await self.disconnect()
+        if self.mesh is not None:
+            await self.mesh.close()

@@ -22,7 +22,7 @@ from nats_server import server_log
 from nats_server.config.contradictions import refuse_contradictions
 from nats_server.config.files import included, text_of
 from nats_server.config.flags import USAGE, Flags, WrongFlag, apply, parse_flags
-from nats_server.config.options import Options
+from nats_server.config.options import ClusterOptions, Options
 from nats_server.config.reader import Mistakes, read
 
 NAME = "jetgate-nats-server"
@@ -147,4 +147,8 @@ def load(flags: Flags) -> Options:
         read(text_of(path), path, options, included, os.environ)
     apply(flags, options)
     options.complete()
+    if options.cluster != ClusterOptions():
+        from nats_server.config.cluster import warnings  # a start without does not wait for it
+
+        options.warnings += warnings(options.cluster)
     return options

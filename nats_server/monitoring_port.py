@@ -79,6 +79,7 @@ class Monitor:
             about = _about(self._options, server)
             self._source = Source(about, server.hub, self._clock, self._started)
             self._source.watch(server.hub)
+            self._source.mesh = server.mesh
         if term is not None:
             self._source.jetstream = JetStream(registry=term.registry, api=term.api)
         self._shown.set()
@@ -175,6 +176,7 @@ def _about(options: Options, server: Server) -> About:
         tags=options.tags,
         metadata=options.metadata,
         websocket=_websocket(options, server),
+        cluster=_cluster(server),
         jetstream=_jetstream(options) if options.jetstream.enabled else None,
     )
 
@@ -212,6 +214,21 @@ def _websocket(options: Options, server: Server) -> dict[str, Any]:
         "compression": given.compression,
     }
     return {"host": listener.host, "port": server.ws_port} | {k: v for k, v in shown.items() if v}
+
+
+def _cluster(server: Server) -> dict[str, Any]:
+    if server.mesh is None:
+        return {}
+    settings = server.mesh.settings
+    urls = [join(url.host, url.port) for url in settings.routes]
+    return {
+        "addr": settings.host,
+        "cluster_port": server.mesh.address[1],
+        "auth_timeout": int(timeout) if (timeout := settings.timeout_s) % 1 == 0 else timeout,
+        **({"urls": urls} if urls else {}),
+        "tls_timeout": 2,
+        "pool_size": -1,
+    }
 
 
 def _memory() -> int:

@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import core
-from core.config.addresses import probe
 from core.config.grammar import GrammarError
 from core.errors import ConfigError, OperatorError
 from core.life import Candidacy, Life
@@ -36,18 +34,19 @@ from nats_server.config.reader import Mistakes
 from nats_server.config.websocket import websocket_of, websocket_users
 from nats_server.core_nats import CoreNats
 from nats_server.monitoring_port import Monitor
+from nats_server.ports import client_port, no_clients, no_routes, probe_ports
 from nats_server.ports_file import PortsFile, join, write_pid
 from nats_server.reload import changes
 from nats_server.unserved_listeners import UnservedListeners
 
 if TYPE_CHECKING:
+    from core.route.settings import ClusterSettings
     from core.term import Term
     from nats_server.jetstream import JetStream
 
 log = logging.getLogger("jetgate.server")
 
 _PAYLOAD_TO_WARN_OF = 8 * 1024 * 1024
-_PORT_MAX = 65535
 _TRAPPED = {
     signal.SIGINT: "interrupt",
     signal.SIGTERM: "terminated",
@@ -148,13 +147,14 @@ class Process:
         options, websocket = self._options, websocket_of(self._options.websocket)
         chosen = ServerOptions(
             host=options.host,
-            port=_port(options),
+            port=client_port(options),
             server_name=options.server_name,
             limits=options.limits(),
             users=users_of(options.authorization, options.no_auth_user),
             mappings=options.mappings or (),
             jetstream=options.jetstream.enabled,
             domain=options.jetstream.domain if options.jetstream.enabled else "",
+            cluster=_cluster_settings(options),
         )
         if websocket is not None:
             chosen = replace(
@@ -165,6 +165,9 @@ class Process:
                 websocket_users=websocket_users(options),
             )
         server = Server(chosen, self._clock)
+        if server.mesh is None and options.cluster.name:
+            server.hub.cluster = options.cluster.name
+            server.hub.default_account().use_mappings(options.mappings or ())
         server.hub.advertised = advertised(options.client_advertise)
         server.hub.use_trace_log(server_log.trace_log(options))
         return server
@@ -185,13 +188,17 @@ class Process:
         """Write the PID file and open the other ports."""
         options = self._options
         write_pid(options.pid_file)
-        self._probe(_port(options))
+        probe_ports(options)
+        if self._server.hub.cluster:
+            log.info("  Cluster:  %s", self._server.hub.cluster)
         log.info("  Name:     %s", self._server.hub.server_name)
         log.info("  ID:       %s", self._server.hub.server_id)
         if options.http_port:
             self._monitor = Monitor(options, self._clock)
             await self._monitor.start()
         await self._unserved.open(options.unserved_listeners)
+        if self._server.mesh is not None and options.jetstream.enabled:
+            log.warning("JetStream is served by this server alone: no other one of its cluster may")
         return self._jetstream.open()
 
     async def prepare(self) -> Candidacy | None:
@@ -224,38 +231,18 @@ class Process:
         self._collections.start()
         log.info("Server is ready")
 
-    def _probe(self, port: int) -> None:
-        """Fail on a port that is taken before anything else is begun."""
-        if port == 0:
-            return
-        if not 0 < port <= _PORT_MAX:
-            raise self._unbindable(OverflowError())
-        try:
-            probe(self._options.host, port, "NATS")
-        except OperatorError as error:
-            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-            raise self._unbindable(cause) from error
-
     def cannot_listen(self, error: OSError) -> OperatorError:
         """Return the error for a port that cannot be had."""
-        return self._unbindable(error)
-
-    def _unbindable(self, error: BaseException) -> OperatorError:
-        port = _port(self._options)
-        place = join(self._options.host, port)
-        if not 0 <= port <= _PORT_MAX:
-            reason = f"listen tcp: address {port}: invalid port"
-        elif isinstance(error, socket.gaierror):
-            reason = f"listen tcp: lookup {self._options.host}: no such host"
-        else:
-            said = (getattr(error, "strerror", None) or str(error)).lower()
-            reason = f"listen tcp {place}: bind: {said}"
-        return OperatorError(f'Error listening on port: {place}, "{reason}"')
+        # Routes are accepted after clients.
+        refusal = no_routes if self._server.hub.port else no_clients
+        return refusal(self._options, error)
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
         found = {"nats": (self._options.host, self._server.port), **self._unserved.addresses}
         if self._monitor is not None:
             found["monitoring"] = (self._monitor.host, self._monitor.port)
+        if self._server.mesh is not None:
+            found["cluster"] = self._server.mesh.address
         websocket = websocket_of(self._options.websocket)
         if websocket is not None and self._server.ws_port is not None:
             found["websocket"] = (websocket.host, self._server.ws_port)
@@ -275,6 +262,7 @@ class Process:
                 raise OperatorError(new.refusals[0])
             said = changes(self._options, new)
             advertised(new.client_advertise)
+            _cluster_settings(new)
             users = users_of(new.authorization, new.no_auth_user)
             over_websocket = websocket_users(new)
             server_log.configure(new)
@@ -308,6 +296,10 @@ class Process:
         if new.client_advertise != self._options.client_advertise:
             log.info("Reload: client_advertise = %s", new.client_advertise)
             hub.advertised = advertised(new.client_advertise)
+            self._server.announce()
+        settings = _cluster_settings(new) if new.cluster != self._options.cluster else None
+        if (mesh := self._server.mesh) is not None and settings is not None:
+            mesh.reconfigure(settings)
         for session in list(hub.sessions.values())[max(new.max_connections, 0) :]:
             if new.max_connections > 0:
                 session.close("Maximum Connections Exceeded", "maximum connections exceeded")
@@ -334,10 +326,9 @@ class Process:
         await self._jetstream.retire()
         if options.jetstream.enabled:
             log.info("JetStream Shutdown")
-        hub.ldm = True
-        for session in list(hub.sessions.values()):
-            session.tell_lame_duck()
-        hub.turn.arm()
+        if (mesh := self._server.mesh) is not None:
+            mesh.retire()
+        hub.begin_lame_duck(() if mesh is None else tuple(mesh.connect_urls()))
         if hub.sessions:
             await asyncio.sleep(options.lame_duck_grace_period)
             left = max(options.lame_duck_duration - options.lame_duck_grace_period, 0.0)
@@ -354,6 +345,8 @@ class Process:
         if not for_good:
             return
         self._ports.remove()
+        if self._server.mesh is not None:
+            self._server.mesh.retire()
         await stop(self._lame_duck)
         self._unserved.close()
         if self._monitor is not None:
@@ -361,7 +354,8 @@ class Process:
         await self._jetstream.retire()
 
     async def close(self) -> None:
-        """Stop PostgreSQL."""
+        """Leave the cluster, and stop PostgreSQL."""
+        await self._server.close()
         await self._jetstream.stop()
         self._collections.stop()
 
@@ -370,6 +364,9 @@ def _traced(options: Options) -> tuple[bool, bool, int]:
     return options.trace, options.trace_headers, options.max_traced_msg_len
 
 
-def _port(options: Options) -> int:
-    """The port to listen on; 0 for any, which the options say as -1."""
-    return 0 if options.port == -1 else options.port
+def _cluster_settings(options: Options) -> ClusterSettings | None:
+    if not options.cluster.port:
+        return None
+    from nats_server.config.cluster import settings_of  # needed by no start without
+
+    return settings_of(options.cluster)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from core.errors import OperatorError
 from core.model.gotime import format_duration
-from nats_server.config.options import Options
+from nats_server.config.options import ClusterOptions, Options
 
 _FIXED = {
     "host": "Host",
@@ -22,7 +22,7 @@ _FIXED = {
     "lame_duck_grace_period": "LameDuckGracePeriod",
 }
 # Their values are maps, and may hold passwords.
-_FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "Cluster"}
+_FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "listeners"}
 _PLAIN = {
     "debug": "debug",
     "trace": "trace",
@@ -59,6 +59,7 @@ def changes(old: Options, new: Options) -> list[str]:
             raise OperatorError(
                 f"config reload not supported for {shown}: old={_text(before)}, new={_text(after)}"
             )
+    _refuse_another_cluster(old.cluster, new.cluster)
     was, wanted = old.jetstream, new.jetstream
     blocks = [
         shown for name, shown in _FIXED_BLOCKS.items() if getattr(old, name) != getattr(new, name)
@@ -81,11 +82,24 @@ def changes(old: Options, new: Options) -> list[str]:
     ]
     # The reference server says these two of every reload.
     said += ["authorization users", "accounts"]
+    if replace(old.cluster, routes=new.cluster.routes) != new.cluster:
+        said.append("cluster")
+    if old.cluster.routes != new.cluster.routes:
+        said.append("cluster routes")
     if was.limits != wanted.limits:
         said.append("JetStream limits")
     if old.remotes != new.remotes:
         said.append("remotes")
     return said
+
+
+def _refuse_another_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
+    """Raise OperatorError where routes would be accepted elsewhere, or be those of others."""
+    for name in ("host", "port", "name"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            where = f"cluster {name}: old={before}, new={after}"
+            raise OperatorError(f"config reload not supported for {where}")
 
 
 def _duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ from nats_server.ports_file import join
 
 log = logging.getLogger("jetgate")
 
-_SHOWN = {"cluster": "route", "leafnodes": "leafnode"}
+_SHOWN = {"leafnodes": "leafnode"}
 
 
 class _TurnedAway(asyncio.Protocol):

@@ -6,8 +6,8 @@
       api: [ { destination: api.v1, weight: 90% }, { destination: api.v2, weight: 10% } ]
     }
 
-A destination for a cluster is read and left alone: this server belongs to none. The texts of
-complaints are the reference server's.
+Destinations for a cluster are those of its servers. The texts of complaints are the reference
+server's.
 """
 
 from datetime import datetime
@@ -56,7 +56,7 @@ def _mapping(src: str, item: Item, mistakes: list[str]) -> Mapping | None:
             mistakes.append(
                 f'{item.place}: Error adding mapping for "{src}" to "{value}" : {error}'
             )
-        entries: list[tuple[str, Destination]] = [("", Destination(value))]
+        entries = [Destination(value)]
     elif isinstance(value, list | dict):
         parts = value if isinstance(value, list) else [item]
         entries = [entry for part in parts if (entry := _entry(part, item, mistakes))]
@@ -67,12 +67,10 @@ def _mapping(src: str, item: Item, mistakes: list[str]) -> Mapping | None:
         mistakes.append(f"{item.place}: Expected an entry for the mapping destination")
     if len(mistakes) > before:
         return None
-    ours = tuple(destination for cluster, destination in entries if not cluster)
-    return Mapping(src, tuple(each for each in ours if each.dest))
+    return Mapping(src, tuple(each for each in entries if each.dest))
 
 
-def _entry(part: Item, item: Item, mistakes: list[str]) -> tuple[str, Destination] | None:
-    """A cluster (empty: any) and the destination for it."""
+def _entry(part: Item, item: Item, mistakes: list[str]) -> Destination | None:
     if not isinstance(part.value, dict):
         mistakes.append(f"{part.place}: Expected an entry for the mapping destination")
         return None
@@ -99,7 +97,7 @@ def _entry(part: Item, item: Item, mistakes: list[str]) -> tuple[str, Destinatio
     if weight < 0:
         mistakes.append(f'{part.place}: Missing weight for mapping destination "{dest}"')
         return None
-    return cluster, Destination(dest, weight)
+    return Destination(dest, weight, cluster)
 
 
 def _weight(member: Item) -> int | str:
@@ -119,16 +117,16 @@ def _weight(member: Item) -> int | str:
     return value
 
 
-def _wrong(src: str, entries: list[tuple[str, Destination]]) -> str:
+def _wrong(src: str, entries: list[Destination]) -> str:
     """What is wrong with destinations together; empty if nothing is."""
     seen: set[str] = set()
     totals: dict[str, int] = {}
-    for cluster, each in entries:
+    for each in entries:
         if each.dest in seen:
             return f'duplicate entry for "{each.dest}"'
         seen.add(each.dest)
-        totals[cluster] = totals.get(cluster, 0) + each.weight
-        if totals[cluster] > _WHOLE:
+        totals[each.cluster] = totals.get(each.cluster, 0) + each.weight
+        if totals[each.cluster] > _WHOLE:
             return "total weight needs to be <= 100"
         if wrong := _unmappable(src, each.dest):
             return wrong

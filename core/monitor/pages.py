@@ -13,10 +13,12 @@ from core.monitor.connection import describe_subscription
 from core.monitor.connz import PAGE, connz
 from core.monitor.jsz import jsz
 from core.monitor.query import BadQuery, Query
+from core.monitor.routez import routez
 from core.monitor.source import Source
 from core.monitor.times import moment
 from core.monitor.varz import varz
 from core.pubsub.account import Account
+from core.pubsub.server import Traffic
 from core.subjects.subject import is_valid_literal, matches
 from core.transport.session import ClientSession
 
@@ -144,7 +146,11 @@ async def _accstatz(source: Source, query: Query) -> Page:
         sessions = [each for each in source.hub.sessions.values() if each.account is account]
         if not (sessions or unused):
             continue
-        counts = [session.count() for session in sessions]
+        clients, routes = Traffic(), Traffic()
+        for session in sessions:
+            clients.add(session.count())
+        if source.mesh is not None and account is source.hub.default_account():
+            routes = source.mesh.totals()
         found.append(
             {
                 "acc": name,
@@ -153,17 +159,28 @@ async def _accstatz(source: Source, query: Query) -> Page:
                 "leafnodes": 0,
                 "total_conns": len(sessions),
                 "num_subscriptions": account.subscription_counts()[0],
-                "sent": _flow(sum(c.out_msgs for c in counts), sum(c.out_bytes for c in counts)),
-                "received": _flow(sum(c.in_msgs for c in counts), sum(c.in_bytes for c in counts)),
+                "sent": _flow(
+                    (clients.out_msgs, clients.out_bytes), (routes.out_msgs, routes.out_bytes)
+                ),
+                "received": _flow(
+                    (clients.in_msgs, clients.in_bytes), (routes.in_msgs, routes.in_bytes)
+                ),
                 "slow_consumers": 0,
             }
         )
     return _pretty({**source.head, "account_statz": found})
 
 
-def _flow(msgs: int, nbytes: int) -> dict[str, Any]:
-    others = {kind: {"msgs": 0, "bytes": 0} for kind in ("gateways", "routes", "leafs")}
-    return {"msgs": msgs, "bytes": nbytes, **others}
+def _flow(clients: tuple[int, int], routes: tuple[int, int]) -> dict[str, Any]:
+    """Return numbers of messages and bytes: those of clients and routes together, and of others."""
+    none = {"msgs": 0, "bytes": 0}
+    return {
+        "msgs": clients[0] + routes[0],
+        "bytes": clients[1] + routes[1],
+        "gateways": none,
+        "routes": {"msgs": routes[0], "bytes": routes[1]},
+        "leafs": none,
+    }
 
 
 async def _healthz(source: Source, query: Query) -> Page:
@@ -218,12 +235,7 @@ def _empty_page(flag: str, **fields: Any) -> Callable[[Source, Query], Awaitable
 
 
 async def _routez(source: Source, query: Query) -> Page:
-    query.flag("subs")
-    head = source.head
-    name = {"server_name": source.hub.server_name}
-    return _pretty(
-        {"server_id": head["server_id"], **name, "now": head["now"], "num_routes": 0, "routes": []}
-    )
+    return _pretty(routez(source, query))
 
 
 async def _raftz(source: Source, query: Query) -> Page:

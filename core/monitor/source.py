@@ -5,12 +5,14 @@ The values live elsewhere, but for closed connections: nobody else keeps those.
 
 import os
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from core.monitor.connection import describe
 from core.monitor.times import moment
-from core.pubsub.server import Connection, Hub
+from core.pubsub.server import Connection, Hub, Traffic
+from core.route.view import RouteView
 from core.runtime.clock import Clock
 from core.transport.session import ClientSession
 
@@ -31,6 +33,20 @@ class About:
     jetstream: dict[str, Any] | None = None
     """The block `config` of JetStream; None when it is off."""
     websocket: dict[str, Any] = field(default_factory=dict)
+    cluster: dict[str, Any] = field(default_factory=dict)
+    """What is configured of the cluster, but for its name; empty: there is none."""
+
+
+class Mesh(Protocol):
+    """The routes to the other servers of the cluster (`core.route.mesh.Mesh`)."""
+
+    def routes(self) -> Sequence[RouteView]:
+        """Return what they show of themselves now."""
+        ...
+
+    def totals(self) -> Traffic:
+        """Return what all have carried since the start."""
+        ...
 
 
 class Api(Protocol):
@@ -67,6 +83,7 @@ class Source:
         self.hub = hub
         self.clock = clock
         self.jetstream: JetStream | None = None
+        self.mesh: Mesh | None = None
         self.requests: Counter[str] = Counter()
         self.started = started or clock.now()
         self.config_loaded = self.started

@@ -7,6 +7,7 @@ from typing import Any
 from core.model.release import API_LEVEL, FEATURE_FLAGS, SERVER_VERSION
 from core.monitor.source import Source
 from core.monitor.times import age, moment
+from core.pubsub.server import Traffic
 from core.transport.info import GO_VERSION
 
 _KINDS = ("clients", "routes", "gateways", "leafs")
@@ -27,6 +28,7 @@ def varz(source: Source) -> dict[str, Any]:
         "host": hub.host,
         "port": hub.port,
         **auth_required,
+        **({"connect_urls": list(hub.connect_urls)} if hub.connect_urls else {}),
         "max_connections": limits.max_connections,
         **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
         "ping_interval": round(limits.ping_interval * 1e9),
@@ -39,7 +41,8 @@ def varz(source: Source) -> dict[str, Any]:
         "max_control_line": limits.max_control_line,
         "max_payload": limits.max_payload,
         "max_pending": limits.max_pending,
-        **{name: {} for name in ("cluster", "gateway", "leaf", "mqtt")},
+        "cluster": ({"name": hub.cluster} if hub.cluster else {}) | about.cluster,
+        **{name: {} for name in ("gateway", "leaf", "mqtt")},
         "websocket": about.websocket,
         "jetstream": jetstream(source),
         "tls_timeout": 2,
@@ -58,8 +61,8 @@ def varz(source: Source) -> dict[str, Any]:
         **({"metadata": about.metadata} if about.metadata else {}),
         "feature_flags": FEATURE_FLAGS,
         "system_account": "$SYS",
-        "slow_consumer_stats": _by_kind(hub.slow_consumers),
-        "stale_connection_stats": _by_kind(hub.stale_connections),
+        "slow_consumer_stats": _by_kind(hub.slow_consumers, hub.slow_routes),
+        "stale_connection_stats": _by_kind(hub.stale_connections, hub.stale_routes),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }
     return shown
@@ -67,16 +70,20 @@ def varz(source: Source) -> dict[str, Any]:
 
 def _counts(source: Source) -> dict[str, Any]:
     hub, traffic = source.hub, source.hub.totals()
+    mesh = source.mesh
+    routes, routed = ((), Traffic()) if mesh is None else (mesh.routes(), mesh.totals())
     return {
         "connections": len(hub.sessions),
         "total_connections": hub.connections_total,
-        "routes": 0,
-        "remotes": 0,
+        "routes": len(routes),
+        "remotes": len({route.remote_id for route in routes}),
         "leafnodes": 0,
-        **{name: getattr(traffic, name) for name in ("in_msgs", "in_bytes")},
+        "in_msgs": traffic.in_msgs + routed.in_msgs,
+        "in_bytes": traffic.in_bytes + routed.in_bytes,
         "in_client_msgs": traffic.in_msgs,
         "in_client_bytes": traffic.in_bytes,
-        **{name: getattr(traffic, name) for name in ("out_msgs", "out_bytes")},
+        "out_msgs": traffic.out_msgs + routed.out_msgs,
+        "out_bytes": traffic.out_bytes + routed.out_bytes,
         "out_client_msgs": traffic.out_msgs,
         "out_client_bytes": traffic.out_bytes,
         "slow_consumers": hub.slow_consumers,
@@ -135,8 +142,8 @@ def _resident() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _by_kind(clients: int) -> dict[str, int]:
-    return {kind: clients if kind == "clients" else 0 for kind in _KINDS}
+def _by_kind(total: int, routes: int) -> dict[str, int]:
+    return dict.fromkeys(_KINDS, 0) | {"clients": total - routes, "routes": routes}
 
 
 def _short(value: float) -> float | int:

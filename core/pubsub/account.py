@@ -11,19 +11,25 @@ a client listens to such subjects are they delivered like other messages too.
 
 Permissions that deny some of what a subscription matches are applied when a route is made.
 
+In a cluster `watchers` are told of every subscription, and `split` knows those on other servers
+([onward](onward.py)).
+
 Not here: sockets, JetStream.
 """
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.auth.grant import Guard
 from core.pubsub.hub_view import HubView
 from core.pubsub.route import (
     MESSAGE,
     AckCall,
+    Link,
     Member,
+    Onward,
+    RemoteInterest,
     Route,
     ServiceCall,
     ServiceSubscription,
@@ -52,9 +58,15 @@ __all__ = [
 
 ROUTES_MAX = 16384
 _SEARCH_MAX = 16 * ROUTES_MAX
+_FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
+
+Watch = Callable[[Member, bool], None]
+"""Called with a subscription, and whether it was made or has ended."""
+Split = Callable[[list[Any]], tuple[list[Member], Onward | None]]
+"""Parts what matches a subject into what is here, and what takes messages to other servers."""
 
 
 class Account:
@@ -73,8 +85,10 @@ class Account:
         self.client_subscriptions = 0
         self.is_silent: Callable[[bytes], bool] | None = None
         """Which subjects get no answer that nobody listens (503), though nobody does."""
+        self.watchers: list[Watch] = []
+        self.split: Split | None = None
         self._mappings: Mappings | None = None
-        self._sublist: Sublist[Member] = Sublist()
+        self._sublist: Sublist[Any] = Sublist()
         self._ack_watchers = 0
         self._guarded = 0
         self._searched = 0
@@ -93,7 +107,7 @@ class Account:
         if mappings:
             from core.pubsub.mappings import Mappings  # a start without mappings does not load it
 
-            self._mappings = Mappings(mappings, self._chance)
+            self._mappings = Mappings(mappings, self._chance, self.hub.cluster)
         self.hub.choose_publishers(self.name)
 
     # -- subscriptions inside the process
@@ -105,17 +119,25 @@ class Account:
         queue: bytes = b"",
         *,
         intercept: bool = False,
+        here: bool = False,
     ) -> ServiceSubscription:
-        """Have `call` called with every message on `subject` (a filter)."""
-        subscription = ServiceSubscription(subject, call, queue, intercept)
+        """Have `call` called with every message on `subject` (a filter).
+
+        With `here`, only with those of clients of this server.
+        """
+        subscription = ServiceSubscription(subject, call, queue, intercept, here)
         self._sublist.insert(subject, subscription)
         self._touch(subject)
+        for watch in self.watchers:
+            watch(subscription, True)
         return subscription
 
     def unsubscribe(self, subscription: ServiceSubscription) -> None:
         """End a subscription made by `subscribe`."""
         if self._sublist.remove(subscription.subject, subscription):
             self._touch(subscription.subject)
+            for watch in self.watchers:
+                watch(subscription, False)
 
     def subscription_counts(self) -> tuple[int, int]:
         """Return how many subscriptions there are, services included, and ever were."""
@@ -133,6 +155,8 @@ class Account:
         if subscription.guard is not None:
             self._guarded += 1
         self._touch(subject)
+        for watch in self.watchers:
+            watch(subscription, True)
         for call in self.on_interest:
             call(subject)
 
@@ -152,11 +176,14 @@ class Account:
             if subscription.guard is not None:
                 self._guarded -= 1
             wild += has_wildcard(subject)
-        if wild > 8 or len(gone) > ROUTES_MAX:
+        if wild > _FEW or len(gone) > ROUTES_MAX:
             self.forget_routes()
         else:
             for subscription in gone:
                 self._touch(subscription.subject)
+        for watch in self.watchers:
+            for subscription in gone:
+                watch(subscription, False)
         for call in self.on_interest:
             for subscription in gone:
                 call(subscription.subject)
@@ -170,6 +197,32 @@ class Account:
         self._guarded += (guard is not None) - (subscription.guard is not None)
         subscription.guard = guard
         self._touch(subscription.subject)
+
+    # -- subscriptions on other servers
+
+    def add_remote(self, interest: RemoteInterest) -> None:
+        """Send what matches to another server from now on."""
+        self._sublist.insert(interest.subject, interest)
+        if _may_watch_acks(interest.subject):
+            self._ack_watchers += 1
+        self._touch(interest.subject)
+        for call in self.on_interest:
+            call(interest.subject)
+
+    def remove_remotes(self, interests: Sequence[RemoteInterest]) -> None:
+        """Send what matches these no longer."""
+        for interest in interests:
+            self._sublist.remove(interest.subject, interest)
+            if _may_watch_acks(interest.subject):
+                self._ack_watchers -= 1
+        if len(interests) > _FEW:
+            self.forget_routes()
+        else:
+            for interest in interests:
+                self._touch(interest.subject)
+        for call in self.on_interest:
+            for interest in interests:
+                call(interest.subject)
 
     # -- routes
 
@@ -189,16 +242,19 @@ class Account:
             members = [m for m in members if not _is_denied(m, subject)]
         if not members and b"" in subject.split(b"."):
             return _NOBODY
+        onward = None
+        if self.split is not None:
+            members, onward = self.split(members)
         if subject.startswith(ACK_PREFIX):
-            return Route(members, None)  # unique, so not worth keeping
+            return Route(members, None, onward)  # unique, so not worth keeping
         if head and not last_matters:
             if len(self.prefixes) >= ROUTES_MAX:
                 _drop(self.prefixes)
-            route = self.prefixes[head] = Route(members, None)
+            route = self.prefixes[head] = Route(members, None, onward)
         else:
             if len(self.routes) >= ROUTES_MAX:
                 _drop(self.routes)
-            route = self.routes[subject] = Route(members, subject)
+            route = self.routes[subject] = Route(members, subject, onward)
         return route
 
     def has_interest(self, subject: bytes) -> bool:
@@ -216,6 +272,15 @@ class Account:
         """Return the members of a queue group in the order in which they are offered a message."""
         first = int(self._chance() * len(group))
         return group[first:] + group[:first]
+
+    def one_of(self, members: Sequence[RemoteInterest]) -> Link:
+        """Return the link to the server that is to serve a queue group, by chance and weight."""
+        place = self._chance() * sum(each.weight for each in members)
+        for each in members:
+            place -= each.weight
+            if place < 0:
+                return each.link
+        return members[-1].link
 
     def take_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -244,7 +309,17 @@ class Account:
         if not route.interest:
             return False
         self.turn.arm()
-        return self.deliver(route, None, subject, reply, headers, payload, shown=subject != to)
+        return self.deliver_as(to, route, subject, reply, headers, payload)
+
+    def deliver_as(
+        self, to: bytes, route: Route, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> bool:
+        """Deliver to the route of `to` a message that shows `subject`; the caller arms the turn."""
+        if subject == to:
+            return self.deliver(route, None, subject, reply, headers, payload)
+        if route.onward is not None:
+            route.onward.address(to)
+        return self.deliver(route, None, subject, reply, headers, payload, shown=True)
 
     def deliver(
         self,
@@ -270,11 +345,13 @@ class Account:
                     if self.deliver_one(target, source, subject, tail, headers, payload, reply):
                         delivered = True
             else:
-                self._fan_out(route, subject, tail, len(payload), len(headers))
+                self.fan_out(route, subject, tail, len(payload), len(headers))
                 delivered = True
         for group in route.groups:
-            if self._deliver_group(group, source, subject, reply, headers, payload):
+            if self.deliver_group(group, source, subject, reply, headers, payload):
                 delivered = True
+            elif route.onward is not None:
+                route.onward.take_group(group[0].queue)
         for service in route.services:
             service.call(source, subject, reply, headers, payload)
             if not service.intercept:
@@ -293,9 +370,10 @@ class Account:
             target.sent += sent
             out += (line, (b"\r\n" + line).join(payloads), b"\r\n")
 
-    def _fan_out(
+    def fan_out(
         self, route: Route, subject: bytes, tail: bytes, size: int, header_size: int
     ) -> None:
+        """Put a message into the outputs of a route whose targets are `plain`."""
         dirty = self.turn.dirty
         sent = MESSAGE + size + header_size
         verb = b"HMSG " if header_size else b"MSG "
@@ -350,7 +428,7 @@ class Account:
             session.forget(target)
         return True
 
-    def _deliver_group(
+    def deliver_group(
         self,
         group: tuple[Member, ...],
         source: Session | None,

@@ -30,6 +30,7 @@ class HubView(Protocol):
     limits: Limits
     server_id: str
     server_name: str
+    cluster: str
     host: str
     domain: str
     jetstream: bool

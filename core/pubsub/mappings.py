@@ -18,10 +18,14 @@ _WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A subject (with the functions of subject transforms), and how many per cent go to it."""
+    """A subject (with the functions of subject transforms), and how many per cent go to it.
+
+    `cluster`: only at the servers of that cluster; empty: at all that have none of their own.
+    """
 
     dest: str
     weight: int = _WHOLE
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,11 @@ class Mapping:
     src: str
     destinations: tuple[Destination, ...]
 
+    def within(self, cluster: str) -> tuple[Destination, ...]:
+        """Return the destinations at a server of a cluster; empty: at one that is in none."""
+        own = tuple(each for each in self.destinations if each.cluster == cluster)
+        return own or tuple(each for each in self.destinations if not each.cluster)
+
 
 class Mappings:
     """The mappings of an account.
@@ -38,11 +47,12 @@ class Mappings:
     Args:
         mappings: in the order in which they are tried.
         chance: numbers from 0 to less than 1.
+        cluster: the name of the server's cluster; empty: it is in none.
     """
 
-    def __init__(self, mappings: Sequence[Mapping], chance: Chance) -> None:
+    def __init__(self, mappings: Sequence[Mapping], chance: Chance, cluster: str = "") -> None:
         self._chance = chance
-        self._entries = [_Entry(mapping, chance) for mapping in mappings]
+        self._entries = [_Entry(each.src, each.within(cluster), chance) for each in mappings]
         self._known: dict[bytes, bytes] = {}
 
     def of(self, subject: bytes) -> bytes:
@@ -67,18 +77,18 @@ class Mappings:
 class _Entry:
     """One mapping, made ready; `is_fixed`: chance has no part in where a subject goes."""
 
-    def __init__(self, mapping: Mapping, chance: Chance) -> None:
-        self._src = mapping.src.encode()
+    def __init__(self, src: str, given: tuple[Destination, ...], chance: Chance) -> None:
+        self._src = src.encode()
         self._is_wild = has_wildcard(self._src)
         self._parts: list[tuple[int, Transform]] = []
-        destinations = list(mapping.destinations)
+        destinations = list(given)
         missing = _WHOLE - sum(each.weight for each in destinations)
-        if missing and all(each.dest != mapping.src for each in destinations):
+        if missing and all(each.dest != src for each in destinations):
             destinations.append(Destination("", missing))
         below = 0
         for each in sorted(destinations, key=lambda each: each.weight):
             below += each.weight
-            self._parts.append((below, Transform(mapping.src, each.dest, chance)))
+            self._parts.append((below, Transform(src, each.dest, chance)))
         self.is_fixed = [limit for limit, _ in self._parts] == [_WHOLE] and not any(
             "random(" in each.dest.lower() for each in destinations
         )

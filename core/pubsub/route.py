@@ -124,23 +124,78 @@ Target = Subscription
 class ServiceSubscription:
     """A subscription inside the process.
 
-    With `intercept` it sees the messages but does not count as interest. `batch` takes several
-    messages as `call` takes each; None: it has to be called for each. `traced` takes a message
-    whose way is traced; None: there is nothing to tell.
+    With `intercept` it sees the messages but does not count as interest. With `here` it is for
+    what is published on this server alone: the others of a cluster are not told of it. `batch`
+    takes several messages as `call` takes each; None: it has to be called for each. `traced` takes
+    a message whose way is traced; None: there is nothing to tell.
     """
 
-    __slots__ = ("batch", "call", "intercept", "queue", "subject", "traced")
+    __slots__ = ("batch", "call", "here", "intercept", "queue", "subject", "traced")
 
-    def __init__(self, subject: bytes, call: ServiceCall, queue: bytes, intercept: bool) -> None:
+    def __init__(
+        self,
+        subject: bytes,
+        call: ServiceCall,
+        queue: bytes,
+        intercept: bool = False,
+        here: bool = False,
+    ) -> None:
         self.batch: BatchCall | None = None
         self.traced: TracedCall | None = None
         self.subject = subject
         self.call = call
         self.queue = queue
         self.intercept = intercept
+        self.here = here
 
 
 Member = Subscription | ServiceSubscription
+
+
+class Link(Protocol):
+    """What sending to another server of the cluster uses of the connection to it."""
+
+    closed: bool
+
+    def send(self, lines: bytes, sent: int) -> None:
+        """Add messages to the output; `sent`: MESSAGE and the size of each, summed up."""
+        ...
+
+
+class RemoteInterest:
+    """What clients of another server subscribe to; `weight`: how many of them in a queue group."""
+
+    __slots__ = ("link", "queue", "subject", "weight")
+
+    def __init__(self, link: Link, subject: bytes, queue: bytes, weight: int) -> None:
+        self.link = link
+        self.subject = subject
+        self.queue = queue
+        self.weight = weight
+
+
+class Onward(Protocol):
+    """The receivers of a route on other servers (`core.pubsub.onward`).
+
+    `subjects` are the filters of those that are in no queue group, `grouped` those of the others
+    with their groups. `sole` is the link to the only receiver when that is one other server, and
+    what is published is to be its, whatever it is; lines of messages begin with `head`.
+    """
+
+    sole: Link | None
+    head: bytes
+    subjects: frozenset[bytes]
+    grouped: frozenset[tuple[bytes, bytes]]
+
+    def address(self, to: bytes) -> None:
+        """Send the next message to `to`, and show its own subject where that is known."""
+        ...
+
+    def take_group(self, queue: bytes) -> None:
+        """Give the next message also to a member of a group whose members here refused it."""
+        ...
+
+
 Head = tuple[Subscription, Session, list[bytes], bytes]
 """A target, its session, the session's output, and the beginning of its MSG line."""
 
@@ -153,6 +208,8 @@ class Route:
     the only receiver when that is one service, `batch` what takes many messages at once for it.
     `plain` says that no target has a limit, lacks header support, or remembers reply subjects.
     `interest` says that somebody would get a message (an intercepting service does not count).
+    `onward` is the service that takes messages to other servers of the cluster; None: nobody
+    listens there.
     """
 
     __slots__ = (
@@ -162,6 +219,7 @@ class Route:
         "heads",
         "interest",
         "only",
+        "onward",
         "plain",
         "services",
         "sole",
@@ -169,7 +227,9 @@ class Route:
         "targets",
     )
 
-    def __init__(self, members: list[Member], subject: bytes | None) -> None:
+    def __init__(
+        self, members: list[Member], subject: bytes | None, onward: Onward | None = None
+    ) -> None:
         targets: list[Subscription] = []
         services: list[ServiceSubscription] = []
         groups: dict[bytes, list[Member]] = {}
@@ -194,6 +254,7 @@ class Route:
         if not counts:
             self.only = None  # an intercepting service leaves the no-responders rule in force
         self.batch = services[0].batch if self.only is not None else None
+        self.onward = onward
         self.stale = False
 
 

@@ -12,9 +12,10 @@ had taken, and when that was found.
 Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
 is not read further.
 
-`ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called with every connection
-that was closed; its counters stay in the `totals`. `on_users` is called after other users or
-permissions were applied to the connected clients.
+`cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place:
+`use_cluster` tells them. `ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called
+with every connection that was closed; its counters stay in the `totals`. `on_users` is called after
+other users or permissions were applied to the connected clients.
 """
 
 import hashlib
@@ -55,6 +56,13 @@ class Traffic:
     out_msgs: int = 0
     out_bytes: int = 0
 
+    def add(self, other: "Traffic") -> None:
+        """Count what another counter has counted."""
+        self.in_msgs += other.in_msgs
+        self.in_bytes += other.in_bytes
+        self.out_msgs += other.out_msgs
+        self.out_bytes += other.out_bytes
+
 
 class Connection(Waiter, Session, Protocol):
     """What the hub uses of a session."""
@@ -90,8 +98,8 @@ class Connection(Waiter, Session, Protocol):
         """Take publishes from now on, those first that were held."""
         ...
 
-    def tell_lame_duck(self) -> None:
-        """Send the INFO of lame duck mode, to clients that read more than the first INFO."""
+    def tell_info(self) -> None:
+        """Send an INFO that has changed, to clients that read more than the first one."""
         ...
 
     def close_slow_consumer(self, reason: str) -> None:
@@ -132,6 +140,8 @@ class Hub:
         self.host = ""
         self.port = 0
         self.advertised: tuple[str, int] | None = None
+        self.cluster = ""
+        self.connect_urls: tuple[str, ...] = ()
         self.overloaded = False
         self.is_holding = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
@@ -144,10 +154,10 @@ class Hub:
         self.writes = 0
         self.stripped_bytes = 0
         self.reports = 0
-        self.slow_consumers = 0
+        self.slow_consumers = self.slow_routes = 0
         self.endings = EndingLog(clock)
         self.descriptors = DescriptorReserve()
-        self.stale_connections = 0
+        self.stale_connections = self.stale_routes = 0
         self._last_client_id = 0
         self._departed = Traffic()
         self._waiting: list[Waiter] = []
@@ -158,6 +168,24 @@ class Hub:
         if self.advertised is None:
             return self.host, self.port
         return self.advertised[0], self.advertised[1] or self.port
+
+    def use_cluster(self, name: str, connect_urls: tuple[str, ...]) -> None:
+        """Let clients know of the servers of the cluster, those that are connected too."""
+        if (name, connect_urls) == (self.cluster, self.connect_urls):
+            return
+        self.cluster, self.connect_urls = name, connect_urls
+        if not self.ldm:  # which is said once
+            self._tell_info()
+
+    def begin_lame_duck(self, connect_urls: tuple[str, ...] = ()) -> None:
+        """Tell clients that they should go elsewhere: to one of these, if there are any."""
+        self.ldm, self.connect_urls = True, connect_urls
+        self._tell_info()
+
+    def _tell_info(self) -> None:
+        for session in self.sessions.values():
+            session.tell_info()
+        self.turn.arm()
 
     # -- accounts
 
@@ -250,7 +278,7 @@ class Hub:
     def leave(self, session: Connection) -> None:
         """Take a closed connection out; its counters stay in the totals."""
         if self.sessions.pop(session.client_id, None) is not None:
-            _add(self._departed, session.count())
+            self._departed.add(session.count())
             if self.on_leave is not None:
                 self.on_leave(session)
 
@@ -261,9 +289,9 @@ class Hub:
         with the connection without.
         """
         total = Traffic(out_bytes=self.stripped_bytes)
-        _add(total, self._departed)
+        total.add(self._departed)
         for session in self.sessions.values():
-            _add(total, session.count())
+            total.add(session.count())
         return total
 
     # -- while something is still being loaded
@@ -305,10 +333,3 @@ def nkey(prefix: int, seed: str) -> str:
     """
     raw = bytes((prefix,)) + hashlib.sha256(f"{prefix}{seed}".encode()).digest()
     return b32encode(raw + crc_hqx(raw, 0).to_bytes(2, "little")).decode()
-
-
-def _add(total: Traffic, part: Traffic) -> None:
-    total.in_msgs += part.in_msgs
-    total.in_bytes += part.in_bytes
-    total.out_msgs += part.out_msgs
-    total.out_bytes += part.out_bytes

@@ -36,7 +36,7 @@ def answer_user_info(account: Account) -> None:
             user["permissions"] = permissions_json(session.guard.grant.permissions)
         account.publish(reply, b"", b"", msgspec.json.encode({"server": server, "data": user}))
 
-    account.subscribe(SUBJECT, answer)
+    account.subscribe(SUBJECT, answer, here=True)
 
 
 def server_json(hub: HubView, number: int) -> dict[str, Any]:

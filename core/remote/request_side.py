@@ -62,17 +62,17 @@ class AccountSide:
         ) -> None:
             call(subject, reply, headers, payload)
 
-        service = self._account.subscribe(subject, take)
+        service = self._account.subscribe(subject, take, here=True)
         return lambda: self._account.unsubscribe(service)
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
         """Deliver messages to subscriptions of `to`; say if there are any."""
         account = self._account
-        route, deliver = account.route(to), account.deliver
+        route = account.route(to)
         for subject, reply, headers, payload in rows:
             if route.stale:
                 route = account.route(to)
-            deliver(route, None, subject, reply, headers, payload, shown=subject != to)
+            account.deliver_as(to, route, subject, reply, headers, payload)
         account.turn.arm()
         return route.interest
 

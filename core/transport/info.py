@@ -41,8 +41,15 @@ def info_of(hub: Hub, session: Informed) -> Info:
         jetstream=hub.jetstream,
         client_id=session.client_id,
         client_ip=session.client_ip,
+        cluster=hub.cluster,
+        connect_urls=_connect_urls(hub, session),
         ldm=hub.ldm,
         domain=hub.domain,
         api_lvl=API_LEVEL,
         xkey=hub.xkey,
     )
+
+
+def _connect_urls(hub: Hub, session: Informed) -> list[str]:
+    """Return where the client may connect to; those over WebSocket are told of no other place."""
+    return [] if session.connection_type == "WEBSOCKET" else list(hub.connect_urls)

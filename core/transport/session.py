@@ -529,9 +529,12 @@ class ClientSession(asyncio.Protocol):
         self._parser.max_payload = self.hub.limits.max_payload
         self._parser.max_control_line = self.hub.limits.max_control_line
 
-    def tell_lame_duck(self) -> None:
-        """Send the INFO of lame duck mode, to clients that read more than the first INFO."""
-        if self.is_connected and self.connect.protocol >= 1:
+    def tell_info(self) -> None:
+        """Send an INFO that has changed, to clients that read more than the first one.
+
+        Whose first PING is yet to come gets it then.
+        """
+        if self._is_info_sent:
             self.send_info()
 
     def _say_ok(self) -> None:

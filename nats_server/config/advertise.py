@@ -1,6 +1,7 @@
-"""`client_advertise`: the address that clients are told instead of the one we listen on."""
+"""The addresses that clients and other servers are told instead of those we listen on."""
 
 from core.errors import OperatorError
+from nats_server.config.urls import split
 
 
 def advertised(text: str) -> tuple[str, int] | None:
@@ -9,15 +10,18 @@ def advertised(text: str) -> tuple[str, int] | None:
     Raises:
         OperatorError: it is no address; the text is the reference server's.
     """
-    if not text:
-        return None
-    host, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        return text.strip("[]"), 0
+    return _address(text, "server INFO with ClientAdvertise") if text else None
+
+
+def routes_advertised(text: str) -> tuple[str, int] | None:
+    """The same, for other servers of the cluster. Raises OperatorError."""
+    return _address(text, "route INFO with Cluster.Advertise") if text else None
+
+
+def _address(text: str, what: str) -> tuple[str, int]:
+    has_port = ":" in text and not text.endswith("]")
     try:
-        return host.strip("[]"), max(int(port), 0)
-    except ValueError:
-        reason = f'strconv.Atoi: parsing "{port}": invalid syntax'
-        raise OperatorError(
-            f"Error setting server INFO with ClientAdvertise value of {text}, err={reason}"
-        ) from None
+        host, port = split(text if has_port else f"{text}:0")
+    except ValueError as error:
+        raise OperatorError(f"Error setting {what} value of {text}, err={error}") from None
+    return host.strip(), max(port, 0)

@@ -35,7 +35,7 @@ def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -
     """Add what is wrong to the mistakes, what is only odd to the oddities, a line each."""
     members: dict[str, Item] = {key.lower(): item for key, item in block.value.items()}
     try:
-        if not _members(block, mistakes, oddities):
+        if not check_credentials(block, mistakes, oddities):
             members.pop("users")
     except GivenUp as wrong:
         mistakes.append(str(wrong))
@@ -44,8 +44,8 @@ def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -
         mistakes.append(f"{block.place}: {reason}")
 
 
-def _members(block: Item, mistakes: _Mistakes, oddities: list[str]) -> bool:
-    """Check each member; whether users, if there are any, could be read.
+def check_credentials(block: Item, mistakes: _Mistakes, oddities: list[str]) -> bool:
+    """Check each member, not what goes together; whether users, if there are any, could be read.
 
     Raises:
         GivenUp: the rest is not read; the text is the line of the last mistake.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from core.errors import ConfigError, Contradiction
 from core.model.gotime import format_duration
 from nats_server.config.authorization import users_of
-from nats_server.config.options import Options
+from nats_server.config.options import ClusterOptions, Options
 from nats_server.config.websocket import websocket_users
 
 
@@ -42,11 +42,20 @@ def _contradictions(options: Options) -> Iterator[str]:
             f"lame duck grace period ({_shown(grace)}) should be strictly lower than"
             f" lame duck duration ({_shown(duration)})"
         )
+    if options.cluster != ClusterOptions():
+        from nats_server.config import cluster  # a start without does not wait for it
+
+        yield from cluster.contradictions(options.cluster)
     domain = options.jetstream.domain
     if " " in domain:
         yield f'invalid domain name: derived "$JS.{domain}.API.>" is not a valid subject'
     if any(letter in ".*>" for letter in domain):
         yield "invalid domain name: may not contain ., * or >"
+    if options.jetstream.enabled and options.cluster.port:
+        names = {"server_name": options.server_name, "cluster.name": options.cluster.name}
+        yield from (
+            f"jetstream cluster requires `{k}` to be set" for k, v in names.items() if not v
+        )
 
 
 def _shown(seconds: float) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.errors import OperatorError
 from nats_server.config.options import Options
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
@@ -123,13 +124,16 @@ def _value(name: str, kind: str, value: str) -> Any:
 
 
 def apply(flags: Flags, options: Options) -> None:
-    """Let the command line have the last word over a configuration."""
+    """Let the command line have the last word over a configuration. Raises OperatorError."""
     for name, value in flags.values.items():
         if (special := _SPECIAL.get(name)) is not None:
             special(options, value)
         elif name in _PLAIN:
             setattr(options, name, value)
     _apply_credentials(flags, options)
+    cluster = options.cluster
+    if flags.get("routes") and not (cluster.host or cluster.port):
+        raise OperatorError("solicited routes require cluster capabilities, e.g. --cluster")
 
 
 _PLAIN = frozenset(
@@ -188,10 +192,19 @@ def _refused(flag: str) -> Callable[[Options, Any], None]:
 
 
 def _cluster(options: Options, value: str) -> None:
-    from nats_server.config.cluster_flag import cluster_address
-    from nats_server.config.unserved import listen_in_place
+    from nats_server.config.cluster_flags import listen_for_routes
 
-    listen_in_place(options, "cluster", cluster_address(value))
+    listen_for_routes(options, value)
+
+
+def _routes(options: Options, value: str) -> None:
+    from nats_server.config.cluster_flags import dial_routes
+
+    dial_routes(options, value)
+
+
+def _cluster_member(name: str) -> Callable[[Options, Any], None]:
+    return lambda options, value: setattr(options.cluster, name, value)
 
 
 _SPECIAL: dict[str, Callable[[Options, Any], None]] = {
@@ -199,7 +212,12 @@ _SPECIAL: dict[str, Callable[[Options, Any], None]] = {
     "jetstream": _jetstream,
     "debug_trace": _debug_trace,
     "cluster": _cluster,
-    **{name: _refused(f"--{name}") for name in ("https_port", "routes", "tls", "tlsverify")},
+    "routes": _routes,
+    "cluster_name": _cluster_member("name"),
+    "cluster_advertise": _cluster_member("advertise"),
+    "no_advertise": _cluster_member("no_advertise"),
+    "connect_retries": _cluster_member("connect_retries"),
+    **{name: _refused(f"--{name}") for name in ("https_port", "tls", "tlsverify")},
     **{name: _refused(f"--{name}") for name in ("tlscert", "tlskey", "tlscacert")},
 }
 
@@ -238,7 +256,16 @@ Authorization Options:
         --pass <password>            Password required for connections
         --auth <token>               Authorization token required for connections
 
-Not served yet, and refused: TLS (--tls...), routes (--routes), --https_port.
+Cluster Options:
+        --routes <rurl-1, rurl-2>    Routes to solicit and connect
+        --cluster <cluster-url>      Cluster URL for solicited routes
+        --cluster_name <string>      Cluster Name, if not set one will be dynamically generated
+        --no_advertise <bool>        Do not advertise known cluster information to clients
+        --cluster_advertise <string> Cluster URL to advertise to other servers
+        --connect_retries <number>   For implicit routes, number of connect retries
+        --cluster_listen <url>       Cluster url from which members can solicit routes
+
+Not served yet, and refused: TLS (--tls...), --https_port.
 
 Common Options:
     -h, --help                       Show this message

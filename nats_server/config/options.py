@@ -16,8 +16,9 @@ from core.pubsub.limits import Limits
 if TYPE_CHECKING:  # most servers start without them
     from core.pubsub.mappings import Mapping
     from core.remote.settings import Remote
+    from core.route.settings import RouteUrl
 
-__all__ = ["JetStreamOptions", "Options", "UnservedListener"]
+__all__ = ["ClusterOptions", "JetStreamOptions", "Options", "UnservedListener"]
 
 DEFAULT_HOST = "0.0.0.0"
 PORT = 4222
@@ -48,6 +49,35 @@ class JetStreamOptions:
         import tempfile  # rarely needed
 
         return Path(tempfile.gettempdir()) / "nats" / "jetstream"
+
+
+@dataclass(slots=True)
+class ClusterOptions:
+    """The block `cluster`, and its flags.
+
+    Attributes:
+        name: of the cluster; empty: one is made up, if there is a port.
+        host: where routes are accepted; empty: every address.
+        port: 0: the server is in no cluster; -1: any.
+        compression: the mode; anything but "off" and "accept" asks for it.
+        thresholds: round trips in seconds at which the mode `s2_auto` compresses more.
+        accounts: those that are to have a connection of their own.
+    """
+
+    name: str = ""
+    host: str = ""
+    port: int = 0
+    routes: tuple[RouteUrl, ...] = ()
+    user: str = ""
+    password: str = ""
+    timeout: float = 2.0
+    advertise: str = ""
+    no_advertise: bool = False
+    connect_retries: int = 0
+    pool_size: int = 0
+    accounts: tuple[str, ...] = ()
+    compression: str = ""
+    thresholds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +139,7 @@ class Options:
     mappings: tuple[Mapping, ...] | None = None
     """None: there is no such block, and a reload leaves what is in force."""
     remotes: tuple[Remote, ...] = ()
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
     unserved_listeners: list[UnservedListener] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)

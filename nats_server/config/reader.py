@@ -118,6 +118,10 @@ def _read_member(
         from core.config.mappings import mappings_of  # a start without does not wait for it
 
         into.mappings = mappings_of(item, mistakes)
+    elif name == "cluster":
+        from nats_server.config.cluster import take_cluster
+
+        take_cluster(item, into, mistakes)
     elif name in _CHECKS and isinstance(item.value, dict):
         _CHECKS[name](item, mistakes, into.oddities)
         setters[name](into, plain(item))
@@ -477,7 +481,6 @@ _CHECKS: dict[str, Callable[[Item, list[str], list[str]], None]] = {
     "websocket": check_websocket,
     "ws": check_websocket,
     "accounts": check_accounts,
-    "cluster": partial(check_unserved, "cluster"),
     "gateway": partial(check_unserved, "gateway"),
     "leaf": partial(check_unserved, "leafnodes"),
     "leafnodes": partial(check_unserved, "leafnodes"),

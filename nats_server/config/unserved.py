@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 Setter = Callable[["Options", Any], None]
 
 _NO_MAP = {
-    "cluster": "Expected map to define cluster, got {}",
     "gateway": "Expected gateway to be a map, got {}",
     "leafnodes": "Expected map to define a leafnode, got {}",
     "mqtt": "Expected mqtt to be a map, got {}",
 }
-_OUTWARD = {"cluster": "routes", "gateway": "gateways", "leafnodes": "remotes", "mqtt": ""}
+_OUTWARD = {"gateway": "gateways", "leafnodes": "remotes", "mqtt": ""}
 _GUARDS = (
     "authorization",
     "tls",
@@ -31,19 +30,16 @@ _GUARDS = (
 )
 
 
-def listen_in_place(options: "Options", kind: str, address: tuple[str, int] | None) -> None:
-    """Bind this address for a protocol that is not served, and none that was named before."""
+def _listen_in_place(options: "Options", kind: str, address: tuple[str, int]) -> None:
+    """Bind this address for a protocol that is not served."""
     from nats_server.config.options import UnservedListener
 
-    options.unserved_listeners = [it for it in options.unserved_listeners if it.kind != kind]
-    said = f"{kind} is not served"
-    options.warnings = [it for it in options.warnings if not it.startswith(said)]
-    host, port = address or ("", 0)
+    host, port = address
     if not port:
-        if address is not None:
-            options.warnings.append(said)
+        options.warnings.append(f"{kind} is not served")
         return
-    options.warnings.append(f"{said}: port {port} is bound and everybody is turned away")
+    said = f"{kind} is not served: port {port} is bound and everybody is turned away"
+    options.warnings.append(said)
     options.unserved_listeners.append(UnservedListener(kind, host or options.host, port))
 
 
@@ -62,7 +58,7 @@ def _listener(kind: str) -> Setter:
             if block.get(guard):
                 options.refusals.append(f"{kind} {guard} is not served")
                 return
-        listen_in_place(options, kind, _address(block, options.host))
+        _listen_in_place(options, kind, _address(block, options.host))
 
     return apply
 
@@ -106,7 +102,6 @@ def _system_account(options: "Options", value: Any) -> None:
 
 
 SETTERS: dict[str, Setter] = {
-    "cluster": _listener("cluster"),
     "gateway": _listener("gateway"),
     "leaf": _listener("leafnodes"),
     "leafnodes": _listener("leafnodes"),

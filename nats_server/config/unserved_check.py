@@ -5,34 +5,26 @@ nats-server refuses because of a slip is not served without a word.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
-from core.config.grammar import Item, plain
-from nats_server.config.authorization_check import check_permissions
-from nats_server.config.value_types import (
-    GO_TYPES,
-    Odd,
-    Wrong,
-    WrongType,
-    flag,
-    integer,
-    mapping,
-    period,
-    place,
-    text,
-    unknown,
+from core.config.grammar import Item
+from nats_server.config.member_check import (
+    COMMON,
+    PLACE,
+    RETRIES,
+    Check,
+    check_members,
+    compression,
+    duration_of,
 )
-
-_Check = Callable[[Any], Any]
+from nats_server.config.value_types import Odd, Wrong, flag, integer, text
 
 
 def _any(value: Any) -> None:
     """Whatever it is, the refusal of the block says enough."""
 
 
-def _between(least: int, most: int) -> _Check:
+def _between(least: int, most: int) -> Check:
     def check(value: Any) -> None:
         if not least <= integer(value) <= most:
             raise Wrong(f"invalid value {value}, should in [{least}..{most}] range")
@@ -45,24 +37,9 @@ def _version(value: Any) -> None:
         raise Wrong("invalid leafnode's minimum version: invalid semver")
 
 
-def _block(value: Any) -> None:
-    mapping(value)
-
-
 def _name(value: Any) -> None:
     if " " in text(value):
         raise Wrong("gateway name cannot contain spaces")
-
-
-def _write_timeout(value: Any) -> None:
-    if text(value) not in ("default", "close", "retry"):
-        raise Wrong("write_timeout must be 'default', 'close' or 'retry'")
-
-
-def _compression(value: Any) -> None:
-    if not isinstance(value, str | bool | dict):
-        found = GO_TYPES.get(type(value), "nil")
-        raise Wrong(f'field "compression" should be a boolean or a structure, got {found}')
 
 
 def _ignored(value: Any) -> None:
@@ -70,76 +47,43 @@ def _ignored(value: Any) -> None:
     raise Odd(f'invalid use of field "consumer_replicas": {what}')
 
 
-def _period(name: str) -> _Check:
-    return partial(period, name)
-
-
-def _route_pings(value: Any) -> None:
-    if period("ping_interval", value) > _ROUTE_PINGS_MAX_S:
-        raise Odd("Cluster 'ping_interval' will reset to 30s which is the max for routes")
-
-
-_ROUTE_PINGS_MAX_S = 30
-_PLACE: dict[str, _Check] = {"listen": place, "port": integer, "host": text, "net": text}
-_RETRIES: dict[str, _Check] = {"connect_retries": integer, "connect_backoff": flag}
 _SEMVER = re.compile(r"\d+\.\d+\.\d+([-+].*)?")
-_COMMON: dict[str, _Check] = {
-    "authorization": _block,
-    "tls": _block,
-    "write_timeout": _write_timeout,
-}
-
-_RECONNECT = ("reconnect", "reconnect_delay", "reconnect_interval")
-
-_MEMBERS: dict[str, dict[str, _Check]] = {
-    "cluster": {
-        **_PLACE,
-        **_COMMON,
-        **_RETRIES,
-        **dict.fromkeys(("name", "cluster_advertise", "advertise"), text),
-        **dict.fromkeys(("routes", "permissions", "accounts"), _any),
-        "compression": _compression,
-        "no_advertise": flag,
-        "pool_size": integer,
-        "ping_max": integer,
-        "ping_interval": _route_pings,
-        "write_deadline": _period("write_deadline"),
-    },
+_MEMBERS: dict[str, dict[str, Check]] = {
     "gateway": {
-        **_PLACE,
-        **_COMMON,
-        **_RETRIES,
+        **PLACE,
+        **COMMON,
+        **RETRIES,
         "name": _name,
         "advertise": text,
         **dict.fromkeys(("reject_unknown", "reject_unknown_cluster"), flag),
         "gateways": _any,
-        "write_deadline": _period("write_deadline"),
+        "write_deadline": duration_of("write_deadline"),
     },
     "leafnodes": {
-        **_PLACE,
-        **_COMMON,
+        **PLACE,
+        **COMMON,
         "advertise": text,
         "min_version": _version,
         **dict.fromkeys(("no_advertise", "isolate_leafnode_interest", "isolate"), flag),
         "remotes": _any,
-        "compression": _compression,
+        "compression": compression,
         **dict.fromkeys(
-            ("reconnect", "reconnect_delay", "reconnect_interval"), _period("reconnect")
+            ("reconnect", "reconnect_delay", "reconnect_interval"), duration_of("reconnect")
         ),
-        "write_deadline": _period("write_deadline"),
+        "write_deadline": duration_of("write_deadline"),
     },
     "mqtt": {
-        **_PLACE,
-        **_COMMON,
+        **PLACE,
+        **COMMON,
         **dict.fromkeys(("no_auth_user", "js_domain"), text),
         "stream_replicas": integer,
         "consumer_replicas": _ignored,
         **dict.fromkeys(("consumer_memory_storage", "reject_qos2_publish"), flag),
         "downgrade_qos2_subscribe": flag,
-        **dict.fromkeys(("ack_wait", "ackwait"), _period("ack_wait")),
+        **dict.fromkeys(("ack_wait", "ackwait"), duration_of("ack_wait")),
         **dict.fromkeys(("max_ack_pending", "max_pending", "max_inflight"), _between(0, 65535)),
-        **dict.fromkeys(("js_api_timeout", "api_timeout"), _period("js_api_timeout")),
-        "consumer_inactive_threshold": _period("consumer_inactive_threshold"),
+        **dict.fromkeys(("js_api_timeout", "api_timeout"), duration_of("js_api_timeout")),
+        "consumer_inactive_threshold": duration_of("consumer_inactive_threshold"),
     },
 }
 _ACCOUNT = (
@@ -149,11 +93,8 @@ _ACCOUNT = (
 
 
 def check_unserved(kind: str, block: Item, mistakes: list[str], oddities: list[str]) -> None:
-    """Add what is wrong in a block `cluster`, `gateway`, `leafnodes` or `mqtt`, a line each."""
-    _check(_MEMBERS[kind], block.value, mistakes, oddities)
-    for key, item in block.value.items():
-        if kind == "cluster" and key.lower() == "permissions":
-            check_permissions(item, mistakes)
+    """Add what is wrong in a block `gateway`, `leafnodes` or `mqtt`, a line each."""
+    check_members(_MEMBERS[kind], block.value, mistakes, oddities)
 
 
 def check_accounts(block: Item, mistakes: list[str], oddities: list[str]) -> None:
@@ -162,28 +103,4 @@ def check_accounts(block: Item, mistakes: list[str], oddities: list[str]) -> Non
         if not isinstance(account.value, dict):
             mistakes.append(f"{account.place}: Expected map entries for accounts")
         else:
-            _check(dict.fromkeys(_ACCOUNT, _any), account.value, mistakes, oddities)
-
-
-def _check(
-    checks: Mapping[str, _Check],
-    members: Mapping[str, Item],
-    mistakes: list[str],
-    oddities: list[str],
-) -> None:
-    for key, item in members.items():
-        check = checks.get(key.lower())
-        try:
-            if check is not None:
-                check(plain(item))
-            elif not item.is_variable:
-                mistakes.append(f"{item.place}: {unknown(key)}")
-        except Odd as odd:
-            oddities.append(f"{item.place}: {odd}")
-        except WrongType as wrong:
-            if wrong.odd:
-                oddities.append(f"{item.place}: {wrong.odd}")
-            mistakes.append(f"{item.place}: {wrong}")
-            return  # the reference server gives up on the block there
-        except Wrong as wrong:
-            mistakes.append(f"{item.place}: {wrong}")
+            check_members(dict.fromkeys(_ACCOUNT, _any), account.value, mistakes, oddities)

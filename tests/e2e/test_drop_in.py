@@ -460,7 +460,9 @@ def test_a_reload_moves_what_it_can_and_names_what_it_cannot(name: str, tmp_path
         ("resolver: MEMORY", "resolver is not served"),
         ("tls { cert_file: a, key_file: b }", "tls is not served"),
         ('leafnodes { remotes: [ {url: "nats://x"} ] }', "leafnodes remotes are not served"),
-        ('cluster { port: -1, routes: ["nats://x:1"] }', "cluster routes are not served"),
+        ("cluster { port: -1, tls { cert_file: a, key_file: b } }", "cluster tls is not served"),
+        ("cluster { port: -1, permissions { import: a } }", "cluster permissions is not served"),
+        ("cluster { port: -1, routes: [x] }", 'route url "x" has no host and port'),
         ("authorization { auth_callout { issuer: X } }", "auth_callout is not served"),
         ('jetstream { key: "secret" }', "jetstream.encryption_key is not served"),
     ],
@@ -485,7 +487,7 @@ def test_what_is_not_served_is_said_before_what_follows_from_it(tmp_path: Path) 
 
 
 def test_what_only_listens_is_bound_and_turns_everybody_away(tmp_path: Path) -> None:
-    path = config(tmp_path, "leafnodes { port: -1 }", 'cluster { listen: "127.0.0.1:-1" }')
+    path = config(tmp_path, "leafnodes { port: -1 }", 'gateway { listen: "127.0.0.1:-1" }')
     with DropIn("jetgate-nats-server", "-c", path) as server:
         server.ports()
         warnings = [text for text in server.texts() if text.startswith("[WRN] ")]

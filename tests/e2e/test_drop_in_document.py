@@ -27,12 +27,13 @@ SERVED = {
     "limits": "max_payload: 1MB\nmax_connections: 5\nmax_subscriptions: 9\nmax_control_line: 4KB",
     "logging": "debug: false\ntrace: false\nlogtime: true\nlogfile_size_limit: 1MB",
     "monitoring": "http: -1\nhttp_base_path: /x",
+    "cluster": 'cluster { name: a, port: -1, routes: ["nats://127.0.0.1:9"] }',
     "remotes": 'remotes { name: hub, url: "nats://127.0.0.1:9" }',
 }
 REFUSED = {
     "leafnodes remotes": 'leafnodes { remotes: [{url: "nats://127.0.0.1:9"}] }',
     "gateway gateways": 'gateway { name: a, gateways: [{name: b, url: "nats://127.0.0.1:9"}] }',
-    "cluster routes": 'cluster { port: -1, routes: ["nats://127.0.0.1:9"] }',
+    "permissions of a cluster": "cluster { port: -1, permissions { import: a } }",
     "users of a listener": "leafnodes { port: -1, authorization { user: a, password: b } }",
     "TLS of a listener": "cluster { port: -1, tls { cert_file: a, key_file: b } }",
     "accounts": "accounts { A { users: [{user: a, password: b}] } }",
@@ -51,7 +52,6 @@ LISTENS = {
     "leafnodes": "leafnodes { port: -1 }",
     "gateway": "gateway { name: a, port: -1 }",
     "mqtt": "mqtt { port: -1 }",
-    "cluster": "cluster { name: a, port: -1 }",
 }
 NOTED = {
     "queue limits": "request_queue_limit: 10\n  info_queue_limit: 10",
@@ -105,7 +105,7 @@ def test_what_only_listens_is_bound_with_one_warning_each(tmp_path: Path) -> Non
         for kind in LISTENS:
             [_warning] = [t for t in texts if t.startswith(f"[WRN] {kind} is not served")]
         bound = [text for text in texts if re.search(r"Listening for \w+ .*:\d+$", text)]
-        kinds = ("leafnode", "gateway", "mqtt", "route")
+        kinds = ("leafnode", "gateway", "mqtt")
         doors = [text for text in bound if any(f"for {kind} " in text for kind in kinds)]
         assert len(doors) == len(LISTENS)
         for door in doors:

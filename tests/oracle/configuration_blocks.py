@@ -12,6 +12,10 @@ _BOOLEANS = ("true", "false", "off")
 _TIMES = ("'2s'", "'1m'", "'2x'", "5", "-1", "'-2s'", "0")
 _SIZES = ("1k", "'1G'", "'1Z'", "0", "-1", "'10MB'")
 _FLOATS = ("1", "0.5", "'1s'", "-2", "60.5")
+_URLS = (
+    *("'nats://h:1'", "'nats-route://u:p@h:2'", "nats://h:1", "' nats://h:1 '", "'nats://h:x'"),
+    *("'%zz'", "'h:1'", "'1.2.3.4:5'", "'nats://[::1:5'", "'nats://a b:1'", "'nats://[::1]:6'"),
+)
 _PERCENTS = ("0", "50", "100", "101", "-1", "'50%'", "'x%'", "'101%'", "0.5", "' 5 %'")
 _SUBJECTS = (
     *("foo", '"foo.*"', '"foo.>"', '"foo.$1"', '"a.{{wildcard(1)}}"', '"f oo"', '"a..b"'),
@@ -122,13 +126,24 @@ _CLUSTER: Kind = {
     "connect_backoff": "boolean",
     "pool_size": "integer",
     "accounts": "words",
-    "compression": ["word", "boolean"],
+    "compression": [
+        "word",
+        "boolean",
+        {"mode": "word", "rtt_thresholds": "times", "rtts": "times"},
+    ],
     "ping_interval": "time",
     "ping_max": "integer",
     "write_deadline": "time",
     "write_timeout": "word",
-    "routes": "words",
-    "authorization": {"user": "word", "password": "word", "timeout": "float"},
+    "routes": ["words", "urls"],
+    "authorization": {
+        "user": "word",
+        "password": "word",
+        "timeout": ["float", "time"],
+        "token": "word",
+        "users": "users",
+        "permissions": _PERMISSIONS,
+    },
 }
 _GATEWAY: Kind = {
     "name": "word",
@@ -195,7 +210,7 @@ BLOCKS: dict[str, Kind] = {
     "mqtt": _MQTT,
     "accounts": _ACCOUNTS,
 }
-_SERVED = ("authorization", "jetstream", "websocket", "mappings")
+_SERVED = ("authorization", "jetstream", "websocket", "mappings", "cluster")
 
 _SCALARS: dict[str, tuple[str, ...]] = {
     "word": _WORDS,
@@ -205,6 +220,7 @@ _SCALARS: dict[str, tuple[str, ...]] = {
     "size": _SIZES,
     "float": _FLOATS,
     "subject": _SUBJECTS,
+    "url": _URLS,
 }
 _ODD = ("[]", "{}", "true", "5", "1.5", "word", "2026-01-02T15:04:05Z")
 
@@ -254,6 +270,12 @@ class _Blocks:
 
     def _words(self) -> str:
         return self._list("word")
+
+    def _urls(self) -> str:
+        return self._list("url")
+
+    def _times(self) -> str:
+        return self._list("time")
 
     def _subjects(self) -> str:
         return self._list("subject")

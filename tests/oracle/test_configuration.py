@@ -250,6 +250,39 @@ KINDS = (
     'server_name: "a\\tb"',
 )
 
+CLUSTERS = tuple(
+    f"cluster {{ {line} }}"
+    for line in (
+        'name: "a b", port: -1',
+        "name: 5",
+        "bogus: 5, Other: x",
+        'net: h, listen: ":55"',
+        "routes: 5",
+        'routes: [ "nats://a:1", " nats://a:1 ", "nats-route://u:p@[::1]:5", "h:1" ]',
+        'routes: [ "%zz", "nats://[::1:5", "nats://a b:1", "1.2.3.4:5",\n5\n]',
+        "authorization { user: a, password: b, timeout: 1.5 }",
+        "authorization { user: a, pass: b, token: c }",
+        "authorization { users: [], token: a, user: b }",
+        "authorization { users: [{pass: a}] }",
+        "authorization { user: a, permissions: {bogus: x} }",
+        "authorization { token: a, permissions: {pub: x} }",
+        "authorization { user: a, timeout: 70, bogus: 1 }",
+        "permissions: { import: { allow: a }, export: 5 }",
+        "accounts: 5",
+        "accounts: [a, 5\n]",
+        "compression: 5",
+        'compression: { mode: s2_auto, rtt_thresholds: ["5ms", "x", "y"] }',
+        "compression: { rtts: [5\n] }",
+        "compression: { mode: true }",
+        "compression: { bogus: 5 }",
+        'ping_interval: "40s", write_deadline: 5',
+        "advertise: 5",
+        "connect_retries: x",
+        "no_advertise: 5",
+        "pool_size: -1, connect_backoff: true, ping_max: 3",
+    )
+)
+
 TERMINATORS = (
     "a {b: 1",
     "a {b: 1\n",
@@ -351,7 +384,7 @@ def said_by_us(text: str) -> str:
     return f"nats-server: configuration file c.conf is valid ({options.digest})\n"
 
 
-@pytest.mark.parametrize("text", [*FILES, *KINDS, *TERMINATORS, *FOUND_BY_CHANCE])
+@pytest.mark.parametrize("text", [*FILES, *KINDS, *CLUSTERS, *TERMINATORS, *FOUND_BY_CHANCE])
 def test_both_say_the_same_of_a_configuration_file(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +416,13 @@ CONTRADICTIONS = (
     'lame_duck_duration: "30s"; lame_duck_grace_period: "1m"',
     'jetstream { domain: "a.b" }',
     'jetstream { domain: "a b" }',
+    "cluster { compression: bogus }",
+    'cluster { compression: { mode: s2_auto, rtt_thresholds: ["10ms", "5ms"] } }',
+    'cluster { compression: { mode: auto, rtt_thresholds: ["0ms"] } }',
+    "cluster { pool_size: -1, accounts: [A] }",
+    "cluster { accounts: [B, A, A] }",
+    "cluster { name: x, port: -1 }; jetstream: true",
+    "cluster { port: -1 }; jetstream: true; server_name: a",
     "websocket { port: -1 }",
     'websocket { port: -1, no_tls: true, allowed_origins: ["x.com"] }',
     'websocket { port: -1, no_tls: true, allowed_origins: "ftp://x.com" }',

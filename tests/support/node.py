@@ -36,7 +36,7 @@ class Node:
         """Retire, say goodbye, let go of the leadership, as `core.life` does."""
         self.server.close_ports()
         await self.term.retire()
-        await self.server.disconnect()
+        await self.server.close()
         await self.term.stop()
 
 

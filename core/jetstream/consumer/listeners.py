@@ -81,8 +81,12 @@ class Listeners:
         route = self._account.route(subject)
         if not config.deliver_group:
             direct = any(target.subject == subject for target in route.targets)
+            if route.onward is not None and subject in route.onward.subjects:
+                return True
             return direct or any(service.subject == subject for service in route.services)
         group = config.deliver_group.encode()
+        if route.onward is not None and (group, subject) in route.onward.grouped:
+            return True
         return any(
             member.queue == group and member.subject == subject
             for members in route.groups

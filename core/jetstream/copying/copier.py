@@ -297,8 +297,8 @@ class Copier:
         if wanted and mirror is not None:
             wanted = any(follower.caught_up for follower in self._followers.values())
             subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
-            others = self._account.route(subject).services
-            wanted = wanted and not others
+            route = self._account.route(subject)
+            wanted = wanted and len(route.services) == (route.onward is not None)
         self._serve_origin(wanted)
 
     def _serve_origin(self, wanted: bool) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from core.pubsub.account import Account, Subscription
+from core.pubsub.account import Account
 from core.pubsub.route import MESSAGE
 from core.runtime.turn import Turn
 
@@ -41,8 +41,7 @@ class AckEmitter:
         lowest, highest = min(replies), max(replies)
         head = lowest.rpartition(b".")[0]
         route = self._account.prefixes.get(head)
-        target = route.sole if route is not None else None
-        if target is None or not highest.startswith(head + b"."):
+        if route is None or not highest.startswith(head + b"."):
             return False
         count = len(replies)
         last = first + count - 1
@@ -51,18 +50,29 @@ class AckEmitter:
             return False
         if b"".join(replies).count(b".") != count * (head.count(b".") + 1):
             return False
-        line = b"MSG %%b%b%%d}\r\n" % self._middle(target, digits).replace(b"%", b"%%")
-        out = target.session.out
-        if not out:
-            self._turn.dirty.append(target.session)
-        target.sent += count * (MESSAGE + self._size(digits))
-        pairs = zip(replies, range(first, last + 1), strict=True)
-        out.append(line * count % tuple(chain.from_iterable(pairs)))
+        pairs = chain.from_iterable(zip(replies, range(first, last + 1), strict=True))
+        sent = count * (MESSAGE + self._size(digits))
+        if (target := route.sole) is not None:
+            line = _format(b"MSG ", self._middle(target.mid, digits))
+            out = target.session.out
+            if not out:
+                self._turn.dirty.append(target.session)
+            target.sent += sent
+            out.append(line * count % tuple(pairs))
+            return True
+        onward = route.onward
+        if onward is None or onward.sole is None:
+            return False
+        line = _format(onward.head, self._middle(b" ", digits))
+        onward.sole.send(line * count % tuple(pairs), sent)
         return True
 
-    def _middle(self, target: Subscription, digits: int) -> bytes:
-        """Return what stands between the reply subject and a sequence of so many digits."""
-        return b"%b%d\r\n%b" % (target.mid, self._size(digits), self._body)
+    def _middle(self, mid: bytes, digits: int) -> bytes:
+        """Return what stands between the reply subject and a sequence of so many digits.
+
+        It begins with `mid`: what stands before the size.
+        """
+        return b"%b%d\r\n%b" % (mid, self._size(digits), self._body)
 
     def _size(self, digits: int) -> int:
         return len(self._body) + digits + 1
@@ -86,10 +96,15 @@ class AckEmitter:
                 target = found
                 digits = len(str(seq))
                 width_end = 10**digits
-                middle = self._middle(target, digits)
+                middle = self._middle(target.mid, digits)
                 sent = MESSAGE + self._size(digits)
             out = target.session.out
             if not out:
                 dirty.append(target.session)
             target.sent += sent
             out += (b"MSG ", reply, middle, b"%d}\r\n" % seq)
+
+
+def _format(begin: bytes, middle: bytes) -> bytes:
+    """Return the format of one line: what is missing is a reply subject and a sequence."""
+    return b"%b%%b%b%%d}\r\n" % (begin.replace(b"%", b"%%"), middle.replace(b"%", b"%%"))

@@ -1,0 +1,36 @@
+"""The lines that servers of a cluster send each other about messages and interest.
+
+RMSG <account> <subject> [<reply>] <size>               HMSG ... <header size> <size>
+RMSG <account> <subject> + <reply> <queue>... <size>    RMSG <account> <subject> | <queue>... <size>
+RS+ <account> <subject> [<queue> <weight>]              RS- <account> <subject> [<queue>]
+
+As nats-server 2.15.1 writes them.
+"""
+
+Queues = tuple[bytes, ...]
+
+
+def routed_message(
+    account: bytes, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
+) -> bytes:
+    """Return a message for another server; `queues`: the groups of which one member gets it."""
+    if queues:
+        mark = b"+ %b" % reply if reply else b"|"
+        address = b"%b %b %b %b " % (account, subject, mark, b" ".join(queues))
+    elif reply:
+        address = b"%b %b %b " % (account, subject, reply)
+    else:
+        address = b"%b %b " % (account, subject)
+    if not headers:
+        return b"RMSG %b%d\r\n%b\r\n" % (address, len(payload), payload)
+    size = len(headers)
+    return b"HMSG %b%d %d\r\n%b%b\r\n" % (address, size, size + len(payload), headers, payload)
+
+
+def interest(account: bytes, subject: bytes, queue: bytes, count: int) -> bytes:
+    """Return the line that says how many subscriptions there are; for no queue just whether."""
+    if not count:
+        return b"RS- %b %b%b\r\n" % (account, subject, b" " + queue if queue else b"")
+    if queue:
+        return b"RS+ %b %b %b %d\r\n" % (account, subject, queue, count)
+    return b"RS+ %b %b\r\n" % (account, subject)

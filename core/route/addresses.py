@@ -1,0 +1,33 @@
+"""Addresses of this machine, as other servers and clients are told of them."""
+
+import contextlib
+import socket
+
+_ELSEWHERE = (
+    (socket.AF_INET, ("192.0.2.1", 9)),
+    (socket.AF_INET6, ("2001:db8::1", 9)),
+)
+"""Addresses that nobody has (RFC 5737, RFC 3849): which own address would packets to them have?"""
+
+
+def own_addresses() -> list[str]:
+    """Return the addresses by which others reach this machine; loopback where there is no other."""
+    found = []
+    for family, place in _ELSEWHERE:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)  # sends nothing
+            found.append(str(probe.getsockname()[0]))
+    return found or ["127.0.0.1"]
+
+
+def joined(host: str, port: int) -> str:
+    """Write an address as clients do; IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_port(text: str, default: int) -> tuple[str, int]:
+    """Read `host` or `host:port`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or (":" in host and not host.startswith("[")):
+        return text.strip("[]"), default
+    return host.strip("[]"), int(port)

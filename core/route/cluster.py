@@ -1,0 +1,56 @@
+"""What a connection asks of the mesh it belongs to."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from core.errors import ProtocolError
+from core.pubsub.server import Hub
+from core.route.handshake import RouteConnect, RouteInfo
+from core.route.interest import LocalInterest
+from core.route.settings import ClusterSettings, RouteUrl
+
+L = TypeVar("L", contravariant=True)
+"""The kind of connection (`core.route.link`)."""
+
+
+class Refused(ProtocolError):
+    """The peer may not be one; `why` is the reason that is logged."""
+
+    def __init__(self, why: str, text: str = "") -> None:
+        super().__init__(text, why)
+        self.why = why
+
+
+class Cluster(Protocol[L]):
+    """What a link asks of the mesh it belongs to."""
+
+    hub: Hub
+    settings: ClusterSettings
+    interest: LocalInterest
+
+    def next_route_id(self) -> int: ...
+    def opened(self, link: L) -> None: ...
+    def forget(self, link: L) -> None: ...
+    def own_info(self) -> RouteInfo: ...
+    def connect_for(self, url: RouteUrl) -> RouteConnect: ...
+
+    def check_connect(self, connect: RouteConnect) -> None:
+        """Raise Refused if a server may not connect."""
+        ...
+
+    def register(self, link: L, info: RouteInfo) -> None:
+        """Take a link in whose handshake is over. Raises Refused."""
+        ...
+
+    def met(self, info: RouteInfo) -> None:
+        """Take note of a server that another one knows."""
+        ...
+
+    def changed(self, link: L) -> None:
+        """Take note that the peer has told something new of itself."""
+        ...
+
+    def gone(self, link: L) -> None:
+        """Take a closed link out."""
+        ...

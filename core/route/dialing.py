@@ -1,0 +1,108 @@
+"""Dialling other servers of the cluster, and dialling them again.
+
+One task for each address. A configured route is dialled for ever; a gossiped one `connect_retries`
+times after a failure, and once more when it was lost. While the server at an address is connected
+in another way, the task waits.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from typing import Protocol
+
+from core.pubsub.server import Hub
+from core.route.addresses import joined
+from core.route.link import RouteLink
+from core.route.settings import ClusterSettings, RouteUrl
+from core.runtime.tasks import spawn, stop
+
+log = logging.getLogger("jetgate.route")
+
+_PAUSE_S = 1.0
+_JITTER_S = 0.1
+_DIAL_S = 2.0
+_REPORT_EVERY = 3600
+
+
+class Dialled(Protocol):
+    """What dialling needs of the mesh."""
+
+    hub: Hub
+    settings: ClusterSettings
+    peers: dict[str, RouteLink]
+
+    def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> RouteLink: ...
+
+
+class Dialer:
+    """The tasks that keep routes, by address."""
+
+    def __init__(self, mesh: Dialled) -> None:
+        self._mesh = mesh
+        self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    def keep(self, url: RouteUrl, *, is_configured: bool) -> None:
+        """Have a route to an address from now on."""
+        place = (url.host, url.port)
+        if (task := self._tasks.get(place)) is None or task.done():
+            name = f"route to {url.host}:{url.port}"
+            self._tasks[place] = spawn(self._keep(url, is_configured), name=name)
+
+    def drop(self, url: RouteUrl) -> None:
+        """Dial an address no more; a route to it stays."""
+        if (task := self._tasks.pop((url.host, url.port), None)) is not None:
+            task.cancel()
+
+    def stop(self) -> None:
+        """Dial nobody any more; routes stay."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def close(self) -> None:
+        """Dial nobody any more; return when no task is left."""
+        await stop(*self._tasks.values())
+        self._tasks = {}
+
+    async def _keep(self, url: RouteUrl, is_configured: bool) -> None:
+        most = self._mesh.settings.connect_retries
+        failures = 0
+        while is_configured or failures <= most:
+            link = await self._dial(url, is_configured, failures + 1)
+            if link is None:
+                failures += 1
+            else:
+                await link.ended.wait()
+                if link.info.server_id == self._mesh.hub.server_id:
+                    return
+                failures = 0 if link.is_registered else failures + 1
+                if (other := self._mesh.peers.get(link.info.server_id)) is not None:
+                    failures = 0
+                    await other.ended.wait()
+            pause = _PAUSE_S if is_configured or failures else 0.0
+            await asyncio.sleep(pause + random.random() * _JITTER_S)
+
+    async def _dial(self, url: RouteUrl, is_configured: bool, attempt: int) -> RouteLink | None:
+        """Connect once; None: nobody is there."""
+        link = self._mesh.new_link(url, is_configured)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_DIAL_S):
+                await loop.create_connection(lambda: link, url.host, url.port)
+        except OSError as error:
+            if attempt % _REPORT_EVERY == 1:
+                said = f"dial tcp {joined(url.host, url.port)}: {_why(error)}"
+                log.error("Error trying to connect to route (attempt %d): %s", attempt, said)
+            return None
+        return link
+
+
+def _why(error: OSError) -> str:
+    """Say why nobody was reached, as Go does."""
+    if isinstance(error, TimeoutError):
+        return "i/o timeout"
+    if isinstance(error, socket.gaierror):
+        return "no such host"
+    known = os.strerror(error.errno) if error.errno else str(error)
+    return f"connect: {known.lower()}"

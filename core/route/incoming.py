@@ -1,0 +1,52 @@
+"""Messages from one peer on their way to those here.
+
+While the hub holds publishes, because what is to store them is still being loaded, messages are
+kept, up to `max_pending` bytes. What comes beyond that is lost, as if this server was not there.
+"""
+
+from core.protocol.routed import Queues
+from core.pubsub.account import Account
+from core.pubsub.onward import deliver_here
+from core.pubsub.server import Hub
+
+Held = tuple[Account, bytes, bytes, Queues, bytes, bytes]
+
+
+class Incoming:
+    """Delivers at once, or as soon as publishes are taken; the caller arms the turn."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._accounts = {name.encode(): account for name, account in hub.accounts.items()}
+        self._held: list[Held] = []
+        self._nbytes = 0
+
+    def deliver(
+        self,
+        account: bytes,
+        subject: bytes,
+        reply: bytes,
+        queues: Queues,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Deliver a message; one for an account that is not here reaches nobody."""
+        found = self._accounts.get(account)
+        if found is None:
+            return
+        if self._hub.is_holding or self._held:
+            self._nbytes += len(headers) + len(payload)
+            if self._nbytes <= self._hub.limits.max_pending:
+                self._held.append((found, subject, reply, queues, headers, payload))
+            self.release()
+            return
+        deliver_here(found, subject, reply, queues, headers, payload)
+
+    def release(self) -> None:
+        """Deliver what was kept, if publishes are taken now."""
+        if self._hub.is_holding or not self._held:
+            return
+        held, self._held, self._nbytes = self._held, [], 0
+        for message in held:
+            deliver_here(*message)
+        self._hub.turn.arm()

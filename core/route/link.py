@@ -1,0 +1,388 @@
+"""One connection to another server of the cluster: its handshake, what it says, what it is sent.
+
+Who accepted sends INFO at once. Who dialled reads it and answers with CONNECT and INFO: so a server
+whose cluster has a made-up name knows the other's first. With the INFO of the peer a link is
+registered (`Cluster.register`); then it is sent all interest, and takes part in routes.
+
+A link is never paused. What gathers is written once per turn; a peer that does not take
+`max_pending` bytes is a slow consumer, and is dropped. Texts and reasons are nats-server's.
+"""
+
+import asyncio
+import logging
+from typing import cast
+
+from core.errors import ProtocolError
+from core.protocol import encoder
+from core.protocol.routed import Queues
+from core.pubsub.route import MESSAGE, bytes_of, messages_of
+from core.pubsub.server import Traffic
+from core.route.cluster import Cluster, Refused
+from core.route.handshake import (
+    RouteInfo,
+    decode_connect,
+    decode_info,
+    encode_connect,
+    encode_info,
+)
+from core.route.incoming import Incoming
+from core.route.remote_subscriptions import RemoteSubscriptions
+from core.route.route_parser import RouteParser
+from core.route.settings import RouteUrl
+from core.route.view import RouteView
+from core.runtime.listening import unmapped
+from core.subjects.subject import can_subscribe
+
+log = logging.getLogger("jetgate.route")
+
+LARGE_READ = 32 * 1024
+_HIGH_WATER = 256 * 1024
+_PING_INTERVAL_MAX_S = 30.0
+_SECOND = 1_000_000_000
+_CLOSE_SECONDS = 1.0
+_INFO_SECONDS = 5.0
+_ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
+_VIOLATION = "Authorization Violation"
+_REASONS = {
+    _VIOLATION: "Authentication Failure",
+    "Authentication Timeout": "Authentication Timeout",
+    "attempted to connect to route port": "Incorrect Port",
+    "maximum control line exceeded": "Maximum Control Line Exceeded",
+}
+
+
+class RouteLink(asyncio.Protocol):
+    """The connection to one peer, or to whoever wants to be one.
+
+    Attributes:
+        url: what was dialled; None: the peer dialled.
+        did_solicit, is_configured: as /routez shows them.
+        info: what the peer has said of itself; without a `server_id` until it has.
+        is_registered: whether it takes part in routes.
+        ended: set when the socket is gone.
+    """
+
+    def __init__(
+        self,
+        cluster: "Cluster[RouteLink]",
+        url: RouteUrl | None = None,
+        *,
+        is_configured: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._hub = hub = cluster.hub
+        self.url = url
+        self.did_solicit = url is not None
+        self.is_configured = is_configured
+        self.rid = cluster.next_route_id()
+        self.info = RouteInfo(server_id="")
+        self.is_registered = False
+        self.closed = False
+        self.ended = asyncio.Event()
+        self.out: list[bytes] = []
+        self.remote = RemoteSubscriptions(self, hub.accounts)
+        self._incoming = Incoming(hub)
+        self.ip, self.port = "", 0
+        self._is_connected = self.did_solicit
+        self._is_blocked = False
+        self._parser = RouteParser(self)
+        self._sent = self._received = 0
+        self._started = hub.clock.now()
+        self._last_heard = self._ping_due = self._ping_sent = hub.clock.monotonic()
+        self._written, self._progress = 0, (0, 0)
+        self._pings_out = self._rtt = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+
+    # -- the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.ip, self.port = unmapped(str(peer[0])), int(peer[1])
+        high = min(_HIGH_WATER, max(self._hub.limits.max_pending // 2, 1))
+        self._transport.set_write_buffer_limits(high=high, low=high // 4)
+        log.info("%s - Route connection created", self)
+        self._cluster.opened(self)
+        patience = self._cluster.settings.timeout_s
+        if self.did_solicit:
+            patience = max(patience, _INFO_SECONDS)
+        else:
+            self._transport.write(encode_info(self._cluster.own_info()))
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(patience, self._timed_out)
+
+    def _timed_out(self) -> None:
+        self.close("Authentication Timeout", "Authentication Timeout")
+
+    def data_received(self, data: bytes) -> None:
+        """Serve what was read."""
+        if self.closed:
+            return
+        self._last_heard = self._hub.clock.monotonic()
+        try:
+            self._parser.feed(data)
+        except Refused as refusal:
+            self.close(refusal.why, refusal.text)
+        except ProtocolError as error:
+            self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
+        if len(data) >= LARGE_READ:
+            self._hub.turn.run()
+        else:
+            self._hub.turn.arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._leave("Client Closed" if exc is None else "Read Error")
+        self._cluster.forget(self)
+        self.ended.set()
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        self._is_blocked = True
+        self._progress = (self._taken(), self._hub.clock.monotonic())
+
+    def resume_writing(self) -> None:
+        """The socket takes more."""
+        self._is_blocked = False
+
+    def flush(self) -> None:
+        """Write what gathered."""
+        if self.closed:
+            self.out.clear()
+            return
+        data = b"".join(self.out)
+        self.out.clear()
+        self._written += len(data)
+        self._transport.write(data)
+        if self._is_blocked:
+            most = self._hub.limits.max_pending
+            pending = self._transport.get_write_buffer_size()
+            if pending > most:
+                self._drop("Slow Consumer (Pending Bytes)")
+            elif pending * 4 > most * 3:
+                self._hub.crowded = True
+
+    def send(self, lines: bytes, sent: int) -> None:
+        """Add messages to the output, as `pubsub.route.Link` says; the caller arms the turn."""
+        if not self.out:
+            self._hub.turn.dirty.append(self)
+        self._sent += sent
+        self.out.append(lines)
+
+    def say(self, line: bytes) -> None:
+        """Add a protocol line to the output."""
+        if self.closed or not line:
+            return
+        if not self.out:
+            self._hub.turn.dirty.append(self)
+            self._hub.turn.arm()
+        self.out.append(line)
+
+    # -- the end
+
+    def close(self, reason: str, error: str = "") -> None:
+        """Write what gathered, then an -ERR if there is a text for it, and close."""
+        if self.closed:
+            return
+        if error:
+            log.error("%s - %s", self, error)
+            self.out.append(encoder.error(error))
+        if self.out:
+            self._transport.write(b"".join(self.out))
+        self._leave(reason)
+        self._transport.close()
+        asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self.abort)
+
+    def abort(self) -> None:
+        """Drop the socket, whatever is still to be written."""
+        self._leave("Server Shutdown")
+        self._transport.abort()
+
+    def _drop(self, reason: str) -> None:
+        self._hub.slow_consumers += 1
+        self._hub.slow_routes += 1
+        self._leave(reason)
+        self._transport.abort()
+
+    def _leave(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.out.clear()
+        self._stop_timer()
+        who = f" - Remote: {self.info.server_name}" if self.info.server_name else ""
+        log.info("%s - Router connection closed: %s%s", self, reason, who)
+        self._cluster.gone(self)
+        self.remote.clear()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def __str__(self) -> str:
+        return f"{self.ip}:{self.port} - rid:{self.rid}"
+
+    # -- the handshake
+
+    def on_connect(self, body: bytes) -> None:
+        """Let a server in that has dialled. Raises Refused."""
+        connect = decode_connect(body)
+        if self.did_solicit:
+            return
+        self._cluster.check_connect(connect)
+        self._is_connected = True
+
+    def on_info(self, body: bytes) -> None:
+        """Take what the peer says of itself, or of another server. Raises Refused."""
+        self._check_connected()
+        info = decode_info(body)
+        if not self.info.server_id:
+            self._begin(info)
+        elif info.server_id == self.info.server_id:
+            self.info = info
+            self._cluster.changed(self)
+        elif info.server_id:
+            self._cluster.met(info)
+
+    def _begin(self, info: RouteInfo) -> None:
+        self.info = info
+        self._cluster.register(self, info)
+        self._stop_timer()
+        self.is_registered = True
+        if self.url is not None:
+            self.say(encode_connect(self._cluster.connect_for(self.url)))
+            self.say(encode_info(self._cluster.own_info()))
+        self.say(self._cluster.interest.all_lines())
+        self._ping()
+
+    def _check_connected(self) -> None:
+        if not self._is_connected:
+            raise Refused("Authentication Failure", _VIOLATION)
+
+    def _check_registered(self) -> None:
+        if not self.is_registered:
+            raise Refused("Authentication Failure", _VIOLATION)
+
+    # -- what the peer says
+
+    def on_message(
+        self,
+        account: bytes,
+        subject: bytes,
+        reply: bytes,
+        queues: Queues,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Deliver a message to those here."""
+        self._check_registered()
+        self._received += MESSAGE + len(headers) + len(payload)
+        self._incoming.deliver(account, subject, reply, queues, headers, payload)
+
+    def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
+        """Somebody there subscribes."""
+        self._check_registered()
+        if can_subscribe(subject):
+            self.remote.add(account, subject, queue, weight)
+        else:
+            self.say(encoder.error("Invalid Subscription"))
+
+    def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None:
+        """Nobody there subscribes any more."""
+        self._check_registered()
+        self.remote.remove(account, subject, queue)
+
+    def on_ping(self) -> None:
+        """Answer."""
+        self._check_connected()
+        self.say(encoder.PONG)
+
+    def on_pong(self) -> None:
+        """Take the answer to a PING, and measure the round trip."""
+        self._pings_out = 0
+        if self._ping_sent:
+            self._rtt = max(self._hub.clock.monotonic() - self._ping_sent, 1)
+            self._ping_sent = 0
+
+    def on_err(self, text: bytes) -> None:
+        """Close: the peer has refused something.
+
+        A nats-server also tries routes for single accounts, and gives them up with such a text.
+        """
+        level = logging.DEBUG if text.startswith(_ACCOUNT_ROUTE) else logging.ERROR
+        log.log(level, "%s - Route Error %r", self, text.decode(errors="replace"))
+        raise Refused("Parse Error")
+
+    # -- time
+
+    def tick(self, now: int) -> None:
+        """Send a PING when it is time; close a peer that is silent, or takes nothing."""
+        self._incoming.release()
+        limits = self._hub.limits
+        if self._is_blocked:
+            taken, since = self._progress
+            if self._taken() != taken:
+                self._progress = (self._taken(), now)
+            elif now - since >= int(limits.write_deadline * _SECOND):
+                self._drop("Slow Consumer (Write Deadline)")
+                return
+        if not self.is_registered or now < self._ping_due:
+            return
+        if self._pings_out >= limits.ping_max:
+            self._hub.stale_connections += 1
+            self._hub.stale_routes += 1
+            self.close("Stale Connection", "Stale Connection")
+        else:
+            self._ping()
+
+    def _ping(self) -> None:
+        interval = min(self._hub.limits.ping_interval, _PING_INTERVAL_MAX_S)
+        self._ping_sent = self._hub.clock.monotonic()
+        self._ping_due = self._ping_sent + int(interval * _SECOND)
+        self._pings_out += 1
+        self.say(encoder.PING)
+
+    # -- monitoring
+
+    def _taken(self) -> int:
+        return self._written - self._transport.get_write_buffer_size()
+
+    def count(self) -> Traffic:
+        """Return what it has carried."""
+        return Traffic(
+            in_msgs=messages_of(self._received),
+            in_bytes=bytes_of(self._received),
+            out_msgs=messages_of(self._sent),
+            out_bytes=bytes_of(self._sent),
+        )
+
+    def view(self) -> RouteView:
+        """Return what /routez shows of it."""
+        clock, subscriptions = self._hub.clock, self.remote.shown()
+        now, idle = clock.now(), clock.monotonic() - self._last_heard
+        return RouteView(
+            rid=self.rid,
+            remote_id=self.info.server_id,
+            remote_name=self.info.server_name,
+            did_solicit=self.did_solicit,
+            is_configured=self.is_configured,
+            ip=self.ip,
+            port=self.port,
+            start=self._started,
+            last_activity=now - idle,
+            rtt=self._rtt,
+            uptime=now - self._started,
+            idle=idle,
+            pending_size=sum(map(len, self.out)) + self._transport.get_write_buffer_size(),
+            in_msgs=messages_of(self._received),
+            out_msgs=messages_of(self._sent),
+            in_bytes=bytes_of(self._received),
+            out_bytes=bytes_of(self._sent),
+            num_subscriptions=len(subscriptions),
+            subscriptions=subscriptions,
+            client_urls=tuple(self.info.connect_urls or ()),
+        )

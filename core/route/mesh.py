@@ -1,0 +1,357 @@
+"""The mesh: this server's routes to all others of its cluster, and who else there is.
+
+Every server has one connection to every other one. A peer that has just come is made known to the
+others by passing its INFO on (`met`); who does not know it yet dials it (an implicit route).
+Connections are made by both sides at once sometimes: each side keeps the one that it registered
+first and closes the other. When these are not the same, both end, and are dialled again after a
+pause of random length.
+
+A name of a cluster that was made up gives way to that of the cluster it meets; peers of the old
+name are dropped then, and meet the new one by themselves.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from hmac import compare_digest
+from urllib.parse import urlsplit
+
+import msgspec
+
+from core.model.release import SERVER_VERSION
+from core.pubsub.account import ACK_PREFIX, Account
+from core.pubsub.onward import Splitter
+from core.pubsub.route import Member, Subscription
+from core.pubsub.server import Hub, Traffic
+from core.route.addresses import host_port, joined, own_addresses
+from core.route.cluster import Refused
+from core.route.dialing import Dialer
+from core.route.handshake import RouteConnect, RouteInfo, encode_info, takes_name
+from core.route.interest import LocalInterest
+from core.route.link import RouteLink
+from core.route.settings import ClusterSettings, RouteUrl
+from core.route.view import RouteView
+from core.runtime.listening import WILDCARDS, listening_socket
+
+log = logging.getLogger("jetgate.route")
+
+_BACKLOG = 128
+_TICK_SECONDS = 0.25
+_GRACE_SECONDS = 1.0
+_PROTO = 1
+"""What a route understands: INFO more than once. No traces of messages travel with it."""
+_NO_GOSSIP = 1
+
+
+class Mesh:
+    """The routes of one server. Life cycle: `listen`, `start`, `close`; `retire` in between.
+
+    It has to be made before anybody subscribes: it counts subscriptions as they come and go.
+
+    Attributes:
+        name: the cluster's name; another one than configured once a made-up name gave way.
+        address: where routes are accepted, once it listens.
+        on_change: called when peers, or the client URLs of peers, have changed.
+    """
+
+    def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
+        self.hub = hub
+        self.settings = settings
+        self.name, self.is_dynamic = settings.name, settings.is_dynamic
+        self.address = (settings.host, settings.port)
+        self.on_change: Callable[[], None] = lambda: None
+        self.interest = LocalInterest()
+        self.peers: dict[str, RouteLink] = {}
+        self.is_leaving = False
+        self._links: set[RouteLink] = set()
+        self._departed = Traffic()
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._dialer = Dialer(self)
+        for account in hub.accounts.values():
+            account.split = Splitter(account).split
+            account.watchers.append(partial(self._on_interest, account))
+        if hub.jetstream:
+            self.interest.add(hub.default_account().name.encode(), ACK_PREFIX + b">", b"")
+
+    # -- life --------------------------------------------------------------------------------
+
+    async def listen(self) -> None:
+        """Accept routes. Raises OSError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        self.is_leaving = False
+        sock = listening_socket(*self.address, _BACKLOG)
+        self._server = await loop.create_server(self.new_link, sock=sock, backlog=_BACKLOG)
+        self.address = (self.settings.host, self._server.sockets[0].getsockname()[1])
+        log.info("Cluster name is %s", self.name)
+        if self.is_dynamic:
+            log.warning("Cluster name was dynamically generated, consider setting one")
+        log.info("Listening for route connections on %s:%d", *self.address)
+        self._timer = loop.call_later(_TICK_SECONDS, self._tick)
+
+    def start(self) -> None:
+        """Dial the configured routes, and whoever becomes known."""
+        for url in self.settings.routes:
+            self._dialer.keep(url, is_configured=True)
+
+    def reconfigure(self, settings: ClusterSettings) -> None:
+        """Follow other settings: all but the name and the address, which stay."""
+        before = self.settings
+        self.settings = replace(
+            settings,
+            name=before.name,
+            is_dynamic=before.is_dynamic,
+            host=before.host,
+            port=before.port,
+        )
+        if not self.is_listening:
+            return
+        for url in before.routes:
+            if url not in settings.routes:
+                self._remove(url)
+        for url in settings.routes:
+            self._dialer.keep(url, is_configured=True)
+        self.announce()
+        self.on_change()
+
+    def _remove(self, url: RouteUrl) -> None:
+        self._dialer.drop(url)
+        for link in list(self.peers.values()):
+            if link.url == url:
+                link.close("Route Removed")
+                log.info("Removed route %s", joined(url.host, url.port))
+
+    def retire(self) -> None:
+        """Let clients of peers go elsewhere, and accept and dial nobody any more."""
+        self.is_leaving = True
+        self._dialer.stop()
+        if self._server is not None:
+            self._server.close()
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell peers what has changed here."""
+        self._tell_all(encode_info(self.own_info()))
+
+    async def close(self) -> None:
+        """Close all routes, after what gathered is written, within a second."""
+        self.is_leaving = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        await self._dialer.close()
+        for link in list(self._links):
+            link.close("Server Shutdown")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_SECONDS):
+                for link in list(self._links):
+                    await link.ended.wait()
+        for link in list(self._links):
+            link.abort()
+
+    def _tick(self) -> None:
+        now = self.hub.clock.monotonic()
+        for link in list(self._links):
+            link.tick(now)
+        self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether routes are accepted, or were until it was closed."""
+        return self._server is not None
+
+    # -- what others see ---------------------------------------------------------------------
+
+    def connect_urls(self) -> list[str]:
+        """Return where clients can connect to peers, `host:port`; none with `no_advertise`."""
+        if self.settings.no_advertise:
+            return []
+        found = (link.info.connect_urls or () for link in self.peers.values() if not link.info.ldm)
+        return list(dict.fromkeys(url for urls in found for url in urls))
+
+    def routes(self) -> Sequence[RouteView]:
+        """Return all routes, for monitoring."""
+        return tuple(link.view() for link in self.peers.values())
+
+    def totals(self) -> Traffic:
+        """Return the traffic of all routes since the start."""
+        total = Traffic()
+        for part in (self._departed, *(link.count() for link in self.peers.values())):
+            total.add(part)
+        return total
+
+    # -- interest ----------------------------------------------------------------------------
+
+    def _on_interest(self, account: Account, member: Member, is_new: bool) -> None:
+        if not isinstance(member, Subscription) and (member.here or member.intercept):
+            return
+        count = self.interest.add if is_new else self.interest.remove
+        self._tell_all(count(account.name.encode(), member.subject, member.queue))
+
+    def _tell_all(self, line: bytes) -> None:
+        if line:
+            for link in self.peers.values():
+                link.say(line)
+
+    # -- what links ask ----------------------------------------------------------------------
+
+    def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> RouteLink:
+        """Return a connection that has yet to be made; without `url` a peer makes it."""
+        return RouteLink(self, url, is_configured=is_configured)
+
+    def opened(self, link: RouteLink) -> None:
+        """Take note of a socket."""
+        self._links.add(link)
+
+    def forget(self, link: RouteLink) -> None:
+        """Take out a link whose socket is gone."""
+        self._links.discard(link)
+
+    def next_route_id(self) -> int:
+        """Return a number that no connection of this server has had."""
+        return self.hub.next_client_id()
+
+    def own_info(self) -> RouteInfo:
+        """Return what this server says of itself."""
+        hub, settings = self.hub, self.settings
+        host, port = self.address
+        ip = ""
+        if settings.advertise:
+            host, port = host_port(settings.advertise, port)
+            ip = f"nats-route://{joined(host, port)}/"
+        return RouteInfo(
+            server_id=hub.server_id,
+            server_name=hub.server_name,
+            version=SERVER_VERSION,
+            proto=_PROTO,
+            host=host,
+            port=port,
+            headers=not hub.limits.no_header_support,
+            auth_required=bool(settings.user),
+            max_payload=hub.limits.max_payload,
+            jetstream=hub.jetstream,
+            ip=ip,
+            cluster=self.name,
+            cluster_dynamic=self.is_dynamic,
+            domain=hub.domain,
+            connect_urls=self.own_connect_urls() or None,
+            ldm=self.is_leaving,
+        )
+
+    def own_connect_urls(self) -> list[str]:
+        """Return where clients can connect to this server; nowhere in the end."""
+        if self.settings.no_advertise or self.is_leaving:
+            return []
+        host, port = self.hub.client_address()
+        if host in WILDCARDS:
+            return [joined(found, port) for found in own_addresses()]
+        return [joined(host, port)]
+
+    def connect_for(self, url: RouteUrl) -> RouteConnect:
+        """Return what a server is told that this one has dialled."""
+        return RouteConnect(
+            user=url.user,
+            password=url.password,
+            headers=not self.hub.limits.no_header_support,
+            name=self.hub.server_id,
+            cluster=self.name,
+            cluster_dynamic=self.is_dynamic,
+        )
+
+    def check_connect(self, connect: RouteConnect) -> None:
+        """Raise Refused if a server may not connect."""
+        settings = self.settings
+        given = f"{connect.user}\n{connect.password}".encode()
+        wanted = f"{settings.user}\n{settings.password}".encode()
+        if settings.user and not compare_digest(given, wanted):
+            raise Refused("Authentication Failure", "Authorization Violation")
+        if connect.lang:
+            raise Refused("Incorrect Port", "attempted to connect to route port")
+        if not self._agrees(connect.cluster, connect.cluster_dynamic, connect.name):
+            text = f'cluster name "{connect.cluster}" does not match "{self.name}"'
+            raise Refused("Cluster Name Conflict", f"Rejecting connection, {text}")
+
+    def _agrees(self, name: str, is_dynamic: bool, server_id: str) -> bool:
+        """Say whether a peer is of this cluster, or this server now of its."""
+        if name == self.name:
+            return True
+        if not takes_name(self.name, self.is_dynamic, name, is_dynamic):
+            return False
+        self.name, self.is_dynamic = name, is_dynamic
+        log.info("Cluster name updated to %s", name)
+        for link in list(self.peers.values()):
+            if link.info.server_id != server_id:
+                link.close("Cluster Name Conflict")
+        self.on_change()
+        return True
+
+    def register(self, link: RouteLink, info: RouteInfo) -> None:
+        """Take a link in whose handshake is over. Raises Refused."""
+        if info.server_id == self.hub.server_id:
+            raise Refused("Duplicate Route")
+        if info.route_account:
+            what = f'a dedicated route for account "{info.route_account}"'
+            raise Refused(
+                "Protocol Violation", f"Not possible to have {what} between those servers"
+            )
+        will_follow = link.did_solicit and takes_name(
+            info.cluster, info.cluster_dynamic, self.name, self.is_dynamic
+        )
+        agrees = will_follow or self._agrees(info.cluster, info.cluster_dynamic, info.server_id)
+        if not agrees:
+            raise Refused("Cluster Name Conflict")
+        if info.tls_required:
+            raise Refused("TLS Handshake Failure")
+        if info.jetstream and self.hub.jetstream:
+            text = f'this server and "{info.server_name}" both have JetStream'
+            raise Refused("Protocol Violation", f"Rejecting connection, {text}")
+        if self.is_leaving:
+            raise Refused("Server Shutdown")
+        if (other := self.peers.get(info.server_id)) is not None:
+            other.did_solicit = other.did_solicit or link.did_solicit
+            other.is_configured = other.is_configured or link.is_configured
+            raise Refused("Duplicate Route")
+        self.peers[info.server_id] = link
+        self._make_known(link, info)
+        self.on_change()
+
+    def _make_known(self, link: RouteLink, info: RouteInfo) -> None:
+        if info.gossip_mode == _NO_GOSSIP or len(self.peers) == 1:
+            return
+        ip = info.ip or f"nats-route://{joined(link.ip, info.port)}/"
+        line = encode_info(msgspec.structs.replace(info, ip=ip, gossip_mode=0))
+        for peer in self.peers.values():
+            if peer is not link:
+                peer.say(line)
+
+    def met(self, info: RouteInfo) -> None:
+        """Dial a server that another one knows, unless it is known here."""
+        is_known = info.server_id in self.peers or info.server_id == self.hub.server_id
+        if is_known or self.is_leaving:
+            return
+        configured = {(url.host.lower(), url.port) for url in self.settings.routes}
+        try:
+            place = urlsplit(info.ip)
+            host, port = place.hostname or "", place.port or 0
+        except ValueError:
+            return
+        if not host or not port or (info.host.lower(), info.port) in configured:
+            return
+        given = (self.settings.user, self.settings.password) if info.auth_required else ("", "")
+        url = RouteUrl(host=host, port=port, user=given[0], password=given[1])
+        self._dialer.keep(url, is_configured=False)
+
+    def changed(self, link: RouteLink) -> None:
+        """Take note that a peer has told something new of itself."""
+        self.on_change()
+
+    def gone(self, link: RouteLink) -> None:
+        """Take a closed link out."""
+        if self.peers.get(link.info.server_id) is link:
+            del self.peers[link.info.server_id]
+            self._departed.add(link.count())
+            self.on_change()

@@ -1,0 +1,62 @@
+"""What one peer has said it listens to, and its place in the accounts here.
+
+A subscription in an account that is not here is kept for monitoring, and means nothing.
+"""
+
+from core.pubsub.account import Account
+from core.pubsub.route import Link, RemoteInterest
+from core.route.view import RouteInterest
+
+Key = tuple[bytes, bytes, bytes]
+"""Account, subject, queue group."""
+
+
+class RemoteSubscriptions:
+    """The subscriptions of one peer."""
+
+    def __init__(self, link: Link, accounts: dict[str, Account]) -> None:
+        self._link = link
+        self._accounts = {name.encode(): account for name, account in accounts.items()}
+        self._known: dict[Key, RemoteInterest] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
+        """Take RS+: of a subscription that is known it says a new weight."""
+        key = (account, subject, queue)
+        if (known := self._known.get(key)) is not None:
+            known.weight = weight
+            return
+        interest = RemoteInterest(self._link, subject, queue, weight)
+        self._known[key] = interest
+        if (found := self._accounts.get(account)) is not None:
+            found.add_remote(interest)
+
+    def remove(self, account: bytes, subject: bytes, queue: bytes) -> None:
+        """Take RS-; one that is not known is harmless."""
+        interest = self._known.pop((account, subject, queue), None)
+        if interest is not None and (found := self._accounts.get(account)) is not None:
+            found.remove_remotes((interest,))
+
+    def clear(self) -> None:
+        """Forget all: the peer is gone."""
+        by_account: dict[bytes, list[RemoteInterest]] = {}
+        for key, interest in self._known.items():
+            by_account.setdefault(key[0], []).append(interest)
+        self._known = {}
+        for name, interests in by_account.items():
+            if (found := self._accounts.get(name)) is not None:
+                found.remove_remotes(interests)
+
+    def shown(self) -> tuple[RouteInterest, ...]:
+        """Return all, for monitoring."""
+        return tuple(
+            RouteInterest(
+                account=account.decode(errors="replace"),
+                subject=subject.decode(errors="replace"),
+                queue=queue.decode(errors="replace"),
+                weight=interest.weight if queue else 0,
+            )
+            for (account, subject, queue), interest in self._known.items()
+        )

@@ -1,0 +1,49 @@
+"""The flags `--cluster`, where routes are accepted, and `--routes`, whom to dial."""
+
+from core.errors import OperatorError
+from core.route.settings import RouteUrl
+from nats_server.config.cluster import route_of
+from nats_server.config.options import Options
+from nats_server.config.urls import authority_of, split
+
+_ANY_PORT = ":-1"
+
+
+def listen_for_routes(options: Options, url: str) -> None:
+    """`--cluster`: accept routes at the place of a URL, from those who know its user info.
+
+    What the configuration file says of both is void; an empty URL is no cluster.
+
+    Raises:
+        OperatorError: it is no such URL; the text is the reference server's.
+    """
+    cluster = options.cluster
+    if not url:
+        cluster.port = 0
+        return
+    is_any = url.endswith(_ANY_PORT)
+    try:
+        named = authority_of(url.removesuffix(_ANY_PORT) + ":0" if is_any else url)
+        host, port = split(named.place)
+    except ValueError as error:
+        raise OperatorError(str(error)) from None
+    if named.user is not None and named.password is None:
+        raise OperatorError("expected cluster password to be set")
+    cluster.host, cluster.port = host, -1 if is_any else port
+    cluster.user, cluster.password = named.user or "", named.password or ""
+
+
+def dial_routes(options: Options, urls: str) -> None:
+    """`--routes`: dial these servers, separated by commas, and no others; none if it is empty.
+
+    Raises:
+        OperatorError: one is no URL, or none of a server.
+    """
+    options.cluster.routes = tuple(map(_route, urls.split(","))) if urls else ()
+
+
+def _route(url: str) -> RouteUrl:
+    try:
+        return route_of(url)
+    except ValueError as error:
+        raise OperatorError(str(error)) from None

@@ -1,0 +1,61 @@
+"""The ports for clients and for other servers; what nats-server says of one that is taken."""
+
+import socket
+from collections.abc import Callable
+
+from core.config.addresses import probe
+from core.errors import OperatorError
+from nats_server.config.options import DEFAULT_HOST, Options
+from nats_server.ports_file import join
+
+_PORT_MAX = 65535
+
+
+def client_port(options: Options) -> int:
+    """The port for clients; 0 for any, which the options say as -1."""
+    return 0 if options.port == -1 else options.port
+
+
+def probe_ports(options: Options) -> None:
+    """Raise OperatorError for a port that is taken, before anything else is begun."""
+    _probe(options.host, client_port(options), lambda error: no_clients(options, error))
+    cluster = options.cluster
+    if cluster.port not in (0, -1):
+        host = cluster.host or DEFAULT_HOST
+        _probe(host, cluster.port, lambda error: no_routes(options, error))
+
+
+def no_clients(options: Options, error: BaseException) -> OperatorError:
+    """The error for a port where clients cannot be accepted."""
+    host, port = options.host, client_port(options)
+    reason = _why(host, port, error)
+    return OperatorError(f'Error listening on port: {join(host, port)}, "{reason}"')
+
+
+def no_routes(options: Options, error: BaseException) -> OperatorError:
+    """The error for a port where other servers cannot be accepted."""
+    host, port = options.cluster.host or DEFAULT_HOST, options.cluster.port
+    reason = _why(host, port, error)
+    return OperatorError(f"Error listening on router port: {port} - {reason}")
+
+
+def _probe(host: str, port: int, refusal: Callable[[BaseException], OperatorError]) -> None:
+    if port == 0:
+        return
+    if not 0 < port <= _PORT_MAX:
+        raise refusal(OverflowError())
+    try:
+        probe(host, port, "NATS")
+    except OperatorError as error:
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        raise refusal(cause) from error
+
+
+def _why(host: str, port: int, error: BaseException) -> str:
+    """Say why an address cannot be had, as Go does."""
+    if not 0 <= port <= _PORT_MAX:
+        return f"listen tcp: address {port}: invalid port"
+    if isinstance(error, socket.gaierror):
+        return f"listen tcp: lookup {host}: no such host"
+    said = (getattr(error, "strerror", None) or str(error)).lower()
+    return f"listen tcp {join(host, port)}: bind: {said}"

@@ -1,0 +1,156 @@
+"""Three servers of a cluster in memory, joined by the lines they would send, against a naive model.
+
+Whoever subscribes where, whichever server is cut off and comes back: every subscription in no queue
+group gets every matching message once, and of every queue group one member of those in reach.
+"""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.protocol.routed import Queues
+from core.pubsub.onward import Splitter, deliver_here
+from core.pubsub.route import Member, Subscription
+from core.route.interest import LocalInterest
+from core.route.remote_subscriptions import RemoteSubscriptions
+from core.route.route_parser import RouteParser
+from core.subjects.subject import matches
+from tests.support.sessions import ListSession, idle_hub, listen
+
+FILTERS = (b"a", b"a.b", b"a.*", b"*.b", b">", b"b.c")
+SUBJECTS = (b"a", b"a.b", b"b.c", b"a.x", b"c")
+QUEUES = (b"", b"", b"q", b"r")
+SERVERS = st.integers(0, 2)
+STEPS = st.lists(
+    st.tuples(st.just("subscribe"), SERVERS, st.sampled_from(FILTERS), st.sampled_from(QUEUES))
+    | st.tuples(st.just("unsubscribe"), st.integers(0, 99))
+    | st.tuples(st.just("publish"), SERVERS, st.sampled_from(SUBJECTS))
+    | st.tuples(st.just("cut"), SERVERS)
+    | st.tuples(st.just("join"), SERVERS),
+    max_size=40,
+)
+
+
+class End:
+    """A server's end of a connection: what the other end sends is parsed at once."""
+
+    closed = False
+
+    def __init__(self, server: "MeshServer") -> None:
+        self._account = server.account
+        self._parser = RouteParser(self)  # type: ignore[arg-type]
+        self.remote = RemoteSubscriptions(self, {"$G": server.account})
+        self.other: End
+
+    def send(self, lines: bytes, sent: int = 0) -> None:
+        self.other._parser.feed(lines)
+
+    def on_message(
+        self,
+        account: bytes,
+        subject: bytes,
+        reply: bytes,
+        queues: Queues,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        assert account == b"$G"
+        deliver_here(self._account, subject, reply, queues, headers, payload)
+
+    def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
+        self.remote.add(account, subject, queue, weight)
+
+    def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None:
+        self.remote.remove(account, subject, queue)
+
+
+class MeshServer:
+    """An account, and the interest that is told of it."""
+
+    def __init__(self) -> None:
+        self.account = idle_hub().default_account()
+        self.account.split = Splitter(self.account).split
+        self.account.watchers.append(self._tell)
+        self.interest = LocalInterest()
+        self.ends: dict[MeshServer, End] = {}
+
+    def _tell(self, member: Member, is_new: bool) -> None:
+        count = self.interest.add if is_new else self.interest.remove
+        line = count(b"$G", member.subject, member.queue)
+        for end in self.ends.values():
+            end.send(line)
+
+    def join(self, other: "MeshServer") -> None:
+        if other in self.ends:
+            return
+        self.ends[other], other.ends[self] = mine, theirs = End(self), End(other)
+        mine.other, theirs.other = theirs, mine
+        mine.send(self.interest.all_lines())
+        theirs.send(other.interest.all_lines())
+
+    def cut(self) -> None:
+        for other in list(self.ends):
+            self.ends.pop(other).remote.clear()
+            other.ends.pop(self).remote.clear()
+
+
+class World:
+    """The servers, and who has subscribed where."""
+
+    def __init__(self) -> None:
+        self.servers = [MeshServer() for _ in range(3)]
+        self.members: list[tuple[MeshServer, Subscription]] = []
+        for at in range(3):
+            self.join(at)
+
+    def join(self, at: int) -> None:
+        for other in self.servers:
+            if other is not self.servers[at]:
+                self.servers[at].join(other)
+
+    def cut(self, at: int) -> None:
+        self.servers[at].cut()
+
+    def subscribe(self, at: int, subject: bytes, queue: bytes) -> None:
+        server = self.servers[at]
+        session = ListSession()
+        subscription = listen(server.account, session, subject, b"1", queue)
+        self.members.append((server, subscription))
+
+    def unsubscribe(self, number: int) -> None:
+        if self.members:
+            server, subscription = self.members.pop(number % len(self.members))
+            server.account.remove(subscription)
+
+    def publish(self, at: int, subject: bytes) -> None:
+        server = self.servers[at]
+        account = server.account
+        account.deliver(account.route(subject), None, subject, b"back", b"", b"x")
+        reached = {server, *server.ends}
+        wanted = [
+            member
+            for place, member in self.members
+            if place in reached and matches(subject, member.subject)
+        ]
+        got = {id(member): member.delivered for _, member in self.members}
+        for _, member in self.members:
+            member.sent = 0
+            member.session.flush()
+        assert all(got[id(member)] == 1 for member in wanted if not member.queue)
+        groups = Counter(member.queue for member in wanted if member.queue)
+        for queue in groups:
+            assert sum(got[id(member)] for member in wanted if member.queue == queue) == 1
+        assert sum(got.values()) == sum(not m.queue for m in wanted) + len(groups)
+        assert account.has_interest(subject) == bool(wanted)
+
+
+@given(STEPS)
+def test_any_history_of_subscriptions(steps: list[tuple[Any, ...]]) -> None:
+    world = World()
+    for name, *arguments in steps:
+        getattr(world, name)(*arguments)
+    for at in range(3):
+        for subject in SUBJECTS:
+            world.publish(at, subject)

@@ -1,0 +1,280 @@
+"""Servers of one cluster: jetgate in threads of the test process, nats-server as processes.
+
+    one = jetgate().start()
+    other = nats_server([one]).start()
+    meshed([one, other])
+
+Nothing sleeps: what has been told over a link is known from a subject of one's own that was told
+after it on the same link.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Self, TypeVar
+
+import uvloop
+
+from core.route.settings import ClusterSettings, RouteUrl
+from core.runtime.clock import SystemClock
+from core.server import Server, ServerOptions
+from tests.support.eventually import eventually
+from tests.support.natsserver import binary
+from tests.support.ports import free_port
+from tests.support.wire import HELLO, Frame, Wire
+
+T = TypeVar("T")
+
+_numbers = count(1)
+
+
+class JetgateMember:
+    """A server without JetStream in a thread; `call` runs something on its loop."""
+
+    kind = "jetgate"
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.loop: asyncio.AbstractEventLoop
+        self.server: Server
+        self.address = ("127.0.0.1", 0)
+        self.route_port = 0
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._done = asyncio.Event()
+        self.server = Server(self._options, SystemClock())
+        await self.server.listen()
+        assert self.server.mesh is not None
+        self.address = ("127.0.0.1", self.server.port)
+        self.route_port = self.server.mesh.address[1]
+        self._ready.set()
+        await self._done.wait()
+        await self.server.close()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run `function` on the server's loop and return what it returns."""
+
+        async def run() -> T:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(60)
+
+    def peers(self) -> set[str]:
+        """The ids of the servers it has routes to."""
+        mesh = self.server.mesh
+        assert mesh is not None
+        return self.call(lambda: set(mesh.peers))
+
+    def server_id(self) -> str:
+        return self.server.hub.server_id
+
+    def start(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(60), "the server did not start"
+        return self
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self._done.set)
+            self._thread.join(60)
+
+
+class NatsMember:
+    """A nats-server process with a configuration file."""
+
+    kind = "nats-server"
+
+    def __init__(self, port: int, lines: Iterable[str], cluster: Iterable[str]) -> None:
+        self.dir = Path(tempfile.mkdtemp(prefix="cluster-"))
+        self.route_port = port or free_port()
+        self._lines, self._cluster = tuple(lines), tuple(cluster)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = ("127.0.0.1", 0)
+        self._monitor = ""
+
+    def add(self, *lines: str) -> None:
+        """Add lines to its configuration; before it starts."""
+        self._lines += lines
+
+    def start(self) -> Self:
+        inner = (f'listen: "127.0.0.1:{self.route_port}"', *self._cluster)
+        own = ("listen: 127.0.0.1:-1", "http: 127.0.0.1:-1", *self._lines)
+        path = self.dir / "server.conf"
+        path.write_text("\n".join((*own, "cluster {", *inner, "}", "")))
+        with (self.dir / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [binary(), "-DV", "-c", str(path), "--ports_file_dir", str(self.dir)],
+                stdout=log,
+                stderr=log,
+            )
+        ports = eventually(self._ports, within=60)
+        host, port = ports["nats"][0].removeprefix("nats://").rsplit(":", 1)
+        self.address = (host, int(port))
+        self._monitor = ports["monitoring"][0]
+        return self
+
+    def _ports(self) -> dict[str, list[str]] | None:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log()
+        try:
+            path = self.dir / f"nats-server_{self._process.pid}.ports"
+            return dict(json.loads(path.read_text()))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def page(self, name: str) -> dict[str, object]:
+        """A page of its monitoring port."""
+        with urllib.request.urlopen(f"{self._monitor}/{name}", timeout=60) as answer:
+            return dict(json.loads(answer.read()))
+
+    def peers(self) -> set[str]:
+        """The ids of the servers it has routes to."""
+        routes = self.page("routez")["routes"]
+        assert isinstance(routes, list)
+        return {route["remote_id"] for route in routes}
+
+    def server_id(self) -> str:
+        return str(self.page("varz")["server_id"])
+
+    def log(self) -> str:
+        return (self.dir / "log").read_text(errors="replace")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+Member = JetgateMember | NatsMember
+
+
+def jetgate(
+    routes: Sequence[Member] = (),
+    *,
+    name: str = "test",
+    ports: Sequence[int] = (),
+    options: ServerOptions | None = None,
+    given: dict[str, str] | None = None,
+    **settings: object,
+) -> JetgateMember:
+    """A jetgate server that dials these members, or ports; not started yet."""
+    base = ClusterSettings(name=name, host="127.0.0.1", port=0)
+    dialled = ports or [member.route_port for member in routes]
+    urls = tuple(RouteUrl(host="127.0.0.1", port=port, **(given or {})) for port in dialled)
+    cluster = replace(base, routes=urls, **settings)  # type: ignore[arg-type]
+    chosen = options or ServerOptions(jetstream=False)
+    return JetgateMember(replace(chosen, host="127.0.0.1", port=0, cluster=cluster))
+
+
+def nats_server(
+    routes: Sequence[Member] = (),
+    *,
+    name: str = "test",
+    port: int = 0,
+    ports: Sequence[int] = (),
+    lines: Sequence[str] = (),
+    cluster: Sequence[str] = (),
+    given: str = "",
+) -> NatsMember:
+    """A nats-server that dials these members, or ports; not started yet."""
+    dialled = ports or [member.route_port for member in routes]
+    urls = ", ".join(f'"nats-route://{given}127.0.0.1:{each}"' for each in dialled)
+    named = (f"name: {name}",) if name else ()
+    return NatsMember(port, lines, (*named, f"routes: [{urls}]", *cluster))
+
+
+def meshed(members: Sequence[Member]) -> None:
+    """Wait until every member has a route to every other one."""
+    ids = {member.server_id() for member in members}
+    for member in members:
+        others = ids - {member.server_id()}
+        eventually(partial(_knows, member, others), within=60)
+
+
+def _knows(member: Member, others: set[str]) -> bool:
+    return member.peers() >= others
+
+
+class Client(Wire):
+    """A connection to a member; `settle` and `after` wait for what travels over a link."""
+
+    def __init__(self, member: Member, connect: bytes = HELLO) -> None:
+        super().__init__(member.address)
+        try:
+            self.info = self.hello(connect)
+        except BaseException:
+            self.close()
+            raise
+
+    def settle(self, *publishers: "Client") -> None:
+        """Return once those have been told of all subscriptions that were made here.
+
+        Told of them in turn: a subject of one's own is asked for until somebody answers there.
+        """
+        number = next(_numbers)
+        subject = b"_settle.%d" % number
+        self.send(b"SUB %b settle%d\r\nPING\r\n" % (subject, number))
+        self.until(b"PONG")
+        for publisher in publishers:
+            if publisher is self:
+                continue
+            publisher.send(b"SUB _answer.%d answer%d\r\n" % (number, number))
+            ask = b"PUB %b _answer.%d 0\r\n\r\n" % (subject, number)
+            eventually(partial(publisher.is_heard, ask), every=0.005)
+            publisher.send(b"UNSUB answer%d\r\n" % number)
+        self.send(b"UNSUB settle%d\r\n" % number)
+        self.flush()
+
+    def is_heard(self, request: bytes) -> bool:
+        """Send a request; whether somebody listens there."""
+        return not self.ask(request)
+
+    def ask(self, request: bytes) -> list[Frame]:
+        """Send a request; what was answered at once, which is that nobody listens."""
+        self.send(request)
+        return self.flush()
+
+    def until(self, line: bytes) -> list[Frame]:
+        """Return the frames before one with such a line."""
+        found: list[Frame] = []
+        while (frame := self.frame()).line != line:
+            found.append(frame)
+        return found
+
+    def after(self, publisher: "Client", data: bytes) -> list[Frame]:
+        """Return all that comes here of what is published there."""
+        return gathered(publisher, [self], data)[0]
+
+
+def gathered(publisher: Client, clients: Sequence[Client], data: bytes) -> list[list[Frame]]:
+    """Publish, and return what each of these clients gets of it: it gets a last message too."""
+    numbers = [next(_numbers) for _ in clients]
+    for number, client in zip(numbers, clients, strict=True):
+        client.send(b"SUB _fence.%d fence%d\r\n" % (number, number))
+        client.settle(publisher)
+    fences = b"".join(b"PUB _fence.%d 0\r\n\r\n" % number for number in numbers)
+    publisher.send(data + fences)
+    found = []
+    for number, client in zip(numbers, clients, strict=True):
+        frames = client.until(b"MSG _fence.%d fence%d 0" % (number, number))
+        client.send(b"UNSUB fence%d\r\n" % number)
+        found.append([frame for frame in frames if not frame.subject.startswith(b"_")])
+    return found

@@ -1,0 +1,129 @@
+"""Messages on their way to other servers: batches and acknowledgements, and what a route says."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from core.jetstream.stream.acks import AckEmitter
+from core.protocol.gather import gather
+from core.pubsub.account import Account
+from core.pubsub.batch import take_together
+from core.pubsub.onward import Splitter
+from core.pubsub.route import RemoteInterest, bytes_of, messages_of
+from core.route.route_parser import RouteParser
+from tests.support.sessions import ListSession, idle_hub, listen
+
+BLOCK = b"NATS/1.0\r\n\r\n"
+
+
+class ListLink:
+    """A link whose output stays in `out`."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.out: list[bytes] = []
+        self.sent = 0
+
+    def send(self, lines: bytes, sent: int) -> None:
+        self.out.append(lines)
+        self.sent += sent
+
+    def messages(self) -> list[tuple[bytes, ...]]:
+        """Subject, reply, headers and payload of all that was sent."""
+        found: list[tuple[bytes, ...]] = []
+
+        class Sink:
+            def on_message(self, account: bytes, *message: Any) -> None:
+                subject, reply, queues, headers, payload = message
+                assert (account, queues) == (b"$G", ())
+                found.append((subject, reply, headers, payload))
+
+        sink: Any = Sink()
+        RouteParser(sink).feed(b"".join(self.out))
+        return found
+
+
+@pytest.fixture
+def account() -> Account:
+    account = idle_hub().default_account()
+    account.split = Splitter(account).split
+    return account
+
+
+@pytest.fixture
+def link(account: Account) -> ListLink:
+    """To a server where somebody listens to `s.>` and to one inbox."""
+    link = ListLink()
+    account.add_remote(RemoteInterest(link, b"s.>", b"", 0))
+    account.add_remote(RemoteInterest(link, b"inbox.*", b"", 0))
+    return link
+
+
+@pytest.mark.parametrize("headers", [b"", BLOCK])
+def test_a_batch_goes_as_its_messages_would(
+    account: Account, link: ListLink, headers: bytes
+) -> None:
+    sent = [(b"s.%d" % (n % 3), b"r" * (n % 2), headers * (n % 2), b"x" * n) for n in range(20)]
+    data = b"".join(
+        b"HPUB %b %b %d %d\r\n%b%b\r\n" % (s, r, len(h), len(h + p), h, p)
+        if h
+        else b"PUB %b %b %d\r\n%b\r\n" % (s, r, len(p), p)
+        for s, r, h, p in sent
+    )
+    batch, end = gather(data, 0, (1000, 1000, 1000), with_headers=True)
+    assert end == len(data)
+    assert take_together(account, batch)
+    assert len(link.out) == 1
+    assert link.messages() == sent
+    size = sum(len(h) + len(p) for _, _, h, p in sent)
+    assert (messages_of(link.sent), bytes_of(link.sent)) == (20, size)
+
+
+def test_a_batch_for_others_too_is_taken_apart(account: Account, link: ListLink) -> None:
+    listen(account, ListSession(), b"s.1")
+    batch, _ = gather(b"PUB s.0 0\r\n\r\nPUB s.1 0\r\n\r\n", 0, (9, 99, 9), with_headers=True)
+    assert not take_together(account, batch)
+    assert link.out == []
+
+
+@pytest.mark.parametrize("first", [1, 5, 95])
+def test_acknowledgements_of_an_inbox_elsewhere(
+    account: Account, link: ListLink, first: int
+) -> None:
+    account.route(b"inbox.0")
+    replies = [b"inbox.%d" % n for n in range(20)]
+    AckEmitter(account, account.turn, b"S").emit(replies, first)
+    assert link.messages() == [
+        (reply, b"", b"", b'{"stream":"S","seq":%d}' % seq)
+        for seq, reply in enumerate(replies, first)
+    ]
+    assert messages_of(link.sent) == 20
+
+
+def test_what_is_subscribed_elsewhere_is_interest(account: Account, link: ListLink) -> None:
+    assert account.has_interest(b"s.a")
+    told: list[bytes] = []
+    call: Callable[[bytes], None] = told.append
+    account.on_interest.append(call)
+    interest = RemoteInterest(link, b"deliver", b"group", 2)
+    account.add_remote(interest)
+    onward = account.route(b"deliver").onward
+    assert onward is not None
+    assert not onward.subjects
+    assert onward.grouped == frozenset([(b"group", b"deliver")])
+    account.remove_remotes([interest])
+    assert account.route(b"deliver").onward is None
+    assert not account.has_interest(b"deliver")
+    assert told == [b"deliver", b"deliver"]
+
+
+def test_a_message_shows_its_own_subject_by_its_reply(account: Account, link: ListLink) -> None:
+    """What a consumer delivers: a client there is shown what follows the `@`."""
+    account.send(b"inbox.1", b"s.a", b"$JS.ACK.S.C.1.1.1.1.0", b"", b"x")
+    account.send(b"inbox.1", b"inbox.1", b"", BLOCK, b"")
+    assert link.messages() == [
+        (b"inbox.1", b"$JS.ACK.S.C.1.1.1.1.0@s.a", b"", b"x"),
+        (b"inbox.1", b"", BLOCK, b""),
+    ]

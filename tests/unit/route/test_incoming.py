@@ -1,0 +1,62 @@
+"""Messages from other servers while JetStream is still being loaded."""
+
+from core.pubsub.limits import Limits
+from core.pubsub.server import Hub
+from core.route.incoming import Incoming
+from tests.support.sessions import ListSession, idle_hub, listen
+
+
+def deliver(incoming: Incoming, payload: bytes) -> None:
+    incoming.deliver(b"$G", b"s", b"", (), b"", payload)
+
+
+def told(hub: Hub) -> ListSession:
+    session = ListSession()
+    listen(hub.default_account(), session, b"s")
+    return session
+
+
+def test_they_wait_until_publishes_are_taken_and_keep_their_order() -> None:
+    hub = idle_hub()
+    session, incoming = told(hub), Incoming(hub)
+    deliver(incoming, b"a")
+    assert session.take() == b"MSG s 1 1\r\na\r\n"
+    hub.hold_publishes()
+    deliver(incoming, b"b")
+    deliver(incoming, b"c")
+    incoming.release()
+    assert session.take() == b""
+    hub.take_publishes()
+    deliver(incoming, b"d")
+    assert session.take() == b"".join(b"MSG s 1 1\r\n%c\r\n" % c for c in b"bcd")
+    incoming.release()
+    assert session.take() == b""
+
+
+def test_they_are_released_without_another_message() -> None:
+    hub = idle_hub()
+    session, incoming = told(hub), Incoming(hub)
+    hub.hold_publishes()
+    deliver(incoming, b"a")
+    hub.take_publishes()
+    incoming.release()
+    assert session.take() == b"MSG s 1 1\r\na\r\n"
+
+
+def test_only_so_much_is_kept() -> None:
+    hub = idle_hub()
+    hub.limits = Limits(max_pending=10)
+    session, incoming = told(hub), Incoming(hub)
+    hub.hold_publishes()
+    for payload in (b"a" * 6, b"b" * 6, b"c"):
+        deliver(incoming, payload)
+    hub.take_publishes()
+    incoming.release()
+    assert session.take() == b"MSG s 1 6\r\naaaaaa\r\n"
+
+
+def test_an_account_that_is_not_here_gets_nothing() -> None:
+    hub = idle_hub()
+    session, incoming = told(hub), Incoming(hub)
+    incoming.deliver(b"OTHER", b"s", b"", (), b"", b"x")
+    assert session.take() == b""
