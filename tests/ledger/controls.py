@@ -112,7 +112,17 @@ CONTROLS: dict[str, Control] = {
     "early-acks": Control(
         acknowledge_early, frozenset({"lost", "disagreement"}), _kills(3, 6, 9), 12
     ),
-    "no-dedup": Control(without_dedup, frozenset({"duplicate"}), _kills(3, 6, 9, 12), 15),
+    "no-dedup": Control(
+        without_dedup,
+        frozenset({"duplicate"}),
+        # Clients give up before they hear of a COMMIT that was one, and send again.
+        tuple(
+            fault
+            for begin in (2, 11, 20, 29, 38)
+            for fault in (Fault(begin, "hold-to-node", 6.5, 0), *_kills(begin + 7))
+        ),
+        47,
+    ),
     "no-rivals": Control(without_rivals, frozenset({"rival"}), (), 2),
     "early-confirmations": Control(
         confirm_early, frozenset({"redelivered", "floor"}), _kills(3, 6, 9, 12), 15
