@@ -269,6 +269,10 @@ class RouteLink(asyncio.Protocol):
 
     # -- what the peer says
 
+    def on_message_begun(self) -> None:
+        """Keep nothing for a stranger. Raises Refused."""
+        self._check_registered()
+
     def on_message(
         self,
         account: bytes,

@@ -29,6 +29,10 @@ Message = tuple[bytes, bytes, bytes, Queues, int, int]
 class RouteSink(Protocol):
     """What the parser calls for each operation. Methods may raise ProtocolError."""
 
+    def on_message_begun(self) -> None:
+        """The payload of a message is to come: raise ProtocolError to wait for none of it."""
+        ...
+
     def on_message(
         self,
         account: bytes,
@@ -106,6 +110,7 @@ class RouteParser:
         start = eol + 1
         stop = start + message[5]
         if stop + 2 > len(data):
+            self._sink.on_message_begun()
             self._message = message
             self._chunks = [data[start:]]
             self._missing = stop + 2 - len(data)

@@ -115,6 +115,7 @@ def test_what_a_server_says_of_itself(guarded: Member, peer: Peer) -> None:
         ([connect(**{"pass": "x"})], b"-ERR 'Authorization Violation'"),
         ([info()], b"-ERR 'Authorization Violation'"),
         ([b"RS+ $G a"], b"-ERR 'Authorization Violation'"),
+        ([b"RMSG $G a 60000000", b"the beginning"], b"-ERR 'Authorization Violation'"),
         ([connect(lang="go")], b"-ERR 'attempted to connect to route port'"),
         (
             [connect(cluster="other")],

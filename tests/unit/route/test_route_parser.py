@@ -69,6 +69,9 @@ class Heard:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
+    def on_message_begun(self) -> None:
+        """Anybody may send messages here."""
+
     def __getattr__(self, name: str) -> Any:
         return lambda *args: self.calls.append((name.removeprefix("on_"), *args))
 
