@@ -17,6 +17,10 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     `ip` is where others reach the server, `nats-route://host:port/`: set by whoever passes its INFO
     on. `gossip_mode` 1 asks not to be passed on, 2 to be passed on to all. A server that
     announces no `route_pool_size` gets one connection.
+
+    What begins `jetgate_` are additions of this server, between the nodes of one database:
+    `nonce` and `proof` (`core.route.proof`), `leads`: the epoch under which the node leads and
+    serves now, and `released`: that it has just stopped to, and its locks are free.
     """
 
     server_id: str
@@ -39,6 +43,10 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     ldm: bool = False
     gossip_mode: int = 0
     route_account: str = ""
+    nonce: str = msgspec.field(name="jetgate_nonce", default="")
+    proof: str = msgspec.field(name="jetgate_proof", default="")
+    leads: int = msgspec.field(name="jetgate_leads", default=0)
+    released: bool = msgspec.field(name="jetgate_released", default=False)
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):

@@ -2,7 +2,8 @@
 
 Who accepted sends INFO at once. Who dialled reads it and answers with CONNECT and INFO: so a server
 whose cluster has a made-up name knows the other's first. With the INFO of the peer a link is
-registered (`Cluster.register`); then it is sent all interest, and takes part in routes.
+registered (`Cluster.register`); then it is sent all interest, and takes part in routes. Nodes of
+one database prove first that they are (`core.route.proof`).
 
 A link is never paused. What gathers is written once per turn; a peer that does not take
 `max_pending` bytes is a slow consumer, and is dropped. Texts and reasons are nats-server's.
@@ -11,6 +12,8 @@ A link is never paused. What gathers is written once per turn; a peer that does 
 import asyncio
 import logging
 from typing import cast
+
+import msgspec
 
 from core.errors import ProtocolError
 from core.protocol import encoder
@@ -26,6 +29,8 @@ from core.route.handshake import (
     encode_info,
 )
 from core.route.incoming import Incoming
+from core.route.pinging import Pinging
+from core.route.proof import Proving
 from core.route.remote_subscriptions import RemoteSubscriptions
 from core.route.route_parser import RouteParser
 from core.route.settings import RouteUrl
@@ -37,7 +42,6 @@ log = logging.getLogger("jetgate.route")
 
 LARGE_READ = 32 * 1024
 _HIGH_WATER = 256 * 1024
-_PING_INTERVAL_MAX_S = 30.0
 _SECOND = 1_000_000_000
 _CLOSE_SECONDS = 1.0
 _INFO_SECONDS = 5.0
@@ -81,16 +85,17 @@ class RouteLink(asyncio.Protocol):
         self.ended = asyncio.Event()
         self.out: list[bytes] = []
         self.remote = RemoteSubscriptions(self, hub.accounts)
-        self._incoming = Incoming(hub)
+        self._incoming = Incoming(hub, holds=cluster.holds_messages)
+        self._proving = cluster.proving(has_dialled=self.did_solicit)
         self.ip, self.port = "", 0
         self._is_connected = self.did_solicit
         self._is_blocked = False
         self._parser = RouteParser(self)
         self._sent = self._received = 0
         self._started = hub.clock.now()
-        self._last_heard = self._ping_due = self._ping_sent = hub.clock.monotonic()
+        self._last_heard = hub.clock.monotonic()
+        self._pinging = Pinging(hub)
         self._written, self._progress = 0, (0, 0)
-        self._pings_out = self._rtt = 0
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
 
@@ -110,7 +115,7 @@ class RouteLink(asyncio.Protocol):
         if self.did_solicit:
             patience = max(patience, _INFO_SECONDS)
         else:
-            self._transport.write(encode_info(self._cluster.own_info()))
+            self._transport.write(self._introduction())
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(patience, self._timed_out)
 
@@ -213,6 +218,7 @@ class RouteLink(asyncio.Protocol):
         self.closed = True
         self.out.clear()
         self._stop_timer()
+        self._pinging.end()
         who = f" - Remote: {self.info.server_name}" if self.info.server_name else ""
         log.info("%s - Router connection closed: %s%s", self, reason, who)
         self._cluster.gone(self)
@@ -248,16 +254,53 @@ class RouteLink(asyncio.Protocol):
         elif info.server_id:
             self._cluster.met(info)
 
+    def _introduction(self) -> bytes:
+        """The INFO by which this server says who it is, and proves it to whom it has met."""
+        info = self._cluster.own_info()
+        if (proving := self._proving) is not None:
+            proof = proving.own() if proving.has_met else ""
+            info = msgspec.structs.replace(info, nonce=proving.nonce, proof=proof, leads=0)
+        return encode_info(info)
+
     def _begin(self, info: RouteInfo) -> None:
+        if (proving := self._proving) is not None and not self._is_proved(proving, info):
+            return
         self.info = info
         self._cluster.register(self, info)
         self._stop_timer()
         self.is_registered = True
-        if self.url is not None:
-            self.say(encode_connect(self._cluster.connect_for(self.url)))
-            self.say(encode_info(self._cluster.own_info()))
+        if self.url is None:
+            if proving is not None:
+                self.say(self._introduction())
+        elif proving is None:
+            self._answer(self.url)
         self.say(self._cluster.interest.all_lines())
+        self._cluster.joined(self)
         self._ping()
+
+    def _answer(self, url: RouteUrl) -> None:
+        """Say who dialled."""
+        self.say(encode_connect(self._cluster.connect_for(url)))
+        self.say(self._introduction())
+
+    def _is_proved(self, proving: Proving, info: RouteInfo) -> bool:
+        """Whether a peer has shown that it belongs here; who accepted does not before it is met.
+
+        Raises Refused.
+        """
+        who = f"{info.server_name or 'a server'} does not prove that it knows the database's secret"
+        try:
+            if self.url is not None and not proving.has_met:
+                proving.meet(info)
+                self._answer(self.url)
+                return False
+            if not proving.has_met:
+                proving.meet(info)
+        except ProtocolError:
+            raise Refused("Authentication Failure", f"Rejecting connection, {who}") from None
+        if not proving.holds(info):
+            raise Refused("Authentication Failure", f"Rejecting connection, {who}")
+        return True
 
     def _check_connected(self) -> None:
         if not self._is_connected:
@@ -306,11 +349,8 @@ class RouteLink(asyncio.Protocol):
         self.say(encoder.PONG)
 
     def on_pong(self) -> None:
-        """Take the answer to a PING, and measure the round trip."""
-        self._pings_out = 0
-        if self._ping_sent:
-            self._rtt = max(self._hub.clock.monotonic() - self._ping_sent, 1)
-            self._ping_sent = 0
+        """Take the answer to a PING."""
+        self._pinging.answered()
 
     def on_err(self, text: bytes) -> None:
         """Close: the peer has refused something.
@@ -334,21 +374,25 @@ class RouteLink(asyncio.Protocol):
             elif now - since >= int(limits.write_deadline * _SECOND):
                 self._drop("Slow Consumer (Write Deadline)")
                 return
-        if not self.is_registered or now < self._ping_due:
+        if not self.is_registered or not self._pinging.is_due(now):
             return
-        if self._pings_out >= limits.ping_max:
+        if self._pinging.unanswered >= limits.ping_max:
             self._hub.stale_connections += 1
             self._hub.stale_routes += 1
             self.close("Stale Connection", "Stale Connection")
         else:
             self._ping()
 
-    def _ping(self) -> None:
-        interval = min(self._hub.limits.ping_interval, _PING_INTERVAL_MAX_S)
-        self._ping_sent = self._hub.clock.monotonic()
-        self._ping_due = self._ping_sent + int(interval * _SECOND)
-        self._pings_out += 1
+    def _ping(self) -> int:
         self.say(encoder.PING)
+        return self._pinging.asked()
+
+    async def read(self) -> None:
+        """Return when the peer has read all that it was sent so far, and this server its answers.
+
+        Also when the link ends.
+        """
+        await self._pinging.answer(self._ping())
 
     # -- monitoring
 
@@ -378,7 +422,7 @@ class RouteLink(asyncio.Protocol):
             port=self.port,
             start=self._started,
             last_activity=now - idle,
-            rtt=self._rtt,
+            rtt=self._pinging.rtt,
             uptime=now - self._started,
             idle=idle,
             pending_size=sum(map(len, self.out)) + self._transport.get_write_buffer_size(),

@@ -1,0 +1,129 @@
+"""The mesh of the nodes of one database: who leads among them, and that nobody else joins.
+
+Nodes find each other in the database (`core.cluster.membership`), so nobody is made known by
+gossip. A link begins with a proof on both sides. All have JetStream; the one that leads says so on
+each link, behind its interest: who reads that may send it publishes. It says so too when its time
+is over, and again once its locks are free.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from core.pubsub.server import Hub
+from core.route.handshake import RouteInfo, encode_info
+from core.route.link import RouteLink
+from core.route.mesh import Mesh
+from core.route.proof import Proving, cluster_name
+from core.route.settings import ClusterSettings
+
+log = logging.getLogger("jetgate.route")
+
+_NO_GOSSIP = 1
+
+
+class DatabaseMesh(Mesh):
+    """The links of one node. Life cycle: `join`, then as any mesh.
+
+    Attributes:
+        on_leader: called when the leader among the peers may be another one, or none.
+        on_released: called when a peer that has led no longer does, and its locks are free.
+    """
+
+    holds_messages = False
+
+    def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
+        super().__init__(hub, settings)
+        self.on_leader: Callable[[], None] = lambda: None
+        self.on_released: Callable[[], None] = lambda: None
+        self._secret = b""
+        self._leads = 0
+        self._has_released = False
+
+    def join(self, secret: bytes) -> None:
+        """Belong to the nodes that know a secret, from before `listen` on."""
+        self._secret = secret
+        self.name = cluster_name(secret)
+
+    # -- leading -----------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> RouteLink | None:
+        """The link to the peer that leads and serves now."""
+        leading = (link for link in self.peers.values() if link.info.leads)
+        return max(leading, key=lambda link: link.info.leads, default=None)
+
+    def lead(self, epoch: int) -> None:
+        """Tell peers that this node leads, and serves what they send it."""
+        self._leads, self._has_released = epoch, False
+        self.take_acks()
+        self.announce()
+
+    def lead_no_more(self) -> None:
+        """Tell peers that they should send this node nothing more for streams."""
+        if self._leads:
+            self._leads = 0
+            self.announce()
+
+    def released(self) -> None:
+        """Tell peers that they may lead."""
+        self._has_released = True
+        self.announce()
+
+    def overtake(self, epoch: int) -> None:
+        """Close the links to who still says that it leads, under an epoch before this one."""
+        for link in list(self.peers.values()):
+            if 0 < link.info.leads < epoch:
+                log.warning("%s - %s led before, and has not said yet", link, link.info.server_name)
+                link.close("Leads No More")
+
+    async def read(self, within: float) -> None:
+        """Return when the peers have read what they were sent, or that takes too long: seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await asyncio.gather(*(link.read() for link in list(self.peers.values())))
+
+    # -- what links ask ----------------------------------------------------------------------
+
+    def own_info(self) -> RouteInfo:
+        """Return what this node says of itself."""
+        return replace(
+            super().own_info(),
+            gossip_mode=_NO_GOSSIP,
+            leads=self._leads,
+            released=self._has_released,
+        )
+
+    def proving(self, *, has_dialled: bool) -> Proving:
+        """Return the proofs of a new link."""
+        return Proving(self._secret, self.hub.server_id, has_dialled=has_dialled)
+
+    def joined(self, link: RouteLink) -> None:
+        """Say that this node leads, behind its interest."""
+        if self._leads:
+            link.say(encode_info(self.own_info()))
+
+    def check_jetstream(self, info: RouteInfo) -> None:
+        """All nodes of a database have the same JetStream."""
+
+    def met(self, info: RouteInfo) -> None:
+        """Nobody is made known by a peer."""
+
+    def changed(self, link: RouteLink) -> None:
+        """Take note of who leads."""
+        super().changed(link)
+        if link.info.leads:
+            self.overtake(link.info.leads)
+        elif link.info.released:
+            self.on_released()
+        self.on_leader()
+
+    def gone(self, link: RouteLink) -> None:
+        """Take a closed link out, and with it perhaps the leader."""
+        super().gone(link)
+        if link.info.leads:
+            self.on_released()
+            self.on_leader()
