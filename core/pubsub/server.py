@@ -10,7 +10,7 @@ reading for a moment. `blocked` lists the sessions whose sockets take no more: h
 had taken, and when that was found.
 
 Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
-is not read further.
+is not read further, and one that was there before is not read at all.
 
 `cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place:
 `use_cluster` tells them. `ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called
@@ -43,6 +43,8 @@ from core.runtime.turn import Turn
 
 _SERVER_PREFIX = 13 << 3  # N
 _CURVE_PREFIX = 23 << 3  # X
+IN_PROCESS = "IN_PROCESS"
+"""The type of a connection inside this process that has the rights of its user."""
 TRUSTED = "TRUSTED"
 """The type of a connection that a part of this server has: it may do everything."""
 
@@ -92,6 +94,10 @@ class Connection(Waiter, Session, Protocol):
 
     def use_trace_log(self) -> None:
         """Log the operations of the client from now on, or no longer, as the hub wants it."""
+        ...
+
+    def hold_publishes(self) -> None:
+        """Read nothing until `publish_on`."""
         ...
 
     def publish_on(self) -> None:
@@ -297,8 +303,12 @@ class Hub:
     # -- while something is still being loaded
 
     def hold_publishes(self) -> None:
-        """Let clients that connect publish only after `take_publishes`: they are not read on."""
+        """Let clients publish only after `take_publishes`: they are not read on."""
+        if self.is_holding:
+            return
         self.is_holding = True
+        for session in list(self.sessions.values()):
+            session.hold_publishes()
 
     def take_publishes(self) -> None:
         """Take what clients publish, first what was held."""

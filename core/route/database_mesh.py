@@ -71,6 +71,7 @@ class DatabaseMesh(Mesh):
     def released(self) -> None:
         """Tell peers that they may lead."""
         self._has_released = True
+        self.take_no_acks()
         self.announce()
 
     def overtake(self, epoch: int) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from gateway.standby import standby
 from websockets.asyncio.client import connect as connect_ws
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.server import ServerProtocol
@@ -35,7 +36,6 @@ from gateway.http_start import HttpStart
 from gateway.metrics import Metrics
 from gateway.problems import Problem
 from gateway.signin.kept import SignIn
-from gateway.standby import standby
 from gateway.tokens import AckTokens
 from gateway.websocket_protocol import WebSocketProtocol
 from gateway.ws.close_codes import Remedy, remedy_of

@@ -1,0 +1,173 @@
+"""The front of a node: what clients see of who leads, and of nobody leading.
+
+The front lives as long as the process, terms come and go beneath it. While this node leads, or has
+a link to a node that does, publishes go on. Else they are held: sessions are not read, so that
+nothing gathers here but what one read and the socket's buffers hold. Two seconds after the leader
+was lost they go on all the same, and what is for a stream is refused (`core.api.leaderless`). What
+was once given to a leader is never given to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from core.cluster.gate import Gate, Stage
+
+if TYPE_CHECKING:
+    from core.route.database_mesh import DatabaseMesh
+    from core.server import Server
+
+PATIENCE_S = 2.0
+"""How long publishes are held at most after a leader was lost."""
+_READ_S = 0.5
+_SUCCESSION_S = 5.0
+_SECOND = 1_000_000_000
+
+
+class Refusals(Protocol):
+    """What answers in the place of a leader (`core.api.leaderless`)."""
+
+    has_led: bool
+    on_learned: Callable[[], None]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what to refuse."""
+        ...
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Front:
+    """Whether publishes go on, are held, or are refused.
+
+    Args:
+        server: whose sessions are held.
+        mesh: the links to other nodes; None: this one is the only one, and holds publishes until
+            it leads.
+
+    Attributes:
+        on_change: called when a leader is there, or gone.
+    """
+
+    def __init__(self, server: Server, mesh: DatabaseMesh | None = None) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self._hub, self._mesh = server.hub, mesh
+        patience = None if mesh is None else int(PATIENCE_S * _SECOND)
+        self._gate = Gate(patience, server.hub.clock.monotonic())
+        self._refusals: Refusals | None = None
+        self._leads = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._led = asyncio.Event()
+        if mesh is not None:
+            mesh.on_leader = self._look
+
+    @property
+    def is_led(self) -> bool:
+        """Whether somebody leads whom this node can reach; it may be this node."""
+        return self._gate.is_open
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads, and serves."""
+        return self._leads
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether there are other nodes, which could lead in the place of this one."""
+        return self._mesh is not None and bool(self._mesh.peers)
+
+    def hold(self) -> None:
+        """Hold publishes until somebody leads."""
+        self._hub.hold_publishes()
+
+    def refuse_by(self, refusals: Refusals) -> None:
+        """Have these answer while nobody leads."""
+        self._refusals = refusals
+        refusals.on_learned = self._apply
+        self._apply()
+
+    # -- the leadership of this node ---------------------------------------------------------
+
+    def win(self, epoch: int) -> None:
+        """This node has the leadership, and begins to load what it leads."""
+        if self._mesh is not None:
+            self._mesh.overtake(epoch)
+
+    def lead(self, epoch: int) -> None:
+        """This node serves what it leads."""
+        self._leads = True
+        if self._mesh is not None:
+            self._mesh.lead(epoch)
+        self._look()
+
+    async def give_up(self) -> None:
+        """This node will serve no more; return when peers send it no more publishes."""
+        self._leads = False
+        self._look()
+        if self._mesh is not None:
+            self._mesh.lead_no_more()
+            await self._mesh.read(_READ_S)
+
+    def released(self) -> None:
+        """The leadership of this node is over, and its locks are free."""
+        if self._mesh is not None:
+            self._mesh.released()
+
+    async def succeeded(self) -> None:
+        """Return when another node leads, or none does for too long."""
+        if self.has_peers:
+            try:
+                async with asyncio.timeout(_SUCCESSION_S):
+                    await self._led.wait()
+            except TimeoutError:
+                return
+
+    async def close(self) -> None:
+        """Hold and refuse nothing any more."""
+        self._stop_timer()
+        if self._refusals is not None:
+            await self._refusals.close()
+            self._refusals = None
+
+    # -- the stages --------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """See whether somebody leads."""
+        is_led = self._leads or (self._mesh is not None and self._mesh.leader is not None)
+        if not self._gate.change(is_led, self._hub.clock.monotonic()):
+            return
+        if is_led:
+            self._led.set()
+        else:
+            self._led.clear()
+        self._apply()
+        self.on_change()
+
+    def _apply(self) -> None:
+        self._stop_timer()
+        now, refusals = self._hub.clock.monotonic(), self._refusals
+        can_refuse = refusals is not None and refusals.is_known
+        stage = self._gate.stage(now, can_refuse=can_refuse)
+        if refusals is not None:
+            if stage is Stage.OPEN:
+                refusals.has_led = self._leads
+                refusals.stop()
+            else:
+                refusals.start()
+        if stage is not Stage.HELD:
+            self._hub.take_publishes()
+            return
+        self._hub.hold_publishes()
+        if can_refuse and (until := self._gate.until) is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later((until - now) / _SECOND, self._apply)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
