@@ -247,11 +247,8 @@ class Process:
         from core.api.leaderless import Leaderless  # imported by now
         from core.storage.postgres.stream_subjects import stream_subjects
 
-        account, read = (
-            self._server.hub.default_account(),
-            partial(stream_subjects, self._connector),
-        )
-        self._life.front.refuse_by(Leaderless(account, read))
+        read = partial(stream_subjects, self._connector)
+        self._life.front.refuse_by(Leaderless(self._server.hub.default_account(), read))
 
     async def _campaign(self) -> Leadership:
         """Wait until this process leads; publishes go to who does meanwhile."""
@@ -273,18 +270,20 @@ class Process:
     async def _follow(self) -> None:
         """Answer over HTTP, and say whenever another leader is there, or gone."""
         self._manager.ready("standing by")
-        front = self._life.front
         await self._answer()
-        front.on_change = self._say_followed
-        self._say_followed()
+        self._life.front.on_change = self._leader_changed
+        if self._life.front.is_led:
+            self._leader_changed()
 
-    def _say_followed(self) -> None:
+    def _leader_changed(self) -> None:
         front, links = self._life.front, self._server.links
         leader = None if links is None else links.leader
-        if leader is not None and not front.leads:
-            self._manager.ready(f"following {leader.info.server_name}")
+        if leader is not None:
             log.info("serving through %s, which leads", leader.info.server_name)
+            self._manager.ready(f"serving through {leader.info.server_name}")
             self._say_ready()
+        elif not front.leads and not self._life.is_stopping:
+            log.warning("no leader is reachable: publishes wait, and are refused after a while")
 
     async def _answer(self) -> None:
         """Answer what is asked over HTTP from now on."""

@@ -173,11 +173,12 @@ class Leadership:
 
     async def _pause(self) -> None:
         """Wait until it is time for another attempt, or until somebody has reason for one."""
-        wait = asyncio.sleep
-        if self._follower is not None:
+        seconds = self._times.poll / _SECOND * random.uniform(0.8, 1.2)
+        if self._follower is None:
+            await asyncio.sleep(seconds)
+        else:
             self._follower.stands_by()
-            wait = self._follower.pause
-        await wait(self._times.poll / _SECOND * random.uniform(0.8, 1.2))
+            await self._follower.pause(seconds)
 
     async def _attempt(self, *, may_lead: bool = True) -> Holder | None:
         """Try once to become the leader; return the holder of the lock if that is another node.
