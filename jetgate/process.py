@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import core
-from core.config.addresses import listen, refusal
+from core.config.addresses import listen, probe, refusal
 from core.errors import OperatorError, Unavailable
 from core.life import Candidacy, Life
 from core.route.settings import ClusterSettings
@@ -139,6 +139,9 @@ class Process:
         config = self._config
         if config.database is None:
             self._lock = self._claim()
+        probe(config.host, config.nats_port, "NATS")  # before anybody is let in anywhere
+        if config.ws_port:
+            probe(config.host, config.ws_port, "WS")
         tls = tls_of(config.http_tls_cert, config.http_tls_key)
         self._http_start = HttpStart(listen(config.host, config.http_port, "HTTP"), tls=tls)
         self._http_port = self._http_start.port
