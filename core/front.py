@@ -4,7 +4,8 @@ The front lives as long as the process, terms come and go beneath it. While this
 a link to a node that does, publishes go on. Else they are held: sessions are not read, so that
 nothing gathers here but what one read and the socket's buffers hold. Two seconds after the leader
 was lost they go on all the same, and what is for a stream is refused (`core.api.leaderless`). What
-was once given to a leader is never given to another.
+was once given to a leader is never given to another. A node that has just started waits longer:
+it may be the one that leads, and is loading.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 2.0
 """How long publishes are held at most after a leader was lost."""
+START_S = 10.0
+"""How long they are held at most after a start, for what has to be loaded first."""
 _READ_S = 0.5
 _SUCCESSION_S = 5.0
 _SECOND = 1_000_000_000
@@ -57,8 +60,7 @@ class Front:
     def __init__(self, server: Server, mesh: DatabaseMesh | None = None) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self._hub, self._mesh = server.hub, mesh
-        patience = None if mesh is None else int(PATIENCE_S * _SECOND)
-        self._gate = Gate(patience, server.hub.clock.monotonic())
+        self._gate = Gate()
         self._refusals: Refusals | None = None
         self._leads = False
         self._timer: asyncio.TimerHandle | None = None
@@ -89,6 +91,7 @@ class Front:
         """Have these answer while nobody leads."""
         self._refusals = refusals
         refusals.on_learned = self._apply
+        self._gate.expect(self._hub.clock.monotonic() + int(START_S * _SECOND))
         self._apply()
 
     # -- the leadership of this node ---------------------------------------------------------
@@ -139,7 +142,9 @@ class Front:
     def _look(self) -> None:
         """See whether somebody leads."""
         is_led = self._leads or (self._mesh is not None and self._mesh.leader is not None)
-        if not self._gate.change(is_led, self._hub.clock.monotonic()):
+        patience = None if self._mesh is None else int(PATIENCE_S * _SECOND)
+        until = None if patience is None else self._hub.clock.monotonic() + patience
+        if not (self._gate.found() if is_led else self._gate.lost(until)):
             return
         if is_led:
             self._led.set()

@@ -19,41 +19,38 @@ class Stage(Enum):
 
 
 class Gate:
-    """The publishes of one node.
+    """The publishes of one node; they are held at first.
 
-    Args:
-        patience: how long they are held; None: until there is a leader.
-        now: the present.
+    Attributes:
+        is_open: whether a leader is there.
+        until: when they are held no longer, leader or not; None: that is not foreseen.
     """
 
-    def __init__(self, patience: int | None, now: int) -> None:
-        self._patience = patience
-        self._since: int | None = now
+    def __init__(self) -> None:
+        self.is_open = False
+        self.until: int | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a leader is there."""
-        return self._since is None
+    def found(self) -> bool:
+        """A leader is there; whether that is news."""
+        is_news, self.is_open, self.until = not self.is_open, True, None
+        return is_news
 
-    @property
-    def until(self) -> int | None:
-        """When they are held no longer, leader or not; None: that is not foreseen."""
-        if self._since is None or self._patience is None:
-            return None
-        return self._since + self._patience
-
-    def change(self, has_leader: bool, now: int) -> bool:
-        """Hear whether a leader is there; whether that is news."""
-        if has_leader == self.is_open:
+    def lost(self, until: int | None) -> bool:
+        """No leader is there, and publishes are held until some time; whether that is news."""
+        if not self.is_open:
             return False
-        self._since = None if has_leader else now
+        self.is_open, self.until = False, until
         return True
+
+    def expect(self, until: int) -> None:
+        """Hold until some time for a first leader, if there is none yet."""
+        if not self.is_open and self.until is None:
+            self.until = until
 
     def stage(self, now: int, *, can_refuse: bool) -> Stage:
         """Return what happens to publishes now."""
         if self.is_open:
             return Stage.OPEN
-        until = self.until
-        if until is None or now < until or not can_refuse:
+        if self.until is None or now < self.until or not can_refuse:
             return Stage.HELD
         return Stage.REFUSING
