@@ -55,6 +55,7 @@ class Front:
 
     Attributes:
         on_change: called when a leader is there, or gone.
+        overtaken: set when another node leads since this one did: its term is over.
     """
 
     def __init__(self, server: Server, mesh: DatabaseMesh | None = None) -> None:
@@ -62,9 +63,11 @@ class Front:
         self._hub, self._mesh = server.hub, mesh
         self._gate = Gate()
         self._refusals: Refusals | None = None
-        self._leads = False
+        self._epoch = 0
+        self._has_term = False
         self._timer: asyncio.TimerHandle | None = None
         self._led = asyncio.Event()
+        self.overtaken = asyncio.Event()
         if mesh is not None:
             mesh.on_leader = self._look
 
@@ -76,7 +79,7 @@ class Front:
     @property
     def leads(self) -> bool:
         """Whether this node leads, and serves."""
-        return self._leads
+        return self._epoch > 0
 
     @property
     def has_peers(self) -> bool:
@@ -100,21 +103,28 @@ class Front:
         """This node has the leadership, and begins to load what it leads."""
         if self._mesh is not None:
             self._mesh.overtake(epoch)
+            self._mesh.load()
 
     def lead(self, epoch: int) -> None:
         """This node serves what it leads."""
-        self._leads = True
+        self._epoch, self._has_term = epoch, True
+        self.overtaken.clear()
         if self._mesh is not None:
             self._mesh.lead(epoch)
         self._look()
 
     async def give_up(self) -> None:
         """This node will serve no more; return when peers send it no more publishes."""
-        self._leads = False
+        self._epoch = 0
         self._look()
         if self._mesh is not None:
             self._mesh.lead_no_more()
             await self._mesh.read(_READ_S)
+
+    def retired(self) -> None:
+        """Nothing here takes publishes any more: they may go to another node."""
+        self._has_term = False
+        self._look()
 
     def released(self) -> None:
         """The leadership of this node is over, and its locks are free."""
@@ -140,11 +150,18 @@ class Front:
     # -- the stages --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """See whether somebody leads."""
-        is_led = self._leads or (self._mesh is not None and self._mesh.leader is not None)
+        """See whether somebody leads; while there is a term of this node, nobody else does."""
+        leader = None if self._mesh is None else self._mesh.leader
+        if leader is not None and 0 < self._epoch < leader.info.leads:
+            # What follows on this link is the other's; nothing of this node may be told any more.
+            self._epoch = 0
+            self.overtaken.set()
+        is_led = self._epoch > 0 if self._has_term else leader is not None
         patience = None if self._mesh is None else int(PATIENCE_S * _SECOND)
         until = None if patience is None else self._hub.clock.monotonic() + patience
         if not (self._gate.found() if is_led else self._gate.lost(until)):
+            if not is_led:
+                self._apply()  # somebody may be about to lead
             return
         if is_led:
             self._led.set()
@@ -156,11 +173,11 @@ class Front:
     def _apply(self) -> None:
         self._stop_timer()
         now, refusals = self._hub.clock.monotonic(), self._refusals
-        can_refuse = refusals is not None and refusals.is_known
+        can_refuse = refusals is not None and refusals.is_known and not self._is_expected
         stage = self._gate.stage(now, can_refuse=can_refuse)
         if refusals is not None:
             if stage is Stage.OPEN:
-                refusals.has_led = self._leads
+                refusals.has_led = self.leads
                 refusals.stop()
             else:
                 refusals.start()
@@ -171,6 +188,12 @@ class Front:
         if can_refuse and (until := self._gate.until) is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later((until - now) / _SECOND, self._apply)
+
+    @property
+    def _is_expected(self) -> bool:
+        """Whether a peer takes publishes, or is about to: nothing is refused that it stores."""
+        mesh = self._mesh
+        return mesh is not None and (mesh.is_beginning or mesh.leader is not None)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -167,9 +167,8 @@ class Life:
 
     async def _start(self) -> None:
         if self._candidacy is not None:
-            self.term = await self._lead(self._candidacy)
-            self.front.lead(self.term.leadership.epoch)
-            self.term.remotes.start()
+            term = await self._lead(self._candidacy)
+            term.remotes.start()
         await self._command.serve(self.term)
         self._told = ""
 
@@ -196,12 +195,14 @@ class Life:
 
     async def _load(self, candidacy: Candidacy, leadership: Leadership) -> None:
         self.term = await candidacy.load(leadership)
+        # In the same turn: publishes are refused until here, and stored from here on.
+        self.front.lead(leadership.epoch)
 
     async def _until_over(self) -> None:
         """Return when this process is to stop, or no longer leads."""
         ends = [self._stopped]
         if self.term is not None:
-            ends += [self.term.deposed, self.term.leadership.lost]
+            ends += [self.term.deposed, self.term.leadership.lost, self.front.overtaken]
         waits = [spawn(event.wait(), name="end of a term") for event in ends]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         await stop(*waits)
@@ -218,6 +219,7 @@ class Life:
         self._command.step_down()
         await self.front.give_up()
         await term.retire()
+        self.front.retired()
         await term.stop()
         self.front.released()
 

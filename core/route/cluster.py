@@ -44,6 +44,10 @@ class Cluster(Protocol[L]):
         """Return by what a new link and its peer show that they belong together; None: nothing."""
         ...
 
+    def joining(self, link: L) -> None:
+        """A link is about to be sent all interest: send it what is to come before that."""
+        ...
+
     def joined(self, link: L) -> None:
         """A link has been sent all interest: send it what is to come behind that."""
         ...

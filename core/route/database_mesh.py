@@ -4,6 +4,10 @@ Nodes find each other in the database (`core.cluster.membership`), so nobody is 
 gossip. A link begins with a proof on both sides. All have JetStream; the one that leads says so on
 each link, behind its interest: who reads that may send it publishes. It says so too when its time
 is over, and again once its locks are free.
+
+What a node subscribes to while it loads what it leads is told when all of it is there, between two
+INFO: who refuses publishes because nobody leads holds them from the first to the second, so that
+none is both refused and stored.
 """
 
 import asyncio
@@ -15,6 +19,7 @@ from msgspec.structs import replace
 
 from core.pubsub.server import Hub
 from core.route.handshake import RouteInfo, encode_info
+from core.route.interest import LocalInterest
 from core.route.link import RouteLink
 from core.route.mesh import Mesh
 from core.route.proof import Proving, cluster_name
@@ -42,6 +47,7 @@ class DatabaseMesh(Mesh):
         self._secret = b""
         self._leads = 0
         self._has_released = False
+        self._loading: LocalInterest | None = None
 
     def join(self, secret: bytes) -> None:
         """Belong to the nodes that know a secret, from before `listen` on."""
@@ -58,7 +64,11 @@ class DatabaseMesh(Mesh):
 
     def lead(self, epoch: int) -> None:
         """Tell peers that this node leads, and serves what they send it."""
+        self._begin_interest(self.say_to_all)
         self._leads, self._has_released = epoch, False
+        loading, self._loading = self._loading, None
+        if loading is not None:
+            self.say_to_all(self.interest.take(loading))
         self.take_acks()
         self.announce()
 
@@ -73,6 +83,18 @@ class DatabaseMesh(Mesh):
         self._has_released = True
         self.take_no_acks()
         self.announce()
+
+    def load(self) -> None:
+        """Keep back what this node subscribes to from now on, until `lead`."""
+        self._loading = LocalInterest()
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether a peer is about to say that it leads."""
+        return any(link.info.begins for link in self.peers.values())
+
+    def _begin_interest(self, say: Callable[[bytes], None]) -> None:
+        say(encode_info(replace(self.own_info(), begins=True, leads=0)))
 
     def overtake(self, epoch: int) -> None:
         """Close the links to who still says that it leads, under an epoch before this one."""
@@ -102,6 +124,21 @@ class DatabaseMesh(Mesh):
         """Return the proofs of a new link."""
         return Proving(self._secret, self.hub.server_id, has_dialled=has_dialled)
 
+    def count_interest(
+        self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
+    ) -> bytes:
+        """Count a subscription; what this server made while it loads is told later."""
+        loading = self._loading
+        if loading is not None and is_ours and (is_new or loading.knows(*key)):
+            _ = loading.add(*key) if is_new else loading.remove(*key)
+            return b""
+        return super().count_interest(key, is_new=is_new, is_ours=is_ours)
+
+    def joining(self, link: RouteLink) -> None:
+        """Say that the interest of who leads is to come."""
+        if self._leads:
+            self._begin_interest(link.say)
+
     def joined(self, link: RouteLink) -> None:
         """Say that this node leads, behind its interest."""
         if self._leads:
@@ -114,10 +151,11 @@ class DatabaseMesh(Mesh):
         """Nobody is made known by a peer."""
 
     def changed(self, link: RouteLink) -> None:
-        """Take note of who leads."""
+        """Take note of who leads; whoever still says so under an epoch that is over is left."""
         super().changed(link)
         if link.info.leads:
-            self.overtake(link.info.leads)
+            leads = [peer.info.leads for peer in self.peers.values()]
+            self.overtake(max(self._leads, *leads))
         elif link.info.released:
             self.on_released()
         self.on_leader()
@@ -125,6 +163,6 @@ class DatabaseMesh(Mesh):
     def gone(self, link: RouteLink) -> None:
         """Take a closed link out, and with it perhaps the leader."""
         super().gone(link)
-        if link.info.leads:
+        if link.info.leads or link.info.begins:
             self.on_released()
             self.on_leader()

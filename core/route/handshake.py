@@ -19,8 +19,9 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     announces no `route_pool_size` gets one connection.
 
     What begins `jetgate_` are additions of this server, between the nodes of one database:
-    `nonce` and `proof` (`core.route.proof`), `leads`: the epoch under which the node leads and
-    serves now, and `released`: that it has just stopped to, and its locks are free.
+    `nonce` and `proof` (`core.route.proof`); `begins`: what is to come until the next INFO is the
+    interest of who leads; `leads`: the epoch under which the node leads and serves now; `released`:
+    that it has stopped to, and its locks are free.
     """
 
     server_id: str
@@ -45,6 +46,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     route_account: str = ""
     nonce: str = msgspec.field(name="jetgate_nonce", default="")
     proof: str = msgspec.field(name="jetgate_proof", default="")
+    begins: bool = msgspec.field(name="jetgate_begins", default=False)
     leads: int = msgspec.field(name="jetgate_leads", default=0)
     released: bool = msgspec.field(name="jetgate_released", default=False)
 

@@ -274,6 +274,7 @@ class RouteLink(asyncio.Protocol):
                 self.say(self._introduction())
         elif proving is None:
             self._answer(self.url)
+        self._cluster.joining(self)
         self.say(self._cluster.interest.all_lines())
         self._cluster.joined(self)
         self._ping()

@@ -198,10 +198,17 @@ class Mesh:
     # -- interest ----------------------------------------------------------------------------
 
     def _on_interest(self, account: Account, member: Member, is_new: bool) -> None:
+        is_ours = not isinstance(member, Subscription)
         if not isinstance(member, Subscription) and (member.here or member.intercept):
             return
-        count = self.interest.add if is_new else self.interest.remove
-        self.say_to_all(count(account.name.encode(), member.subject, member.queue))
+        key = account.name.encode(), member.subject, member.queue
+        self.say_to_all(self.count_interest(key, is_new=is_new, is_ours=is_ours))
+
+    def count_interest(
+        self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
+    ) -> bytes:
+        """Count a subscription; return what to tell. `is_ours`: a part of this server made it."""
+        return self.interest.add(*key) if is_new else self.interest.remove(*key)
 
     def take_acks(self) -> None:
         """Have acknowledgements sent here, to which nothing here subscribes."""
@@ -357,6 +364,9 @@ class Mesh:
     def proving(self, *, has_dialled: bool) -> Proving | None:
         """Return that user and password are enough."""
         return None
+
+    def joining(self, link: RouteLink) -> None:
+        """Say nothing else to a new link."""
 
     def joined(self, link: RouteLink) -> None:
         """Say nothing else to a new link."""

@@ -31,6 +31,7 @@ class Happenings:
         self.served = asyncio.Event()
         self.hub = self.clock = self
         self.links = None
+        self.is_holding = False
         self.life = Life(cast(Server, self), self)
 
     def note(self, what: str) -> None:
@@ -53,10 +54,14 @@ class Happenings:
         self.note("disconnect")
 
     def hold_publishes(self) -> None:
-        self.note("hold publishes")
+        if not self.is_holding:
+            self.is_holding = True
+            self.note("hold publishes")
 
     def take_publishes(self) -> None:
-        self.note("take publishes")
+        if self.is_holding:
+            self.is_holding = False
+            self.note("take publishes")
 
     # the command
 
@@ -312,6 +317,11 @@ class Peers:
 
     def overtake(self, epoch: int) -> None:
         self.happenings.note("overtake")
+
+    is_beginning = False
+
+    def load(self) -> None:
+        """What is loaded is not told yet."""
 
     def lead(self, epoch: int) -> None:
         self.happenings.note("tell that it leads")
