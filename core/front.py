@@ -103,7 +103,6 @@ class Front:
         """This node has the leadership, and begins to load what it leads."""
         if self._mesh is not None:
             self._mesh.overtake(epoch)
-            self._mesh.load()
 
     def lead(self, epoch: int) -> None:
         """This node serves what it leads."""
@@ -156,6 +155,8 @@ class Front:
             # What follows on this link is the other's; nothing of this node may be told any more.
             self._epoch = 0
             self.overtaken.set()
+            assert self._mesh is not None, "it has a leader"
+            self._mesh.lead_no_more()
         is_led = self._epoch > 0 if self._has_term else leader is not None
         patience = None if self._mesh is None else int(PATIENCE_S * _SECOND)
         until = None if patience is None else self._hub.clock.monotonic() + patience

@@ -5,9 +5,10 @@ gossip. A link begins with a proof on both sides. All have JetStream; the one th
 each link, behind its interest: who reads that may send it publishes. It says so too when its time
 is over, and again once its locks are free.
 
-What a node subscribes to while it loads what it leads is told when all of it is there, between two
-INFO: who refuses publishes because nobody leads holds them from the first to the second, so that
-none is both refused and stored.
+What a node itself subscribes to is what it leads. It is told only while the node leads, and all of
+it at once, between two INFO: who refuses publishes because nobody leads holds them from the first
+to the second, so that none is both refused and stored. Who leads no more takes it back at once,
+though it still ends what is under way.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ class DatabaseMesh(Mesh):
         self._secret = b""
         self._leads = 0
         self._has_released = False
-        self._loading: LocalInterest | None = None
+        self._services = LocalInterest()
 
     def join(self, secret: bytes) -> None:
         """Belong to the nodes that know a secret, from before `listen` on."""
@@ -66,9 +67,7 @@ class DatabaseMesh(Mesh):
         """Tell peers that this node leads, and serves what they send it."""
         self._begin_interest(self.say_to_all)
         self._leads, self._has_released = epoch, False
-        loading, self._loading = self._loading, None
-        if loading is not None:
-            self.say_to_all(self.interest.take(loading))
+        self.say_to_all(self.interest.take(self._services))
         self.take_acks()
         self.announce()
 
@@ -77,16 +76,13 @@ class DatabaseMesh(Mesh):
         if self._leads:
             self._leads = 0
             self.announce()
+            self.say_to_all(self.interest.drop(self._services))
+            self.take_no_acks()
 
     def released(self) -> None:
         """Tell peers that they may lead."""
         self._has_released = True
-        self.take_no_acks()
         self.announce()
-
-    def load(self) -> None:
-        """Keep back what this node subscribes to from now on, until `lead`."""
-        self._loading = LocalInterest()
 
     @property
     def is_beginning(self) -> bool:
@@ -127,11 +123,11 @@ class DatabaseMesh(Mesh):
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; what this server made while it loads is told later."""
-        loading = self._loading
-        if loading is not None and is_ours and (is_new or loading.knows(*key)):
-            _ = loading.add(*key) if is_new else loading.remove(*key)
-            return b""
+        """Count a subscription; that of this node itself is told while it leads."""
+        if is_ours:
+            _ = self._services.add(*key) if is_new else self._services.remove(*key)
+            if not self._leads:
+                return b""
         return super().count_interest(key, is_new=is_new, is_ours=is_ours)
 
     def joining(self, link: RouteLink) -> None:

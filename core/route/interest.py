@@ -37,9 +37,10 @@ class LocalInterest:
         lines = [self.add(*key) for key, count in other._counts.items() for _ in range(count)]
         return b"".join(lines)
 
-    def knows(self, account: bytes, subject: bytes, queue: bytes) -> bool:
-        """Whether such subscriptions were counted."""
-        return (account, subject, queue) in self._counts
+    def drop(self, other: "LocalInterest") -> bytes:
+        """Count no more what another one has counted; return what to tell the other servers."""
+        lines = [self.remove(*key) for key, count in other._counts.items() for _ in range(count)]
+        return b"".join(lines)
 
     def all_lines(self) -> bytes:
         """Return what a server is told that has just been connected."""

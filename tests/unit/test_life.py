@@ -320,9 +320,6 @@ class Peers:
 
     is_beginning = False
 
-    def load(self) -> None:
-        """What is loaded is not told yet."""
-
     def lead(self, epoch: int) -> None:
         self.happenings.note("tell that it leads")
 
