@@ -94,7 +94,7 @@ class RouteLink(asyncio.Protocol):
         self._sent = self._received = 0
         self._started = hub.clock.now()
         self._last_heard = hub.clock.monotonic()
-        self._pinging = Pinging(hub)
+        self._pinging = Pinging(hub, cluster.ping_seconds)
         self._written, self._progress = 0, (0, 0)
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport

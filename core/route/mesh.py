@@ -57,9 +57,11 @@ class Mesh:
         address: where routes are accepted, once it listens.
         on_change: called when peers, or the client URLs of peers, have changed.
         holds_messages: messages of peers wait while the hub holds publishes.
+        ping_seconds: between two PINGs on a link at most.
     """
 
     holds_messages = True
+    ping_seconds = 30.0
 
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         self.hub = hub

@@ -6,22 +6,26 @@ import asyncio
 
 from core.pubsub.server import Hub
 
-_INTERVAL_MAX_S = 30.0
 _SECOND = 1_000_000_000
 
 
 class Pinging:
     """Counts PINGs and PONGs.
 
+    Args:
+        hub: its limits say how often clients are asked.
+        most_s: seconds between two PINGs at most.
+
     Attributes:
         rtt: of the last answer, nanoseconds; 0: not measured yet.
         unanswered: PINGs since the last answer.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, most_s: float) -> None:
         self.rtt = 0
         self.unanswered = 0
         self._hub = hub
+        self._most_s = most_s
         self._due = self._asked = hub.clock.monotonic()
         self._pings = self._pongs = 0
         self._changed = asyncio.Event()
@@ -33,7 +37,7 @@ class Pinging:
 
     def asked(self) -> int:
         """Note a PING; return its number."""
-        interval = min(self._hub.limits.ping_interval, _INTERVAL_MAX_S)
+        interval = min(self._hub.limits.ping_interval, self._most_s)
         self._asked = self._hub.clock.monotonic()
         self._due = self._asked + int(interval * _SECOND)
         self.unanswered += 1
