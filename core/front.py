@@ -11,6 +11,7 @@ it may be the one that leads, and is loading.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +20,8 @@ from core.cluster.gate import Gate, Stage
 if TYPE_CHECKING:
     from core.route.database_mesh import DatabaseMesh
     from core.server import Server
+
+log = logging.getLogger("jetgate.front")
 
 PATIENCE_S = 2.0
 """How long publishes are held at most after a leader was lost."""
@@ -60,7 +63,7 @@ class Front:
 
     def __init__(self, server: Server, mesh: DatabaseMesh | None = None) -> None:
         self.on_change: Callable[[], None] = lambda: None
-        self._hub, self._mesh = server.hub, mesh
+        self._server, self._hub, self._mesh = server, server.hub, mesh
         self._gate = Gate()
         self._refusals: Refusals | None = None
         self._epoch = 0
@@ -168,6 +171,7 @@ class Front:
             self._led.set()
         else:
             self._led.clear()
+            self._leave_old_publishes()
         self._apply()
         self.on_change()
 
@@ -189,6 +193,16 @@ class Front:
         if can_refuse and (until := self._gate.until) is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later((until - now) / _SECOND, self._apply)
+
+    def _leave_old_publishes(self) -> None:
+        """Do not read what clients have sent while this process stood still.
+
+        They have given up by now, and may have published the same elsewhere since.
+        """
+        stood = 0 if self._mesh is None else self._mesh.stood_still
+        if stood > PATIENCE_S * _SECOND:
+            log.warning("stood still for %.1f s: clients have to connect anew", stood / _SECOND)
+            self._server.close_clients("Stale Connection")
 
     @property
     def _is_expected(self) -> bool:

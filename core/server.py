@@ -164,6 +164,11 @@ class Server:
         if self._listener is not None:
             self._listener.close_door()
 
+    def close_clients(self, reason: str) -> None:
+        """Have every client connect anew."""
+        if self._listener is not None:
+            self._listener.close_clients(reason)
+
     async def disconnect(self) -> None:
         """Close the ports, write what gathered and close every connection of a client."""
         self.turn.run()

@@ -77,6 +77,7 @@ class Mesh:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._dialer = Dialer(self)
+        self._ticked = hub.clock.monotonic()
         for account in hub.accounts.values():
             account.watchers.append(partial(self._on_interest, account))
         if hub.jetstream and self.holds_messages:
@@ -167,10 +168,15 @@ class Mesh:
             link.abort()
 
     def _tick(self) -> None:
-        now = self.hub.clock.monotonic()
+        self._ticked = now = self.hub.clock.monotonic()
         for link in list(self._links):
             link.tick(now)
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
+
+    @property
+    def stood_still(self) -> int:
+        """Nanoseconds since this process looked after its routes, which it does all the time."""
+        return self.hub.clock.monotonic() - self._ticked
 
     @property
     def is_listening(self) -> bool:

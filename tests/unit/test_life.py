@@ -319,6 +319,7 @@ class Peers:
         self.happenings.note("overtake")
 
     is_beginning = False
+    stood_still = 0
 
     def lead(self, epoch: int) -> None:
         self.happenings.note("tell that it leads")
