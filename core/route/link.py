@@ -13,8 +13,6 @@ import asyncio
 import logging
 from typing import cast
 
-import msgspec
-
 from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.routed import Queues
@@ -257,51 +255,40 @@ class RouteLink(asyncio.Protocol):
     def _introduction(self) -> bytes:
         """The INFO by which this server says who it is, and proves it to whom it has met."""
         info = self._cluster.own_info()
-        if (proving := self._proving) is not None:
-            proof = proving.own() if proving.has_met else ""
-            info = msgspec.structs.replace(info, nonce=proving.nonce, proof=proof, leads=0)
-        return encode_info(info)
+        return encode_info(info if self._proving is None else self._proving.introduce(info))
 
     def _begin(self, info: RouteInfo) -> None:
-        if (proving := self._proving) is not None and not self._is_proved(proving, info):
+        proving, url = self._proving, self.url
+        if proving is not None and not self._is_proved(proving, info):
+            self._answer()
             return
         self.info = info
         self._cluster.register(self, info)
         self._stop_timer()
         self.is_registered = True
-        if self.url is None:
-            if proving is not None:
-                self.say(self._introduction())
-        elif proving is None:
-            self._answer(self.url)
+        if proving is None:
+            self._answer()
+        elif url is None:
+            self.say(self._introduction())
         self._cluster.joining(self)
         self.say(self._cluster.interest.all_lines())
         self._cluster.joined(self)
         self._ping()
 
-    def _answer(self, url: RouteUrl) -> None:
-        """Say who dialled."""
-        self.say(encode_connect(self._cluster.connect_for(url)))
-        self.say(self._introduction())
+    def _answer(self) -> None:
+        """Say who has dialled, if it was this server."""
+        if self.url is not None:
+            self.say(encode_connect(self._cluster.connect_for(self.url)))
+            self.say(self._introduction())
 
     def _is_proved(self, proving: Proving, info: RouteInfo) -> bool:
-        """Whether a peer has shown that it belongs here; who accepted does not before it is met.
-
-        Raises Refused.
-        """
-        who = f"{info.server_name or 'a server'} does not prove that it knows the database's secret"
+        """Whether the peer belongs here; False: it has to be answered first. Raises Refused."""
         try:
-            if self.url is not None and not proving.has_met:
-                proving.meet(info)
-                self._answer(self.url)
-                return False
-            if not proving.has_met:
-                proving.meet(info)
-        except ProtocolError:
-            raise Refused("Authentication Failure", f"Rejecting connection, {who}") from None
-        if not proving.holds(info):
-            raise Refused("Authentication Failure", f"Rejecting connection, {who}")
-        return True
+            return proving.take(info)
+        except ProtocolError as error:
+            text = f"{info.server_name or 'a server'} {error.reason} of the database's secret"
+            why = "Authentication Failure"
+            raise Refused(why, f"Rejecting connection, {text}") from None
 
     def _check_connected(self) -> None:
         if not self._is_connected:

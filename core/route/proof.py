@@ -16,6 +16,8 @@ import hmac
 import secrets
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from core.errors import ProtocolError
 from core.route.handshake import RouteInfo
 
@@ -69,8 +71,26 @@ class Proving:
     def meet(self, info: RouteInfo) -> None:
         """Take who the peer is. Raises ProtocolError if it is not one that proves anything."""
         if len(info.nonce) < _NONCE_MIN or not info.nonce.isalnum() or not info.server_id.isalnum():
-            raise ProtocolError(reason="no nonce")
+            raise ProtocolError(reason="asks for no proof")
         self._peer = Side(info.server_id, info.nonce, not self._own.has_dialled)
+
+    def take(self, info: RouteInfo) -> bool:
+        """Take an INFO: True once the peer has proved itself, False where it waits for a proof.
+
+        Raises ProtocolError.
+        """
+        if not self.has_met:
+            self.meet(info)
+            if self._own.has_dialled:
+                return False
+        if not self.holds(info):
+            raise ProtocolError(reason="has no proof")
+        return True
+
+    def introduce(self, info: RouteInfo) -> RouteInfo:
+        """Return what is said of this server before it is known whether the peer belongs here."""
+        proof = self.own() if self.has_met else ""
+        return replace(info, nonce=self.nonce, proof=proof, leads=0)
 
     def own(self) -> str:
         """Return the proof for the peer that was met."""
