@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from core.cluster.gate import Gate, Stage
+from core.runtime.tasks import spawn, stop
 
 if TYPE_CHECKING:
     from core.route.database_mesh import DatabaseMesh
@@ -29,6 +30,7 @@ START_S = 10.0
 """How long they are held at most after a start, for what has to be loaded first."""
 _READ_S = 0.5
 _SUCCESSION_S = 5.0
+_LOOK_S = 0.05
 _SECOND = 1_000_000_000
 
 
@@ -87,7 +89,8 @@ class Front:
     @property
     def has_peers(self) -> bool:
         """Whether there are other nodes, which could lead in the place of this one."""
-        return self._mesh is not None and bool(self._mesh.peers)
+        peers = () if self._mesh is None else self._mesh.peers.values()
+        return any(not link.info.ldm for link in peers)
 
     def hold(self) -> None:
         """Hold publishes until somebody leads."""
@@ -134,13 +137,16 @@ class Front:
             self._mesh.released()
 
     async def succeeded(self) -> None:
-        """Return when another node leads, or none does for too long."""
-        if self.has_peers:
-            try:
-                async with asyncio.timeout(_SUCCESSION_S):
-                    await self._led.wait()
-            except TimeoutError:
-                return
+        """Return when another node leads, or none is left, or none does for too long."""
+        led = spawn(self._led.wait(), name="succession")
+        try:
+            async with asyncio.timeout(_SUCCESSION_S):
+                while self.has_peers and not led.done():
+                    await asyncio.wait((led,), timeout=_LOOK_S)
+        except TimeoutError:
+            log.warning("no other node leads: clients have to wait for one")
+        finally:
+            await stop(led)
 
     async def close(self) -> None:
         """Hold and refuse nothing any more."""

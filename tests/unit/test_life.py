@@ -9,6 +9,7 @@ from core import life
 from core.cluster.leadership import Leadership
 from core.errors import Fenced, OperatorError, Unavailable
 from core.life import Candidacy, Life
+from core.route.handshake import RouteInfo
 from core.server import Server
 from core.term import Term
 
@@ -320,6 +321,7 @@ class Peers:
 
     is_beginning = False
     stood_still = 0
+    info = RouteInfo(server_id="another")
 
     def lead(self, epoch: int) -> None:
         self.happenings.note("tell that it leads")
