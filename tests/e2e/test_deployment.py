@@ -48,7 +48,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-def test_the_service_manager_is_told_of_leading_standing_by_and_stopping(
+def test_the_service_manager_is_told_of_leading_following_and_stopping(
     durable: PostgresServer, tmp_path: Path, manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dsn = durable.fresh_database()
@@ -65,7 +65,8 @@ def test_the_service_manager_is_told_of_leading_standing_by_and_stopping(
             abstract.settimeout(60)
             with Process(*flags, data=tmp_path / "second"):
                 assert abstract.recv(4096).startswith(b"STATUS=connecting")
-                assert abstract.recv(4096) == b"READY=1\nSTATUS=standing by"
+                assert abstract.recv(4096) == b"STATUS=looking for the node that leads"
+                assert abstract.recv(4096).startswith(b"READY=1\nSTATUS=serving through ")
         first.send(signal.SIGINT)
         assert manager.recv(4096) == b"STOPPING=1"
         assert first.end()[0] == 0

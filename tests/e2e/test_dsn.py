@@ -338,7 +338,7 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
             told = json.loads(run("status", "--json", "--seconds", "0", "--dsn", dsn).stdout)
             text = run("status", "--dsn", dsn).stdout
 
-            assert [each["state"] for each in told["nodes"]] == ["leads", "stands by"]
+            assert [each["state"] for each in told["nodes"]] == ["leads", "follows"]
             assert told["nodes"][0]["http"] == first.ports["http"]
             [stream] = told["streams"]
             assert (stream["stream"], stream["messages"], stream["last_seq"]) == ("S", 1, 1)
