@@ -7,7 +7,8 @@ Back-pressure against producers that are faster than what consumes them: between
 `release` the hub is `overloaded`, and sessions that bring much data do not read. `crowded` is set
 by a flush that leaves a session near `max_pending`; the producer whose read was being served stops
 reading for a moment. `blocked` lists the sessions whose sockets take no more: how many bytes they
-had taken, and when that was found.
+had taken, and when that was found. `congested` are the links that have much unsent: who sends into
+one of them waits until it has less.
 
 Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
 is not read further.
@@ -33,7 +34,7 @@ from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
-from core.pubsub.route import Session
+from core.pubsub.route import Link, Session
 from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
@@ -145,6 +146,7 @@ class Hub:
         self.overloaded = False
         self.is_holding = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
+        self.congested: list[Link] = []
         self.crowded = False
         self.ldm = False
         self.trace_log: TraceLog | None = None

@@ -16,7 +16,7 @@ from core.runtime.turn import Turn
 from core.transport import session as session_module
 from core.transport.liveness import Liveness
 from core.transport.session import ClientSession
-from tests.support.sessions import ManualClock
+from tests.support.sessions import ManualClock, Socket
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 VERBOSE = b'CONNECT {"verbose":true,"headers":true}\r\n'
@@ -28,47 +28,6 @@ def reads_are_worth_gathering() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parser_module, "WORTH_GATHERING", 0)
         yield
-
-
-class Socket(asyncio.Transport):
-    """A transport that keeps what is written, and whose peer may stop taking it."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("192.0.2.1", 1)})
-        self.written = b""
-        self.pending = 0
-        self.is_stuck = False
-        self.reading = True
-        self.is_closed = False
-        self.writes = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.writes += 1
-        self.written += bytes(data)
-        if self.is_stuck:
-            self.pending += len(data)
-
-    def get_write_buffer_size(self) -> int:
-        return self.pending
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def abort(self) -> None:
-        self.is_closed = True
-
-    def take(self) -> bytes:
-        data, self.written = self.written, b""
-        return data
 
 
 class World:
