@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from core.protocol.routed import interest
 from core.pubsub.limits import Limits
@@ -46,7 +47,7 @@ def test_those_who_wait_go_on_in_order_and_not_all_at_once() -> None:
         waiting = Waiting(lambda: blocked[0])
         gone_on: list[int] = []
         for number in range(50):
-            waiting.calls.append(lambda number=number: gone_on.append(number))
+            waiting.calls.append(partial(gone_on.append, number))
         waiting.go_on()
         waiting.go_on()
         one_turn(loop)
