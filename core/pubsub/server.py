@@ -8,7 +8,8 @@ Back-pressure against producers that are faster than what consumes them: between
 by a flush that leaves a session near `max_pending`; the producer whose read was being served stops
 reading for a moment. `blocked` lists the sessions whose sockets take no more: how many bytes they
 had taken, and when that was found. `congested` are the links that have much unsent: who sends into
-one of them waits until it has less.
+one of them waits until it has less. `on_overload` is called when it has become overloaded, or no
+longer is.
 
 Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
 is not read further.
@@ -147,6 +148,7 @@ class Hub:
         self.is_holding = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
         self.congested: list[Link] = []
+        self.on_overload: Callable[[], None] | None = None
         self.crowded = False
         self.ldm = False
         self.trace_log: TraceLog | None = None
@@ -314,11 +316,16 @@ class Hub:
 
     def press(self) -> None:
         """Have sessions that bring much data wait, from their next read on, until `release`."""
-        self.overloaded = True
+        if not self.overloaded:
+            self.overloaded = True
+            if self.on_overload is not None:
+                self.on_overload()
 
     def release(self) -> None:
         """Let all sessions that wait read again."""
         self.overloaded = False
+        if self.on_overload is not None:
+            self.on_overload()
         waiting, self._waiting = self._waiting, []
         for session in waiting:
             session.resume()

@@ -4,10 +4,11 @@ Who accepted sends INFO at once. Who dialled reads it and answers with CONNECT a
 whose cluster has a made-up name knows the other's first. With the INFO of the peer a link is
 registered (`Cluster.register`); then it is sent all interest, and takes part in routes.
 
-A link is never paused: it reads whatever comes. What gathers is written once per turn. While much
-is unsent the hub lists it as `congested`, and clients and consumers that send into it wait; should
-very much gather all the same (answers, say), the peer is a slow consumer, and is dropped. Texts and
-reasons are nats-server's.
+A link reads whatever comes. What gathers is written once per turn. While much is unsent, or the
+peer says that it is overloaded (HOLD), the hub lists the link as `congested`, and clients and
+consumers that send into it wait; should very much gather all the same (answers, say), the peer is a
+slow consumer, and is dropped. A peer that does not understand HOLD (nats-server) is read slowly
+while this server is overloaded. Texts and reasons are nats-server's.
 """
 
 import asyncio
@@ -44,6 +45,8 @@ log = logging.getLogger("jetgate.route")
 LARGE_READ = 32 * 1024
 _PING_INTERVAL_MAX_S = 30.0
 _CLOSE_SECONDS = 1.0
+_SLOW_S = 0.05
+"""Pause after each large read while this server is overloaded by a peer that cannot be told."""
 _INFO_SECONDS = 5.0
 _ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
 _VIOLATION = "Authorization Violation"
@@ -88,7 +91,7 @@ class RouteLink(asyncio.Protocol):
         self._incoming = Incoming(hub)
         self.ip, self.port = "", 0
         self._is_connected = self.did_solicit
-        self._is_congested = False
+        self._is_full = self._is_held = False
         self._high = min(HIGH_WATER, max(hub.limits.max_pending // 8, 1))
         self._most = max(hub.limits.max_pending, 8 * HIGH_WATER)
         self._waiting = Waiting(lambda: self.blocked)
@@ -138,6 +141,8 @@ class RouteLink(asyncio.Protocol):
         if len(data) >= LARGE_READ:
             self._hub.turn.run()
             self._hub.crowded = False  # by this link, which is not paused
+            if self._hub.overloaded and not self.info.holds:
+                self._read_slowly()
         else:
             self._hub.turn.arm()
 
@@ -149,22 +154,40 @@ class RouteLink(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Much is unsent: who sends more has to wait."""
-        if not self.closed:
-            self._is_congested = True
-            self._hub.congested.append(self)
+        self._is_full = True
+        self._list()
 
     def resume_writing(self) -> None:
         """Half of that is left: let those go on who wait."""
-        if self._is_congested:
-            self._is_congested = False
-            self._hub.congested.remove(self)
-            self._waiting.go_on()
+        self._is_full = False
+        self._list()
+
+    def _list(self) -> None:
+        """Have it listed as congested or not, and let those go on who need not wait."""
+        congested = self._hub.congested
+        if not self.closed and (self._is_full or self._is_held):
+            if self not in congested:
+                congested.append(self)
+            return
+        if self in congested:
+            congested.remove(self)
+        self._waiting.go_on()
 
     @property
     def blocked(self) -> bool:
-        """Whether much is unsent, what gathered in this turn included."""
-        gathered = bytes_of(self.sent - self._flushed)
-        return not self.closed and (self._is_congested or gathered > self._high)
+        """Whether who sends more has to wait; what gathered in this turn counts too."""
+        is_much = self._is_full or bytes_of(self.sent - self._flushed) > self._high
+        return not self.closed and (is_much or self._is_held)
+
+    def _read_slowly(self) -> None:
+        self._transport.pause_reading()
+        self._hub.wait(self)
+        asyncio.get_running_loop().call_later(_SLOW_S, self.resume)
+
+    def resume(self) -> None:
+        """Read on."""
+        if not self.closed:
+            self._transport.resume_reading()
 
     def flush(self) -> None:
         """Write what gathered."""
@@ -176,7 +199,7 @@ class RouteLink(asyncio.Protocol):
         self._written += len(data)
         self._flushed = self.sent
         self._transport.write(data)
-        if not self._is_congested:
+        if not self._is_full:
             self._waiting.go_on()
         elif self._transport.get_write_buffer_size() > self._most:
             self._drop("Slow Consumer (Pending Bytes)")
@@ -228,8 +251,7 @@ class RouteLink(asyncio.Protocol):
             return
         self.closed = True
         self.out.clear()
-        self.resume_writing()
-        self._waiting.go_on()
+        self._list()
         self._stop_timer()
         who = f" - Remote: {self.info.server_name}" if self.info.server_name else ""
         log.info("%s - Router connection closed: %s%s", self, reason, who)
@@ -275,7 +297,14 @@ class RouteLink(asyncio.Protocol):
             self.say(encode_connect(self._cluster.connect_for(self.url)))
             self.say(encode_info(self._cluster.own_info()))
         self.say(self._cluster.interest.all_lines())
+        if self._hub.overloaded:
+            self.tell_overload()
         self._ping()
+
+    def tell_overload(self) -> None:
+        """Tell the peer to hold its clients, or to hold them no longer."""
+        if self.info.holds:
+            self.say(b"HOLD\r\n" if self._hub.overloaded else b"RELEASE\r\n")
 
     def _check_connected(self) -> None:
         if not self._is_connected:
@@ -317,6 +346,12 @@ class RouteLink(asyncio.Protocol):
         """Nobody there subscribes any more."""
         self._check_registered()
         self.remote.remove(account, subject, queue)
+
+    def on_hold(self, *, is_held: bool) -> None:
+        """Let clients wait that send to the peer: it is overloaded; or no longer."""
+        self._check_registered()
+        self._is_held = is_held
+        self._list()
 
     def on_ping(self) -> None:
         """Answer."""

@@ -74,6 +74,7 @@ class Mesh:
         for account in hub.accounts.values():
             account.split = Splitter(account).split
             account.watchers.append(partial(self._on_interest, account))
+        hub.on_overload = self._tell_overload
         if hub.jetstream:
             self.interest.add(hub.default_account().name.encode(), ACK_PREFIX + b">", b"")
 
@@ -192,6 +193,10 @@ class Mesh:
         count = self.interest.add if is_new else self.interest.remove
         self._tell_all(count(account.name.encode(), member.subject, member.queue))
 
+    def _tell_overload(self) -> None:
+        for link in self.peers.values():
+            link.tell_overload()
+
     def _tell_all(self, line: bytes) -> None:
         if line:
             for link in self.peers.values():
@@ -240,6 +245,7 @@ class Mesh:
             domain=hub.domain,
             connect_urls=self.own_connect_urls() or None,
             ldm=self.is_leaving,
+            holds=True,
         )
 
     def own_connect_urls(self) -> list[str]:

@@ -69,12 +69,12 @@ def test_those_who_wait_go_on_in_order_and_not_all_at_once() -> None:
 class Place:
     """A server with one link, to a peer that listens to `flood`."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, holds: bool = True) -> None:
         self.hub = Hub(Turn(), ManualClock(), limits=limits, jetstream=False)
         self.mesh = Mesh(self.hub, ClusterSettings(name="test"))
         self.link, self.socket = RouteLink(self.mesh), Socket()
         self.link.connection_made(self.socket)
-        told = encode_info(RouteInfo(server_id="P", cluster="test"))
+        told = encode_info(RouteInfo(server_id="P", cluster="test", holds=holds))
         heard = b'CONNECT {"cluster":"test"}\r\n' + told + interest(b"$G", b"flood", b"", 1)
         self.link.data_received(heard)
         assert self.link.is_registered
@@ -161,6 +161,69 @@ def test_a_peer_for_which_too_much_gathers_all_the_same_is_dropped() -> None:
         assert (place.hub.slow_consumers, place.hub.slow_routes) == (1, 1)
         assert not place.hub.congested
         place.link.connection_lost(None)
+
+
+def test_a_peer_is_told_of_overload_and_of_its_end_once() -> None:
+    with standing_loop():
+        place = Place()
+        place.hub.turn.run()
+        place.socket.take()
+        for _ in range(3):
+            place.hub.press()
+        place.hub.release()
+        place.hub.turn.run()
+        assert place.socket.take() == b"HOLD\r\nRELEASE\r\n"
+
+
+def test_a_server_that_becomes_a_peer_during_overload_is_told_too() -> None:
+    with standing_loop():
+        place = Place()
+        place.hub.press()
+        second, socket = RouteLink(place.mesh), Socket()
+        second.connection_made(socket)
+        told = encode_info(RouteInfo(server_id="Q", cluster="test", holds=True))
+        second.data_received(b'CONNECT {"cluster":"test"}\r\n' + told)
+        place.hub.turn.run()
+        assert b"\r\nHOLD\r\n" in socket.take()
+
+
+def test_who_sends_to_a_peer_that_is_overloaded_waits() -> None:
+    with standing_loop() as loop:
+        place = Place()
+        feeder, fed = place.client()
+        place.link.data_received(b"HOLD\r\n")
+        feeder.data_received(LARGE)
+        one_turn(loop)
+        assert not fed.reading
+        place.link.pause_writing()
+        place.link.data_received(b"RELEASE\r\n")
+        one_turn(loop)
+        assert not fed.reading, "much is unsent, besides"
+        place.link.resume_writing()
+        one_turn(loop)
+        assert fed.reading
+
+
+def test_a_peer_that_cannot_be_told_is_read_slowly() -> None:
+    large = b"RMSG $G x 40000\r\n%b\r\n" % bytes(40_000)
+    with standing_loop():
+        place = Place(holds=False)
+        place.hub.turn.run()
+        place.socket.take()
+        place.hub.press()
+        place.link.data_received(b"RMSG $G x 2\r\nhi\r\n")
+        assert place.socket.reading
+        place.link.data_received(large)
+        assert not place.socket.reading
+        place.hub.release()
+        assert place.socket.reading
+        place.hub.turn.run()
+        assert place.socket.take() == b""
+    with standing_loop():
+        place = Place()
+        place.hub.press()
+        place.link.data_received(large)
+        assert place.socket.reading
 
 
 def test_a_link_is_blocked_by_what_gathers_within_a_turn() -> None:
