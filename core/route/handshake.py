@@ -39,6 +39,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     cluster_dynamic: bool = False
     domain: str = ""
     connect_urls: list[str] | None = None
+    ws_connect_urls: list[str] | None = None
     ldm: bool = False
     gossip_mode: int = 0
     route_account: str = ""

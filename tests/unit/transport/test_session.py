@@ -91,6 +91,30 @@ def test_a_silent_client_is_pinged_and_then_closed() -> None:
         assert not w.hub.sessions
 
 
+def test_clients_are_told_of_places_that_they_can_reach() -> None:
+    """Again when these change: those over WebSocket of places over WebSocket."""
+    with world() as w:
+        first = b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n'
+        _, socket = w.join(first)
+        w.hub.turn.run()
+        web, web_socket = w.join(b"")
+        web.connection_type = "WEBSOCKET"
+        web.data_received(first)
+        w.hub.turn.run()
+        for each in (socket, web_socket):
+            assert each.take().startswith(b"PONG\r\nINFO {")
+
+        w.hub.use_cluster("c", ("a:1",))
+        w.hub.use_cluster("c", ("a:1",), ("b:2",))
+        w.hub.use_cluster("c", ("a:1",), ("b:2",))
+        w.hub.turn.run()
+
+        told = [line for line in socket.take().split(b"\r\n") if line]
+        assert [b'"connect_urls":["a:1"]' in line for line in told] == [True]
+        told = [line for line in web_socket.take().split(b"\r\n") if line]
+        assert [b'"connect_urls":["b:2"]' in line for line in told] == [False, True]
+
+
 def test_nothing_of_a_client_waits_for_its_next_look() -> None:
     with world(Limits(ping_interval=1000)) as w:
         session, _ = w.join()
