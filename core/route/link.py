@@ -48,6 +48,7 @@ _CLOSE_SECONDS = 1.0
 _SLOW_S = 0.05
 """Pause after each large read while this server is overloaded by a peer that cannot be told."""
 _INFO_SECONDS = 5.0
+_UNACKNOWLEDGED_MS = 10_000
 _ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
 _VIOLATION = "Authorization Violation"
 _REASONS = {
@@ -113,7 +114,7 @@ class RouteLink(asyncio.Protocol):
         if isinstance(peer, tuple):
             self.ip, self.port = unmapped(str(peer[0])), int(peer[1])
         self._transport.set_write_buffer_limits(high=self._high, low=self._high // 2)
-        _cut_when_unacknowledged(transport, self._hub.limits.write_deadline)
+        _cut_when_unacknowledged(transport)
         log.info("%s - Route connection created", self)
         self._cluster.opened(self)
         patience = self._cluster.settings.timeout_s
@@ -433,9 +434,9 @@ class RouteLink(asyncio.Protocol):
         )
 
 
-def _cut_when_unacknowledged(transport: asyncio.BaseTransport, seconds: float) -> None:
+def _cut_when_unacknowledged(transport: asyncio.BaseTransport) -> None:
     """Have the kernel end a connection whose packets nobody acknowledges, where it can."""
     sock = transport.get_extra_info("socket")
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if sock is not None and option is not None:
-        sock.setsockopt(socket.IPPROTO_TCP, option, max(int(seconds * 1000), 1))
+        sock.setsockopt(socket.IPPROTO_TCP, option, _UNACKNOWLEDGED_MS)

@@ -29,7 +29,7 @@ class Liveness:
         self.rtt = 0
         self._silence = 0
         self._looked = self._pinged = self._moved = now
-        self._taken = 0
+        self._taken = self._unsent = 0
         self._is_answered = True
 
     def hear(self, now: int) -> None:
@@ -56,7 +56,7 @@ class Liveness:
             self._moved = now
         if unsent and taken != self._taken:
             self._silence = 0
-        self._taken = taken
+        self._taken, self._unsent = taken, unsent
 
     def is_silent(self) -> bool:
         """Say whether the peer is gone."""
@@ -64,7 +64,7 @@ class Liveness:
 
     def takes_nothing(self, now: int, deadline: float) -> bool:
         """Say whether output has waited for so many seconds, and the socket took none of it."""
-        return now - self._moved >= int(deadline * _SECOND)
+        return self._unsent > 0 and now - self._moved >= int(deadline * _SECOND)
 
     def is_ping_due(self, now: int, interval: float) -> bool:
         """Say whether to send a PING; each `interval` seconds also while the peer speaks."""

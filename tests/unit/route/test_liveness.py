@@ -99,3 +99,4 @@ def test_who_speaks_and_takes_nothing_is_slow() -> None:
     peer.unsent = 0
     peer.look(60.0)
     assert not peer.liveness.takes_nothing(peer.now, 10.0), "there was nothing to take"
+    assert not peer.liveness.takes_nothing(peer.now, 0.0), "and there is nothing"
