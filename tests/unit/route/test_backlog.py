@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from core.protocol.routed import interest
 from core.pubsub.limits import Limits
 from core.pubsub.server import Hub
+from core.remote.request_side import AccountSide
 from core.route.backlog import Waiting
 from core.route.handshake import RouteInfo, encode_info
 from core.route.link import RouteLink
@@ -116,6 +118,33 @@ def test_small_publishes_wait_too_and_smaller_ones_may_be_many() -> None:
         place.link.resume_writing()
         one_turn(loop)
         assert fed.reading
+
+
+class Remote:
+    """The connection to another JetStream system, whose messages go to clients here and there."""
+
+    is_reading = True
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+
+def test_remotes_wait_for_links_too() -> None:
+    with standing_loop() as loop:
+        place = Place()
+        remote: Any = Remote()
+        side = AccountSide(place.hub.default_account())
+        side.throttle(remote)
+        assert remote.is_reading
+        place.link.pause_writing()
+        side.throttle(remote)
+        assert not remote.is_reading
+        place.link.resume_writing()
+        one_turn(loop)
+        assert remote.is_reading
 
 
 def test_who_waits_for_a_link_goes_on_when_it_is_lost() -> None:
