@@ -5,9 +5,8 @@ group gets every matching message once, and of every queue group one member of t
 """
 
 from collections import Counter
-from typing import Any
-
 from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
