@@ -92,6 +92,7 @@ class Pump:
     def run(self, now: int) -> bool:
         """Deliver; True when there may be more to do in another turn."""
         machine, budget = self._machine, TURN_MESSAGES
+        self._is_cut = False
         self.send_statuses()
         while budget > 0:
             if not self._somebody(budget, now):
@@ -237,7 +238,8 @@ class Pump:
         if place is None:
             return None
         segment, start = place
-        limit = self._fitting(segment, limit)
+        if segment.nbytes > TURN_BYTES:
+            limit = self._fitting(segment, limit)
         if machine.match is None and not log.removed.hidden and not cursor.hidden:
             return _slice(segment, start, min(start + limit, len(segment)))
         stop = min(start + max(4 * limit, _WINDOW), len(segment))
@@ -249,7 +251,7 @@ class Pump:
 
     def _fitting(self, segment: Segment, limit: int) -> int:
         """Return how many messages of the average size a turn may deliver, at most `limit`."""
-        most = max(TURN_BYTES * len(segment) // max(segment.nbytes, 1), 1)
+        most = max(TURN_BYTES * len(segment) // segment.nbytes, 1)
         self._is_cut = limit > most
         return min(limit, most)
 
@@ -276,7 +278,9 @@ class Pump:
             return None
         segment, _ = place
         places = []
-        for seq in wanted[: self._fitting(segment, limit)]:
+        if segment.nbytes > TURN_BYTES:
+            wanted = wanted[: self._fitting(segment, limit)]
+        for seq in wanted:
             index = segment.index(seq)
             if index == len(segment) or segment.seqs[index] != seq:
                 break
