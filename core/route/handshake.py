@@ -17,6 +17,9 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     `ip` is where others reach the server, `nats-route://host:port/`: set by whoever passes its INFO
     on. `gossip_mode` 1 asks not to be passed on, 2 to be passed on to all. A server that
     announces no `route_pool_size` gets one connection.
+
+    `holds` is an addition of this server: it reads HOLD and RELEASE, and between them the clients
+    that send to the peer wait.
     """
 
     server_id: str
@@ -36,9 +39,11 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     cluster_dynamic: bool = False
     domain: str = ""
     connect_urls: list[str] | None = None
+    ws_connect_urls: list[str] | None = None
     ldm: bool = False
     gossip_mode: int = 0
     route_account: str = ""
+    holds: bool = msgspec.field(name="jetgate_holds", default=False)
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):

@@ -74,6 +74,7 @@ class Mesh:
         for account in hub.accounts.values():
             account.split = Splitter(account).split
             account.watchers.append(partial(self._on_interest, account))
+        hub.on_overload = self._tell_overload
         if hub.jetstream:
             self.interest.add(hub.default_account().name.encode(), ACK_PREFIX + b">", b"")
 
@@ -166,12 +167,13 @@ class Mesh:
 
     # -- what others see ---------------------------------------------------------------------
 
-    def connect_urls(self) -> list[str]:
+    def connect_urls(self, *, over_websocket: bool = False) -> list[str]:
         """Return where clients can connect to peers, `host:port`; none with `no_advertise`."""
         if self.settings.no_advertise:
             return []
-        found = (link.info.connect_urls or () for link in self.peers.values() if not link.info.ldm)
-        return list(dict.fromkeys(url for urls in found for url in urls))
+        told = [link.info for link in self.peers.values() if not link.info.ldm]
+        found = (info.ws_connect_urls if over_websocket else info.connect_urls for info in told)
+        return list(dict.fromkeys(url for urls in found for url in urls or ()))
 
     def routes(self) -> Sequence[RouteView]:
         """Return all routes, for monitoring."""
@@ -191,6 +193,10 @@ class Mesh:
             return
         count = self.interest.add if is_new else self.interest.remove
         self._tell_all(count(account.name.encode(), member.subject, member.queue))
+
+    def _tell_overload(self) -> None:
+        for link in self.peers.values():
+            link.tell_overload()
 
     def _tell_all(self, line: bytes) -> None:
         if line:
@@ -239,14 +245,18 @@ class Mesh:
             cluster_dynamic=self.is_dynamic,
             domain=hub.domain,
             connect_urls=self.own_connect_urls() or None,
+            ws_connect_urls=self.own_connect_urls(over_websocket=True) or None,
             ldm=self.is_leaving,
+            holds=True,
         )
 
-    def own_connect_urls(self) -> list[str]:
+    def own_connect_urls(self, *, over_websocket: bool = False) -> list[str]:
         """Return where clients can connect to this server; nowhere in the end."""
-        if self.settings.no_advertise or self.is_leaving:
+        hub = self.hub
+        address = hub.websocket_address() if over_websocket else hub.client_address()
+        if self.settings.no_advertise or self.is_leaving or address is None:
             return []
-        host, port = self.hub.client_address()
+        host, port = address
         if host in WILDCARDS:
             return [joined(found, port) for found in own_addresses()]
         return [joined(host, port)]
