@@ -130,6 +130,7 @@ class Server:
                 options.websocket,
                 self._websocket_users,
             )
+            self.hub.ws_address = options.ws_host or options.host, self.ws_port
         if self.mesh is not None and self.links is None:
             await self.mesh.listen()
             self.mesh.start()
@@ -152,7 +153,10 @@ class Server:
         assert self.mesh is not None
         others = self.mesh.connect_urls()
         here = self.mesh.own_connect_urls() if others or self.hub.connect_urls else ()
-        self.hub.use_cluster(self.mesh.name, (*here, *others))
+        over = self.mesh.connect_urls(over_websocket=True)
+        is_told = over or self.hub.ws_connect_urls
+        own = self.mesh.own_connect_urls(over_websocket=True) if is_told else ()
+        self.hub.use_cluster(self.mesh.name, (*here, *others), (*own, *over))
 
     def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
         """Let these connect from now on, as `Hub.use_users` says."""

@@ -66,7 +66,7 @@ async def fetch_answer(call: Call, stream: str, consumer: str, request: FetchReq
     messages = await poll.all()
     if not messages:
         return no_content({"Js-Reason": poll.reason()})
-    headers = _NO_STORE | {"Js-Pending": str(JsMsg(messages[-1], takes_acks=True).pending)}
+    headers = _NO_STORE | {"Js-Pending": str(JsMsg.of(messages[-1], takes_acks=True).pending)}
     return await document(call, messages, b"{", headers)
 
 
@@ -94,7 +94,7 @@ async def _raw(poll: "Poll", request: FetchRequest) -> Response:
     if not messages:
         return no_content({"Js-Reason": poll.reason()})
     msg = messages[0]
-    delivery = JsMsg(msg, takes_acks=True)
+    delivery = JsMsg.of(msg, takes_acks=True)
     own = Origin(delivery.stream, msg.subject, delivery.stream_seq, delivery.time)
     shown, media_type = shown_headers(own, msg.headers)
     response = _Document(poll.call, messages, msg.payload, media_type)

@@ -16,7 +16,8 @@ from core.model.gotime import parse_time
 from gateway import rendering
 from gateway.call import Call
 from gateway.feeds.entries import Gap, Start
-from gateway.feeds.reader import Slice, StreamReader
+from gateway.feeds.page import Slice
+from gateway.feeds.reader import StreamReader
 from gateway.lasting import COMMENT, EVENTS, Lasting
 from gateway.problems import bad_request, problem_of
 from gateway.response_body import ResponseBody

@@ -26,7 +26,7 @@ from core.runtime.garbage import FullCollections
 from core.runtime.tasks import spawn, stop
 from core.server import Server, ServerOptions
 from nats_server import server_log
-from nats_server.config.advertise import advertised
+from nats_server.config.advertise import advertised, websocket_advertised
 from nats_server.config.authorization import has_plain_passwords, users_of
 from nats_server.config.contradictions import refuse_contradictions
 from nats_server.config.options import Options
@@ -169,6 +169,8 @@ class Process:
             server.hub.cluster = options.cluster.name
             server.hub.default_account().use_mappings(options.mappings or ())
         server.hub.advertised = advertised(options.client_advertise)
+        if websocket is not None:
+            server.hub.ws_advertised = websocket_advertised(websocket.advertise)
         server.hub.use_trace_log(server_log.trace_log(options))
         return server
 
@@ -326,7 +328,11 @@ class Process:
             log.info("JetStream Shutdown")
         if (mesh := self._server.mesh) is not None:
             mesh.retire()
-        hub.begin_lame_duck(() if mesh is None else tuple(mesh.connect_urls()))
+        if mesh is None:
+            hub.begin_lame_duck()
+        else:
+            over_websocket = mesh.connect_urls(over_websocket=True)
+            hub.begin_lame_duck(tuple(mesh.connect_urls()), tuple(over_websocket))
         if hub.sessions:
             await asyncio.sleep(options.lame_duck_grace_period)
             left = max(options.lame_duck_duration - options.lame_duck_grace_period, 0.0)

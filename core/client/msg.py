@@ -6,19 +6,22 @@ Header blocks stay bytes until they are looked into (`NATS/1.0[ status[ text]]\\
 
 from collections.abc import Iterable
 
+import msgspec
+
 _VERSION = b"NATS/1.0"
 
 
-class Msg:
-    """A received message; an absent reply or header block is empty bytes."""
+class Msg(msgspec.Struct, gc=False, eq=False):
+    """A received message; an absent reply or header block is empty bytes.
 
-    __slots__ = ("headers", "payload", "reply", "subject")
+    Garbage collections pass over messages, of which there may be very many: they refer to nothing
+    that could refer to them.
+    """
 
-    def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        self.subject = subject
-        self.reply = reply
-        self.headers = headers
-        self.payload = payload
+    subject: bytes
+    reply: bytes
+    headers: bytes
+    payload: bytes
 
     @property
     def size(self) -> int:

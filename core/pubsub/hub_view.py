@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from core.pubsub.limits import Limits
+from core.pubsub.route import Link
 from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 
@@ -20,7 +21,8 @@ class HubView(Protocol):
 
     `overloaded` and `crowded` are about producers that are faster than what consumes them: while
     the server is `overloaded`, connections that bring much data stop reading and `wait`; one that
-    finds `crowded` set clears it and stops reading for a moment. `stripped_bytes` counts the
+    finds `crowded` set clears it and stops reading for a moment; one that sends into a link that is
+    `congested` waits for it. `stripped_bytes` counts the
     header blocks of messages that went without them to clients that cannot read them, `reports`
     the traces of messages that were sent.
     """
@@ -36,6 +38,7 @@ class HubView(Protocol):
     jetstream: bool
     overloaded: bool
     crowded: bool
+    congested: list[Link]
     stripped_bytes: int
     reports: int
 

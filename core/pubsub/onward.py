@@ -80,6 +80,7 @@ class Forward(ServiceSubscription):
         "_account",
         "_groups",
         "_name",
+        "_reached",
         "_spare",
         "_to",
         "_wanted",
@@ -101,6 +102,7 @@ class Forward(ServiceSubscription):
         self.subjects = frozenset(each.subject for each in remote if not each.queue)
         self.grouped = frozenset((each.queue, each.subject) for each in remote if each.queue)
         self.links = tuple(dict.fromkeys(each.link for each in remote if not each.queue))
+        self._reached = tuple(dict.fromkeys(each.link for each in remote))
         self._groups: _Groups = {}
         self._spare: _Groups = {}
         for each in remote:
@@ -124,6 +126,13 @@ class Forward(ServiceSubscription):
         """Give the next message also to a member of a group whose members here refused it."""
         if queue in self._spare:
             self._wanted.append(queue)
+
+    def blocked(self) -> Link | None:
+        """Return a link that takes no more for now, if a message may go over one."""
+        for link in self._reached:
+            if link.blocked:
+                return link
+        return None
 
     def _forward(
         self, source: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes

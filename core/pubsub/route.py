@@ -152,10 +152,28 @@ class ServiceSubscription:
 Member = Subscription | ServiceSubscription
 
 
-class Link(Protocol):
-    """What sending to another server of the cluster uses of the connection to it."""
+class Output(Protocol):
+    """What is written to a session or a link, for those who can wait until it takes more.
+
+    While it is `blocked`, calls put into `on_writable` are made once, when it takes more or is
+    closed.
+    """
 
     closed: bool
+    on_writable: list[Callable[[], None]]
+
+    @property
+    def blocked(self) -> bool: ...
+
+
+class Link(Output, Protocol):
+    """What sending to another server of the cluster uses of the connection to it.
+
+    `sent` is the sum of what was given to `send`. The calls in `on_writable` are made some at a
+    time: many who waited would bring too much again.
+    """
+
+    sent: int
 
     def send(self, lines: bytes, sent: int) -> None:
         """Add messages to the output; `sent`: MESSAGE and the size of each, summed up."""
@@ -193,6 +211,10 @@ class Onward(Protocol):
 
     def take_group(self, queue: bytes) -> None:
         """Give the next message also to a member of a group whose members here refused it."""
+        ...
+
+    def blocked(self) -> Link | None:
+        """Return a link that takes no more for now, if a message may go over one."""
         ...
 
 

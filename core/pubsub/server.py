@@ -7,15 +7,18 @@ Back-pressure against producers that are faster than what consumes them: between
 `release` the hub is `overloaded`, and sessions that bring much data do not read. `crowded` is set
 by a flush that leaves a session near `max_pending`; the producer whose read was being served stops
 reading for a moment. `blocked` lists the sessions whose sockets take no more: how many bytes they
-had taken, and when that was found.
+had taken, and when that was found. `congested` are the links that have much unsent: who sends into
+one of them waits until it has less. `on_overload` is called when it has become overloaded, or no
+longer is.
 
 Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
 is not read further, and one that was there before is not read at all.
 
-`cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place:
-`use_cluster` tells them. `ldm` is lame duck mode: clients should go elsewhere. `on_leave` is called
-with every connection that was closed; its counters stay in the `totals`. `on_users` is called after
-other users or permissions were applied to the connected clients.
+`cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place,
+those over WebSocket at `ws_connect_urls`: `use_cluster` tells them. `ldm` is lame duck mode:
+clients should go elsewhere. `on_leave` is called with every connection that was closed; its
+counters stay in the `totals`. `on_users` is called after other users or permissions were applied
+to the connected clients.
 """
 
 import hashlib
@@ -33,7 +36,7 @@ from core.pubsub.account import Account
 from core.pubsub.ending_log import EndingLog
 from core.pubsub.hub_view import Waiter
 from core.pubsub.limits import Limits
-from core.pubsub.route import Session
+from core.pubsub.route import Link, Session
 from core.pubsub.trace_log import TraceLog
 from core.pubsub.user_info import answer_user_info
 from core.runtime.clock import Clock
@@ -43,6 +46,8 @@ from core.runtime.turn import Turn
 
 _SERVER_PREFIX = 13 << 3  # N
 _CURVE_PREFIX = 23 << 3  # X
+WEBSOCKET = "WEBSOCKET"
+"""The type of a connection that came over WebSocket."""
 IN_PROCESS = "IN_PROCESS"
 """The type of a connection inside this process that has the rights of its user."""
 TRUSTED = "TRUSTED"
@@ -71,6 +76,7 @@ class Connection(Waiter, Session, Protocol):
 
     traffic: Traffic
     account: Account
+    connection_type: str
 
     def written(self) -> int:
         """Return how many bytes the socket has taken so far."""
@@ -148,9 +154,14 @@ class Hub:
         self.advertised: tuple[str, int] | None = None
         self.cluster = ""
         self.connect_urls: tuple[str, ...] = ()
+        self.ws_connect_urls: tuple[str, ...] = ()
+        self.ws_address: tuple[str, int] | None = None
+        self.ws_advertised: tuple[str, int] | None = None
         self.overloaded = False
         self.is_holding = False
         self.blocked: dict[Connection, tuple[int, int]] = {}
+        self.congested: list[Link] = []
+        self.on_overload: Callable[[], None] | None = None
         self.crowded = False
         self.ldm = False
         self.trace_log: TraceLog | None = None
@@ -175,22 +186,36 @@ class Hub:
             return self.host, self.port
         return self.advertised[0], self.advertised[1] or self.port
 
-    def use_cluster(self, name: str, connect_urls: tuple[str, ...]) -> None:
+    def websocket_address(self) -> tuple[str, int] | None:
+        """Return the same for clients over WebSocket; None: that is not served."""
+        if self.ws_address is None or self.ws_advertised is None:
+            return self.ws_address
+        return self.ws_advertised[0], self.ws_advertised[1] or self.ws_address[1]
+
+    def use_cluster(
+        self, name: str, connect_urls: tuple[str, ...], ws_connect_urls: tuple[str, ...] = ()
+    ) -> None:
         """Let clients know of the servers of the cluster, those that are connected too."""
-        if (name, connect_urls) == (self.cluster, self.connect_urls):
-            return
-        self.cluster, self.connect_urls = name, connect_urls
+        is_new = (name, connect_urls) != (self.cluster, self.connect_urls)
+        is_new_there = (name, ws_connect_urls) != (self.cluster, self.ws_connect_urls)
+        self.cluster = name
+        self.connect_urls, self.ws_connect_urls = connect_urls, ws_connect_urls
         if not self.ldm:  # which is said once
-            self._tell_info()
+            self._tell_info(is_new, is_new_there)
 
-    def begin_lame_duck(self, connect_urls: tuple[str, ...] = ()) -> None:
+    def begin_lame_duck(
+        self, connect_urls: tuple[str, ...] = (), ws_connect_urls: tuple[str, ...] = ()
+    ) -> None:
         """Tell clients that they should go elsewhere: to one of these, if there are any."""
-        self.ldm, self.connect_urls = True, connect_urls
-        self._tell_info()
+        self.ldm, self.connect_urls, self.ws_connect_urls = True, connect_urls, ws_connect_urls
+        self._tell_info(True, True)
 
-    def _tell_info(self) -> None:
+    def _tell_info(self, is_new: bool, is_new_over_websocket: bool) -> None:
+        if not is_new and not is_new_over_websocket:
+            return
         for session in self.sessions.values():
-            session.tell_info()
+            if is_new_over_websocket if session.connection_type == WEBSOCKET else is_new:
+                session.tell_info()
         self.turn.arm()
 
     # -- accounts
@@ -322,11 +347,16 @@ class Hub:
 
     def press(self) -> None:
         """Have sessions that bring much data wait, from their next read on, until `release`."""
-        self.overloaded = True
+        if not self.overloaded:
+            self.overloaded = True
+            if self.on_overload is not None:
+                self.on_overload()
 
     def release(self) -> None:
         """Let all sessions that wait read again."""
         self.overloaded = False
+        if self.on_overload is not None:
+            self.on_overload()
         waiting, self._waiting = self._waiting, []
         for session in waiting:
             session.resume()

@@ -77,12 +77,17 @@ class AccountSide:
         return route.interest
 
     def throttle(self, client: Client) -> None:
-        """Pause reading while the hub is overloaded, as for its own clients."""
+        """Pause reading while the hub is overloaded, as for its own clients.
+
+        What comes is for clients of any server: much unsent to one of them counts too.
+        """
         hub = self._account.hub
         if self._held is not None:
             return
         if hub.overloaded:
             hub.wait(self)
+        elif hub.congested:
+            hub.congested[0].on_writable.append(self.resume)
         elif hub.crowded:
             hub.crowded = False
             asyncio.get_running_loop().call_later(STALL_S, self.resume)

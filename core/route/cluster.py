@@ -26,15 +26,13 @@ class Refused(ProtocolError):
 class Cluster(Protocol[L]):
     """What a link asks of the mesh it belongs to.
 
-    `holds_messages`: whether messages of peers wait while the hub holds publishes. `ping_seconds`:
-    between two PINGs at most.
+    `holds_messages`: whether messages of peers wait while the hub holds publishes.
     """
 
     hub: Hub
     settings: ClusterSettings
     interest: LocalInterest
     holds_messages: bool
-    ping_seconds: float
 
     def next_route_id(self) -> int: ...
     def opened(self, link: L) -> None: ...

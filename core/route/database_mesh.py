@@ -40,7 +40,6 @@ class DatabaseMesh(Mesh):
     """
 
     holds_messages = False
-    ping_seconds = 2.0  # who does not answer three times is gone
 
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         super().__init__(hub, settings)

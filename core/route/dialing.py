@@ -1,8 +1,9 @@
 """Dialling other servers of the cluster, and dialling them again.
 
 One task for each address. A configured route is dialled for ever; a gossiped one `connect_retries`
-times after a failure, and once more when it was lost. While the server at an address is connected
-in another way, the task waits.
+times after a failure, and for minutes when it was lost, unless the server said that it leaves: it
+may be cut off, or stopped, for a while. While the server at an address is connected in another way,
+the task waits.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ _PAUSE_S = 1.0
 _JITTER_S = 0.1
 _DIAL_S = 2.0
 _REPORT_EVERY = 3600
+_LOST_RETRIES = 60
 
 
 class Dialled(Protocol):
@@ -77,6 +79,8 @@ class Dialer:
                 if link.info.server_id == self._mesh.hub.server_id:
                     return
                 failures = 0 if link.is_registered else failures + 1
+                if link.is_registered and not link.info.ldm:
+                    most = max(most, _LOST_RETRIES)
                 if (other := self._mesh.peers.get(link.info.server_id)) is not None:
                     failures = 0
                     await other.ended.wait()

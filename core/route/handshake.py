@@ -18,6 +18,9 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     on. `gossip_mode` 1 asks not to be passed on, 2 to be passed on to all. A server that
     announces no `route_pool_size` gets one connection.
 
+    `holds` is an addition of this server: it reads HOLD and RELEASE, and between them the clients
+    that send to the peer wait.
+
     What begins `jetgate_` are additions of this server, between the nodes of one database:
     `nonce` and `proof` (`core.route.proof`); `begins`: what is to come until the next INFO is the
     interest of who leads; `leads`: the epoch under which the node leads and serves now; `released`:
@@ -41,9 +44,11 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     cluster_dynamic: bool = False
     domain: str = ""
     connect_urls: list[str] | None = None
+    ws_connect_urls: list[str] | None = None
     ldm: bool = False
     gossip_mode: int = 0
     route_account: str = ""
+    holds: bool = msgspec.field(name="jetgate_holds", default=False)
     nonce: str = msgspec.field(name="jetgate_nonce", default="")
     proof: str = msgspec.field(name="jetgate_proof", default="")
     begins: bool = msgspec.field(name="jetgate_begins", default=False)

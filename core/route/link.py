@@ -5,12 +5,17 @@ whose cluster has a made-up name knows the other's first. With the INFO of the p
 registered (`Cluster.register`); then it is sent all interest, and takes part in routes. Nodes of
 one database prove first that they are (`core.route.proof`).
 
-A link is never paused. What gathers is written once per turn; a peer that does not take
-`max_pending` bytes is a slow consumer, and is dropped. Texts and reasons are nats-server's.
+A link reads whatever comes. What gathers is written once per turn. While much is unsent, or the
+peer says that it is overloaded (HOLD), the hub lists the link as `congested`, and clients and
+consumers that send into it wait; should very much gather all the same (answers, say), the peer is a
+slow consumer, and is dropped. A peer that does not understand HOLD (nats-server) is read slowly
+while this server is overloaded. Texts and reasons are nats-server's.
 """
 
 import asyncio
 import logging
+import socket
+from collections.abc import Callable
 from typing import cast
 
 from core.errors import ProtocolError
@@ -18,6 +23,7 @@ from core.protocol import encoder
 from core.protocol.routed import Queues
 from core.pubsub.route import MESSAGE, bytes_of, messages_of
 from core.pubsub.server import Traffic
+from core.route.backlog import HIGH_WATER, Waiting
 from core.route.cluster import Cluster, Refused
 from core.route.handshake import (
     RouteInfo,
@@ -27,9 +33,10 @@ from core.route.handshake import (
     encode_info,
 )
 from core.route.incoming import Incoming
-from core.route.pinging import Pinging
+from core.route.liveness import Liveness
 from core.route.proof import Proving
 from core.route.remote_subscriptions import RemoteSubscriptions
+from core.route.round_trips import RoundTrips
 from core.route.route_parser import RouteParser
 from core.route.settings import RouteUrl
 from core.route.view import RouteView
@@ -39,10 +46,12 @@ from core.subjects.subject import can_subscribe
 log = logging.getLogger("jetgate.route")
 
 LARGE_READ = 32 * 1024
-_HIGH_WATER = 256 * 1024
-_SECOND = 1_000_000_000
+_PING_INTERVAL_MAX_S = 30.0
 _CLOSE_SECONDS = 1.0
+_SLOW_S = 0.05
+"""Pause after each large read while this server is overloaded by a peer that cannot be told."""
 _INFO_SECONDS = 5.0
+_UNACKNOWLEDGED_MS = 10_000
 _ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
 _VIOLATION = "Authorization Violation"
 _REASONS = {
@@ -87,13 +96,17 @@ class RouteLink(asyncio.Protocol):
         self._proving = cluster.proving(has_dialled=self.did_solicit)
         self.ip, self.port = "", 0
         self._is_connected = self.did_solicit
-        self._is_blocked = False
+        self._is_full = self._is_held = False
+        self._high = min(HIGH_WATER, max(hub.limits.max_pending // 8, 1))
+        self._most = max(hub.limits.max_pending, 8 * HIGH_WATER)
+        self._waiting = Waiting(lambda: self.blocked)
+        self.on_writable: list[Callable[[], None]] = self._waiting.calls
         self._parser = RouteParser(self)
-        self._sent = self._received = 0
+        self.sent = self._flushed = self._received = 0
         self._started = hub.clock.now()
-        self._last_heard = hub.clock.monotonic()
-        self._pinging = Pinging(hub, cluster.ping_seconds)
-        self._written, self._progress = 0, (0, 0)
+        self._liveness = Liveness(hub.clock.monotonic())
+        self._written = 0
+        self._round_trips = RoundTrips()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
 
@@ -105,8 +118,8 @@ class RouteLink(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.ip, self.port = unmapped(str(peer[0])), int(peer[1])
-        high = min(_HIGH_WATER, max(self._hub.limits.max_pending // 2, 1))
-        self._transport.set_write_buffer_limits(high=high, low=high // 4)
+        self._transport.set_write_buffer_limits(high=self._high, low=self._high // 2)
+        _cut_when_unacknowledged(transport)
         log.info("%s - Route connection created", self)
         self._cluster.opened(self)
         patience = self._cluster.settings.timeout_s
@@ -124,7 +137,7 @@ class RouteLink(asyncio.Protocol):
         """Serve what was read."""
         if self.closed:
             return
-        self._last_heard = self._hub.clock.monotonic()
+        self._liveness.hear(self._hub.clock.monotonic())
         try:
             self._parser.feed(data)
         except Refused as refusal:
@@ -133,6 +146,9 @@ class RouteLink(asyncio.Protocol):
             self.close(_REASONS.get(error.text, "Protocol Violation"), error.text)
         if len(data) >= LARGE_READ:
             self._hub.turn.run()
+            self._hub.crowded = False  # by this link, which is not paused
+            if self._hub.overloaded and not self.info.holds:
+                self._read_slowly()
         else:
             self._hub.turn.arm()
 
@@ -143,13 +159,41 @@ class RouteLink(asyncio.Protocol):
         self.ended.set()
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
-        self._is_blocked = True
-        self._progress = (self._taken(), self._hub.clock.monotonic())
+        """Much is unsent: who sends more has to wait."""
+        self._is_full = True
+        self._list()
 
     def resume_writing(self) -> None:
-        """The socket takes more."""
-        self._is_blocked = False
+        """Half of that is left: let those go on who wait."""
+        self._is_full = False
+        self._list()
+
+    def _list(self) -> None:
+        """Have it listed as congested or not, and let those go on who need not wait."""
+        congested = self._hub.congested
+        if not self.closed and (self._is_full or self._is_held):
+            if self not in congested:
+                congested.append(self)
+            return
+        if self in congested:
+            congested.remove(self)
+        self._waiting.go_on()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether who sends more has to wait; what gathered in this turn counts too."""
+        is_much = self._is_full or bytes_of(self.sent - self._flushed) > self._high
+        return not self.closed and (is_much or self._is_held)
+
+    def _read_slowly(self) -> None:
+        self._transport.pause_reading()
+        self._hub.wait(self)
+        asyncio.get_running_loop().call_later(_SLOW_S, self.resume)
+
+    def resume(self) -> None:
+        """Read on."""
+        if not self.closed:
+            self._transport.resume_reading()
 
     def flush(self) -> None:
         """Write what gathered."""
@@ -159,20 +203,18 @@ class RouteLink(asyncio.Protocol):
         data = b"".join(self.out)
         self.out.clear()
         self._written += len(data)
+        self._flushed = self.sent
         self._transport.write(data)
-        if self._is_blocked:
-            most = self._hub.limits.max_pending
-            pending = self._transport.get_write_buffer_size()
-            if pending > most:
-                self._drop("Slow Consumer (Pending Bytes)")
-            elif pending * 4 > most * 3:
-                self._hub.crowded = True
+        if not self._is_full:
+            self._waiting.go_on()
+        elif self._transport.get_write_buffer_size() > self._most:
+            self._drop("Slow Consumer (Pending Bytes)")
 
     def send(self, lines: bytes, sent: int) -> None:
         """Add messages to the output, as `pubsub.route.Link` says; the caller arms the turn."""
         if not self.out:
             self._hub.turn.dirty.append(self)
-        self._sent += sent
+        self.sent += sent
         self.out.append(lines)
 
     def say(self, line: bytes) -> None:
@@ -215,8 +257,9 @@ class RouteLink(asyncio.Protocol):
             return
         self.closed = True
         self.out.clear()
+        self._list()
         self._stop_timer()
-        self._pinging.end()
+        self._round_trips.end()
         who = f" - Remote: {self.info.server_name}" if self.info.server_name else ""
         log.info("%s - Router connection closed: %s%s", self, reason, who)
         self._cluster.gone(self)
@@ -273,6 +316,8 @@ class RouteLink(asyncio.Protocol):
         self._cluster.joining(self)
         self.say(self._cluster.interest.all_lines())
         self._cluster.joined(self)
+        if self._hub.overloaded:
+            self.tell_overload()
         self._ping()
 
     def _answer(self) -> None:
@@ -289,6 +334,11 @@ class RouteLink(asyncio.Protocol):
             text = f"{info.server_name or 'a server'} {error.reason} of the database's secret"
             why = "Authentication Failure"
             raise Refused(why, f"Rejecting connection, {text}") from None
+
+    def tell_overload(self) -> None:
+        """Tell the peer to hold its clients, or to hold them no longer."""
+        if self.info.holds:
+            self.say(b"HOLD\r\n" if self._hub.overloaded else b"RELEASE\r\n")
 
     def _check_connected(self) -> None:
         if not self._is_connected:
@@ -331,14 +381,21 @@ class RouteLink(asyncio.Protocol):
         self._check_registered()
         self.remote.remove(account, subject, queue)
 
+    def on_hold(self, *, is_held: bool) -> None:
+        """Let clients wait that send to the peer: it is overloaded; or no longer."""
+        self._check_registered()
+        self._is_held = is_held
+        self._list()
+
     def on_ping(self) -> None:
         """Answer."""
         self._check_connected()
         self.say(encoder.PONG)
 
     def on_pong(self) -> None:
-        """Take the answer to a PING."""
-        self._pinging.answered()
+        """Take the answer to a PING, and measure the round trip."""
+        self._liveness.answered(self._hub.clock.monotonic())
+        self._round_trips.answered()
 
     def on_err(self, text: bytes) -> None:
         """Close: the peer has refused something.
@@ -354,52 +411,47 @@ class RouteLink(asyncio.Protocol):
     def tick(self, now: int) -> None:
         """Send a PING when it is time; close a peer that is silent, or takes nothing."""
         self._incoming.release()
-        limits = self._hub.limits
-        if self._is_blocked:
-            taken, since = self._progress
-            if self._taken() != taken:
-                self._progress = (self._taken(), now)
-            elif now - since >= int(limits.write_deadline * _SECOND):
-                self._drop("Slow Consumer (Write Deadline)")
-                return
-        if not self.is_registered or not self._pinging.is_due(now):
-            return
-        if self._pinging.unanswered >= limits.ping_max:
+        limits, liveness = self._hub.limits, self._liveness
+        unsent = self._transport.get_write_buffer_size()
+        liveness.look(now, self._written - unsent, unsent)
+        if liveness.takes_nothing(now, limits.write_deadline):
+            self._drop("Slow Consumer (Write Deadline)")
+        elif not self.is_registered:
+            return  # whoever takes too long for that is closed by a timer
+        elif liveness.is_silent():
             self._hub.stale_connections += 1
             self._hub.stale_routes += 1
             self.close("Stale Connection", "Stale Connection")
-        else:
+        elif liveness.is_ping_due(now, min(limits.ping_interval, _PING_INTERVAL_MAX_S)):
             self._ping()
 
     def _ping(self) -> int:
+        self._liveness.pinged(self._hub.clock.monotonic())
         self.say(encoder.PING)
-        return self._pinging.asked()
+        return self._round_trips.asked()
 
     async def read(self) -> None:
         """Return when the peer has read all that it was sent so far, and this server its answers.
 
         Also when the link ends.
         """
-        await self._pinging.answer(self._ping())
+        await self._round_trips.answer(self._ping())
 
     # -- monitoring
-
-    def _taken(self) -> int:
-        return self._written - self._transport.get_write_buffer_size()
 
     def count(self) -> Traffic:
         """Return what it has carried."""
         return Traffic(
             in_msgs=messages_of(self._received),
             in_bytes=bytes_of(self._received),
-            out_msgs=messages_of(self._sent),
-            out_bytes=bytes_of(self._sent),
+            out_msgs=messages_of(self.sent),
+            out_bytes=bytes_of(self.sent),
         )
 
     def view(self) -> RouteView:
         """Return what /routez shows of it."""
         clock, subscriptions = self._hub.clock, self.remote.shown()
-        now, idle = clock.now(), clock.monotonic() - self._last_heard
+        now, idle = clock.now(), clock.monotonic() - self._liveness.heard
         return RouteView(
             rid=self.rid,
             remote_id=self.info.server_id,
@@ -410,15 +462,23 @@ class RouteLink(asyncio.Protocol):
             port=self.port,
             start=self._started,
             last_activity=now - idle,
-            rtt=self._pinging.rtt,
+            rtt=self._liveness.rtt,
             uptime=now - self._started,
             idle=idle,
             pending_size=sum(map(len, self.out)) + self._transport.get_write_buffer_size(),
             in_msgs=messages_of(self._received),
-            out_msgs=messages_of(self._sent),
+            out_msgs=messages_of(self.sent),
             in_bytes=bytes_of(self._received),
-            out_bytes=bytes_of(self._sent),
+            out_bytes=bytes_of(self.sent),
             num_subscriptions=len(subscriptions),
             subscriptions=subscriptions,
             client_urls=tuple(self.info.connect_urls or ()),
         )
+
+
+def _cut_when_unacknowledged(transport: asyncio.BaseTransport) -> None:
+    """Have the kernel end a connection whose packets nobody acknowledges, where it can."""
+    sock = transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if sock is not None and option is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, option, _UNACKNOWLEDGED_MS)

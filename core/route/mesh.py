@@ -57,11 +57,9 @@ class Mesh:
         address: where routes are accepted, once it listens.
         on_change: called when peers, or the client URLs of peers, have changed.
         holds_messages: messages of peers wait while the hub holds publishes.
-        ping_seconds: between two PINGs on a link at most.
     """
 
     holds_messages = True
-    ping_seconds = 30.0
 
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         self.hub = hub
@@ -80,6 +78,7 @@ class Mesh:
         self._ticked = hub.clock.monotonic()
         for account in hub.accounts.values():
             account.watchers.append(partial(self._on_interest, account))
+        hub.on_overload = self._tell_overload
         if hub.jetstream and self.holds_messages:
             self.take_acks()
 
@@ -185,12 +184,13 @@ class Mesh:
 
     # -- what others see ---------------------------------------------------------------------
 
-    def connect_urls(self) -> list[str]:
+    def connect_urls(self, *, over_websocket: bool = False) -> list[str]:
         """Return where clients can connect to peers, `host:port`; none with `no_advertise`."""
         if self.settings.no_advertise:
             return []
-        found = (link.info.connect_urls or () for link in self.peers.values() if not link.info.ldm)
-        return list(dict.fromkeys(url for urls in found for url in urls))
+        told = [link.info for link in self.peers.values() if not link.info.ldm]
+        found = (info.ws_connect_urls if over_websocket else info.connect_urls for info in told)
+        return list(dict.fromkeys(url for urls in found for url in urls or ()))
 
     def routes(self) -> Sequence[RouteView]:
         """Return all routes, for monitoring."""
@@ -211,6 +211,10 @@ class Mesh:
             return
         key = account.name.encode(), member.subject, member.queue
         self.say_to_all(self.count_interest(key, is_new=is_new, is_ours=is_ours))
+
+    def _tell_overload(self) -> None:
+        for link in self.peers.values():
+            link.tell_overload()
 
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
@@ -278,14 +282,18 @@ class Mesh:
             cluster_dynamic=self.is_dynamic,
             domain=hub.domain,
             connect_urls=self.own_connect_urls() or None,
+            ws_connect_urls=self.own_connect_urls(over_websocket=True) or None,
             ldm=self.is_leaving,
+            holds=True,
         )
 
-    def own_connect_urls(self) -> list[str]:
+    def own_connect_urls(self, *, over_websocket: bool = False) -> list[str]:
         """Return where clients can connect to this server; nowhere in the end."""
-        if self.settings.no_advertise or self.is_leaving:
+        hub = self.hub
+        address = hub.websocket_address() if over_websocket else hub.client_address()
+        if self.settings.no_advertise or self.is_leaving or address is None:
             return []
-        host, port = self.hub.client_address()
+        host, port = address
         if host in WILDCARDS:
             return [joined(found, port) for found in own_addresses()]
         return [joined(host, port)]

@@ -2,7 +2,8 @@
 
 `RouteParser.feed` takes what one read of the socket returned, cut anywhere, and calls the sink in
 order. Lines as in `core.protocol.routed`, beside PING, PONG, INFO, CONNECT, +OK and -ERR. `A+` and
-`A-` (interest in accounts) mean nothing here: every server tells all its interest. Answers to bad
+`A-` (interest in accounts) mean nothing here: every server tells all its interest. HOLD and RELEASE
+are additions, sent to those alone that announce that they read them. Answers to bad
 input are those of nats-server 2.15.1; where it limits neither lines nor payloads, a bound keeps
 what is held between two reads small.
 """
@@ -20,6 +21,7 @@ _UNKNOWN = "Unknown Protocol Operation"
 _MAX_SIZE_DIGITS = 9
 _BLANKS = b" \t\r\n\x0b\x0c"
 _BEGINNINGS = (b"RS", b"A", b"PI", b"PO", b"INFO", b"CONNECT", b"RMSG", b"HMSG", b"+OK", b"-ERR")
+_ADDITIONS = (b"HOLD", b"RELEASE")
 _LONGEST = 8
 
 Message = tuple[bytes, bytes, bytes, Queues, int, int]
@@ -49,6 +51,7 @@ class RouteSink(Protocol):
     def on_ping(self) -> None: ...
     def on_pong(self) -> None: ...
     def on_err(self, text: bytes) -> None: ...
+    def on_hold(self, *, is_held: bool) -> None: ...
 
 
 class RouteParser:
@@ -148,6 +151,8 @@ class RouteParser:
             sink.on_ping()
         elif verb == b"PONG":
             sink.on_pong()
+        elif verb in _ADDITIONS:
+            sink.on_hold(is_held=verb == b"HOLD")
         elif verb == b"INFO":
             sink.on_info(line[4:].strip())
         elif verb == b"CONNECT":
@@ -160,7 +165,8 @@ class RouteParser:
     def _keep(self, rest: bytes) -> None:
         """Keep the beginning of a control line. Raises ProtocolError if it cannot become one."""
         begun = rest[:_LONGEST].upper()
-        if not any(begun.startswith(name[: len(begun)]) for name in _BEGINNINGS):
+        names = _BEGINNINGS + _ADDITIONS
+        if not any(begun.startswith(name[: len(begun)]) for name in names):
             raise ProtocolError(_UNKNOWN)
         if len(rest) > MAX_LINE:
             raise ProtocolError("maximum control line exceeded")

@@ -7,8 +7,8 @@ come and go. Nearly all of what it looks at was in use the last time, too.
 
 So what a full collection leaves is frozen: the next one looks at what came since. What goes out of
 use is freed as always, frozen or not, as soon as nothing refers to it. Only what refers to itself
-in a circle waits, until everything is looked at again: after 1,000 times as long as that took, or
-when as much may have come as was in use then.
+in a circle waits, until everything is looked at again: when more has come than went, and that took
+less than a thousandth of the time since then, or as much may have come as was in use then.
 """
 
 import gc
@@ -20,7 +20,9 @@ _REST = 1000
 """How many times as long as the last thorough collection took there is none: they take 0.1 % of the
 time."""
 _FEW = 500_000
-"""So many more objects are no reason for one: some 50 MiB."""
+"""So many more objects are no reason for one at once: some 50 MiB."""
+_SOME = 200_000
+"""With fewer there is nothing to be found: they take some 20 MiB."""
 
 
 class FullCollections:
@@ -38,9 +40,10 @@ class FullCollections:
         self._rests_until = 0
 
     def start(self) -> None:
-        """Collect, and freeze what is left."""
+        """Look at everything, and freeze what is left."""
         if self._collects not in gc.callbacks:
             gc.callbacks.append(self._collects)
+        self._came, self._rests_until = _SOME, 0
         gc.collect()
 
     def stop(self) -> None:
@@ -56,7 +59,8 @@ class FullCollections:
         if phase == "start":
             self._begun = now
             self._came += _between()
-            self._is_thorough = now >= self._rests_until or self._came > self._in_use + _FEW
+            has_rested = self._came > _SOME and now >= self._rests_until
+            self._is_thorough = has_rested or self._came > self._in_use + _FEW
             if self._is_thorough:
                 gc.unfreeze()
             return

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from core.model.release import API_LEVEL, SERVER_VERSION
 from core.protocol.connect import Info
-from core.pubsub.server import Hub
+from core.pubsub.server import WEBSOCKET, Hub
 
 GO_VERSION = "go1.27.2"
 """Clients parse this member; it names the toolchain of the release we are compatible with."""
@@ -25,7 +25,7 @@ def info_of(hub: Hub, session: Informed) -> Info:
     host, port = session.address or hub.client_address()
     authenticator = hub.authenticator_for(session.connection_type)
     # Over WebSocket the reference says so even where it lets clients without credentials in.
-    is_asked = session.is_connected or session.connection_type == "WEBSOCKET"
+    is_asked = session.is_connected or session.connection_type == WEBSOCKET
     return Info(
         server_id=hub.server_id,
         server_name=hub.server_name,
@@ -51,5 +51,6 @@ def info_of(hub: Hub, session: Informed) -> Info:
 
 
 def _connect_urls(hub: Hub, session: Informed) -> list[str]:
-    """Return where the client may connect to; those over WebSocket are told of no other place."""
-    return [] if session.connection_type == "WEBSOCKET" else list(hub.connect_urls)
+    """Return where the client may connect to: those over WebSocket over WebSocket."""
+    is_over = session.connection_type == WEBSOCKET
+    return list(hub.ws_connect_urls if is_over else hub.connect_urls)

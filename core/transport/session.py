@@ -3,9 +3,10 @@
 Reading: after a large read the session does not read until the next turn of the loop, because an
 event loop may read one busy socket for a long time before it looks at the others. So does one that
 subscribes a thousand times in a read; the rest of that read waits with it. While the hub is
-overloaded, a session that brings much does not read at all. While the hub holds publishes, because
-what is to store them is not there, a session that begins stops reading at its first one, and those
-that are there already do not read.
+overloaded, a session that brings much does not read at all. Nor does one that has sent something
+to another server of the cluster while much was unsent there, until that is less. While the hub
+holds publishes, because what is to store them is not there, a session that begins stops reading at
+its first one, and those that are there already do not read.
 
 Publishing: messages go to the session's `publisher`, see `core.transport.publishing`.
 
@@ -29,7 +30,7 @@ from core.protocol.connect import Connect, Info, decode_connect, encode_info, se
 from core.protocol.holding import PublishHold
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
-from core.pubsub.route import bytes_of, messages_of
+from core.pubsub.route import Link, bytes_of, messages_of
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub, Traffic
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
@@ -116,6 +117,7 @@ class ClientSession(asyncio.Protocol):
         self._sent_before = 0
         self._written = 0
         self._is_info_sent = False
+        self._is_waiting = False
         self._hold: PublishHold | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -170,6 +172,8 @@ class ClientSession(asyncio.Protocol):
 
     def _serve(self, data: bytes) -> None:
         self._changes = 0
+        links = self.hub.congested
+        congested = [(link, link.sent) for link in links] if links else []
         try:
             if self.authentication is not None:
                 if not (data := self.authentication.take(data)):
@@ -190,6 +194,8 @@ class ClientSession(asyncio.Protocol):
             if self.closed:
                 return
             self._transport.pause_reading()
+            if congested and self._waits_for(congested):
+                return
             if self.hub.crowded:
                 self.hub.crowded = False
                 self._loop.call_later(_STALL_SECONDS, self.resume)
@@ -197,11 +203,25 @@ class ClientSession(asyncio.Protocol):
                 self._loop.call_soon(self.resume)
         else:
             self._turn.arm()
-            if self.hub.overloaded:
+            if self.hub.overloaded or congested:
                 self._small_bytes += size
                 if size >= SMALL_READ or self._small_bytes >= _OVERLOADED_BYTES:
                     self._transport.pause_reading()
-                    self.resume()
+                    if not self._waits_for(congested):
+                        self.resume()
+
+    def _waits_for(self, congested: list[tuple[Link, int]]) -> bool:
+        """Wait for a link that something was sent into; False: nothing was."""
+        for link, sent in congested:
+            if link.sent != sent and link.blocked:
+                self._is_waiting = True
+                link.on_writable.append(self._wait_no_longer)
+                return True
+        return False
+
+    def _wait_no_longer(self) -> None:
+        self._is_waiting = False
+        self.resume()
 
     def _read_on(self) -> None:
         """Serve the rest of a read that was ended early, then read from the socket again."""
@@ -250,7 +270,7 @@ class ClientSession(asyncio.Protocol):
 
     def resume(self) -> None:
         """Read again, unless the hub is overloaded: then when it no longer is."""
-        if self.closed or self._is_held:
+        if self.closed or self._is_waiting or self._is_held:
             return
         if self.hub.overloaded:
             self.hub.wait(self)

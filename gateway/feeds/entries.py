@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from core.client.subscribe import JsMsg, Position
 from core.model.consumer import DeliverPolicy
 
@@ -10,20 +12,29 @@ Filters = tuple[str, ...]
 """The subjects that are read of a stream; none: all of them."""
 
 
-class Entry:
+Render = Callable[[JsMsg], bytes]
+
+
+class Entry(msgspec.Struct, gc=False, eq=False):
     """A message that several may read; what it looks like in each form is made once."""
 
-    __slots__ = ("_forms", "msg")
+    msg: JsMsg
+    _render: Render | None = None
+    _made: bytes = b""
+    _others: dict[Render, bytes] | None = None
 
-    def __init__(self, msg: JsMsg) -> None:
-        self.msg = msg
-        self._forms: dict[Callable[[JsMsg], bytes], bytes] = {}
-
-    def form(self, render: Callable[[JsMsg], bytes]) -> bytes:
+    def form(self, render: Render) -> bytes:
         """Return the message as `render` writes it."""
-        made = self._forms.get(render)
+        if render == self._render:
+            return self._made
+        if self._render is None:  # nearly all who read it take the same form
+            self._render, self._made = render, render(self.msg)
+            return self._made
+        if self._others is None:
+            self._others = {}
+        made = self._others.get(render)
         if made is None:
-            made = self._forms[render] = render(self.msg)
+            made = self._others[render] = render(self.msg)
         return made
 
 

@@ -166,7 +166,7 @@ class Pages:
     def _in_order(self, messages: list[Msg]) -> list[JsMsg]:
         batch: list[JsMsg] = []
         for msg in messages:
-            made = JsMsg(msg, takes_acks=False)
+            made = JsMsg.of(msg, takes_acks=False)
             if made.consumer_seq != self._next:
                 self.close()  # something was lost on its way: the next page begins behind it
                 break

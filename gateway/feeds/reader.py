@@ -13,56 +13,15 @@ from core.errors import ApiError
 from core.model.consumer import DeliverPolicy
 from core.runtime.tasks import spawn, stop
 from gateway.feeds.entries import Entry, Filters, Gap, Item, Start
+from gateway.feeds.page import Page, Slice
 from gateway.feeds.pages import ConsumerGone, Pages, is_over
+from gateway.feeds.recent import RecentPages
 from gateway.feeds.tail import Tail, Tails
 
 _RETRY_FIRST_S = 0.05
 _RETRY_MAX_S = 2.0
 _PAGE_MESSAGES = 128
 _PAGE_BYTES = 128 * 1024
-
-
-class Slice:
-    """Some items in order: messages alone, or one gap.
-
-    Attributes:
-        gap: the gap; None for messages.
-        count, size: how many messages, and their bytes.
-        shared: where all who take the same slice may keep what they made of it, under `key`.
-    """
-
-    __slots__ = ("_items", "_tail", "count", "gap", "key", "shared", "size")
-
-    def __init__(self, items: list[Item] | None, size: int, tail: Tail | None = None) -> None:
-        self._items = items
-        self._tail = tail
-        self.size = size
-        self.count = 0
-        self.gap: Gap | None = None
-        self.shared: dict[tuple[object, ...], bytes] | None = None
-        self.key = (0, 0)
-        if items is not None:
-            self.count = len(items)
-            if isinstance(items[0], Gap):
-                self.gap = items[0]
-
-    @classmethod
-    def of_tail(cls, tail: Tail, begin: int, end: int, size: int) -> "Slice":
-        """Return the slice of a tail from one index to another."""
-        first = tail.item(begin)
-        if isinstance(first, Gap):
-            return cls([first], 0)
-        made = cls(None, size, tail)
-        made.count, made.shared, made.key = end - begin, tail.shared, (begin, end)
-        return made
-
-    def messages(self) -> list[Entry]:
-        """Return the messages."""
-        items = self._items
-        if items is None:
-            assert self._tail is not None
-            items = self._tail.items(*self.key)
-        return [item for item in items if isinstance(item, Entry)]
 
 
 class StreamReader:
@@ -100,7 +59,8 @@ class StreamReader:
         self._may_read = may_read
         self._tail: Tail | None = None
         self._index: int | None = None
-        self._page: list[Item] = []
+        self._page: Page | None = None
+        self._at = 0  # the index in it
         self._pages: Pages | None = None
         self._wanted = asyncio.Event()
         self._want = (_PAGE_MESSAGES, _PAGE_BYTES)
@@ -110,7 +70,7 @@ class StreamReader:
     @property
     def error(self) -> Exception | None:
         """Why nothing more will come."""
-        if self._page:
+        if self._page is not None:
             return None
         if self._error is None and self._index is not None and self._tail is not None:
             return self._tail.error if self._index >= self._tail.end else None
@@ -150,8 +110,8 @@ class StreamReader:
                 return Slice([*shown], _size([*shown]))
 
     def _take(self, messages: int, nbytes: int) -> Slice | None:
-        if self._page:
-            return self._of_page(messages, nbytes)
+        if self._page is not None:
+            return self._of_page(self._page, messages, nbytes)
         tail, index = self._tail, self._index
         if tail is None:
             return None
@@ -176,7 +136,7 @@ class StreamReader:
             self._move(last)
             return Slice(items, _size(items))
         self._move(last)
-        return Slice.of_tail(tail, index, self._index, size)
+        return Slice.of(tail, index, self._index, size)
 
     async def close(self) -> None:
         """Read no more."""
@@ -189,21 +149,14 @@ class StreamReader:
             tail.forget(self._wake)
             self._tails.release(tail)
 
-    def _of_page(self, messages: int, nbytes: int) -> Slice:
-        page = self._page
-        size = count = 0
-        for item in page:
-            if isinstance(item, Gap):
-                count = count or 1
-                break
-            count += 1
-            size += item.msg.size
-            if count >= messages or size >= nbytes:
-                break
-        items = page[:count]
-        del page[:count]
-        self._move(items[-1])
-        return Slice(items, size)
+    def _of_page(self, page: Page, messages: int, nbytes: int) -> Slice:
+        begin = self._at
+        end, size = page.cut(begin, messages, nbytes)
+        self._at = end
+        if end == len(page):
+            self._page = None
+        self._move(page.item(end - 1))
+        return Slice.of(page, begin, end, size)
 
     def _move(self, last: Item) -> None:
         if isinstance(last, Gap):
@@ -247,15 +200,15 @@ class StreamReader:
         if self._joins():
             return True
         base = tail.base, tail.incarnation
-        pages, items = await self._read_page()
-        if items:
-            self._give(items)
+        pages, is_at_end = await self._read_page(tail.recent)
+        if not is_at_end:
             return False
+        assert pages is not None
         async with self._tails.turns:
             gap = await pages.find(self.position)
         if gap is not None:  # all that followed was removed
             await pages.forget()
-            self._give([gap])
+            self._give(Page(self.position, [gap]))
             return False
         # What the tail had left behind before was stored then: it would have been in the page.
         incarnation = pages.position.incarnation
@@ -265,33 +218,56 @@ class StreamReader:
             return True
         raise ConsumerGone("the stream is another one, or gone: look again")
 
-    async def _read_page(self) -> tuple[Pages, list[Item]]:
-        """Read a page, or the gap before it.
+    async def _read_page(self, recent: RecentPages) -> tuple[Pages | None, bool]:
+        """Read a page, or the gap before it; else return the pages, and that they are at the end.
 
-        Where others wait for their turns, or at the end, no consumer is kept for the next one.
+        Where others wait for their turns a consumer is left to them, and at the end it is deleted.
         """
         turns = self._tails.turns
         async with turns:
             pages = self._pages
             if pages is None or not pages.is_open:
-                pages = self._pages = Pages(self._js, *self._key)
+                if (found := recent.behind(self.position)) is not None:
+                    self._give(*found)
+                    return None, False
+                pages = self._pages = recent.lend(self.position) or Pages(self._js, *self._key)
+            if not pages.is_open:
                 gap = await pages.open(Start(after=self.position))
                 if gap is not None:
-                    return pages, [gap]
-            messages, nbytes = self._want
-            items = await pages.page(messages, nbytes)
-            if pages.at_end or (turns.locked() and not pages.of_subjects):
+                    self._give(Page(self.position, [gap]))
+                    return pages, False
+            is_at_end = not await self._read(pages, recent)
+            if pages.at_end:
                 await pages.forget()
-            return pages, items
+            elif turns.locked() and not pages.of_subjects:
+                self._pages = None
+                recent.leave(pages)
+            return pages, is_at_end
 
-    def _give(self, items: list[Item]) -> None:
+    async def _read(self, pages: Pages, recent: RecentPages) -> bool:
+        """Read a page of what was not read before; return whether there is one."""
+        messages, nbytes = self._want
+        while True:
+            begin = pages.position
+            items = await pages.page(messages, nbytes)
+            if not items:
+                return False
+            page = Page(begin, items)
+            if not pages.of_subjects:
+                recent.add(page)
+            fresh = (at for at, item in enumerate(items) if not self._is_behind(item))
+            if (index := next(fresh, None)) is not None:
+                self._give(page, index)
+                return True
+
+    def _give(self, page: Page, index: int = 0) -> None:
         self._wanted.clear()
-        self._page = items
+        self._page, self._at = page, index
         self._wake()
 
     def _joins(self) -> bool:
         tail = self._tail
-        if tail is None or self._page:
+        if tail is None or self._page is not None:
             return False
         self._index = tail.index_behind(self.position)
         if self._index is None:

@@ -24,13 +24,14 @@ from core.model.api_errors import api_error
 from core.model.consumer import DeliverPolicy
 from core.runtime.tasks import spawn, stop
 from gateway.feeds.entries import Entry, Filters, Gap, Item, has_jump, with_gaps
+from gateway.feeds.recent import RecentPages
 
 _AT_ONCE = 2000
 _BYTES_AT_ONCE = 1 << 20
 _HEARTBEAT_S = 5.0
 _SHARED_MAX = 64
 _KEPT_S = 2.0
-_TURNS = 64
+_TURNS = 2
 _WOKEN_AT_ONCE = 50
 _DELETED = b"$JS.EVENT.ADVISORY.STREAM.DELETED."
 
@@ -47,6 +48,7 @@ class Tail:
         first, end: the indexes of the list's beginning and end; they only grow.
         error: why it ended; None while it lives.
         shared: what readers at the same index made of the same messages, until there are others.
+        recent: pages of readers that are behind the list.
     """
 
     def __init__(self, js: JetStream, key: Key, subscription: OrderedSubscription) -> None:
@@ -58,6 +60,7 @@ class Tail:
         self.floor = 0
         self.error: Exception | None = None
         self.shared: dict[tuple[object, ...], bytes] = {}
+        self.recent = RecentPages()
         self._js = js
         self._subscription = subscription
         self._items: list[Item] = []
@@ -137,6 +140,7 @@ class Tail:
         await stop(pump)
         if self._aging is not None:
             self._aging.cancel()
+        self.recent.clear()
         self.fail(ConnectionLost())
         try:
             await self._subscription.unsubscribe()

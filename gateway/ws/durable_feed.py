@@ -185,7 +185,7 @@ class DurableFeed(Feed):
         size = 0
         for msg in messages:
             try:
-                made = JsMsg(msg, takes_acks=True)
+                made = JsMsg.of(msg, takes_acks=True)
             except NotJetStream:
                 continue
             self._waiting.append(made)

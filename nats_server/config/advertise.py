@@ -18,10 +18,22 @@ def routes_advertised(text: str) -> tuple[str, int] | None:
     return _address(text, "route INFO with Cluster.Advertise") if text else None
 
 
-def _address(text: str, what: str) -> tuple[str, int]:
-    has_port = ":" in text and not text.endswith("]")
+def websocket_advertised(text: str) -> tuple[str, int] | None:
+    """The same, for clients over WebSocket. Raises OperatorError."""
     try:
-        host, port = split(text if has_port else f"{text}:0")
+        return _split(text) if text else None
+    except ValueError as error:
+        raise OperatorError(f"Unable to get websocket connect URLs: {error}") from None
+
+
+def _address(text: str, what: str) -> tuple[str, int]:
+    try:
+        return _split(text)
     except ValueError as error:
         raise OperatorError(f"Error setting {what} value of {text}, err={error}") from None
+
+
+def _split(text: str) -> tuple[str, int]:
+    has_port = ":" in text and not text.endswith("]")
+    host, port = split(text if has_port else f"{text}:0")
     return host.strip(), max(port, 0)

@@ -18,11 +18,15 @@ _DEFAULT_HOST = "0.0.0.0"
 
 @dataclass(frozen=True, slots=True)
 class WebSocketListener:
-    """Where NATS is served over WebSocket, and how. Port 0 means any free one."""
+    """Where NATS is served over WebSocket, and how. Port 0 means any free one.
+
+    `advertise`: the `host:port` that clients of other servers are told instead.
+    """
 
     host: str
     port: int
     options: WebSocketOptions
+    advertise: str = ""
 
 
 def websocket_of(block: dict[str, Any] | None) -> WebSocketListener | None:
@@ -73,7 +77,7 @@ def websocket_of(block: dict[str, Any] | None) -> WebSocketListener | None:
         ping_interval=_seconds(block.get("ping_interval", 0)),
         **{name: block.get(name, "") for name in _COOKIES},
     )
-    return WebSocketListener(host, max(port, 0), options)
+    return WebSocketListener(host, max(port, 0), options, str(block.get("advertise") or ""))
 
 
 def _why_not(origin: str) -> str:

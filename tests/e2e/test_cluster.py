@@ -389,6 +389,19 @@ def has_forgotten(server: DropIn, name: str, place: str) -> bool:
     return name not in peers(server) and place not in info(server)["connect_urls"]
 
 
+def test_a_stopped_server_is_noticed_and_comes_back(cluster: Cluster) -> None:
+    """Nobody tells of it: its connections stay open."""
+    witness, stopped = cluster["one"], cluster["two"]
+    stopped.send(signal.SIGSTOP)
+    try:
+        eventually(lambda: "two" not in peers(witness))
+        assert any(text.endswith("Stale Connection") for text in witness.texts())
+    finally:
+        stopped.send(signal.SIGCONT)
+    until_meshed(*cluster.values())
+    messages_everywhere(servers=list(cluster.values()))
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR2])
 def test_clients_move_to_another_server_and_the_dead_one_comes_back(
     cluster: Cluster, ports: tuple[int, int], number: signal.Signals

@@ -110,7 +110,7 @@ def test_everything_is_served_by_a_node_that_does_not_lead(nodes: Nodes) -> None
             watcher = await (await there.key_value("KEYS")).watchall()
             assert await watcher.updates(timeout=PATIENT) is None
             await bucket.put("a", b"1")
-            assert (await watcher.updates(timeout=PATIENT)).value == b"1"  # type: ignore[union-attr]
+            assert (await watcher.updates(timeout=PATIENT)).value == b"1"
             assert (await (await near.jetstream().key_value("KEYS")).get("a")).value == b"1"
 
             async def answer(message: Any) -> None:

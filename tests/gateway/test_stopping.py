@@ -111,7 +111,7 @@ def test_what_a_caller_was_not_given_is_given_back(
                 said = b""
         await js.delete_stream("STOP")
         await client.close()
-        return JsMsg(fetched.messages[0], takes_acks=True).delivered, said
+        return JsMsg.of(fetched.messages[0], takes_acks=True).delivered, said
 
     delivered, said = asyncio.run(scenario())
     assert delivered == 2

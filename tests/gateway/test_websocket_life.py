@@ -238,7 +238,7 @@ def test_what_was_pulled_and_not_written_is_given_back(nats_server: NatsServer) 
         fetched = await js.fetch("BACK", "C", NextRequest(batch=3, expires=20 * _SECOND))
         await js.delete_stream("BACK")
         await client.close()
-        return [JsMsg(msg, takes_acks=True).delivered for msg in fetched.messages]
+        return [JsMsg.of(msg, takes_acks=True).delivered for msg in fetched.messages]
 
     assert asyncio.run(scenario()) == [2, 2, 2]
 

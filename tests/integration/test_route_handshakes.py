@@ -1,14 +1,12 @@
 """Who becomes a peer, who does not and what he is told, and what happens when one is lost."""
 
 import json
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
-from typing import Any, TypeVar
+from contextlib import ExitStack
+from typing import TypeVar
 
 import pytest
 
-from core.pubsub.limits import Limits
 from core.server import ServerOptions
 from tests.support.cluster import (
     Client,
@@ -19,6 +17,7 @@ from tests.support.cluster import (
 )
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
+from tests.support.route_peer import Peer, connect, info
 
 PASSWORD = ("user: u", "password: p")
 AUTHORIZATION = f"authorization {{ {', '.join(PASSWORD)}, timeout: 20 }}"
@@ -37,44 +36,6 @@ def started(stack: ExitStack, member: M) -> M:
     stack.callback(member.stop)
     member.start()
     return member
-
-
-class Peer:
-    """A bare connection to a cluster port, as a server makes it."""
-
-    def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=30)
-        self.file = self.sock.makefile("rb")
-        self.info = json.loads(self.line()[5:])
-
-    def line(self) -> bytes:
-        return self.file.readline().strip()
-
-    def send(self, *lines: bytes) -> None:
-        self.sock.sendall(b"".join(line + b"\r\n" for line in lines))
-
-    def rest(self) -> bytes:
-        """All that comes until the end, which may be a reset."""
-        found = b""
-        with suppress(ConnectionResetError):
-            while more := self.file.read1(65536):
-                found += more
-        return found
-
-    def close(self) -> None:
-        self.file.close()
-        self.sock.close()
-
-
-def connect(**fields: Any) -> bytes:
-    known = {"name": "P" * 56, "cluster": "test", "headers": True, "user": "u", "pass": "p"}
-    return b"CONNECT " + json.dumps(known | fields).encode()
-
-
-def info(**fields: Any) -> bytes:
-    known = {"server_id": "P" * 56, "server_name": "P", "cluster": "test", "proto": 1}
-    place = {"host": "127.0.0.1", "port": 1, "headers": True, "gossip_mode": 1}
-    return b"INFO " + json.dumps(known | place | fields).encode()
 
 
 @pytest.fixture(scope="module", params=["jetgate", "nats-server"])
@@ -351,33 +312,3 @@ def test_a_real_server_with_jetstream_is_refused_by_one_that_has_it(stack: ExitS
     started(stack, real)
     eventually(lambda: "both have JetStream'" in real.log())
     assert member.peers() == set()
-
-
-def test_a_silent_peer_is_stale(stack: ExitStack) -> None:
-    limits = Limits(ping_interval=0.01, ping_max=1)
-    member = started(stack, jetgate(options=ServerOptions(jetstream=False, limits=limits)))
-    peer = Peer(member.route_port)
-    stack.callback(peer.close)
-    peer.send(connect(), info())
-    assert peer.rest().endswith(b"-ERR 'Stale Connection'\r\n")
-
-
-def test_a_peer_that_takes_nothing_is_dropped(stack: ExitStack) -> None:
-    """Publishers are not kept waiting for it."""
-    limits = Limits(max_pending=1024 * 1024)
-    member = started(stack, jetgate(options=ServerOptions(jetstream=False, limits=limits)))
-    peer = Peer(member.route_port)
-    stack.callback(peer.close)
-    peer.send(connect(), info(), b"RS+ $G flood", b"PING")
-    while peer.line() != b"PONG":
-        pass
-    with Client(member) as publisher:
-        message = b"PUB flood 200000\r\n%b\r\n" % bytes(200_000)
-
-        def is_dropped() -> bool:
-            publisher.send(message)
-            publisher.flush()
-            return not member.peers()
-
-        eventually(is_dropped, every=0)
-    assert member.server.hub.slow_consumers == 1

@@ -3,6 +3,7 @@
 One nats-server offers a pool of routes, as it does by default, the other none.
 """
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -24,6 +25,7 @@ from tests.support.cluster import (
     nats_server,
 )
 from tests.support.eventually import eventually
+from tests.support.websocket import WebSocket, request
 from tests.support.wire import HELLO, Frame
 
 Members = dict[str, Member]
@@ -33,13 +35,17 @@ BLOCK = b"NATS/1.0\r\nA: b\r\n\r\n"
 @pytest.fixture(scope="module")
 def mesh() -> Iterator[Members]:
     """All dial the first; they find each other by what it tells them."""
-    first = jetgate()
+    first = jetgate(options=ServerOptions(jetstream=False, ws_port=0))
     started: list[Member] = []
     try:
         started.append(first.start())
         started.append(nats_server([first]).start())
         started.append(
-            nats_server([first], cluster=["pool_size: -1", "compression: s2_fast"]).start()
+            nats_server(
+                [first],
+                cluster=["pool_size: -1", "compression: s2_fast"],
+                lines=["websocket { listen: '127.0.0.1:-1', no_tls: true }"],
+            ).start()
         )
         started.append(jetgate([first]).start())
         meshed(started)
@@ -208,6 +214,18 @@ def test_clients_are_told_of_all_servers(mesh: Members) -> None:
     assert here.server.mesh is not None
     told = here.call(here.server.mesh.connect_urls)
     assert set(told) == urls - {f"127.0.0.1:{here.address[1]}"}
+
+
+def test_clients_over_websocket_are_told_where_else_that_is_served(mesh: Members) -> None:
+    serving = [mesh["jetgate"], mesh["single"]]
+    places = [f"127.0.0.1:{member.ws_address[1]}" for member in serving]
+    for member, own in zip(serving, places, strict=True):
+        with WebSocket(member.ws_address) as web:
+            web.ask(request())
+            while not (said := web.frame().payload):
+                pass
+            told = json.loads(said.removeprefix(b"INFO "))["connect_urls"]
+            assert (told[0], sorted(told)) == (own, sorted(places))
 
 
 def test_a_route_counts_what_it_carries(mesh: Members) -> None:

@@ -12,6 +12,7 @@ from core.client import JetStream
 from core.client.msg import Msg
 from core.client.subscribe import JsMsg, OrderedSubscription, Position
 from gateway.feeds.entries import Entry, Gap, Item, with_gaps
+from gateway.feeds.page import Page, Slice
 from gateway.feeds.tail import Tail
 
 _INCARNATION = 7
@@ -27,7 +28,7 @@ class _Begun:
 
 def message(seq: int, size: int) -> JsMsg:
     reply = b"$JS.ACK.S.C.1.%d.1.0.0" % seq
-    return JsMsg(Msg(b"a", reply, b"", b"x" * size), takes_acks=False)
+    return JsMsg.of(Msg(b"a", reply, b"", b"x" * size), takes_acks=False)
 
 
 @dataclass
@@ -136,3 +137,66 @@ def test_a_gap_is_told_wherever_the_beginning_has_passed_what_was_left_out(
         if isinstance(item, Gap):
             told |= set(range(item.after.seq + 1, item.position.seq + 1))
     assert told == {one for one in missing if one < first_seq}
+
+
+_pages = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 39), st.booleans()), min_size=1)
+
+
+def _page(begin: int, rows: list[tuple[int, int, bool]]) -> tuple[Page, list[Item]]:
+    """A page of (jump, size, whether a gap is told before it)."""
+    items: list[Item] = []
+    seq = begin
+    for jump, size, tells in rows:
+        if tells:
+            before, after = Position(_INCARNATION, seq), Position(_INCARNATION, seq + jump - 1)
+            items.append(Gap(before, after, seq + jump, seq + jump))
+        seq += jump
+        items.append(Entry(message(seq, size)))
+    return Page(Position(_INCARNATION, begin), items), items
+
+
+@given(
+    rows=_pages,
+    takes=st.lists(st.tuples(st.integers(1, 7), st.integers(1, 60)), min_size=1),
+)
+def test_slices_of_a_page_are_the_page(
+    rows: list[tuple[int, int, bool]], takes: list[tuple[int, int]]
+) -> None:
+    page, items = _page(3, rows)
+    taken: list[Item] = []
+    turn = 0
+    while len(taken) < len(items):
+        count, nbytes = takes[turn % len(takes)]
+        turn += 1
+        end, size = page.cut(len(taken), count, nbytes)
+        found = Slice.of(page, len(taken), end, size)
+        slice_items = list(page.items(len(taken), end))
+        if isinstance(slice_items[0], Gap):
+            assert (found.gap, len(slice_items)) == (slice_items[0], 1)
+        else:
+            messages = found.messages()
+            assert messages == slice_items
+            assert found.count == len(messages) <= count
+            sizes = [entry.msg.size for entry in messages]
+            assert found.size == sum(sizes)
+            assert sum(sizes[:-1]) < nbytes
+            is_full = found.count == count or found.size >= nbytes
+            assert is_full or end == len(items) or isinstance(items[end], Gap)
+        taken += slice_items
+    assert taken == items
+
+
+@given(rows=_pages, begin=st.integers(0, 9), position=st.integers(0, 60), same=st.booleans())
+def test_a_page_is_found_by_who_goes_on_within_it(
+    rows: list[tuple[int, int, bool]], begin: int, position: int, same: bool
+) -> None:
+    page, items = _page(begin, rows)
+    wanted = Position(_INCARNATION if same else 8, position)
+    seqs = [item.msg.stream_seq for item in items if isinstance(item, Entry)]
+    left = [seq for seq in seqs if seq > position]
+    index = page.index_behind(wanted)
+    if not same or position < begin or not left or len(seqs) < len(items):
+        assert index is None
+    else:
+        assert index is not None
+        assert seqs[index:] == left

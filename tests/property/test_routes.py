@@ -5,6 +5,7 @@ group gets every matching message once, and of every queue group one member of t
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
@@ -36,9 +37,11 @@ STEPS = st.lists(
 class End:
     """A server's end of a connection: what the other end sends is parsed at once."""
 
-    closed = False
+    closed = blocked = False
+    sent = 0
 
     def __init__(self, server: "MeshServer") -> None:
+        self.on_writable: list[Callable[[], None]] = []
         self._account = server.account
         self._parser = RouteParser(self)  # type: ignore[arg-type]
         self.remote = RemoteSubscriptions(self, {"$G": server.account})

@@ -139,7 +139,7 @@ def test_messages_are_the_same_in_both_encodings(
     payloads: list[bytes], sid: int, nbytes: int
 ) -> None:
     messages = [
-        JsMsg(Msg(b"a", b"$JS.ACK.S.C.1.%d.%d.5.0" % (seq, seq), b"", payload), takes_acks=False)
+        JsMsg.of(Msg(b"a", b"$JS.ACK.S.C.1.%d.%d.5.0" % (seq, seq), b"", payload), takes_acks=False)
         for seq, payload in enumerate(payloads, 1)
     ]
     as_json, as_pack = (

@@ -38,7 +38,10 @@ _numbers = count(1)
 
 
 class JetgateMember:
-    """A server without JetStream in a thread; `call` runs something on its loop."""
+    """A server without JetStream in a thread; `call` runs something on its loop.
+
+    `address` is where clients connect, `ws_address` where they do so over WebSocket.
+    """
 
     kind = "jetgate"
 
@@ -48,7 +51,7 @@ class JetgateMember:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.loop: asyncio.AbstractEventLoop
         self.server: Server
-        self.address = ("127.0.0.1", 0)
+        self.address = self.ws_address = ("127.0.0.1", 0)
         self.route_port = 0
 
     def _run(self) -> None:
@@ -62,6 +65,7 @@ class JetgateMember:
         await self.server.listen()
         assert self.server.mesh is not None
         self.address = ("127.0.0.1", self.server.port)
+        self.ws_address = ("127.0.0.1", self.server.ws_port or 0)
         self.route_port = self.server.mesh.address[1]
         self._ready.set()
         await self._done.wait()
@@ -105,7 +109,7 @@ class NatsMember:
         self.route_port = port or free_port()
         self._lines, self._cluster = tuple(lines), tuple(cluster)
         self._process: subprocess.Popen[bytes] | None = None
-        self.address = ("127.0.0.1", 0)
+        self.address = self.ws_address = ("127.0.0.1", 0)
         self._monitor = ""
 
     def add(self, *lines: str) -> None:
@@ -126,6 +130,9 @@ class NatsMember:
         ports = eventually(self._ports, within=60)
         host, port = ports["nats"][0].removeprefix("nats://").rsplit(":", 1)
         self.address = (host, int(port))
+        if "websocket" in ports:
+            host, port = ports["websocket"][0].removeprefix("ws://").rsplit(":", 1)
+            self.ws_address = (host, int(port))
         self._monitor = ports["monitoring"][0]
         return self
 

@@ -1,5 +1,6 @@
 """A hub without sockets: sessions are lists, time moves by hand."""
 
+import asyncio
 from collections.abc import Callable
 
 from core.auth.grant import Guard
@@ -56,6 +57,47 @@ class ListSession:
         """Return what gathered, and forget it."""
         data = b"".join(self.out)
         self.out.clear()
+        return data
+
+
+class Socket(asyncio.Transport):
+    """A transport that keeps what is written, and whose peer may stop taking it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.1", 1)})
+        self.written = b""
+        self.pending = 0
+        self.is_stuck = False
+        self.reading = True
+        self.is_closed = False
+        self.writes = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes += 1
+        self.written += bytes(data)
+        if self.is_stuck:
+            self.pending += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.pending
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def take(self) -> bytes:
+        data, self.written = self.written, b""
         return data
 
 

@@ -39,7 +39,7 @@ def ack_fields(reply: bytes) -> list[bytes]:
     return said
 
 
-class JsMsg(Msg):
+class JsMsg(Msg, gc=False, eq=False):
     """A message of a stream, as delivered to a consumer.
 
     Attributes:
@@ -51,20 +51,30 @@ class JsMsg(Msg):
             takes none.
     """
 
-    __slots__ = ("consumer_seq", "delivered", "ended", "pending", "stream_seq", "time")
+    delivered: int
+    stream_seq: int
+    consumer_seq: int
+    time: int
+    pending: int
+    ended: bool
 
-    def __init__(self, msg: Msg, *, takes_acks: bool) -> None:
-        self.subject = msg.subject
-        self.headers = msg.headers
-        self.payload = msg.payload
-        self.reply = reply = msg.reply
-        self.ended = not takes_acks
-        fields = ack_fields(reply)
-        self.delivered = int(fields[2])
-        self.stream_seq = int(fields[3])
-        self.consumer_seq = int(fields[4])
-        self.time = int(fields[5])
-        self.pending = int(fields[6])
+    @classmethod
+    def of(cls, msg: Msg, *, takes_acks: bool) -> "JsMsg":
+        """Read what the reply subject of a delivery says. Raises NotJetStream."""
+        reply = msg.reply
+        delivered, seq, consumer_seq, time, pending = map(int, ack_fields(reply)[2:7])
+        return cls(
+            msg.subject,
+            reply,
+            msg.headers,
+            msg.payload,
+            delivered=delivered,
+            stream_seq=seq,
+            consumer_seq=consumer_seq,
+            time=time,
+            pending=pending,
+            ended=not takes_acks,
+        )
 
     @property
     def domain(self) -> str:

@@ -165,7 +165,7 @@ class PullSubscription(Acking):
         read: list[JsMsg] = []
         for msg in messages:
             try:
-                read.append(JsMsg(msg, takes_acks=True))
+                read.append(JsMsg.of(msg, takes_acks=True))
             except NotJetStream as error:
                 self._stray = error
         return read

@@ -163,7 +163,7 @@ class Puller:
                 self._on_status(msg)
                 continue
             try:
-                made = JsMsg(msg, takes_acks=False)
+                made = JsMsg.of(msg, takes_acks=False)
             except NotJetStream as error:
                 taker.on_stray(error)
                 continue

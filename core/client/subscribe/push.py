@@ -219,7 +219,7 @@ class PushSubscription(Acking, Batched):
                 self._on_other(msg)
                 continue
             try:
-                made = JsMsg(msg, takes_acks=self._takes_acks)
+                made = JsMsg.of(msg, takes_acks=self._takes_acks)
             except NotJetStream as error:
                 self._tell(error)
                 continue

@@ -1,4 +1,4 @@
-"""The pump of a consumer: from the log to the sockets, at most 2000 messages per turn.
+"""The pump of a consumer: from the log to the sockets, at most 2000 messages or 1 MiB per turn.
 
 Messages leave in batches cut from segments: the machine says how many and to whom, the frame of
 the receiver turns the columns into lines, the lines go to the session's output list. Only a
@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
     from core.jetstream.consumer.cursor import Cursor
     from core.jetstream.log.stream_log import StreamLog
-    from core.pubsub.account import Account, Route, Session, Target
+    from core.pubsub.account import Account, Route, Target
+    from core.pubsub.route import Output
     from core.runtime.turn import Turn
 
 TURN_MESSAGES = 2000
+TURN_BYTES = 1 << 20
+"""About what is delivered in one turn at most: then the sockets say whether they take more."""
 _WINDOW = 256
 _EMPTY_WINDOW_COST = 16
 
@@ -77,7 +80,8 @@ class Pump:
         self.replay = Replay() if original else None
         """The pauses to keep, until the end of the stream was reached."""
         self._wake = wake
-        self._held: set[Session] = set()
+        self._held: set[Output] = set()
+        self._is_cut = False
 
     def set_receiver(self) -> None:
         """Take the deliver subject of the configuration."""
@@ -88,6 +92,7 @@ class Pump:
     def run(self, now: int) -> bool:
         """Deliver; True when there may be more to do in another turn."""
         machine, budget = self._machine, TURN_MESSAGES
+        self._is_cut = False
         self.send_statuses()
         while budget > 0:
             if not self._somebody(budget, now):
@@ -119,7 +124,12 @@ class Pump:
                 batch = batch.first(1)
                 if not self.replay.may_deliver(batch.times[0], now):
                     return False
-            budget -= self._deliver(batch, now) if len(batch) else _EMPTY_WINDOW_COST
+            if not len(batch):
+                budget -= _EMPTY_WINDOW_COST
+                continue
+            budget -= self._deliver(batch, now)
+            if self._is_cut:
+                return True
         return True
 
     def send_statuses(self) -> None:
@@ -148,18 +158,28 @@ class Pump:
             return False
         if not push.is_open(now):
             return False
-        sole = self._route(self._receiver).sole
-        return sole is None or not self._is_blocked(sole.session)
+        return not self._is_blocked(self._route(self._receiver))
 
-    def _is_blocked(self, session: Session) -> bool:
-        """Whether a session takes no more; then the consumer is woken when it does again."""
-        if session.blocked and session not in self._held:
-            self._held.add(session)
-            session.on_writable.append(partial(self._writable, session))
-        return session.blocked
+    def _is_blocked(self, route: Route) -> bool:
+        """Whether a receiver takes no more; then the consumer is woken when it does again.
 
-    def _writable(self, session: Session) -> None:
-        self._held.discard(session)
+        That is a session that is the only one, or another server: what is for it waits with what
+        all others have for it, and has no limit of its own.
+        """
+        output: Output | None = None
+        if route.sole is not None:
+            output = route.sole.session
+        elif route.onward is not None:
+            output = route.onward.blocked()
+        if output is None or not output.blocked:
+            return False
+        if output not in self._held:
+            self._held.add(output)
+            output.on_writable.append(partial(self._writable, output))
+        return True
+
+    def _writable(self, output: Output) -> None:
+        self._held.discard(output)
         self._wake()
 
     def _check_requests(self, budget: int) -> None:
@@ -174,8 +194,7 @@ class Pump:
                 if not route.interest:
                     waiting.drop(request)
                     dropped = True
-                sole = route.sole
-                request.parked = sole is not None and self._is_blocked(sole.session)
+                request.parked = self._is_blocked(route)
             if not dropped:
                 return
             count = len(waiting)
@@ -219,6 +238,8 @@ class Pump:
         if place is None:
             return None
         segment, start = place
+        if segment.nbytes > TURN_BYTES:
+            limit = self._fitting(segment, limit)
         if machine.match is None and not log.removed.hidden and not cursor.hidden:
             return _slice(segment, start, min(start + limit, len(segment)))
         stop = min(start + max(4 * limit, _WINDOW), len(segment))
@@ -227,6 +248,12 @@ class Pump:
         if not places:
             machine.passed(segment.seqs[stop - 1] + 1)
         return batch
+
+    def _fitting(self, segment: Segment, limit: int) -> int:
+        """Return how many messages of the average size a turn may deliver, at most `limit`."""
+        most = max(TURN_BYTES * len(segment) // segment.nbytes, 1)
+        self._is_cut = limit > most
+        return min(limit, most)
 
     def _wanted(self, segment: Segment, start: int, stop: int) -> list[int]:
         """The places of a window that are live and match the filters."""
@@ -251,6 +278,8 @@ class Pump:
             return None
         segment, _ = place
         places = []
+        if segment.nbytes > TURN_BYTES:
+            wanted = wanted[: self._fitting(segment, limit)]
         for seq in wanted:
             index = segment.index(seq)
             if index == len(segment) or segment.seqs[index] != seq:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from core.jetstream.log.message import Message
     from core.jetstream.log.stream_log import StreamLog
     from core.pubsub.account import Account, Session
+    from core.pubsub.route import Output
 
 MOST_SUBJECTS = 1024
 _CHUNK = 64
@@ -207,14 +208,17 @@ class _Reply:
         self._account.publish(self._reply, b"", b"NATS/1.0 " + text + b"\r\n", b"")
 
     async def go_on(self) -> bool:
-        """Let others have a turn, wait for a blocked receiver; False when nobody listens."""
+        """Let others have a turn, wait for a blocked receiver; False when nobody listens.
+
+        The receiver is a client here, or the server that others are connected to.
+        """
         await asyncio.sleep(0)
-        targets = self._account.route(self._reply).targets
-        if not targets:
-            return self._account.has_interest(self._reply)
-        session = targets[0].session
-        while session.blocked and not session.closed:
+        route = self._account.route(self._reply)
+        output: Output | None = route.onward.blocked() if route.onward is not None else None
+        if route.targets:
+            output = route.targets[0].session
+        while output is not None and output.blocked and not output.closed:
             writable = asyncio.Event()
-            session.on_writable.append(writable.set)
+            output.on_writable.append(writable.set)
             await writable.wait()
-        return not self._log.closed
+        return not self._log.closed and self._account.has_interest(self._reply)

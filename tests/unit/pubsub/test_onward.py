@@ -21,10 +21,12 @@ class ListLink:
     """A link whose output stays in `out`."""
 
     closed = False
+    blocked = False
 
     def __init__(self) -> None:
         self.out: list[bytes] = []
         self.sent = 0
+        self.on_writable: list[Callable[[], None]] = []
 
     def send(self, lines: bytes, sent: int) -> None:
         self.out.append(lines)

@@ -36,6 +36,8 @@ SAID = (
     b"RS- $G foo\r\n"
     b"PONG\r\n"
     b"-ERR 'Authorization Violation'\r\n"
+    b"HOLD\r\n"  # ours
+    b"RELEASE\r\n"
 )
 H = b"NATS/1.0\r\n\r\n"
 HEARD = [
@@ -60,6 +62,8 @@ HEARD = [
     ("unsub", b"$G", b"foo", b""),
     ("pong",),
     ("err", b"Authorization Violation"),
+    ("hold", {"is_held": True}),
+    ("hold", {"is_held": False}),
 ]
 
 
@@ -73,7 +77,10 @@ class Heard:
         """Anybody may send messages here."""
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *args: self.calls.append((name.removeprefix("on_"), *args))
+        def note(*args: Any, **named: bool) -> None:
+            self.calls.append((name.removeprefix("on_"), *args, *((named,) if named else ())))
+
+        return note
 
 
 def heard(*reads: bytes) -> list[tuple[Any, ...]]:

@@ -84,6 +84,18 @@ def test_everything_is_looked_at_after_a_thousand_times_as_long_as_that_took(
     assert again() is not None
 
 
+def test_nothing_is_looked_at_again_while_hardly_more_came_than_went(
+    clock: SlowCollections,
+) -> None:
+    knot = _frozen_knot()
+
+    clock.time += 1000 * _SECOND
+    gc.collect()
+    assert knot() is not None
+    gc.collect()
+    assert knot() is None
+
+
 def test_everything_is_looked_at_when_as_much_may_have_come_as_was_in_use(
     clock: SlowCollections,
 ) -> None:

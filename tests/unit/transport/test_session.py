@@ -16,7 +16,7 @@ from core.runtime.turn import Turn
 from core.transport import session as session_module
 from core.transport.liveness import Liveness
 from core.transport.session import ClientSession
-from tests.support.sessions import ManualClock
+from tests.support.sessions import ManualClock, Socket
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 VERBOSE = b'CONNECT {"verbose":true,"headers":true}\r\n'
@@ -28,47 +28,6 @@ def reads_are_worth_gathering() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parser_module, "WORTH_GATHERING", 0)
         yield
-
-
-class Socket(asyncio.Transport):
-    """A transport that keeps what is written, and whose peer may stop taking it."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("192.0.2.1", 1)})
-        self.written = b""
-        self.pending = 0
-        self.is_stuck = False
-        self.reading = True
-        self.is_closed = False
-        self.writes = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.writes += 1
-        self.written += bytes(data)
-        if self.is_stuck:
-            self.pending += len(data)
-
-    def get_write_buffer_size(self) -> int:
-        return self.pending
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def abort(self) -> None:
-        self.is_closed = True
-
-    def take(self) -> bytes:
-        data, self.written = self.written, b""
-        return data
 
 
 class World:
@@ -130,6 +89,30 @@ def test_a_silent_client_is_pinged_and_then_closed() -> None:
         assert session.close_reason == "Stale Connection"
         assert w.hub.stale_connections == 1
         assert not w.hub.sessions
+
+
+def test_clients_are_told_of_places_that_they_can_reach() -> None:
+    """Again when these change: those over WebSocket of places over WebSocket."""
+    with world() as w:
+        first = b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n'
+        _, socket = w.join(first)
+        w.hub.turn.run()
+        web, web_socket = w.join(b"")
+        web.connection_type = "WEBSOCKET"
+        web.data_received(first)
+        w.hub.turn.run()
+        for each in (socket, web_socket):
+            assert each.take().startswith(b"PONG\r\nINFO {")
+
+        w.hub.use_cluster("c", ("a:1",))
+        w.hub.use_cluster("c", ("a:1",), ("b:2",))
+        w.hub.use_cluster("c", ("a:1",), ("b:2",))
+        w.hub.turn.run()
+
+        told = [line for line in socket.take().split(b"\r\n") if line]
+        assert [b'"connect_urls":["a:1"]' in line for line in told] == [True]
+        told = [line for line in web_socket.take().split(b"\r\n") if line]
+        assert [b'"connect_urls":["b:2"]' in line for line in told] == [False, True]
 
 
 def test_nothing_of_a_client_waits_for_its_next_look() -> None:

@@ -10,8 +10,8 @@ from core.protocol import parser as parser_module
 from core.pubsub.server import Hub
 from core.pubsub.trace_log import TraceLog
 from core.transport.session import ClientSession
-from tests.support.sessions import IdleTurn, ManualClock
-from tests.unit.transport.test_session import CONNECT, Socket
+from tests.support.sessions import IdleTurn, ManualClock, Socket
+from tests.unit.transport.test_session import CONNECT
 
 OPERATIONS = (
     b"SUB a.* 1\r\n",

@@ -7,8 +7,8 @@ from typing import Any
 
 from core.pubsub.server import Hub
 from core.transport.session import ClientSession
-from tests.support.sessions import IdleTurn, ListSession, ManualClock, listen
-from tests.unit.transport.test_session import CONNECT, Socket
+from tests.support.sessions import IdleTurn, ListSession, ManualClock, Socket, listen
+from tests.unit.transport.test_session import CONNECT
 
 ASKS = b"NATS/1.0\r\nNats-Trace-Dest: td\r\n\r\n"
 

@@ -1,0 +1,102 @@
+"""Which peers are taken for dead, and when they are asked."""
+
+from core.route.liveness import SILENCE_S, Liveness
+
+SECOND = 1_000_000_000
+LOOKS = 4
+"""A second: as often as a mesh looks."""
+INTERVAL = 30.0
+
+
+class Peer:
+    """A peer on a clock that a test moves; its answers to PINGs are up to the test."""
+
+    def __init__(self) -> None:
+        self.now = 17 * SECOND
+        self.liveness = Liveness(self.now)
+        self.taken = self.unsent = 0
+        self.pings: list[float] = []
+
+    def look(self, seconds: float) -> bool:
+        """Move the clock at once; return whether the peer is gone."""
+        self.now += int(seconds * SECOND)
+        self.liveness.look(self.now, self.taken, self.unsent)
+        if self.liveness.is_ping_due(self.now, INTERVAL):
+            self.liveness.pinged(self.now)
+            self.pings.append(self.now / SECOND - 17)
+        return self.liveness.is_silent()
+
+    def silent_for(self, seconds: float) -> bool:
+        """Look all the while."""
+        return sum(self.look(1 / LOOKS) for _ in range(int(seconds * LOOKS))) > 0
+
+
+def test_who_says_nothing_is_asked_each_second_and_then_gone() -> None:
+    peer = Peer()
+    assert not peer.silent_for(SILENCE_S - 0.25)
+    assert peer.pings == [1.0, 2.0, 3.0]
+    assert peer.look(0.25)
+
+
+def test_who_answers_stays() -> None:
+    peer = Peer()
+    for _ in range(30):
+        assert not peer.silent_for(SILENCE_S - 0.25)
+        peer.liveness.hear(peer.now)
+
+
+def test_the_round_trip_is_measured_also_of_a_peer_that_speaks_all_the_time() -> None:
+    peer = Peer()
+    for _ in range(61 * LOOKS):
+        peer.liveness.hear(peer.now)
+        peer.look(0.25)
+    assert peer.pings == [30.0, 60.0]
+    peer.now += 7
+    peer.liveness.answered(peer.now)
+    peer.now += 7
+    peer.liveness.answered(peer.now)
+    assert peer.liveness.rtt == peer.now - 7 - int(77 * SECOND), "the first answer counts"
+
+
+def test_a_stall_of_this_server_is_no_silence_of_the_peer() -> None:
+    """What the peer said meanwhile is in the socket: it is asked, and has time to be heard."""
+    peer = Peer()
+    assert not peer.look(20.0)
+    for _ in range(5):
+        assert not peer.look(5.0)
+    assert len(peer.pings) == 5
+
+
+def test_a_peer_that_takes_output_lives_though_its_answers_are_late() -> None:
+    peer = Peer()
+    peer.unsent = 8 << 20
+    for _ in range(20 * LOOKS):
+        peer.taken += 100
+        assert not peer.look(0.25)
+    assert not peer.silent_for(SILENCE_S - 0.25)
+    assert peer.look(0.25), "nothing more was taken"
+
+
+def test_output_that_the_kernel_took_at_once_says_nothing() -> None:
+    peer = Peer()
+    for _ in range(int(SILENCE_S * LOOKS) - 1):
+        peer.taken += 100
+        assert not peer.look(0.25)
+    peer.taken += 100
+    assert peer.look(0.25)
+
+
+def test_who_speaks_and_takes_nothing_is_slow() -> None:
+    peer = Peer()
+    peer.unsent = 1
+    for second in range(30):
+        peer.liveness.hear(peer.now)
+        peer.look(1.0)
+        assert peer.liveness.takes_nothing(peer.now, 10.0) == (second >= 9)
+    peer.taken += 1
+    peer.look(1.0)
+    assert not peer.liveness.takes_nothing(peer.now, 10.0)
+    peer.unsent = 0
+    peer.look(60.0)
+    assert not peer.liveness.takes_nothing(peer.now, 10.0), "there was nothing to take"
+    assert not peer.liveness.takes_nothing(peer.now, 0.0), "and there is nothing"
