@@ -142,6 +142,7 @@ class Day:
     def _start(self, number: int, command: list[str], variables: dict[str, str]) -> None:
         nats, http = self.ports[number]
         flags = ["--nats-port", str(nats), "--http-port", str(http)]
+        flags += ["--cluster-listen", "127.0.0.1:0"]  # both are on one machine
         with (self.place / f"node{number + 1}.log").open("ab") as log:
             self.nodes[number] = subprocess.Popen(
                 ["jetgate", *command, *flags],
