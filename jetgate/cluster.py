@@ -63,7 +63,7 @@ async def _look(database: Database | None, data: Path) -> list[Node]:
 
 def _text(found: Sequence[Node], leader: str | None, missing: Sequence[tuple[str, str]]) -> str:
     there = sum(each.is_there for each in found)
-    many = "1 node is" if there == 1 else f"{there} nodes are"
+    many = {0: "no node is", 1: "1 node is"}.get(there, f"{there} nodes are")
     parts = [f"{leader or 'nobody'} leads; {many} there"]
     if found:
         parts.append(node_table(found))

@@ -25,7 +25,8 @@ def command_line(*, servers_only: bool = False) -> typer.Typer:
         Speaks the NATS protocol, REST, and SQL through views.
 
         [bold]jetgate dev[/bold] starts everything on this machine, PostgreSQL included.
-        [bold]jetgate serve --dsn URL[/bold] serves from a PostgreSQL of yours (15 to 18).""",
+        [bold]jetgate serve --dsn URL[/bold] serves from a PostgreSQL of yours (15 to 18).
+        Started several times, each of them serves every client.""",
     )
     cli.callback()(_before_any_command)
     if not servers_only:
