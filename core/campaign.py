@@ -4,9 +4,7 @@ It needs little beside the driver of PostgreSQL: what is led, and takes long to 
 loads once the campaign is won.
 """
 
-from collections.abc import Callable
-
-from core.cluster.leadership import Leadership
+from core.cluster.leadership import Follower, Leadership
 from core.runtime.clock import Clock
 from core.runtime.nuid import nuid
 from core.storage.health import StorageHealth
@@ -19,23 +17,21 @@ async def campaign(
     connector: Connector,
     clock: Clock,
     *,
-    name: str = "",
+    row: NodeRow | None = None,
     health: StorageHealth | None = None,
-    standing_by: Callable[[], None] | None = None,
-    obstacle: Callable[[], str] = lambda: "",
+    follower: Follower | None = None,
 ) -> Leadership:
     """Wait until this process leads the nodes of a database.
 
-    `name` is what other nodes call this one; `standing_by` is called when it does not lead at once;
-    the others are told of, and asked, as `Leadership` says. Cancelled, this leaves nothing.
+    `row` is what other nodes see of this one, `follower` is told of them. Cancelled, this leaves
+    nothing.
     """
     leadership = Leadership(
         PostgresLeases(connector),
         clock,
-        NodeRow(name or nuid()),
+        row or NodeRow(nuid()),
         health=health,
-        standing_by=standing_by,
-        obstacle=obstacle,
+        follower=follower,
     )
     try:
         await leadership.acquire()

@@ -1,12 +1,12 @@
 """The one life of a process that serves NATS, whatever command started it.
 
-    open -> prepare -> campaign -> listen -> load -> serve -> step down -> ... -> close
-                          ^------ storage or leadership was lost ----|
+    open -> listen -> prepare -> campaign -> load -> lead -> end of a term -> ... -> leave -> close
+                                    ^-------- leadership was lost ---|
 
-Whoever leads listens before what it leads is loaded, and holds what clients publish until it is.
-A process that brings its own database leads for certain: it listens before that is there. While any
-other process does not lead, its ports are closed. A process without JetStream has nothing to lead:
-it listens at once and serves until it is stopped. A command says what differs (`Command`).
+Clients are accepted at once and stay as long as the process: terms come and go beneath them
+(`core.front`). What they publish is held until there is somebody who can take it: this process, or
+another one over the same database. A process without JetStream has nothing to lead. A command says
+what differs (`Command`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.errors import Fenced, Unavailable
+from core.front import Front
 from core.runtime.tasks import outcome, spawn, stop
 
 if TYPE_CHECKING:  # a start without JetStream does not wait for what it takes to lead
@@ -47,14 +48,14 @@ class Command(Protocol):
     """What a command adds to the life of its process."""
 
     async def open(self) -> bool:
-        """Begin with what no storage is needed for; whether clients are accepted at once.
+        """Begin with what no storage is needed for; whether there will be JetStream.
 
         Raises OperatorError.
         """
         ...
 
     def listening(self) -> None:
-        """Clients are accepted: called as soon as the ports are known, and each time anew."""
+        """Clients are accepted: called as soon as the ports are known."""
         ...
 
     async def prepare(self) -> Candidacy | None:
@@ -65,11 +66,15 @@ class Command(Protocol):
         ...
 
     async def serve(self, term: Term | None) -> None:
-        """Everything is served from now on. Raises Unavailable to step down and try again."""
+        """This process serves all it has from now on. Raises Unavailable to try again."""
         ...
 
-    async def step_down(self, *, for_good: bool) -> None:
-        """End what `listening` and `serve` began; connections are closed next."""
+    def step_down(self) -> None:
+        """The term that `serve` was given is about to end."""
+        ...
+
+    async def leave(self) -> None:
+        """End what clients use besides NATS; their connections are closed next."""
         ...
 
     async def close(self) -> None:
@@ -77,7 +82,7 @@ class Command(Protocol):
         ...
 
     def cannot_listen(self, error: OSError) -> Exception:
-        """Return what to raise for an address that cannot be had; Unavailable: to try again."""
+        """Return what to raise for an address that cannot be had."""
         ...
 
 
@@ -85,15 +90,16 @@ class Life:
     """Runs a server for a command.
 
     Attributes:
+        front: what clients see of who leads.
         term: the present leadership; None: this process does not lead.
     """
 
     def __init__(self, server: Server, command: Command) -> None:
+        self.front = Front(server, server.links)
         self.term: Term | None = None
         self._server = server
         self._command = command
         self._candidacy: Candidacy | None = None
-        self._has_listened = False
         self._told = ""  # why it could not serve, when that was tried last
         self._ending = asyncio.Event()  # this term is the last
         self._stopped = asyncio.Event()
@@ -110,7 +116,7 @@ class Life:
                 await self._serve_once()
             await self._stopped.wait()
         finally:
-            await self._step_down(for_good=True)
+            await self._leave()
             await self._command.close()
 
     @property
@@ -130,10 +136,16 @@ class Life:
         if self.term is not None:
             await self.term.retire()
 
+    # -- serving -----------------------------------------------------------------------------
+
     async def _prepare(self) -> None:
         if await self._command.open():
-            self._server.hub.hold_publishes()
-            await self._listen()
+            self.front.hold()
+        try:
+            await self._server.listen()
+        except OSError as error:
+            raise self._command.cannot_listen(error) from error
+        self._command.listening()
         self._candidacy = await self._command.prepare()
 
     async def _serve_once(self) -> None:
@@ -149,23 +161,19 @@ class Life:
             is_over = False
         finally:
             if not self._stopped.is_set():
-                await self._step_down(for_good=False)
+                await self._end_term()
         if not is_over:
             await _unless(self._ending, asyncio.sleep(_RETRY_S))
 
     async def _start(self) -> None:
-        if self._candidacy is None:
-            await self._listen()
-        else:
-            await self._lead(self._candidacy)
-        self._server.hub.take_publishes()
-        if self.term is not None:
-            self.term.remotes.start()
+        if self._candidacy is not None:
+            term = await self._lead(self._candidacy)
+            term.remotes.start()
         await self._command.serve(self.term)
         self._told = ""
 
-    async def _lead(self, candidacy: Candidacy) -> None:
-        """Accept clients once the campaign is won, and load what their publishes wait for.
+    async def _lead(self, candidacy: Candidacy) -> Term:
+        """Win a campaign and load what publishes wait for.
 
         Raises:
             Fenced: the leadership was lost meanwhile.
@@ -174,8 +182,7 @@ class Life:
         try:
             leadership = await candidacy.campaign()
             try:
-                self._server.hub.hold_publishes()
-                await self._listen()
+                self.front.win(leadership.epoch)
                 if not await _unless(leadership.lost, self._load(candidacy, leadership)):
                     raise Fenced("the leadership was lost before everything was loaded")
             except BaseException:
@@ -183,44 +190,49 @@ class Life:
                 raise
         except OSError as error:
             raise Unavailable(str(error)) from error
+        assert self.term is not None, "loaded"
+        return self.term
 
     async def _load(self, candidacy: Candidacy, leadership: Leadership) -> None:
         self.term = await candidacy.load(leadership)
-
-    async def _listen(self) -> None:
-        if self._server.is_listening:
-            return
-        try:
-            await self._server.listen()
-        except OSError as error:
-            refusal = self._command.cannot_listen(error)
-            if self._has_listened:  # it was ours, and whoever has it now may leave
-                raise Unavailable(str(refusal)) from error
-            raise refusal from error
-        self._has_listened = True
-        self._command.listening()
+        # In the same turn: publishes are refused until here, and stored from here on.
+        self.front.lead(leadership.epoch)
 
     async def _until_over(self) -> None:
         """Return when this process is to stop, or no longer leads."""
         ends = [self._stopped]
         if self.term is not None:
-            ends += [self.term.deposed, self.term.leadership.lost]
+            ends += [self.term.deposed, self.term.leadership.lost, self.front.overtaken]
         waits = [spawn(event.wait(), name="end of a term") for event in ends]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         await stop(*waits)
         if self._ending.is_set():  # connections stay until then, whoever leads
             await self._stopped.wait()
 
-    async def _step_down(self, *, for_good: bool) -> None:
-        """End what one leadership opened."""
-        await self._command.step_down(for_good=for_good)
-        self._server.close_ports()
+    # -- ending ------------------------------------------------------------------------------
+
+    async def _end_term(self) -> None:
+        """End the leadership, if there is one; clients stay, and their publishes wait."""
         term, self.term = self.term, None
-        if term is not None:
-            await term.retire()
+        if term is None:
+            return
+        self._command.step_down()
+        await self.front.give_up()
+        await term.retire()
+        self.front.retired()
+        await term.stop()
+        self.front.released()
+
+    async def _leave(self) -> None:
+        """End everything that clients see; another node leads before that, if there is one."""
+        if self.term is not None and self.front.has_peers:
+            await self._end_term()
+            await self.front.succeeded()
+        await self._command.leave()
+        self._server.close_ports()
+        await self._end_term()
+        await self.front.close()
         await self._server.disconnect()
-        if term is not None:
-            await term.stop()
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

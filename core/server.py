@@ -20,6 +20,7 @@ from core.transport.listener import Listener
 
 if TYPE_CHECKING:
     from core.pubsub.mappings import Mapping  # a start without does not wait for it
+    from core.route.database_mesh import DatabaseMesh
     from core.route.mesh import Mesh
     from core.route.settings import ClusterSettings
 
@@ -42,6 +43,7 @@ class ServerOptions:
         jetstream: whether INFO says that there is JetStream.
         domain: the JetStream domain; empty: none.
         cluster: the servers it belongs to; None: it is alone.
+        links: where the other nodes of the same database connect; None: there are none.
     """
 
     host: str = "127.0.0.1"
@@ -57,19 +59,21 @@ class ServerOptions:
     jetstream: bool = True
     domain: str = ""
     cluster: ClusterSettings | None = None
+    links: ClusterSettings | None = None
 
 
 class Server:
     """Accounts, connections and listening sockets.
 
-    Its ports are closed until `listen`; after `disconnect` it may listen again, on the same ports.
-    Other servers of its cluster are connected from the first `listen` to `close`.
+    Its ports are closed until `listen`. Other servers of its cluster are connected from then to
+    `close`, other nodes of its database from `join` on.
 
     Attributes:
         hub: what all connections share.
         port: where clients connect; 0 until a free port was found.
         ws_port: the same for WebSocket; None: not served.
         mesh: the routes to other servers of its cluster; None: it is alone.
+        links: the mesh, where it is that of the nodes of one database.
     """
 
     def __init__(self, options: ServerOptions, clock: Clock) -> None:
@@ -90,7 +94,13 @@ class Server:
         self._websocket_users = options.websocket_users
         self._listener: Listener | None = None
         self.mesh: Mesh | None = None
-        if options.cluster is not None:
+        self.links: DatabaseMesh | None = None
+        if options.links is not None:
+            from core.route.database_mesh import DatabaseMesh
+
+            self.mesh = self.links = DatabaseMesh(self.hub, options.links)
+            self.mesh.on_change = self._tell_of_cluster
+        elif options.cluster is not None:
             from core.route.mesh import Mesh  # a start without a cluster does not wait for it
 
             self.mesh = Mesh(self.hub, options.cluster)
@@ -121,9 +131,16 @@ class Server:
                 self._websocket_users,
             )
             self.hub.ws_address = options.ws_host or options.host, self.ws_port
-        if self.mesh is not None and not self.mesh.is_listening:
+        if self.mesh is not None and self.links is None:
             await self.mesh.listen()
             self.mesh.start()
+
+    async def join(self, secret: bytes) -> None:
+        """Belong to the nodes that know a secret, and accept their routes. Raises OSError."""
+        assert self.links is not None, "asked for in the options"
+        self.links.join(secret)
+        await self.links.listen()
+        self._tell_of_cluster()
 
     def announce(self) -> None:
         """Let other servers, and clients everywhere, know where to connect to this one now."""
@@ -151,12 +168,23 @@ class Server:
         if self._listener is not None:
             self._listener.close_door()
 
+    def close_clients(self, reason: str) -> None:
+        """Have every client connect anew."""
+        if self._listener is not None:
+            self._listener.close_clients(reason)
+
     async def disconnect(self) -> None:
         """Close the ports, write what gathered and close every connection of a client."""
         self.turn.run()
         if self._listener is not None:
             await self._listener.stop()
             self._listener = None
+
+    def begin_lame_duck(self) -> None:
+        """Tell other servers and clients that this one goes, and the clients where else to go."""
+        if self.mesh is not None:
+            self.mesh.retire()
+            self.hub.begin_lame_duck(tuple(self.mesh.connect_urls()))
 
     async def close(self) -> None:
         """Disconnect everybody, other servers too; nothing follows."""

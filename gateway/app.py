@@ -29,7 +29,6 @@ from gateway.signin.credentials import for_scripts, unauthorized
 from gateway.signin.forwarding import Forwarding, network_of
 from gateway.signin.hosts import ANY, Hosts
 from gateway.signin.rights import RightsOf
-from gateway.standby import SERVED, standby, standby_problem
 from gateway.tokens import AckTokens
 from gateway.ws.endpoint import WebSocketRoute
 
@@ -65,7 +64,6 @@ def create_app(
     observe: Observe | None = None,
     metrics: Metrics | None = None,
     trouble: Callable[[], str] = lambda: "",
-    standing_by: Callable[[], str] | None = None,
     clock: Clock | None = None,
 ) -> Starlette:
     """Build the application over a connected client.
@@ -83,16 +81,12 @@ def create_app(
         metrics: What is served as /metrics and counts requests; None: requests alone.
         trouble: Why nothing can be stored now, for /readyz; empty: it can. With `login` it is told
             to nobody, for it may name roles and databases, and /readyz asks for no credentials.
-        standing_by: What is known of why this node does not lead: everything but /healthz and
-            /metrics is refused, and `client` need not be connected. None: it leads. As `trouble`,
-            with `login` it is told to nobody.
         clock: What goes by time: sessions, rates, and what JetStream is told of it.
     """
     metrics = metrics or Metrics()
     clock = clock or SystemClock()
     if login is not None:
         trouble = _untold(trouble)
-        standing_by = standing_by and _untold(standing_by)
     js = JetStream(client, timeout=settings.api_timeout)
     gateway = Gateway(
         settings=settings,
@@ -116,9 +110,8 @@ def create_app(
         return replace(gateway, client=client, js=js, publisher=publisher, feeds=feeds)
 
     door = Door(gateway, clock, login=login, make=serve, rights=rights)
-    route = TableRoute(door, Table(ROUTES), clock, gateway, standing_by)
-    sockets = WebSocketRoute(gateway, door) if standing_by is None else None
-    app = Facade(route, sockets, _middleware(settings))
+    route = TableRoute(door, Table(ROUTES), clock, gateway)
+    app = Facade(route, WebSocketRoute(gateway, door), _middleware(settings))
     app.state.door = door
     return app
 
@@ -146,16 +139,12 @@ def _feeds(client: Client, settings: Settings) -> Feeds:
 
 
 class Facade(Starlette):
-    """An application of a route for requests and one for WebSockets, which answer every error.
-
-    Without the second it refuses WebSockets as a standby.
-    """
+    """An application of a route for requests and one for WebSockets, which answer every error."""
 
     def __init__(
-        self, requests: "TableRoute", sockets: WebSocketRoute | None, middleware: list[Middleware]
+        self, requests: "TableRoute", sockets: WebSocketRoute, middleware: list[Middleware]
     ) -> None:
-        routes = [requests] if sockets is None else [requests, sockets]
-        super().__init__(routes=routes, middleware=middleware)
+        super().__init__(routes=[requests, sockets], middleware=middleware)
         self._requests = requests
         self._sockets = sockets
 
@@ -172,9 +161,7 @@ class Facade(Starlette):
         def route(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
             if scope["type"] != "websocket":
                 return requests.handle(scope, receive, send)
-            if sockets is not None:
-                return sockets.handle(scope, receive, send)
-            return standby(scope, receive, send)
+            return sockets.handle(scope, receive, send)
 
         app: ASGIApp = route
         for cls, args, kwargs in reversed(self.user_middleware):
@@ -197,15 +184,7 @@ def _middleware(settings: Settings) -> list[Middleware]:
 class TableRoute(BaseRoute):
     """Takes every HTTP request."""
 
-    def __init__(
-        self,
-        door: Door,
-        table: Table,
-        clock: Clock,
-        gateway: Gateway,
-        standing_by: Callable[[], str] | None = None,
-    ) -> None:
-        self._standing_by = standing_by
+    def __init__(self, door: Door, table: Table, clock: Clock, gateway: Gateway) -> None:
         self._door = door
         self._table = table
         self._clock = clock
@@ -247,8 +226,6 @@ class TableRoute(BaseRoute):
                 answer.response = Response(None, 204, headers={"Allow": allow})
                 return
             answer.operation = operation.id
-            if self._standing_by is not None and operation.id not in SERVED:
-                raise standby_problem(self._standing_by())
             caller: Caller = self._open
             if not operation.is_open:
                 caller = answer.caller = await self._door.admit(scope)

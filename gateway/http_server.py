@@ -1,7 +1,6 @@
 """The HTTP port: uvicorn in the event loop of the process, started and stopped by it.
 
-The port is open as long as the process lives; what answers on it changes: a standby serves health
-and metrics, a leader the façade. Until it is known which of them this is, `HttpStart` has the port.
+The port is open as long as the process lives. Until there is an application, `HttpStart` has it.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ from core.runtime.tasks import spawn
 from gateway.http_protocol import HttpProtocol
 from gateway.http_start import HttpStart
 from gateway.settings import Settings
-from gateway.standby import standby
 from gateway.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
 
 _DRAIN_S = 0.5
@@ -86,7 +84,7 @@ class HttpServer:
         self._descriptors = descriptors or DescriptorReserve()
         self._settings = settings
         self._start = start
-        self._app: ASGIApp = standby
+        self._app: ASGIApp
         self._server = _Server(
             uvicorn.Config(
                 self._dispatch,

@@ -72,7 +72,8 @@ class Snapshot:
 
     Attributes:
         is_leader: whether it leads; else it has no streams, consumers, remotes and commits.
-        can_lead: whether it leads or could: its addresses are to be had.
+        has_leader: whether it leads, or reaches the node that does.
+        links: how many other nodes it is connected to.
         is_storage_up: whether nothing is known to keep messages from being stored.
         commit_age: seconds since messages were committed last; None: not yet.
         outages: how often storage was away.
@@ -87,7 +88,8 @@ class Snapshot:
     """
 
     is_leader: bool = False
-    can_lead: bool = True
+    has_leader: bool = True
+    links: int = 0
     is_storage_up: bool = True
     commit_age: float | None = None
     outages: int = 0
@@ -199,7 +201,8 @@ def _state(numbers: Snapshot) -> Iterable[Metric]:
     yield build
     gauges = (
         ("jetgate_leader", "Whether this node leads.", numbers.is_leader),
-        ("jetgate_can_lead", "Whether it leads or could: its ports are free.", numbers.can_lead),
+        ("jetgate_has_leader", "Whether it leads, or reaches who does.", numbers.has_leader),
+        ("jetgate_links", "Connections to other nodes of its database.", numbers.links),
         ("jetgate_storage_up", "Whether messages can be stored.", numbers.is_storage_up),
     )
     for name, text, value in gauges:

@@ -165,7 +165,7 @@ ROUTES: tuple[Operation, ...] = (
         None,
         models.Health,
         query=None,
-        problems=("not-ready", "standby", "starting"),
+        problems=("not-ready", "starting"),
         is_open=True,
     ),
     Operation(

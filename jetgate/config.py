@@ -33,6 +33,8 @@ class Config:
         http: limits and rules of HTTP; its key of ack tokens comes from the database.
         http_tls_cert: the file of the certificate of the HTTP port; empty: no TLS.
         http_tls_key: the file of its key.
+        cluster_listen: where other nodes connect; None: at `host`, any free port.
+        cluster_advertise: what they are told instead, with the port.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -50,6 +52,8 @@ class Config:
     http: Settings = field(default_factory=Settings)
     http_tls_cert: str = ""
     http_tls_key: str = ""
+    cluster_listen: tuple[str, int] | None = None
+    cluster_advertise: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         ports = {"--nats-port": self.nats_port, "--http-port": self.http_port}
@@ -74,6 +78,16 @@ class Config:
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host != "localhost"
+
+
+def place_of(flag: str, text: str) -> tuple[str, int] | None:
+    """Read `host:port`; None: nothing is said. Raises ConfigError."""
+    if not text:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or (":" in host and host[0] != "["):
+        raise ConfigError(flag, f"{text!r} is no address, expected host:port")
+    return host.strip("[]"), int(port)
 
 
 def users_of(token: str, user: str, password: str) -> Users | None:

@@ -1,9 +1,8 @@
 """The process of `jetgate dev` and `jetgate serve`: a server, PostgreSQL, and the façade over HTTP.
 
-`dev` brings its PostgreSQL, `serve` is given one. What the process does when, `core.life` says;
-here is what it does then. HTTP is there all the time: without a leadership it answers as a standby.
-What it takes to serve is imported while PostgreSQL starts; where that is given, once the campaign
-is won, or while another process leads.
+`dev` brings its PostgreSQL, `serve` is given one, and shares it with other nodes. What the process
+does when, `core.life` says; here is what it does then. What it takes to serve is imported while
+PostgreSQL starts; where that is given, once the campaign is won, or while another process leads.
 """
 
 from __future__ import annotations
@@ -17,14 +16,18 @@ import signal
 import socket
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import core
 from core.config.addresses import listen, probe, refusal
 from core.errors import OperatorError, Unavailable
 from core.life import Candidacy, Life
+from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
 from core.runtime.garbage import FullCollections
+from core.runtime.listening import WILDCARDS
 from core.runtime.nuid import nuid
 from core.runtime.service_manager import ServiceManager
 from core.runtime.stalls import StallWatch
@@ -33,6 +36,7 @@ from core.runtime.tasks import spawn, stop
 from core.runtime.threads import imported
 from core.server import Server, ServerOptions
 from core.storage.health import StorageHealth, waits
+from core.storage.leases import NodeRow
 from gateway.http_start import HttpStart
 from jetgate.banner import ready
 from jetgate.config import Config
@@ -42,6 +46,8 @@ from jetgate.ports_file import PortsFile, url
 
 if TYPE_CHECKING:
     from core.cluster.leadership import Leadership
+    from core.route.database_mesh import DatabaseMesh
+    from core.route.neighbours import Neighbours
     from core.storage.postgres.connect import Connector
     from core.storage.postgres.embedded import EmbeddedPostgres
     from core.term import Term
@@ -59,6 +65,7 @@ _CAMPAIGN = (
 # What is imported beside the start of PostgreSQL, or after the first attempt to lead: it takes the
 # processor longer than all before, and would keep it from the campaign.
 _FACADE, _TERM = "jetgate.facade", "core.term"
+_RETRY_S = 0.5
 
 
 class Process:
@@ -67,22 +74,27 @@ class Process:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._clock = SystemClock()
+        name = f"{socket.gethostname()}-{nuid()[-6:]}"
         self._server = Server(
             ServerOptions(
                 host=config.host,
                 port=config.nats_port,
+                server_name=name if config.database is not None else "",
                 users=config.users,
                 ws_port=config.ws_port,
                 mappings=config.mappings,
+                links=_links(config),
             ),
             self._clock,
         )
         self._life = Life(self._server, self)
+        self._row = NodeRow(name, version=core.__version__)
         self._health = StorageHealth(self._clock)
         self._stalls = StallWatch(self._clock)
         self._collections = FullCollections(self._clock)
         self._ports = PortsFile(config.data)
         self._manager = ServiceManager()
+        self._addresses: dict[str, str] = {}
         self._connector: Connector
         self._postgres: EmbeddedPostgres | None = None
         self._http_start: HttpStart | None = None
@@ -90,10 +102,10 @@ class Process:
         self._lock = -1
         self._facade: Facade | None = None
         self._node: Node | None = None
+        self._neighbours: Neighbours | None = None
         self._imports: asyncio.Task[None] | None = None
-        self._stands_by = False
-        self._has_stood_by = False
-        self._obstacle = ""  # why it could not serve if it led
+        self._following: asyncio.Task[None] | None = None
+        self._answering = asyncio.Lock()
         self._was_ready = False
 
     async def run(self) -> None:
@@ -123,21 +135,20 @@ class Process:
     # -- the whole life ----------------------------------------------------------------------
 
     async def open(self) -> bool:
-        """Open the HTTP port. Who has PostgreSQL for himself accepts clients at once."""
+        """Open the HTTP port."""
         config = self._config
         if config.database is None:
             self._lock = self._claim()
-            # A standby may share the port of the node that leads; `dev` has nobody to share with.
-            probe(config.host, config.nats_port, "NATS")
-            if config.ws_port:
-                probe(config.host, config.ws_port, "WS")
+        probe(config.host, config.nats_port, "NATS")  # before anybody is let in anywhere
+        if config.ws_port:
+            probe(config.host, config.ws_port, "WS")
         tls = tls_of(config.http_tls_cert, config.http_tls_key)
         self._http_start = HttpStart(listen(config.host, config.http_port, "HTTP"), tls=tls)
         self._http_port = self._http_start.port
         await self._http_start.start()
         if config.is_exposed and config.users is None:
             log.warning("listening on %s: whoever reaches it may read and write", config.host)
-        return config.database is None
+        return True
 
     def _claim(self) -> int:
         """Lock the data directory."""
@@ -149,12 +160,13 @@ class Process:
         return claim(Path(os.path.abspath(self._config.data)))
 
     def listening(self) -> None:
-        """Write where everything is, as soon as whoever reads it is served or made to wait."""
-        if self._facade is None or not self._facade.is_answering:
-            self._ports.write(self._addresses())
+        """Write where everything is: who connects is served, or made to wait."""
+        self._addresses = self._found_addresses()
+        self._row.nats, self._row.http = self._addresses["nats"], self._addresses["http"]
+        self._ports.write(self._addresses)
 
     async def prepare(self) -> Candidacy:
-        """Open the database and bring the schema up to date."""
+        """Open the database, bring the schema up to date, and find the other nodes."""
         if (database := self._config.database) is not None:
             await self._open_given(database)
         else:
@@ -163,30 +175,9 @@ class Process:
 
         if await migrate(self._connector):
             log.info("the schema in %s is now that of this release", self._connector.address)
+        if self._server.links is not None:
+            await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
-
-    def _rest(self) -> asyncio.Task[None]:
-        """The import of what it takes to serve, begun with the first call."""
-        if self._imports is None:
-            self._imports = spawn(self._import_rest(), name="imports")
-        return self._imports
-
-    async def _import_rest(self) -> None:
-        """Import the façade, which may have to say that this process stands by, and the term."""
-        await imported(_FACADE)
-        from jetgate.facade import Facade  # imported by now
-        from jetgate.server_numbers import Node
-
-        assert self._http_start is not None, "opened first"
-        settings = self._config.http
-        if not (settings.hosts or settings.trusted_proxies or self._config.is_exposed):
-            settings = replace(settings, hosts=("localhost",))  # no name of another leads here
-        self._node = Node(self._server.hub, self._health, self._stalls, self._clock)
-        self._node.obstacle = self._obstacle
-        self._facade = Facade(self._http_start, self._server, self._node, settings)
-        if self._stands_by:
-            self._facade.stand_by(self._why_not_leading)
-        await imported(_TERM)
 
     async def _open_given(self, database: Database) -> None:
         await imported(*_CAMPAIGN)
@@ -201,55 +192,109 @@ class Process:
         await postgres.start()
         self._connector = postgres.connector
 
+    async def _join(self, links: DatabaseMesh) -> None:
+        """Accept routes of other nodes, and let them know where."""
+        from core.route.neighbours import Neighbours  # a node alone needs none
+
+        try:
+            await self._server.join(await self._secret("routes"))
+        except OSError as error:
+            host, port = links.address
+            raise refusal(host, port, "cluster", error, flag="--cluster-listen") from error
+        host, port = links.address
+        if self._config.cluster_advertise is not None:
+            host, port = self._config.cluster_advertise
+        self._row.server_id = self._server.hub.server_id
+        self._row.route_host = "" if host in WILDCARDS else host
+        self._row.route_port = port
+        self._neighbours = Neighbours(links)
+        self._neighbours.on_standing_by = self._stand_by
+
+    async def _secret(self, name: str) -> bytes:
+        """Return a key that all nodes share, as soon as PostgreSQL tells it."""
+        from core.storage.postgres.secrets import secret  # imported by now
+
+        while True:
+            try:
+                return await secret(self._connector, name)
+            except Unavailable as error:
+                waits.warning("PostgreSQL does not tell its secret: %s", error)
+                await asyncio.sleep(_RETRY_S)
+
+    def _rest(self) -> asyncio.Task[None]:
+        """The import of what it takes to serve, begun with the first call."""
+        if self._imports is None:
+            self._imports = spawn(self._import_rest(), name="imports")
+        return self._imports
+
+    async def _import_rest(self) -> None:
+        """Import the façade, which may have to say that nobody leads, and the term."""
+        await imported(_FACADE)
+        from jetgate.facade import Facade  # imported by now
+        from jetgate.server_numbers import Node
+
+        assert self._http_start is not None, "opened first"
+        settings = self._config.http
+        if not (settings.hosts or settings.trusted_proxies or self._config.is_exposed):
+            settings = replace(settings, hosts=("localhost",))  # no name of another leads here
+        server, front = self._server, self._life.front
+        node = Node(server.hub, self._health, self._stalls, self._clock, front, server.links)
+        self._node = node
+        self._facade = Facade(self._http_start, server, node, settings)
+        await imported(_TERM)
+        if self._config.database is not None:
+            self._refuse_alone()
+
+    def _refuse_alone(self) -> None:
+        """Have publishes refused when no leader was there for too long."""
+        from core.api.leaderless import Leaderless  # imported by now
+        from core.storage.postgres.stream_subjects import stream_subjects
+
+        read = partial(stream_subjects, self._connector)
+        self._life.front.refuse_by(Leaderless(self._server.hub.default_account(), read))
+
     async def _campaign(self) -> Leadership:
-        """Wait until this process leads; HTTP says meanwhile that it stands by."""
+        """Wait until this process leads; publishes go to who does meanwhile."""
         from core.campaign import campaign  # imported by now
 
-        leadership = await campaign(
+        return await campaign(
             self._connector,
             self._clock,
-            name=f"{socket.gethostname()}-{nuid()[-6:]}",
+            row=self._row,
             health=self._health,
-            standing_by=self._stand_by,
-            obstacle=self._find_obstacle,
+            follower=self._neighbours,
         )
-        self._stands_by = False
-        return leadership
-
-    def _find_obstacle(self) -> str:
-        """Say why this process could not serve if it led.
-
-        Who starts as the only node finds out when he leads, and ends.
-        """
-        if self._has_stood_by or self._was_ready:
-            self._obstacle = self._taken_address()
-            if self._node is not None:
-                self._node.obstacle = self._obstacle
-        return self._obstacle
-
-    def _taken_address(self) -> str:
-        ports = {"NATS": self._server.port, "WS": self._server.ws_port}
-        try:
-            for what, port in ports.items():
-                if port:
-                    probe(self._config.host, port, what)
-        except OperatorError as error:
-            return str(error)
-        return ""
-
-    def _why_not_leading(self) -> str:
-        """Say what is known of that, for /readyz."""
-        trouble = self._health.trouble
-        parts = [f"storage is away: {trouble}"] if trouble else []
-        return "; ".join([*parts, self._obstacle] if self._obstacle else parts)
 
     def _stand_by(self) -> None:
-        """Say over HTTP that another process leads, as soon as that is imported."""
+        """Serve through the node that leads, or say that there is none."""
+        if self._following is None:
+            self._following = spawn(self._follow(), name="following")
+
+    async def _follow(self) -> None:
+        """Answer over HTTP, and say whenever another leader is there, or gone."""
         self._manager.ready("standing by")
-        self._stands_by = self._has_stood_by = True
-        if self._facade is not None:
-            self._facade.stand_by(self._why_not_leading)
-        self._rest()
+        await self._answer()
+        self._life.front.on_change = self._leader_changed
+        if self._life.front.is_led:
+            self._leader_changed()
+
+    def _leader_changed(self) -> None:
+        front, links = self._life.front, self._server.links
+        leader = None if links is None else links.leader
+        if leader is not None:
+            log.info("serving through %s, which leads", leader.info.server_name)
+            self._manager.ready(f"serving through {leader.info.server_name}")
+            self._say_ready()
+        elif not front.leads and not self._life.is_stopping:
+            log.warning("no leader is reachable: publishes wait, and are refused after a while")
+
+    async def _answer(self) -> None:
+        """Answer what is asked over HTTP from now on."""
+        async with self._answering:
+            await asyncio.shield(self._rest())
+            assert self._facade is not None
+            if not self._facade.is_answering:
+                await self._facade.serve(await self._secret("ack-tokens"))
 
     async def _load(self, leadership: Leadership) -> Term:
         """Load the streams."""
@@ -259,10 +304,18 @@ class Process:
         options = TermOptions(remotes=self._config.remotes)
         return await load(self._server, self._connector, leadership, options)
 
+    async def leave(self) -> None:
+        """Have clients go elsewhere, and close the HTTP port."""
+        self._ports.remove()
+        await stop(self._following)
+        self._server.begin_lame_duck()
+        await self._close_http()
+
     async def close(self) -> None:
-        """Close the HTTP port and stop an embedded PostgreSQL."""
+        """Leave the other nodes, and stop an embedded PostgreSQL."""
         await stop(self._imports)
         await self._close_http()
+        await self._server.close()
         if self._postgres is not None:
             await self._postgres.stop()
         self._stalls.stop()
@@ -276,35 +329,29 @@ class Process:
 
     def cannot_listen(self, error: OSError) -> Exception:
         """Return the error for a NATS port that cannot be had."""
-        found = refusal(self._config.host, self._server.port, "NATS", error)
-        if not self._has_stood_by:
-            return found
-        return Unavailable(f"the leadership is given back: {found}")
+        if self._server.hub.port:  # that of NATS was had
+            return refusal(self._config.host, self._server.ws_port or 0, "WS", error)
+        return refusal(self._config.host, self._server.port, "NATS", error)
 
     # -- one leadership ----------------------------------------------------------------------
 
     async def serve(self, term: Term | None) -> None:
         """Serve the façade, and tell that all is there."""
         assert term is not None
-        assert self._facade is not None
-        await self._facade.serve(term, self._connector)
-        addresses = self._addresses()
-        self._ports.write(addresses)
-        row = term.leadership.row
-        row.nats, row.http = addresses["nats"], addresses["http"]
+        await self._answer()
+        assert self._node is not None
+        self._node.term = term
+        row, addresses = self._row, self._addresses
         log.info("leading as %s since epoch %d: %s", row.node, term.leadership.epoch, row.shown)
-        self._say_ready(addresses)
+        self._manager.ready(f"leading: {addresses['nats']} {addresses['http']}")
+        self._say_ready()
 
-    async def step_down(self, *, for_good: bool) -> None:
-        """End the façade; HTTP answers as a standby again."""
-        self._ports.remove()
-        if for_good:
-            await self._close_http()
-        elif self._facade is not None:
-            self._facade.stand_by(self._why_not_leading)
-            await self._facade.step_down()
+    def step_down(self) -> None:
+        """Show nothing of a term that ends."""
+        if self._node is not None:
+            self._node.term = None
 
-    def _addresses(self) -> dict[str, str]:
+    def _found_addresses(self) -> dict[str, str]:
         host, ws_port = self._config.host, self._server.ws_port
         found = {
             "nats": url("nats", host, self._server.port),
@@ -312,14 +359,14 @@ class Process:
         }
         return found | ({"ws": url("ws", host, ws_port)} if ws_port is not None else {})
 
-    def _say_ready(self, addresses: dict[str, str]) -> None:
+    def _say_ready(self) -> None:
+        """Say that clients are served, the first time."""
         self._collections.start()
-        self._manager.ready(f"leading: {addresses['nats']} {addresses['http']}")
         if self._was_ready:
             return
         self._was_ready = True
         self._stalls.start()
-        embedded = self._postgres is not None
+        embedded, addresses = self._postgres is not None, self._addresses
         text = ready(
             addresses["nats"],
             addresses["http"],
@@ -329,6 +376,14 @@ class Process:
             dsn=f"'{self._connector.parts.url()}'",
         )
         tell(text, sys.stdout)
+
+
+def _links(config: Config) -> ClusterSettings | None:
+    """Where other nodes connect; None: the database is this node's own."""
+    if config.database is None:
+        return None
+    host, port = config.cluster_listen or (config.host, 0)
+    return ClusterSettings(name="", host=host, port=port)
 
 
 def _psql() -> str:

@@ -8,7 +8,7 @@ import typer
 
 from core.auth.users import Users
 from gateway.settings import Settings
-from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, users_of
+from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, place_of, users_of
 from jetgate.database import Dsn, DsnFile, DsnPasswordFile, WaitForDb, required
 from jetgate.logs import Format, Level
 from jetgate.process import Process
@@ -47,6 +47,13 @@ TlsCert = Annotated[
     str, typer.Option(help="PEM file: certificate of the HTTP port, and its chain.")
 ]
 TlsKey = Annotated[str, typer.Option(help="PEM file: the key of that certificate.")]
+ClusterListen = Annotated[
+    str,
+    typer.Option(help="host:port for links of other nodes; without it: --host, any free port."),
+]
+ClusterAdvertise = Annotated[
+    str, typer.Option(help="host:port by which they reach it, if that is another.")
+]
 HttpHosts = Annotated[
     list[str] | None,
     typer.Option(
@@ -141,6 +148,8 @@ def serve(
     http_trusted_proxy: TrustedProxies = None,
     http_cors_origin: CorsOrigins = None,
     http_rate_limit: RateLimit = "",
+    cluster_listen: ClusterListen = "",
+    cluster_advertise: ClusterAdvertise = "",
     log_level: LogLevel = Level.INFO,
     log_format: LogFormat = Format.TEXT,
 ) -> None:
@@ -149,8 +158,8 @@ def serve(
     The database must be durable (fsync, full_page_writes, synchronous_commit)
     and reached directly, not through a transaction pooler.
 
-    Start the command twice for a hot standby: the second waits, answers
-    /readyz with 503, and takes over within seconds.
+    Start the command several times: one node leads, each serves every
+    client, and another takes over within seconds.
 
     [bold]Examples[/bold]
 
@@ -171,6 +180,8 @@ def serve(
             users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
+            cluster_listen=place_of("--cluster-listen", cluster_listen),
+            cluster_advertise=place_of("--cluster-advertise", cluster_advertise),
             **members_of(config, http_host, http_trusted_proxy, http_cors_origin, http_rate_limit),
         ),
     )

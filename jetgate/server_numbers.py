@@ -6,10 +6,12 @@ The façade serves them but cannot read them: it is a client, and knows no serve
 from dataclasses import dataclass, replace
 
 import core
+from core.front import Front
 from core.jetstream.lane import COMMIT_BOUNDS, Lane
 from core.jetstream.registry import Registry
 from core.pubsub.server import Hub
 from core.remote.keeper import Remotes
+from core.route.database_mesh import DatabaseMesh
 from core.runtime.clock import Clock
 from core.runtime.stalls import StallWatch
 from core.storage.health import StorageHealth
@@ -25,9 +27,17 @@ class Node:
     health: StorageHealth
     stalls: StallWatch
     clock: Clock
+    front: Front
+    links: DatabaseMesh | None = None
     term: Term | None = None
-    obstacle: str = ""
-    """Why it could not serve if it led."""
+
+    def trouble(self) -> str:
+        """Why nothing can be stored through this node now; empty: it can."""
+        trouble = self.health.trouble
+        if self.front.is_led:
+            return trouble if self.front.leads else ""
+        away = f"storage is away: {trouble}" if trouble else ""
+        return "; ".join(filter(None, ("no leader is reachable", away)))
 
 
 def snapshot(node: Node) -> Snapshot:
@@ -57,7 +67,8 @@ def _of_process(node: Node) -> Snapshot:
     time = health.time
     return Snapshot(
         version=core.__version__,
-        can_lead=not node.obstacle,
+        has_leader=node.front.is_led,
+        links=0 if node.links is None else len(node.links.peers),
         is_storage_up=health.is_up,
         outages=health.outages,
         outage_seconds=health.outage_seconds(),

@@ -24,7 +24,7 @@ from jetgate.database import (
 from jetgate.run import fail
 from jetgate.tables import table
 
-_NODES = ("NODE", "STATE", "SEEN", "CLOCK", "NATS", "HTTP")
+_NODES = ("NODE", "STATE", "SEEN", "CLOCK", "VERSION", "NATS", "HTTP", "ROUTE")
 _OUTAGES = ("OUTAGE BEGAN", "SECONDS", "NODE", "CAUSE")
 _STREAMS = ("STREAM", "MESSAGES", "BYTES", "STORED/S", "CONSUMERS", "LAG", "ACK PENDING")
 
@@ -120,8 +120,10 @@ def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
         node["state"],
         f"{node['silent_seconds']:.0f} s ago",
         "" if ahead is None else f"{ahead:+.3f} s",
+        node["version"],
         node["nats"],
         node["http"],
+        node["route"],
     )
 
 

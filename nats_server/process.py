@@ -208,9 +208,7 @@ class Process:
         return await self._jetstream.start()
 
     def listening(self) -> None:
-        """Tell where everything is, the first time."""
-        if self._has_listened:
-            return
+        """Tell where everything is."""
         self._has_listened = True
         options = self._options
         if self._server.ws_port is not None:
@@ -346,10 +344,11 @@ class Process:
 
     # -- stopping ----------------------------------------------------------------------------
 
-    async def step_down(self, *, for_good: bool) -> None:
-        """Close the other ports at the end; between two leaderships they stay open."""
-        if not for_good:
-            return
+    def step_down(self) -> None:
+        """Show nothing else: the next term is that of this server too."""
+
+    async def leave(self) -> None:
+        """Close the other ports."""
         self._ports.remove()
         if self._server.mesh is not None:
             self._server.mesh.retire()

@@ -17,6 +17,7 @@ import msgspec
 
 from core.api.audit import Audit
 from core.api.call import LARGE_BODY, ApiServer, Body, Call, in_thread_if
+from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES, Level, Route
 from core.errors import ApiError, StorageError
 from core.jetstream.advisories import Advisories
@@ -66,6 +67,12 @@ SUBJECTS = (
 """The subscriptions below the prefix: they match all requests but those that consumers and streams
 subscribe to themselves, each once."""
 
+API_SUBJECTS = (
+    *(PREFIX + subject.encode() for subject in SUBJECTS),
+    *(OWN_PREFIX + route.subject.encode() for route in OWN_ROUTES),
+)
+"""All of these, and our own, in full."""
+
 
 _NOT_SERVED_HERE = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
 
@@ -109,7 +116,7 @@ class Dispatcher:
         self._server = server
         advisories = Advisories(account, server.clock, account.hub.server_name, server.domain)
         self._audit = Audit(account, advisories)
-        self._routes = _by_literals(routes)
+        self._routes = RouteTable(routes)
         self._subscriptions: list[ServiceSubscription] = []
         self._queues: dict[str, deque[QueuedRequest]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -118,10 +125,8 @@ class Dispatcher:
 
     def start(self) -> None:
         """Subscribe to API requests."""
-        own = [OWN_PREFIX + route.subject.encode() for route in OWN_ROUTES]
         self._subscriptions = [
-            self._account.subscribe(subject, self.on_request)
-            for subject in (*(PREFIX + subject.encode() for subject in SUBJECTS), *own)
+            self._account.subscribe(subject, self.on_request) for subject in API_SUBJECTS
         ]
         self._account.is_silent = is_silent
 
@@ -182,13 +187,7 @@ class Dispatcher:
 
     def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
         """Return the route of a subject and the names in it; None if there is no route."""
-        tokens = subject.decode("utf-8", "replace").split(".")[_PREFIX_TOKENS:]
-        for count in range(min(len(tokens), _LITERALS_MAX), 0, -1):
-            for route, names, is_open in self._routes.get(tuple(tokens[:count]), ()):
-                left = len(tokens) - count
-                if left == names or (is_open and left > names):
-                    return route, tuple(tokens[count:])
-        return None
+        return self._routes.find(subject)
 
     # -- serving -----------------------------------------------------------------------------
 
@@ -311,20 +310,3 @@ def is_empty(payload: bytes) -> bool:
     except gojson.JsonError:
         return False
     return len(nodes) == 1 and nodes[0].kind == "object" and not nodes[0].members
-
-
-def _by_literals(
-    routes: Iterable[Route],
-) -> dict[tuple[str, ...], list[tuple[Route, int, bool]]]:
-    """Index routes by their literal tokens: (route, names after them, whether more may follow)."""
-    table: dict[tuple[str, ...], list[tuple[Route, int, bool]]] = {}
-    for route in routes:
-        tokens = route.subject.split(".")
-        literals = tuple(token for token in tokens if token not in ("*", ">"))
-        names = len(tokens) - len(literals)
-        table.setdefault(literals, []).append((route, names, tokens[-1] == ">"))
-    return table
-
-
-_LITERALS_MAX = 3
-_PREFIX_TOKENS = 2

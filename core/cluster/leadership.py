@@ -17,7 +17,8 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from core.cluster.lease import LeaseTimes, TrustWindow
 from core.errors import Fenced, Unavailable
@@ -25,12 +26,28 @@ from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
 from core.storage.database_time import DatabaseClock
 from core.storage.health import SESSION, SPACE, StorageHealth
-from core.storage.leases import Holder, LeaseStore, NodeRow
+from core.storage.leases import Holder, LeaseStore, NodeRow, PeerRow
 
 log = logging.getLogger("jetgate.cluster")
 
 _SECOND = 1_000_000_000
 _POLLS_FOR_ADDRESS = 12
+
+
+class Follower(Protocol):
+    """What a node does about the others of its database."""
+
+    def stands_by(self) -> None:
+        """Hear that another node leads, or none: after each attempt that failed."""
+        ...
+
+    def met(self, rows: Sequence[PeerRow]) -> None:
+        """Hear which nodes there are: with each heartbeat."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for so long, or until there is reason to believe that nobody leads."""
+        ...
 
 
 class Leadership:
@@ -42,9 +59,7 @@ class Leadership:
         row: what other nodes see of this node.
         times: the intervals of leases.
         health: told whether storage answers.
-        standing_by: called once, when the first attempt to lead has failed.
-        obstacle: why this node could not serve if it led; empty: it could. Asked before each
-            attempt to lead, which is then left to others.
+        follower: told of the other nodes; None: nobody is.
 
     Attributes:
         row: what other nodes see of this node; its addresses may be filled in later.
@@ -64,8 +79,7 @@ class Leadership:
         *,
         times: LeaseTimes | None = None,
         health: StorageHealth | None = None,
-        standing_by: Callable[[], None] | None = None,
-        obstacle: Callable[[], str] = lambda: "",
+        follower: Follower | None = None,
     ) -> None:
         self.row = row
         self.health = health or StorageHealth(clock)
@@ -78,8 +92,7 @@ class Leadership:
         self._clock = clock
         self._time: DatabaseClock | None = None
         self._times = times or LeaseTimes()
-        self._standing_by = standing_by
-        self._obstacle = obstacle
+        self._follower = follower
         self._window = TrustWindow(self._times)
         self._token = secrets.randbits(62) + 1
         self._session_lock = asyncio.Lock()  # one operation at a time on the session of the store
@@ -135,16 +148,15 @@ class Leadership:
     # -- standby -----------------------------------------------------------------------------
 
     async def _campaign(self) -> None:
-        logged, polls, obstacle, others_until = 0, 0, "", 0
+        logged, polls, others_until = 0, 0, 0
         while True:
-            obstacle = self._noted(obstacle, self._obstacle())
             try:
                 async with self._session_lock:
                     if logged and not self._store.is_open:
                         # Who led knows what PostgreSQL may have lost meanwhile.
                         others_until = self._clock.monotonic() + self._times.precedence
                     is_turn = self._clock.monotonic() >= others_until
-                    holder = await self._attempt(may_lead=is_turn and not obstacle)
+                    holder = await self._attempt(may_lead=is_turn)
             except Unavailable as error:
                 self.health.failed(SESSION, str(error))
             else:
@@ -157,19 +169,16 @@ class Leadership:
                 if is_known and holder is not None and holder.pid != logged:
                     log.info("standing by: %s leads (session %d)", holder.shown, holder.pid)
                     logged, polls = holder.pid, 0
-            if self._standing_by is not None:
-                self._standing_by()
-                self._standing_by = None
-            pause = self._times.poll / _SECOND
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            await self._pause()
 
-    def _noted(self, before: str, obstacle: str) -> str:
-        """Log what keeps this node from leading, when that changes; return it."""
-        if obstacle and obstacle != before:
-            log.warning("this node could not take over: %s", obstacle)
-        elif before and not obstacle:
-            log.info("this node could take over again")
-        return obstacle
+    async def _pause(self) -> None:
+        """Wait until it is time for another attempt, or until somebody has reason for one."""
+        seconds = self._times.poll / _SECOND * random.uniform(0.8, 1.2)
+        if self._follower is None:
+            await asyncio.sleep(seconds)
+        else:
+            self._follower.stands_by()
+            await self._follower.pause(seconds)
 
     async def _attempt(self, *, may_lead: bool = True) -> Holder | None:
         """Try once to become the leader; return the holder of the lock if that is another node.
@@ -251,6 +260,8 @@ class Leadership:
         self.row.clock_ahead = time.ahead if time.is_known else None
         sent = self._clock.monotonic()
         time.answered(sent, await self._store.beat(self.row))
+        if self._follower is not None:
+            self._follower.met(await self._store.peers())
         if self._time is not None:
             self._time.follow()
 

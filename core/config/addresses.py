@@ -47,10 +47,12 @@ def _checked(host: str, port: int, what: str) -> int:
     return port
 
 
-def refusal(host: str, port: int, what: str, error: OSError) -> OperatorError:
-    """The error for an address that cannot be had."""
+def refusal(host: str, port: int, what: str, error: OSError, *, flag: str = "") -> OperatorError:
+    """The error for an address that cannot be had; `flag` names it, else `--host` and a port."""
     reason = (error.strerror or str(error)).lower()
     hint = "another address: --host"
-    if error.errno in (errno.EADDRINUSE, errno.EACCES):
+    if flag:
+        hint = f"another address: {flag}"
+    elif error.errno in (errno.EADDRINUSE, errno.EACCES):
         hint = f"another port: --{what.lower()}-port; any: 0"
     return OperatorError(f"cannot listen for {what} on {host}:{port}: {reason} ({hint})")

@@ -18,12 +18,13 @@ class PublishHold:
 
     Attributes:
         kept: what waits, from the first publish on, or the beginning of what may be one.
-        is_holding: whether there is a publish.
+        is_holding: whether there is a publish. From the beginning: everything is kept, as of a
+            client that may be in the middle of one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_holding: bool = False) -> None:
         self.kept = b""
-        self.is_holding = False
+        self.is_holding = is_holding
         self._is_in_line = False
 
     def take(self, data: bytes) -> bytes:

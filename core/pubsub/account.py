@@ -7,7 +7,8 @@ behind. A new or removed subscription drops exactly those routes that it could c
 
 Every acknowledgement (`$JS.ACK.>`) has a subject of its own, so routes are of no use to it: `acks`
 maps the part of the subject that names the consumer to what takes its acknowledgements. Only while
-a client listens to such subjects are they delivered like other messages too.
+a client listens to such subjects are they delivered like other messages too. Where another server
+of the cluster has all of them, and nobody else listens, one route is kept for them all.
 
 Permissions that deny some of what a subscription matches are applied when a route is made.
 
@@ -61,6 +62,7 @@ _SEARCH_MAX = 16 * ROUTES_MAX
 _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
+_ALL_ACKS = frozenset((ACK_PREFIX + b">",))
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
 Watch = Callable[[Member, bool], None]
@@ -89,7 +91,8 @@ class Account:
         self.split: Split | None = None
         self._mappings: Mappings | None = None
         self._sublist: Sublist[Any] = Sublist()
-        self._ack_watchers = 0
+        self._ack_watchers = self._ack_services = 0
+        self._ack_route: Route | None = None
         self._guarded = 0
         self._searched = 0
         self._chance = chance
@@ -126,6 +129,7 @@ class Account:
         With `here`, only with those of clients of this server.
         """
         subscription = ServiceSubscription(subject, call, queue, intercept, here)
+        self._ack_services += _may_watch_acks(subject)
         self._sublist.insert(subject, subscription)
         self._touch(subject)
         for watch in self.watchers:
@@ -135,6 +139,7 @@ class Account:
     def unsubscribe(self, subscription: ServiceSubscription) -> None:
         """End a subscription made by `subscribe`."""
         if self._sublist.remove(subscription.subject, subscription):
+            self._ack_services -= _may_watch_acks(subscription.subject)
             self._touch(subscription.subject)
             for watch in self.watchers:
                 watch(subscription, False)
@@ -233,6 +238,9 @@ class Account:
 
     def resolve(self, subject: bytes) -> Route:
         """Return the route of a subject that is not in `routes`."""
+        is_ack = subject.startswith(ACK_PREFIX)
+        if is_ack and self._ack_route is not None:
+            return self._ack_route
         head, _, last = subject.rpartition(b".")
         if last and (route := self.prefixes.get(head)) is not None:
             return route
@@ -245,8 +253,11 @@ class Account:
         onward = None
         if self.split is not None:
             members, onward = self.split(members)
-        if subject.startswith(ACK_PREFIX):
-            return Route(members, None, onward)  # unique, so not worth keeping
+        if is_ack:  # unique, so not worth keeping
+            route = Route(members, None, onward)
+            if onward is not None and onward.sole is not None and self._has_one_ack_watcher:
+                self._ack_route = route if onward.subjects == _ALL_ACKS else None
+            return route
         if head and not last_matters:
             if len(self.prefixes) >= ROUTES_MAX:
                 _drop(self.prefixes)
@@ -256,6 +267,10 @@ class Account:
                 _drop(self.routes)
             route = self.routes[subject] = Route(members, subject, onward)
         return route
+
+    @property
+    def _has_one_ack_watcher(self) -> bool:
+        return self._ack_watchers == 1 and not self._ack_services
 
     def has_interest(self, subject: bytes) -> bool:
         """Say whether a message on `subject` would reach anybody now."""
@@ -454,6 +469,8 @@ class Account:
 
     def _touch(self, subject: bytes) -> None:
         """Drop the routes that a subscription to `subject` can change."""
+        if self._ack_route is not None and _may_watch_acks(subject):
+            self._ack_route = None
         if not has_wildcard(subject):
             _discard(self.routes, subject)
             _discard(self.prefixes, subject.rpartition(b".")[0])
@@ -473,6 +490,7 @@ class Account:
         """Make all routes anew."""
         _drop(self.routes)
         _drop(self.prefixes)
+        self._ack_route = None
         self._searched = 0
 
 

@@ -12,7 +12,7 @@ one of them waits until it has less. `on_overload` is called when it has become 
 longer is.
 
 Between `hold_publishes` and `take_publishes` clients are served, but a session whose publish comes
-is not read further.
+is not read further, and one that was there before is not read at all.
 
 `cluster` is the name of the cluster, `connect_urls` where clients may connect to in its place,
 those over WebSocket at `ws_connect_urls`: `use_cluster` tells them. `ldm` is lame duck mode:
@@ -48,6 +48,8 @@ _SERVER_PREFIX = 13 << 3  # N
 _CURVE_PREFIX = 23 << 3  # X
 WEBSOCKET = "WEBSOCKET"
 """The type of a connection that came over WebSocket."""
+IN_PROCESS = "IN_PROCESS"
+"""The type of a connection inside this process that has the rights of its user."""
 TRUSTED = "TRUSTED"
 """The type of a connection that a part of this server has: it may do everything."""
 
@@ -98,6 +100,10 @@ class Connection(Waiter, Session, Protocol):
 
     def use_trace_log(self) -> None:
         """Log the operations of the client from now on, or no longer, as the hub wants it."""
+        ...
+
+    def hold_publishes(self) -> None:
+        """Read nothing until `publish_on`."""
         ...
 
     def publish_on(self) -> None:
@@ -322,8 +328,12 @@ class Hub:
     # -- while something is still being loaded
 
     def hold_publishes(self) -> None:
-        """Let clients that connect publish only after `take_publishes`: they are not read on."""
+        """Let clients publish only after `take_publishes`: they are not read on."""
+        if self.is_holding:
+            return
         self.is_holding = True
+        for session in list(self.sessions.values()):
+            session.hold_publishes()
 
     def take_publishes(self) -> None:
         """Take what clients publish, first what was held."""

@@ -8,6 +8,7 @@ from core.errors import ProtocolError
 from core.pubsub.server import Hub
 from core.route.handshake import RouteConnect, RouteInfo
 from core.route.interest import LocalInterest
+from core.route.proof import Proving
 from core.route.settings import ClusterSettings, RouteUrl
 
 L = TypeVar("L", contravariant=True)
@@ -23,17 +24,33 @@ class Refused(ProtocolError):
 
 
 class Cluster(Protocol[L]):
-    """What a link asks of the mesh it belongs to."""
+    """What a link asks of the mesh it belongs to.
+
+    `holds_messages`: whether messages of peers wait while the hub holds publishes.
+    """
 
     hub: Hub
     settings: ClusterSettings
     interest: LocalInterest
+    holds_messages: bool
 
     def next_route_id(self) -> int: ...
     def opened(self, link: L) -> None: ...
     def forget(self, link: L) -> None: ...
     def own_info(self) -> RouteInfo: ...
     def connect_for(self, url: RouteUrl) -> RouteConnect: ...
+
+    def proving(self, *, has_dialled: bool) -> Proving | None:
+        """Return by what a new link and its peer show that they belong together; None: nothing."""
+        ...
+
+    def joining(self, link: L) -> None:
+        """A link is about to be sent all interest: send it what is to come before that."""
+        ...
+
+    def joined(self, link: L) -> None:
+        """A link has been sent all interest: send it what is to come behind that."""
+        ...
 
     def check_connect(self, connect: RouteConnect) -> None:
         """Raise Refused if a server may not connect."""

@@ -20,6 +20,11 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     `holds` is an addition of this server: it reads HOLD and RELEASE, and between them the clients
     that send to the peer wait.
+
+    What begins `jetgate_` are additions of this server, between the nodes of one database:
+    `nonce` and `proof` (`core.route.proof`); `begins`: what is to come until the next INFO is the
+    interest of who leads; `leads`: the epoch under which the node leads and serves now; `released`:
+    that it has stopped to, and its locks are free.
     """
 
     server_id: str
@@ -44,6 +49,11 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     gossip_mode: int = 0
     route_account: str = ""
     holds: bool = msgspec.field(name="jetgate_holds", default=False)
+    nonce: str = msgspec.field(name="jetgate_nonce", default="")
+    proof: str = msgspec.field(name="jetgate_proof", default="")
+    begins: bool = msgspec.field(name="jetgate_begins", default=False)
+    leads: int = msgspec.field(name="jetgate_leads", default=0)
+    released: bool = msgspec.field(name="jetgate_released", default=False)
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):

@@ -2,6 +2,7 @@
 
 While the hub holds publishes, because what is to store them is still being loaded, messages are
 kept, up to `max_pending` bytes. What comes beyond that is lost, as if this server was not there.
+Nodes of one database send nothing to whom is not ready, so with them nothing waits (`holds`).
 """
 
 from core.protocol.routed import Queues
@@ -15,8 +16,9 @@ Held = tuple[Account, bytes, bytes, Queues, bytes, bytes]
 class Incoming:
     """Delivers at once, or as soon as publishes are taken; the caller arms the turn."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, *, holds: bool) -> None:
         self._hub = hub
+        self._holds = holds
         self._accounts = {name.encode(): account for name, account in hub.accounts.items()}
         self._held: list[Held] = []
         self._nbytes = 0
@@ -34,7 +36,7 @@ class Incoming:
         found = self._accounts.get(account)
         if found is None:
             return
-        if self._hub.is_holding or self._held:
+        if self._holds and (self._hub.is_holding or self._held):
             self._nbytes += len(headers) + len(payload)
             if self._nbytes <= self._hub.limits.max_pending:
                 self._held.append((found, subject, reply, queues, headers, payload))

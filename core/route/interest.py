@@ -32,6 +32,16 @@ class LocalInterest:
             del self._counts[key]
         return interest(account, subject, queue, count) if queue or not count else b""
 
+    def take(self, other: "LocalInterest") -> bytes:
+        """Count all that another one has counted; return what to tell the other servers."""
+        lines = [self.add(*key) for key, count in other._counts.items() for _ in range(count)]
+        return b"".join(lines)
+
+    def drop(self, other: "LocalInterest") -> bytes:
+        """Count no more what another one has counted; return what to tell the other servers."""
+        lines = [self.remove(*key) for key, count in other._counts.items() for _ in range(count)]
+        return b"".join(lines)
+
     def all_lines(self) -> bytes:
         """Return what a server is told that has just been connected."""
         return b"".join(interest(*key, count) for key, count in self._counts.items())

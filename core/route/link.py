@@ -2,7 +2,8 @@
 
 Who accepted sends INFO at once. Who dialled reads it and answers with CONNECT and INFO: so a server
 whose cluster has a made-up name knows the other's first. With the INFO of the peer a link is
-registered (`Cluster.register`); then it is sent all interest, and takes part in routes.
+registered (`Cluster.register`); then it is sent all interest, and takes part in routes. Nodes of
+one database prove first that they are (`core.route.proof`).
 
 A link reads whatever comes. What gathers is written once per turn. While much is unsent, or the
 peer says that it is overloaded (HOLD), the hub lists the link as `congested`, and clients and
@@ -33,7 +34,9 @@ from core.route.handshake import (
 )
 from core.route.incoming import Incoming
 from core.route.liveness import Liveness
+from core.route.proof import Proving
 from core.route.remote_subscriptions import RemoteSubscriptions
+from core.route.round_trips import RoundTrips
 from core.route.route_parser import RouteParser
 from core.route.settings import RouteUrl
 from core.route.view import RouteView
@@ -89,7 +92,8 @@ class RouteLink(asyncio.Protocol):
         self.ended = asyncio.Event()
         self.out: list[bytes] = []
         self.remote = RemoteSubscriptions(self, hub.accounts)
-        self._incoming = Incoming(hub)
+        self._incoming = Incoming(hub, holds=cluster.holds_messages)
+        self._proving = cluster.proving(has_dialled=self.did_solicit)
         self.ip, self.port = "", 0
         self._is_connected = self.did_solicit
         self._is_full = self._is_held = False
@@ -102,6 +106,7 @@ class RouteLink(asyncio.Protocol):
         self._started = hub.clock.now()
         self._liveness = Liveness(hub.clock.monotonic())
         self._written = 0
+        self._round_trips = RoundTrips()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
 
@@ -121,7 +126,7 @@ class RouteLink(asyncio.Protocol):
         if self.did_solicit:
             patience = max(patience, _INFO_SECONDS)
         else:
-            self._transport.write(encode_info(self._cluster.own_info()))
+            self._transport.write(self._introduction())
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(patience, self._timed_out)
 
@@ -254,6 +259,7 @@ class RouteLink(asyncio.Protocol):
         self.out.clear()
         self._list()
         self._stop_timer()
+        self._round_trips.end()
         who = f" - Remote: {self.info.server_name}" if self.info.server_name else ""
         log.info("%s - Router connection closed: %s%s", self, reason, who)
         self._cluster.gone(self)
@@ -289,18 +295,45 @@ class RouteLink(asyncio.Protocol):
         elif info.server_id:
             self._cluster.met(info)
 
+    def _introduction(self) -> bytes:
+        """The INFO by which this server says who it is, and proves it to whom it has met."""
+        info = self._cluster.own_info()
+        return encode_info(info if self._proving is None else self._proving.introduce(info))
+
     def _begin(self, info: RouteInfo) -> None:
+        proving, url = self._proving, self.url
+        if proving is not None and not self._is_proved(proving, info):
+            self._answer()
+            return
         self.info = info
         self._cluster.register(self, info)
         self._stop_timer()
         self.is_registered = True
-        if self.url is not None:
-            self.say(encode_connect(self._cluster.connect_for(self.url)))
-            self.say(encode_info(self._cluster.own_info()))
+        if proving is None:
+            self._answer()
+        elif url is None:
+            self.say(self._introduction())
+        self._cluster.joining(self)
         self.say(self._cluster.interest.all_lines())
+        self._cluster.joined(self)
         if self._hub.overloaded:
             self.tell_overload()
         self._ping()
+
+    def _answer(self) -> None:
+        """Say who has dialled, if it was this server."""
+        if self.url is not None:
+            self.say(encode_connect(self._cluster.connect_for(self.url)))
+            self.say(self._introduction())
+
+    def _is_proved(self, proving: Proving, info: RouteInfo) -> bool:
+        """Whether the peer belongs here; False: it has to be answered first. Raises Refused."""
+        try:
+            return proving.take(info)
+        except ProtocolError as error:
+            text = f"{info.server_name or 'a server'} {error.reason} of the database's secret"
+            why = "Authentication Failure"
+            raise Refused(why, f"Rejecting connection, {text}") from None
 
     def tell_overload(self) -> None:
         """Tell the peer to hold its clients, or to hold them no longer."""
@@ -362,6 +395,7 @@ class RouteLink(asyncio.Protocol):
     def on_pong(self) -> None:
         """Take the answer to a PING, and measure the round trip."""
         self._liveness.answered(self._hub.clock.monotonic())
+        self._round_trips.answered()
 
     def on_err(self, text: bytes) -> None:
         """Close: the peer has refused something.
@@ -391,9 +425,17 @@ class RouteLink(asyncio.Protocol):
         elif liveness.is_ping_due(now, min(limits.ping_interval, _PING_INTERVAL_MAX_S)):
             self._ping()
 
-    def _ping(self) -> None:
+    def _ping(self) -> int:
         self._liveness.pinged(self._hub.clock.monotonic())
         self.say(encoder.PING)
+        return self._round_trips.asked()
+
+    async def read(self) -> None:
+        """Return when the peer has read all that it was sent so far, and this server its answers.
+
+        Also when the link ends.
+        """
+        await self._round_trips.answer(self._ping())
 
     # -- monitoring
 

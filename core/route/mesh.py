@@ -32,6 +32,7 @@ from core.route.dialing import Dialer
 from core.route.handshake import RouteConnect, RouteInfo, encode_info, takes_name
 from core.route.interest import LocalInterest
 from core.route.link import RouteLink
+from core.route.proof import Proving
 from core.route.settings import ClusterSettings, RouteUrl
 from core.route.view import RouteView
 from core.runtime.listening import WILDCARDS, listening_socket
@@ -55,7 +56,10 @@ class Mesh:
         name: the cluster's name; another one than configured once a made-up name gave way.
         address: where routes are accepted, once it listens.
         on_change: called when peers, or the client URLs of peers, have changed.
+        holds_messages: messages of peers wait while the hub holds publishes.
     """
+
+    holds_messages = True
 
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         self.hub = hub
@@ -71,12 +75,12 @@ class Mesh:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._dialer = Dialer(self)
+        self._ticked = hub.clock.monotonic()
         for account in hub.accounts.values():
-            account.split = Splitter(account).split
             account.watchers.append(partial(self._on_interest, account))
         hub.on_overload = self._tell_overload
-        if hub.jetstream:
-            self.interest.add(hub.default_account().name.encode(), ACK_PREFIX + b">", b"")
+        if hub.jetstream and self.holds_messages:
+            self.take_acks()
 
     # -- life --------------------------------------------------------------------------------
 
@@ -92,6 +96,14 @@ class Mesh:
             log.warning("Cluster name was dynamically generated, consider setting one")
         log.info("Listening for route connections on %s:%d", *self.address)
         self._timer = loop.call_later(_TICK_SECONDS, self._tick)
+
+    def dial(self, host: str, port: int) -> None:
+        """Have a route to an address from now on."""
+        self._dialer.keep(RouteUrl(host=host, port=port), is_configured=True)
+
+    def dial_no_more(self, host: str, port: int) -> None:
+        """End what `dial` began; a route that is there stays."""
+        self._dialer.drop(RouteUrl(host=host, port=port))
 
     def start(self) -> None:
         """Dial the configured routes, and whoever becomes known."""
@@ -135,7 +147,7 @@ class Mesh:
 
     def announce(self) -> None:
         """Tell peers what has changed here."""
-        self._tell_all(encode_info(self.own_info()))
+        self.say_to_all(encode_info(self.own_info()))
 
     async def close(self) -> None:
         """Close all routes, after what gathered is written, within a second."""
@@ -155,10 +167,15 @@ class Mesh:
             link.abort()
 
     def _tick(self) -> None:
-        now = self.hub.clock.monotonic()
+        self._ticked = now = self.hub.clock.monotonic()
         for link in list(self._links):
             link.tick(now)
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
+
+    @property
+    def stood_still(self) -> int:
+        """Nanoseconds since this process looked after its routes, which it does all the time."""
+        return self.hub.clock.monotonic() - self._ticked
 
     @property
     def is_listening(self) -> bool:
@@ -189,16 +206,36 @@ class Mesh:
     # -- interest ----------------------------------------------------------------------------
 
     def _on_interest(self, account: Account, member: Member, is_new: bool) -> None:
+        is_ours = not isinstance(member, Subscription)
         if not isinstance(member, Subscription) and (member.here or member.intercept):
             return
-        count = self.interest.add if is_new else self.interest.remove
-        self._tell_all(count(account.name.encode(), member.subject, member.queue))
+        key = account.name.encode(), member.subject, member.queue
+        self.say_to_all(self.count_interest(key, is_new=is_new, is_ours=is_ours))
 
     def _tell_overload(self) -> None:
         for link in self.peers.values():
             link.tell_overload()
 
-    def _tell_all(self, line: bytes) -> None:
+    def count_interest(
+        self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
+    ) -> bytes:
+        """Count a subscription; return what to tell. `is_ours`: a part of this server made it."""
+        return self.interest.add(*key) if is_new else self.interest.remove(*key)
+
+    def take_acks(self) -> None:
+        """Have acknowledgements sent here, to which nothing here subscribes."""
+        self.say_to_all(self.interest.add(*self._acks))
+
+    def take_no_acks(self) -> None:
+        """End what `take_acks` began."""
+        self.say_to_all(self.interest.remove(*self._acks))
+
+    @property
+    def _acks(self) -> tuple[bytes, bytes, bytes]:
+        return self.hub.default_account().name.encode(), ACK_PREFIX + b">", b""
+
+    def say_to_all(self, line: bytes) -> None:
+        """Send a protocol line, if it is one, to every peer."""
         if line:
             for link in self.peers.values():
                 link.say(line)
@@ -316,18 +353,39 @@ class Mesh:
             raise Refused("Cluster Name Conflict")
         if info.tls_required:
             raise Refused("TLS Handshake Failure")
-        if info.jetstream and self.hub.jetstream:
-            text = f'this server and "{info.server_name}" both have JetStream'
-            raise Refused("Protocol Violation", f"Rejecting connection, {text}")
+        self.check_jetstream(info)
         if self.is_leaving:
             raise Refused("Server Shutdown")
         if (other := self.peers.get(info.server_id)) is not None:
             other.did_solicit = other.did_solicit or link.did_solicit
             other.is_configured = other.is_configured or link.is_configured
             raise Refused("Duplicate Route")
+        if not self.peers:
+            self._split()
         self.peers[info.server_id] = link
         self._make_known(link, info)
         self.on_change()
+
+    def _split(self) -> None:
+        """Look for what is elsewhere: there may be something from the first peer on."""
+        for account in self.hub.accounts.values():
+            account.split = account.split or Splitter(account).split
+
+    def check_jetstream(self, info: RouteInfo) -> None:
+        """Raise Refused for a peer whose JetStream would be a second one."""
+        if info.jetstream and self.hub.jetstream:
+            text = f'this server and "{info.server_name}" both have JetStream'
+            raise Refused("Protocol Violation", f"Rejecting connection, {text}")
+
+    def proving(self, *, has_dialled: bool) -> Proving | None:
+        """Return that user and password are enough."""
+        return None
+
+    def joining(self, link: RouteLink) -> None:
+        """Say nothing else to a new link."""
+
+    def joined(self, link: RouteLink) -> None:
+        """Say nothing else to a new link."""
 
     def _make_known(self, link: RouteLink, info: RouteInfo) -> None:
         if info.gossip_mode == _NO_GOSSIP or len(self.peers) == 1:

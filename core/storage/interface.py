@@ -44,6 +44,16 @@ class StreamRow:
 
 
 @dataclass(slots=True, frozen=True)
+class StreamSubjects:
+    """A stream and what it listens to; with `no_ack` publishers want no answer."""
+
+    account: str
+    name: str
+    subjects: tuple[str, ...]
+    no_ack: bool
+
+
+@dataclass(slots=True, frozen=True)
 class ConsumerRow:
     """A consumer in the catalogue; `config` is JSON, `state` as encoded by the machine."""
 

@@ -1,5 +1,6 @@
 """The interface of leases: a session that holds the locks, heartbeats, epochs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,10 @@ class NodeRow:
         http: its address for HTTP.
         outages: what it met of them.
         clock_ahead: what its machine's clock is ahead of the database's, seconds; None: not known.
+        server_id: as its INFO has it.
+        version: of its release.
+        route_host: where other nodes reach it; empty: at the address that the database sees.
+        route_port: the port for that; 0: it accepts no routes.
     """
 
     node: str
@@ -23,11 +28,34 @@ class NodeRow:
     http: str = ""
     outages: tuple[Outage, ...] = ()
     clock_ahead: float | None = None
+    server_id: str = ""
+    version: str = ""
+    route_host: str = ""
+    route_port: int = 0
 
     @property
     def shown(self) -> str:
         """Its addresses as the log has them."""
         return ", ".join(filter(None, (self.nats, self.http)))
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRow:
+    """Where a node accepts routes.
+
+    Attributes:
+        server_id: as its INFO has it.
+        host: where it is reached.
+        port: the port for that.
+        silence: nanoseconds since its last heartbeat.
+        age: nanoseconds since its first one.
+    """
+
+    server_id: str
+    host: str
+    port: int
+    silence: int
+    age: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +130,10 @@ class LeaseStore(Protocol):
 
         In nanoseconds since the Unix epoch.
         """
+        ...
+
+    async def peers(self) -> Sequence[PeerRow]:
+        """Return all nodes that accept routes, this one included."""
         ...
 
     async def has_space(self) -> bool:

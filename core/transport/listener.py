@@ -84,14 +84,18 @@ class Listener:
             if server is not None:
                 server.close()
 
+    def close_clients(self, reason: str) -> None:
+        """Close every connection after what gathered is written; others may come."""
+        for connection in list(self._open):
+            connection.close(reason)
+
     async def stop(self) -> None:
         """Close every connection after what gathered is written, within a second."""
         self.close_door()
         if self._timer is not None:
             self._timer.cancel()
         self._all_gone.clear()
-        for session in list(self._open):
-            session.close("Server Shutdown")
+        self.close_clients("Server Shutdown")
         if self._open:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_GRACE_SECONDS):

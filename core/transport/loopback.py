@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from core.pubsub.server import TRUSTED, Hub
+from core.pubsub.server import IN_PROCESS, TRUSTED, Hub
 from core.transport.session import ClientSession
 
 Receive = Callable[[bytes], None]
@@ -26,7 +26,7 @@ def connect_loopback(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLin
     `receive` is called with whatever the server sends, `closed` once at the end (with None: a
     loopback has no errors of its own).
     """
-    return _open(hub, "IN_PROCESS", receive, closed)
+    return _open(hub, IN_PROCESS, receive, closed)
 
 
 def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":

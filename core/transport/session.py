@@ -5,8 +5,8 @@ event loop may read one busy socket for a long time before it looks at the other
 subscribes a thousand times in a read; the rest of that read waits with it. While the hub is
 overloaded, a session that brings much does not read at all. Nor does one that has sent something
 to another server of the cluster while much was unsent there, until that is less. While the hub
-holds publishes, because what is to store them is still being loaded, a session stops reading at its
-first one.
+holds publishes, because what is to store them is not there, a session that begins stops reading at
+its first one, and those that are there already do not read.
 
 Publishing: messages go to the session's `publisher`, see `core.transport.publishing`.
 
@@ -31,7 +31,7 @@ from core.protocol.holding import PublishHold
 from core.protocol.parser import Parser
 from core.pubsub.account import Account, Subscription
 from core.pubsub.route import Link, bytes_of, messages_of
-from core.pubsub.server import TRUSTED, Hub, Traffic
+from core.pubsub.server import IN_PROCESS, TRUSTED, Hub, Traffic
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
 from core.transport.authentication import Authentication
@@ -225,12 +225,22 @@ class ClientSession(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Serve the rest of a read that was ended early, then read from the socket again."""
-        if self.closed:
+        if self.closed or self._is_held:
             return
         data, self._parser.unread = self._parser.unread, b""
         self._serve(data)
         if not self._parser.unread and len(data) < LARGE_READ:
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
+
+    def hold_publishes(self) -> None:
+        """Read nothing until `publish_on`: what was read may end in the middle of a publish."""
+        if self.closed or self._hold is not None or self.connection_type == TRUSTED:
+            return
+        self._hold = PublishHold(is_holding=True)
+        self._transport.pause_reading()
+        if self.connection_type == IN_PROCESS:  # who waits there has a limit of his own
+            return
+        self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._hold_no_longer)
 
     def publish_on(self) -> None:
         """Take publishes from now on, those first that were held."""
@@ -239,10 +249,17 @@ class ClientSession(asyncio.Protocol):
             return
         if self._hold_timer is not None:
             self._hold_timer.cancel()
-        if hold.kept:
+            self._hold_timer = None
+        if hold.kept or self._parser.unread:
             self._transport.pause_reading()
             self._parser.unread += hold.kept
             self._loop.call_soon(self._read_on)
+        elif hold.is_holding:
+            self._loop.call_soon(self.resume)
+
+    @property
+    def _is_held(self) -> bool:
+        return self._hold is not None and self._hold.is_holding
 
     def _hold_no_longer(self) -> None:
         self.close("JetStream Not Available", "JetStream system temporarily unavailable")
@@ -253,7 +270,7 @@ class ClientSession(asyncio.Protocol):
 
     def resume(self) -> None:
         """Read again, unless the hub is overloaded: then when it no longer is."""
-        if self.closed or self._is_waiting or (self._hold is not None and self._hold.is_holding):
+        if self.closed or self._is_waiting or self._is_held:
             return
         if self.hub.overloaded:
             self.hub.wait(self)

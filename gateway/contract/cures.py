@@ -52,7 +52,6 @@ CURES = {
     "reserved-subject": "Use another subject; for JetStream's own there are routes.",
     "session-ended": "Sign in again.",
     "slow-reader": "Read faster or less: fewer credits, smaller batches, several connections.",
-    "standby": "Ask the node that leads, or wait as long as Retry-After says.",
     "stream-header-exceeds-maximum": "Send fewer or shorter headers.",
     "stream-message-exceeds-maximum": "Send less, or raise `max_msg_size` of the stream.",
     "stream-name-exist": "Choose another name, or change the stream there with PUT or PATCH.",

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -294,7 +294,7 @@ def test_a_standby_takes_over(
 
 
 def _taken_over(durable: PostgresServer, place: Path, fate: signal.Signals) -> float:
-    """Seconds from the end of the leader until the standby answers."""
+    """Seconds from the end of the leader until another node answers in its place."""
     dsn = durable.fresh_database()
     second_data = place / "second"
     with serve(dsn, place / "first") as first:
@@ -302,14 +302,15 @@ def _taken_over(durable: PostgresServer, place: Path, fate: signal.Signals) -> f
         assert request(first.ports, "POST", "/v1/subjects/s.1", "hello")[0] == 201
         with serve(dsn, second_data) as second:
             eventually(lambda: "standing by" in second.stderr(), within=60)
-            assert not (second_data / "ports.json").exists()
-
             began = time.monotonic()
             first.send(fate)
 
-            _, stream = request(second.ports, "GET", "/v1/streams/S")
+            def state() -> Any:
+                return json.loads(request(second.ports, "GET", "/v1/streams/S")[1]).get("state")
+
+            found = eventually(state, within=60)  # who was stopped answers nothing
             taken = time.monotonic() - began
-            assert json.loads(stream)["state"]["messages"] == 1
+            assert found["messages"] == 1
             assert request(second.ports, "POST", "/v1/subjects/s.2", "again")[0] == 201
             if fate is signal.SIGSTOP:
                 _a_deposed_leader_stands_by(first)
@@ -319,34 +320,7 @@ def _taken_over(durable: PostgresServer, place: Path, fate: signal.Signals) -> f
 def _a_deposed_leader_stands_by(first: Process) -> None:
     first.send(signal.SIGCONT)
     eventually(lambda: first.stderr().count("standing by") >= 1, within=60)
-    assert not (first.data / "ports.json").exists()
-
-
-def test_a_standby_says_so_over_http(durable: PostgresServer, data: Path) -> None:
-    dsn = durable.fresh_database()
-    with serve(dsn, data) as first:
-        assert first.ports
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-        standby = Process(
-            *("serve", "--dsn", dsn, "--nats-port", "0", "--http-port", str(port)),
-            data=data.with_name("standby"),
-        )
-        with standby:
-            eventually(lambda: "standing by" in standby.stderr(), within=60)
-
-            ports = {"http": f"http://127.0.0.1:{port}"}
-
-            def kind() -> str:
-                status, body = request(ports, "GET", "/readyz")
-                assert status == 503
-                return str(json.loads(body)["type"]).rpartition(":")[2]
-
-            eventually(lambda: kind() == "standby")
-            assert request(ports, "GET", "/v1/streams")[0] == 503
-            assert request(ports, "GET", "/healthz")[0] == 200
-            standby.send(signal.SIGTERM)
-            assert standby.end()[0] == 0
+    eventually(lambda: request(first.ports, "GET", "/readyz")[0] == 200, within=60)
 
 
 def test_serving_goes_on_when_postgres_was_killed(data: Path) -> None:

@@ -21,7 +21,6 @@ from tests.support.best import best, kept_waiting
 from tests.support.dropin import DropIn
 from tests.support.eventually import eventually
 from tests.support.pg import PostgresServer
-from tests.support.ports import free_port
 from tests.support.scratch import scratch
 
 NAME = "jetgate-nats-server"
@@ -131,43 +130,6 @@ def test_serve_accepts_clients_before_it_has_loaded_what_it_leads(
         return greeted_by_serve(durable.fresh_database(), tmp_path / str(next(numbers)))
 
     assert best(6, 0.4, measure) < 0.4
-
-
-def test_serve_as_standby_accepts_nobody_until_it_leads(
-    durable: PostgresServer, tmp_path: Path
-) -> None:
-    dsn, address, http_port = durable.fresh_database(), ("127.0.0.1", free_port()), free_port()
-    http = {"http": f"http://127.0.0.1:{http_port}"}
-
-    def answered() -> tuple[int, str | None] | None:
-        try:
-            status, body = request(http, "GET", "/readyz")
-        except ConnectionRefusedError:
-            return None
-        return status, json.loads(body).get("type")
-
-    def standing_by() -> bool:
-        return answered() == (503, "urn:jetgate:problem:standby")
-
-    def leader() -> Process:
-        flags = ("--dsn", dsn, "--nats-port", "0", "--http-port", "0")
-        return Process("serve", *flags, data=tmp_path / "leader")
-
-    flags = ("--dsn", dsn, "--nats-port", str(address[1]), "--http-port", str(http_port))
-    with leader() as first:
-        assert request(first.ports, "GET", "/healthz")[0] == 200
-        with Process("serve", *flags, data=tmp_path / "standby") as second:
-            eventually(standing_by, within=60)
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(address)
-            assert not (second.data / "ports.json").exists()
-
-            first.send(signal.SIGKILL)
-
-            assert second.ports["nats"] == f"nats://127.0.0.1:{address[1]}"
-            with connected(address) as client:
-                create_stream(client)
-            assert answered() == (200, None)
 
 
 def test_the_first_publish_is_stored_soon(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import migrations
 from tests.integration.test_migrations import COLUMNS, run_migrate
+from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, JetgateServer
 from tests.support.pg import PostgresServer
 from tests.support.pg_versions import find
@@ -117,7 +118,7 @@ def test_nothing_is_upgraded_while_nodes_of_the_older_release_run(
     """A node that was killed does not count, though its heartbeat is not old yet."""
     path = _next_release(tmp_path)
     with JetgateServer(dsn=released) as old:
-        [(name,)] = on(released, "select node from jetgate_store.node")
+        [(name,)] = eventually(lambda: on(released, "select node from jetgate_store.node"))
         done = _refused("migrate", "--dsn", released, **path)
         assert done.returncode == 1
         said = done.stderr.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""The life of a WebSocket: who connects, while the process starts or stands by, when it stops; and
+"""The life of a WebSocket: who connects, while the process starts, when it stops; and
 readers who are slow."""
 
 import asyncio
@@ -35,7 +35,6 @@ from gateway.http_start import HttpStart
 from gateway.metrics import Metrics
 from gateway.problems import Problem
 from gateway.signin.kept import SignIn
-from gateway.standby import standby
 from gateway.tokens import AckTokens
 from gateway.websocket_protocol import WebSocketProtocol
 from gateway.ws.close_codes import Remedy, remedy_of
@@ -145,7 +144,7 @@ def test_an_open_socket_is_no_slow_request(nats_server: NatsServer) -> None:
         asyncio.run(scenario(server.http))
 
 
-def test_a_handshake_waits_during_a_start_is_refused_by_a_standby_and_told_of_the_end(
+def test_a_handshake_waits_during_a_start_and_is_told_of_the_end(
     nats_server: NatsServer,
 ) -> None:
     async def scenario() -> None:
@@ -166,18 +165,13 @@ def test_a_handshake_waits_during_a_start_is_refused_by_a_standby_and_told_of_th
         http.use(create_app(SETTINGS, client))
         ws = await early
         late = await opened()
-        await client.close()  # another node leads
+        await client.close()
         with pytest.raises(ConnectionClosed) as ended:
             await ws.recv()  # type: ignore[attr-defined]
         assert ended.value.rcvd is not None
         assert ended.value.rcvd.code == 4201
         with pytest.raises(ConnectionClosed):
             await late.recv()  # type: ignore[attr-defined]
-        http.use(standby)
-        with pytest.raises(InvalidStatus) as refused:
-            await opened()
-        assert refused.value.response.status_code == 503
-        assert refused.value.response.headers["retry-after"] == "1"
         other = await connect(dial("{}:{}".format(*nats_server.address)))
         http.use(create_app(SETTINGS, other))
         last = await opened()

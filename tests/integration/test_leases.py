@@ -3,17 +3,17 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import asyncpg
 import pytest
 
-from core.cluster.leadership import Leadership
+from core.cluster.leadership import Follower, Leadership
 from core.cluster.lease import LeaseTimes, TrustWindow
 from core.errors import Fenced, Unavailable
 from core.runtime.clock import SystemClock
-from core.storage.leases import NodeRow
+from core.storage.leases import NodeRow, PeerRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import LEASE_GROUPS
@@ -35,6 +35,26 @@ LOCKS = """
 """
 
 
+class Noted:
+    """A follower that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.has_stood_by = False
+        self.rows: Sequence[PeerRow] = ()
+        self.hurry = asyncio.Event()
+
+    def stands_by(self) -> None:
+        self.has_stood_by = True
+
+    def met(self, rows: Sequence[PeerRow]) -> None:
+        self.rows = rows
+
+    async def pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.hurry.wait()
+
+
 class Cluster:
     """Nodes over one database, and a look into it."""
 
@@ -47,11 +67,11 @@ class Cluster:
         self,
         name: str,
         times: LeaseTimes = STEADY,
-        standing_by: Callable[[], None] | None = None,
+        follower: Follower | None = None,
     ) -> Leadership:
         store = self.stores[name] = PostgresLeases(Connector(self._dsn))
         leadership = Leadership(
-            store, SystemClock(), NodeRow(name), times=times, standing_by=standing_by
+            store, SystemClock(), NodeRow(name, route_port=1), times=times, follower=follower
         )
         self._nodes.append(leadership)
         return leadership
@@ -101,16 +121,42 @@ def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> 
 
 def test_who_does_not_lead_at_once_is_told_so(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        told: list[str] = []
-        first = cluster.node("a", standing_by=lambda: told.append("a"))
-        second = cluster.node("b", standing_by=lambda: told.append("b"))
+        noted = Noted(), Noted()
+        first, second = (
+            cluster.node(name, follower=each) for name, each in zip("ab", noted, strict=True)
+        )
         await first.acquire()
         waiting = asyncio.ensure_future(second.acquire())
-        await observed(lambda: told)
+        await observed(lambda: noted[1].has_stood_by)
         await first.release()
+        noted[1].hurry.set()
         await waiting
 
-        assert told == ["b"]
+        assert not noted[0].has_stood_by
+
+    scenario(run, database)
+
+
+def test_every_node_sees_all_others_where_the_database_sees_them(database: str) -> None:
+    async def run(cluster: Cluster) -> None:
+        noted = Noted(), Noted()
+        nodes = [cluster.node(name, follower=each) for name, each in zip("ab", noted, strict=True)]
+        nodes[1].row.route_host, nodes[1].row.route_port = "10.0.0.1", 2
+        for node, server_id in zip(nodes, ("A", "B"), strict=True):
+            node.row.server_id = server_id
+        await nodes[0].acquire()
+        waiting = asyncio.ensure_future(nodes[1].acquire())
+
+        def places(each: Noted) -> list[tuple[str, str, int]]:
+            return sorted((row.server_id, row.host, row.port) for row in each.rows)
+
+        # Tests reach PostgreSQL over a Unix socket: whoever does is on its machine.
+        there = [("A", "127.0.0.1", 1), ("B", "10.0.0.1", 2)]
+        await observed(lambda: [places(each) for each in noted] == [there, there])
+        assert all(row.silence < row.age + MS for row in noted[0].rows)
+        await nodes[0].release()
+        await waiting
+        await observed(lambda: places(noted[1]) == there[1:])
 
     scenario(run, database)
 

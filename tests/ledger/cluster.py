@@ -4,13 +4,14 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
 
 from core.storage.postgres.embedded.directory import SOCKET_NAME
 from tests.ledger.guardless import CONTROL_VARIABLE
@@ -106,10 +107,11 @@ class Node:
             return (self.dir / "log").read_text(errors="replace")
         return ""
 
-    def accepts(self) -> bool:
-        """Whether it lets clients in, as who leads does."""
-        with contextlib.suppress(OSError), socket.create_connection(self.nats, timeout=1) as sock:
-            return sock.recv(5) == b"INFO "
+    def leads(self) -> bool:
+        """Whether it says that it leads."""
+        url = "http://{}:{}/metrics".format(*self.http)
+        with contextlib.suppress(OSError, HTTPException), urlopen(url, timeout=1) as answer:
+            return b"\njetgate_leader 1" in answer.read()
         return False
 
     def close(self) -> None:
@@ -134,6 +136,7 @@ class Cluster:
         self.postgres = PostgresServer(settings={"fsync": "on"})
         self.nodes: list[Node] = []
         self._count, self._control = count, control
+        self._asked = 0
         self.dsn = ""
 
     def __enter__(self) -> Self:
@@ -156,17 +159,23 @@ class Cluster:
         self.postgres.stop()
 
     def addresses(self) -> Iterator[tuple[Address, Address]]:
-        """Where clients try, in turn: the NATS and the HTTP port of each node."""
-        return ((node.nats, node.http) for node in self.nodes)
+        """Where a client tries, in turn: the NATS and the HTTP port of each node.
+
+        Each begins with another one, so that there are clients on all of them.
+        """
+        self._asked += 1
+        first = self._asked % len(self.nodes)
+        nodes = self.nodes[first:] + self.nodes[:first]
+        return ((node.nats, node.http) for node in nodes)
 
     def wait_for_leader(self) -> None:
-        """Wait until a node lets clients in."""
+        """Wait until a node leads."""
         eventually(lambda: self.leader() is not None or self.failures(), within=180)
         assert not self.failures(), self.failures()
 
     def leader(self) -> Node | None:
-        """The first node that lets clients in."""
-        return next((node for node in self.nodes if node.is_running and node.accepts()), None)
+        """The first node that says that it leads."""
+        return next((node for node in self.nodes if node.is_running and node.leads()), None)
 
     def failures(self) -> list[str]:
         """How nodes ended by themselves."""

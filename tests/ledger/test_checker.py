@@ -529,6 +529,11 @@ def test_a_floor_is_behind_nothing_that_was_confirmed() -> None:
     story.ask("consumer", about=about, floor=3, last=3)
     story.ask("consumer", about=about, floor=2, last=3)
     assert story.kinds() == {"floor"}
+    story = Story()
+    story.ask("consumer", about=about, floor=3, last=3)
+    story.add("run", "fault", "invoke", text="kill")  # another node leads now
+    story.ask("consumer", about=about, floor=2, last=3)
+    assert story.kinds() == set()
 
 
 @pytest.mark.parametrize("value", ["p-2", "p-3"])

@@ -10,6 +10,7 @@ from core.campaign import campaign
 from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.server import Server, ServerOptions
+from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
 from core.stream.config import check_create
 from core.term import Term, TermOptions, load
@@ -52,7 +53,7 @@ async def lead(
 
     `clock` takes the place of the database's.
     """
-    leadership = await campaign(connector, server.clock, name=name)
+    leadership = await campaign(connector, server.clock, row=NodeRow(name))
     leadership.clock = clock or leadership.clock
     try:
         return await load(server, connector, leadership, options or TermOptions())

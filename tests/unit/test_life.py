@@ -9,37 +9,31 @@ from core import life
 from core.cluster.leadership import Leadership
 from core.errors import Fenced, OperatorError, Unavailable
 from core.life import Candidacy, Life
+from core.route.handshake import RouteInfo
 from core.server import Server
 from core.term import Term
 
 LISTEN = ["listen", "say where"]
-WIN = ["campaign", "hold publishes", *LISTEN]
-LOAD = ["load", "take publishes", "connect remotes", "serve"]
-TERM = [*WIN, *LOAD]
-BEGIN = ["open", "prepare"]
-END = ["close ports", "retire", "disconnect", "stop"]
+BEGIN = ["open", "hold publishes", *LISTEN, "prepare"]
+TERM = ["campaign", "load", "take publishes", "connect remotes", "serve"]
+LOST = ["step down", "hold publishes", "retire", "stop"]
+GONE = ["leave", "close ports"]
+END = [*GONE, *LOST, "disconnect", "close"]
 
 
 class Happenings:
     """A server, its terms and a command that only note what they are told to do."""
 
-    def __init__(
-        self,
-        *,
-        leads: bool = True,
-        listens_first: bool = False,
-        faults: dict[str, Exception] | None = None,
-    ) -> None:
-        self.listens_first = listens_first
+    def __init__(self, *, leads: bool = True, faults: dict[str, Exception] | None = None) -> None:
         self.log: list[str] = []
         self.faults = dict(faults or {})
         self.leads = leads
         self.terms: list[Any] = []
         self.served = asyncio.Event()
-        self.hub = self
-        self.is_listening = False
+        self.hub = self.clock = self
+        self.links = None
+        self.is_holding = False
         self.life = Life(cast(Server, self), self)
-        self.refusal: Exception = OperatorError("no port")
 
     def note(self, what: str) -> None:
         self.log.append(what)
@@ -48,28 +42,33 @@ class Happenings:
 
     # the server
 
+    def monotonic(self) -> int:
+        return 0
+
     async def listen(self) -> None:
         self.note("listen")
-        self.is_listening = True
 
     def close_ports(self) -> None:
         self.note("close ports")
 
     async def disconnect(self) -> None:
         self.note("disconnect")
-        self.is_listening = False
 
     def hold_publishes(self) -> None:
-        self.note("hold publishes")
+        if not self.is_holding:
+            self.is_holding = True
+            self.note("hold publishes")
 
     def take_publishes(self) -> None:
-        self.note("take publishes")
+        if self.is_holding:
+            self.is_holding = False
+            self.note("take publishes")
 
     # the command
 
     async def open(self) -> bool:
         self.note("open")
-        return self.listens_first
+        return self.leads
 
     def listening(self) -> None:
         self.note("say where")
@@ -83,14 +82,17 @@ class Happenings:
         self.note("serve")
         self.served.set()
 
-    async def step_down(self, *, for_good: bool) -> None:
-        self.note("step down for good" if for_good else "step down")
+    def step_down(self) -> None:
+        self.note("step down")
+
+    async def leave(self) -> None:
+        self.note("leave")
 
     async def close(self) -> None:
         self.note("close")
 
     def cannot_listen(self, error: OSError) -> Exception:
-        return self.refusal
+        return OperatorError("no port")
 
     # terms
 
@@ -104,13 +106,15 @@ class Happenings:
         return cast(Term, leadership)
 
     async def serving(self) -> None:
-        """Return when clients are served, once more."""
+        """Return when all is served, once more."""
         await self.served.wait()
         self.served.clear()
 
 
 class FakeTerm:
     """A leadership and its term."""
+
+    epoch = 1
 
     def __init__(self, happenings: Happenings) -> None:
         self._happenings = happenings
@@ -145,50 +149,37 @@ async def stopped(happenings: Happenings) -> list[str]:
     return happenings.log
 
 
-def test_a_server_that_leads() -> None:
+def test_clients_are_accepted_first_and_held_until_this_process_leads() -> None:
     async def scenario() -> None:
         log = await stopped(Happenings())
 
-        assert log == [*BEGIN, *TERM, "step down for good", *END, "close"]
+        assert log == [*BEGIN, *TERM, *END]
 
     asyncio.run(scenario())
 
 
-def test_a_server_without_jetstream() -> None:
+def test_a_server_without_jetstream_holds_nothing() -> None:
     async def scenario() -> None:
         log = await stopped(Happenings(leads=False))
 
-        end = ["step down for good", "close ports", "disconnect", "close"]
-        assert log == [*BEGIN, *LISTEN, "take publishes", "serve", *end]
-
-    asyncio.run(scenario())
-
-
-def test_who_leads_for_certain_listens_first_and_holds_publishes_until_it_leads() -> None:
-    async def scenario() -> None:
-        log = await stopped(Happenings(listens_first=True))
-
-        begin = ["open", "hold publishes", *LISTEN, "prepare", "campaign"]
-        then = ["hold publishes", *LOAD]
-        assert log == [*begin, *then, "step down for good", *END, "close"]
+        assert log == ["open", *LISTEN, "prepare", "serve", *GONE, "disconnect", "close"]
 
     asyncio.run(scenario())
 
 
 def test_a_storage_that_cannot_be_prepared_ends_the_connections_that_were_accepted() -> None:
     async def scenario() -> None:
-        happenings = Happenings(listens_first=True, faults={"prepare": OperatorError("no disk")})
+        happenings = Happenings(faults={"prepare": OperatorError("no disk")})
         with pytest.raises(OperatorError, match="no disk"):
             await happenings.life.run()
 
-        end = ["step down for good", "close ports", "disconnect", "close"]
-        assert happenings.log == ["open", "hold publishes", *LISTEN, "prepare", *end]
+        assert happenings.log == [*BEGIN, *GONE, "disconnect", "close"]
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("event", ["deposed", "lost"])
-def test_a_lost_leadership_ends_its_connections_and_another_begins(event: str) -> None:
+def test_a_lost_leadership_closes_no_connection_and_another_begins(event: str) -> None:
     async def scenario() -> None:
         happenings = Happenings()
         run = asyncio.create_task(happenings.life.run())
@@ -196,7 +187,7 @@ def test_a_lost_leadership_ends_its_connections_and_another_begins(event: str) -
         getattr(happenings.terms[0], event).set()
         await happenings.serving()
 
-        assert happenings.log == [*BEGIN, *TERM, "step down", *END, *TERM]
+        assert happenings.log == [*BEGIN, *TERM, *LOST, *TERM]
         happenings.life.stop()
         await run
 
@@ -208,32 +199,19 @@ def test_storage_that_is_away_is_waited_for(error: Exception) -> None:
     async def scenario() -> None:
         log = await stopped(Happenings(faults={"campaign": error}))
 
-        failed = ["campaign", "step down", "close ports", "disconnect"]
-        assert log[: 2 + len(failed) + len(TERM)] == [*BEGIN, *failed, *TERM]
+        assert log == [*BEGIN, "campaign", *TERM, *END]
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("error", [Unavailable("away"), Fenced("another"), OSError("away")])
-def test_who_cannot_load_what_it_leads_lets_go_of_it_and_of_its_clients(error: Exception) -> None:
+def test_who_cannot_load_what_it_leads_lets_go_of_it_and_keeps_its_clients(
+    error: Exception,
+) -> None:
     async def scenario() -> None:
         log = await stopped(Happenings(faults={"load": error}))
 
-        failed = [*WIN, "load", "release", "step down", "close ports", "disconnect"]
-        assert log[: 2 + len(failed) + len(TERM)] == [*BEGIN, *failed, *TERM]
-
-    asyncio.run(scenario())
-
-
-def test_who_may_wait_for_its_port_gives_the_leadership_back() -> None:
-    async def scenario() -> None:
-        happenings = Happenings(faults={"listen": OSError("taken")})
-        happenings.refusal = Unavailable("no port yet")
-        log = await stopped(happenings)
-
-        failed = ["campaign", "hold publishes", "listen", "release", "step down"]
-        failed += ["close ports", "disconnect"]
-        assert log[: 2 + len(failed) + len(TERM)] == [*BEGIN, *failed, *TERM]
+        assert log == [*BEGIN, "campaign", "load", "release", *TERM, *END]
 
     asyncio.run(scenario())
 
@@ -259,12 +237,11 @@ def test_what_is_loaded_no_longer_matters_once_the_leadership_is_over(end: str) 
         happenings.load = load_for_ever  # type: ignore[method-assign]
         run = asyncio.create_task(happenings.life.run())
         await loading.wait()
-        failed = [*BEGIN, *WIN, "cancelled", "release"]
+        failed = [*BEGIN, "campaign", "cancelled", "release"]
         if end == "lost":
             happenings.terms[0].lost.set()
             await happenings.serving()
-            then = ["step down", "close ports", "disconnect", *TERM]
-            assert happenings.log == [*failed, *then]
+            assert happenings.log == [*failed, *TERM]
         happenings.life.stop()
         await run
         assert happenings.log[: len(failed)] == failed
@@ -280,24 +257,8 @@ def test_a_port_that_cannot_be_had_ends_the_process() -> None:
         with pytest.raises(OperatorError, match="no port"):
             await happenings.life.run()
 
-        assert "serve" not in happenings.log
+        assert "prepare" not in happenings.log
         assert happenings.log[-1] == "close"
-
-    asyncio.run(scenario())
-
-
-def test_a_port_that_was_ours_is_waited_for() -> None:
-    async def scenario() -> None:
-        happenings = Happenings()
-        run = asyncio.create_task(happenings.life.run())
-        await happenings.serving()
-        happenings.faults["listen"] = OSError("in use")
-        happenings.terms[0].deposed.set()
-        await happenings.serving()
-
-        assert happenings.log.count("campaign") == happenings.log.count("listen") == 3
-        happenings.life.stop()
-        await run
 
     asyncio.run(scenario())
 
@@ -311,19 +272,17 @@ def test_who_retires_keeps_its_connections_until_the_end_whoever_leads() -> None
         happenings.terms[0].deposed.set()
         for _ in range(50):  # whatever follows from it would have happened by then
             await asyncio.sleep(0)
-        assert happenings.log == [*BEGIN, *TERM, "close ports", "retire"]
+        retired = [*BEGIN, *TERM, "close ports", "retire"]
+        assert happenings.log == retired
 
         happenings.life.stop()
         await run
-        assert happenings.log[len(BEGIN) + len(TERM) + 2 :][: 1 + len(END)] == [
-            "step down for good",
-            *END,
-        ]
+        assert happenings.log[len(retired) :] == END
 
     asyncio.run(scenario())
 
 
-def test_who_is_stopped_while_another_leads_serves_nobody() -> None:
+def test_who_is_stopped_while_another_leads_ends_no_term() -> None:
     async def scenario() -> None:
         happenings = Happenings()
         campaign = asyncio.Event()
@@ -339,7 +298,63 @@ def test_who_is_stopped_while_another_leads_serves_nobody() -> None:
         happenings.life.stop()
         await run
 
-        assert "listen" not in happenings.log
-        assert happenings.log[-1] == "close"
+        assert happenings.log == [*BEGIN, *GONE, "disconnect", "close"]
+
+    asyncio.run(scenario())
+
+
+class Peers:
+    """The links of a process to others, which lead when they are told."""
+
+    def __init__(self, happenings: Happenings) -> None:
+        self.happenings = happenings
+        self.on_leader = self.nobody
+        self.peers = {"another": self}
+        self.leader: Peers | None = None
+        self.has_let_go = asyncio.Event()
+
+    def nobody(self) -> None:
+        """Stands for whoever is to be told."""
+
+    def overtake(self, epoch: int) -> None:
+        self.happenings.note("overtake")
+
+    is_beginning = False
+    stood_still = 0
+    info = RouteInfo(server_id="another")
+
+    def lead(self, epoch: int) -> None:
+        self.happenings.note("tell that it leads")
+
+    def lead_no_more(self) -> None:
+        self.happenings.note("tell that it leads no more")
+
+    async def read(self, within: float) -> None:
+        self.happenings.note("wait for peers")
+
+    def released(self) -> None:
+        self.happenings.note("tell that it has let go")
+        self.has_let_go.set()
+
+
+def test_who_is_stopped_hands_over_before_clients_have_to_leave() -> None:
+    async def scenario() -> None:
+        happenings = Happenings()
+        links: Any = Peers(happenings)
+        happenings.links = links
+        happenings.life = Life(cast(Server, happenings), happenings)
+        run = asyncio.create_task(happenings.life.run())
+        await happenings.serving()
+        happenings.life.stop()
+        await links.has_let_go.wait()
+        links.leader = links
+        links.on_leader()
+        await run
+
+        won = ["campaign", "overtake", "load", "tell that it leads", "take publishes"]
+        lost = ["step down", "hold publishes", "tell that it leads no more", "wait for peers"]
+        lost += ["retire", "stop", "tell that it has let go", "take publishes"]
+        end = [*GONE, "disconnect", "close"]
+        assert happenings.log == [*BEGIN, *won, "connect remotes", "serve", *lost, *end]
 
     asyncio.run(scenario())

@@ -9,7 +9,7 @@ need not survive a crash of the database (`synchronous_commit = off`); an epoch 
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +17,7 @@ import asyncpg
 
 from core.errors import Fenced, Unavailable
 from core.storage.health import Outage
-from core.storage.leases import Holder, NodeRow
+from core.storage.leases import Holder, NodeRow, PeerRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
 
@@ -48,12 +48,23 @@ TIME = "select (extract(epoch from clock_timestamp()) * 1000000000)::bigint"
 """The time of the database, nanoseconds since the Unix epoch."""
 
 _BEAT = """
-    insert into jetgate_store.node (node, session_pid, started, seen, nats, http, clock_ahead)
-    values ($1, pg_backend_pid(), clock_timestamp(), clock_timestamp(), $2, $3, $4)
+    insert into jetgate_store.node
+           (node, session_pid, started, seen, nats, http, clock_ahead, server_id, version,
+            route_host, route_port)
+    values ($1, pg_backend_pid(), clock_timestamp(), clock_timestamp(), $2, $3, $4, $5, $6,
+            coalesce(nullif($7, ''), host(inet_client_addr()), '127.0.0.1'), $8)
     on conflict (node) do update
        set session_pid = excluded.session_pid, seen = excluded.seen,
-           nats = excluded.nats, http = excluded.http, clock_ahead = excluded.clock_ahead
+           nats = excluded.nats, http = excluded.http, clock_ahead = excluded.clock_ahead,
+           route_host = excluded.route_host, route_port = excluded.route_port
  returning (extract(epoch from clock_timestamp()) * 1000000000)::bigint
+"""
+
+_PEERS = """
+    select server_id, route_host as host, route_port as port,
+           (extract(epoch from clock_timestamp() - seen) * 1000000000)::bigint as silence,
+           (extract(epoch from clock_timestamp() - started) * 1000000000)::bigint as age
+      from jetgate_store.node where route_port > 0
 """
 
 _OUTAGES = "update jetgate_store.node set outages = $2 where node = $1"
@@ -166,7 +177,11 @@ class PostgresLeases:
     async def beat(self, row: NodeRow) -> int:
         """Write the row of a node with the current time; return that."""
         with self._translated() as connection:
-            time = await connection.fetchval(_BEAT, row.node, row.nats, row.http, row.clock_ahead)
+            time = await connection.fetchval(
+                _BEAT,
+                *(row.node, row.nats, row.http, row.clock_ahead),
+                *(row.server_id, row.version, row.route_host, row.route_port),
+            )
             if row.outages != self._told:
                 # It may need room, of which there may be none.
                 with contextlib.suppress(asyncpg.InsufficientResourcesError):
@@ -174,6 +189,11 @@ class PostgresLeases:
                     await connection.execute(_OUTAGES, row.node, told)
                     self._told = row.outages
             return int(time)
+
+    async def peers(self) -> Sequence[PeerRow]:
+        """Return all nodes that accept routes."""
+        with self._translated() as connection:
+            return [PeerRow(**row) for row in await connection.fetch(_PEERS)]
 
     async def has_space(self) -> bool:
         """Say whether a table could grow by a megabyte."""

@@ -11,7 +11,8 @@ from typing import Any
 from core.storage.postgres.locks import LOCK_CLASS
 
 _NODES = f"""
-    select n.node, n.nats, n.http, n.outages, n.clock_ahead,
+    select n.node, n.nats, n.http, n.outages, n.clock_ahead, n.version,
+           n.route_host, n.route_port,
            extract(epoch from clock_timestamp())::float8 as now,
            extract(epoch from clock_timestamp() - n.seen)::float8 as silent_seconds,
            coalesce(l.pid = n.session_pid, false) as leads
@@ -48,8 +49,10 @@ class Node:
         state: `leads`, `stands by`, or `gone`.
         silent_seconds: since it wrote last.
         clock_ahead: what its clock is ahead of the database's, seconds; None: not measured.
-        nats: its address for clients, if it has led.
-        http: its address for HTTP, if it has led.
+        nats: its address for clients.
+        http: its address for HTTP.
+        route: where other nodes reach it; empty: they do not.
+        version: of its release.
     """
 
     node: str
@@ -58,6 +61,8 @@ class Node:
     clock_ahead: float | None
     nats: str
     http: str
+    route: str
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,4 +154,7 @@ def _node(row: Mapping[str, Any]) -> Node:
     )(row)
     state = "leads" if leads else "stands by" if silent_seconds < _PRESENT_S else "gone"
     clock_ahead = None if ahead is None else round(ahead, 3)
-    return Node(node, state, round(silent_seconds, 1), clock_ahead, nats, http)
+    host, port = row["route_host"], row["route_port"]
+    route = f"{f'[{host}]' if ':' in host else host}:{port}" if port else ""
+    silent = round(silent_seconds, 1)
+    return Node(node, state, silent, clock_ahead, nats, http, route, row["version"])

@@ -5,7 +5,7 @@ import { say } from "./dom.js";
 
 const FIRST = 500;
 const LONGEST = 5000;
-const AWAY = ["standby", "starting", "not-ready", "not-connected", "server-refused"];
+const AWAY = ["starting", "not-ready", "not-connected", "server-refused"];
 
 /** What the server refused: a problem detail (RFC 9457). */
 export class Refused extends Error {

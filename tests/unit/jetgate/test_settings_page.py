@@ -8,6 +8,7 @@ import typer.main
 
 from core.auth.users import AUTH_TIMEOUT
 from core.cluster.lease import LeaseTimes
+from core.front import PATIENCE_S, START_S
 from core.jetstream.lane import PATIENCE, STALLED
 from core.pubsub.limits import Limits
 from core.storage.postgres.connect import _SETTINGS, CONNECT_TIMEOUT_S, Purpose
@@ -104,7 +105,8 @@ def test_timeouts_are_those_of_the_product() -> None:
         *(times.stale / second, PATIENCE, STALLED),
         float(_SETTINGS[Purpose.READ]["statement_timeout"].rstrip("s")),
         float(_SETTINGS[Purpose.LANE]["idle_in_transaction_session_timeout"].rstrip("s")),
-        *(AUTH_TIMEOUT, limits.ping_interval, limits.write_deadline, HOLD_SECONDS),
+        *(AUTH_TIMEOUT, limits.ping_interval, limits.write_deadline),
+        *(PATIENCE_S, START_S, HOLD_SECONDS),
         *(0, _PATIENCE_S, _DRAIN_S),
     ]
 

@@ -18,7 +18,7 @@ def told(hub: Hub) -> ListSession:
 
 def test_they_wait_until_publishes_are_taken_and_keep_their_order() -> None:
     hub = idle_hub()
-    session, incoming = told(hub), Incoming(hub)
+    session, incoming = told(hub), Incoming(hub, holds=True)
     deliver(incoming, b"a")
     assert session.take() == b"MSG s 1 1\r\na\r\n"
     hub.hold_publishes()
@@ -35,7 +35,7 @@ def test_they_wait_until_publishes_are_taken_and_keep_their_order() -> None:
 
 def test_they_are_released_without_another_message() -> None:
     hub = idle_hub()
-    session, incoming = told(hub), Incoming(hub)
+    session, incoming = told(hub), Incoming(hub, holds=True)
     hub.hold_publishes()
     deliver(incoming, b"a")
     hub.take_publishes()
@@ -46,7 +46,7 @@ def test_they_are_released_without_another_message() -> None:
 def test_only_so_much_is_kept() -> None:
     hub = idle_hub()
     hub.limits = Limits(max_pending=10)
-    session, incoming = told(hub), Incoming(hub)
+    session, incoming = told(hub), Incoming(hub, holds=True)
     hub.hold_publishes()
     for payload in (b"a" * 6, b"b" * 6, b"c"):
         deliver(incoming, payload)
@@ -57,6 +57,6 @@ def test_only_so_much_is_kept() -> None:
 
 def test_an_account_that_is_not_here_gets_nothing() -> None:
     hub = idle_hub()
-    session, incoming = told(hub), Incoming(hub)
+    session, incoming = told(hub), Incoming(hub, holds=True)
     incoming.deliver(b"OTHER", b"s", b"", (), b"", b"x")
     assert session.take() == b""

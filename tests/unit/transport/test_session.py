@@ -10,7 +10,7 @@ import pytest
 
 from core.protocol import parser as parser_module
 from core.pubsub.limits import Limits
-from core.pubsub.server import TRUSTED, Hub
+from core.pubsub.server import IN_PROCESS, TRUSTED, Hub
 from core.runtime.tasks import counters
 from core.runtime.turn import Turn
 from core.transport import session as session_module
@@ -504,3 +504,43 @@ def test_a_part_of_this_server_publishes_while_clients_are_held() -> None:
         w.hub.turn.run()
 
         assert socket.take() == b"MSG a 1 1\r\nx\r\n"
+
+
+def test_who_is_connected_already_is_not_read_while_publishes_are_held() -> None:
+    """The hold may begin in the middle of anything, and what was read by then is not lost."""
+    with world() as w:
+        session, socket = w.join()
+        session.data_received(b"SUB a 1\r\nPUB a 2\r\nx")
+        w.hub.hold_publishes()
+        assert not socket.reading
+        session.data_received(b"y\r\nPING\r\n")  # was on its way
+        w.one_turn()
+        assert socket.take() == b""
+
+        w.hub.take_publishes()
+        w.one_turn()
+        w.one_turn()
+
+        assert socket.take() == b"MSG a 1 2\r\nxy\r\nPONG\r\n"
+        assert socket.reading
+        w.hub.hold_publishes()
+        w.hub.take_publishes()
+        w.one_turn()
+        assert socket.reading
+        session.data_received(b"PING\r\n")
+        w.hub.turn.run()
+        assert socket.take() == b"PONG\r\n"
+
+
+def test_a_client_in_this_process_may_be_held_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0)
+    with world() as w:
+        session, socket = ClientSession(w.hub), Socket()
+        session.connection_type = IN_PROCESS
+        session.connection_made(socket)
+        session.data_received(CONNECT)
+        w.hub.hold_publishes()
+        w.one_turn()
+        w.one_turn()
+
+        assert not socket.is_closed

@@ -72,6 +72,10 @@ async def renew(
         )
     await session.execute("delete from jetgate_store.secret where name = 'ack-tokens'")
     await session.execute(f"insert into jetgate_store.secret values ('ack-tokens', {_KEY})")
+    # What nodes prove to each other stays, where it is: some may run.
+    await session.execute(
+        f"insert into jetgate_store.secret values ('routes', {_KEY}) on conflict do nothing"
+    )
     return len(streams)
 
 

@@ -1,0 +1,114 @@
+"""Three nodes over one PostgreSQL: through the leader, through another node, and over kill -9.
+
+python -m bench.nodes [--kills 10] [--scale 1.0] [--no-rates]
+"""
+
+import argparse
+import time
+from statistics import median
+
+from bench.load import Measure, stream
+from bench.pull import pull_all
+from bench.wire import Connection, Lane, one_by_one, percentile, publishes, pump
+from tests.support.jetgate import JetgateServer
+from tests.support.nodes import Nodes
+from tests.support.pg import PostgresServer
+
+NODES, RUNS = 3, 3
+PUBLISHES, LATENCIES = 100_000, 1000
+PAYLOAD = b"x" * 128
+
+
+def rates(node: JetgateServer, name: str, scale: float) -> Measure:
+    """Messages a second published, and pulled and acknowledged; microseconds of one publish."""
+    count = int(PUBLISHES * scale)
+    connection = Connection(node.address)
+    stream(connection, name)
+    connection.send(b"SUB _INBOX.p.* 1\r\n")
+    subject = f"{name}.a".encode()
+    taken = pump([Lane(connection, publishes(subject, count, PAYLOAD, b"_INBOX.p"))], window=4000)
+    alone = one_by_one(connection, publishes(subject, LATENCIES, PAYLOAD, b"_INBOX.p"))
+    connection.close()
+    connection = Connection(node.address)
+    config = {"durable_name": "c", "ack_policy": "explicit", "max_ack_pending": 100_000}
+    body = {"stream_name": name, "config": config}
+    connection.api(f"CONSUMER.DURABLE.CREATE.{name}.c", body)
+    pulled = pull_all(connection, name, "c", count)
+    connection.api(f"STREAM.DELETE.{name}")
+    connection.close()
+    return {
+        "publishes/s": count / taken,
+        "p50 us": percentile(alone, 0.5) / 1000,
+        "p99 us": percentile(alone, 0.99) / 1000,
+        "pulls/s": count / pulled,
+    }
+
+
+def compare(nodes: Nodes, scale: float) -> None:
+    """Print what the leader serves, and what another node does through it."""
+    places = {"leader": nodes.leader, "other": nodes.followers[0]}
+    found: dict[str, list[Measure]] = {place: [] for place in places}
+    for run in range(RUNS):
+        for place, node in places.items():
+            found[place].append(rates(node, f"R{run}{place}", scale))
+    for key in found["leader"][0]:
+        near, far = (median(each[key] for each in found[place]) for place in places)
+        print(f"{key:12} leader {near:10.0f}  other {far:10.0f}  ratio {far / near:.2f}")
+
+
+def kill(nodes: Nodes) -> float:
+    """Kill the leader; the seconds until a publish through another node is acknowledged."""
+    leader, other = nodes.leader, nodes.followers[0]
+    connection = Connection(other.address)
+    connection.send(b"SUB _INBOX.k.* 1\r\n")
+    connection.flush()
+    began = time.perf_counter()
+    leader.kill()
+    for number in range(100_000):
+        connection.send(publishes(b"KILL.a", 1, b"%d" % number, b"_INBOX.k")[0])
+        if b'"error"' not in _answer(connection):
+            break
+    taken = time.perf_counter() - began
+    connection.close()
+    leader.start()
+    return taken
+
+
+def _answer(connection: Connection) -> bytes:
+    """What a publish is answered; nothing for half a second: it had gone to whom was killed."""
+    connection.sock.settimeout(0.5)
+    data = b""
+    try:
+        while data.count(b"\n") < 2:
+            data += connection.sock.recv(65536)
+    except TimeoutError:
+        return b'"error"'
+    finally:
+        connection.sock.settimeout(30)
+    return data
+
+
+def main() -> None:
+    """Start three nodes, measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--no-rates", action="store_true")
+    options = parser.parse_args()
+    with (
+        PostgresServer(settings={"fsync": "on"}) as postgres,
+        Nodes(postgres.fresh_database(), NODES) as nodes,
+    ):
+        if not options.no_rates:
+            compare(nodes, options.scale)
+        connection = Connection(nodes.leader.address)
+        stream(connection, "KILL")
+        connection.close()
+        measured = [kill(nodes) for _ in range(options.kills)]
+        if measured:
+            worst = max(measured)
+            print(f"publish after kill -9: median {median(measured):.2f} s, worst {worst:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

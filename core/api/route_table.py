@@ -1,0 +1,32 @@
+"""Finds the route of an API request by the literal tokens of its subject."""
+
+from collections.abc import Iterable
+
+from core.api.routes import Route
+
+_LITERALS_MAX = 3
+_PREFIX_TOKENS = 2
+
+
+class RouteTable:
+    """Routes by their literal tokens."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        # Route, names after the literal tokens, whether more may follow.
+        self._routes: dict[tuple[str, ...], list[tuple[Route, int, bool]]] = {}
+        for route in routes:
+            tokens = route.subject.split(".")
+            literals = tuple(token for token in tokens if token not in ("*", ">"))
+            names = len(tokens) - len(literals)
+            row = (route, names, tokens[-1] == ">")
+            self._routes.setdefault(literals, []).append(row)
+
+    def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
+        """Return the route of a subject and the names in it; None if there is no route."""
+        tokens = subject.decode("utf-8", "replace").split(".")[_PREFIX_TOKENS:]
+        for count in range(min(len(tokens), _LITERALS_MAX), 0, -1):
+            for route, names, is_open in self._routes.get(tuple(tokens[:count]), ()):
+                left = len(tokens) - count
+                if left == names or (is_open and left > names):
+                    return route, tuple(tokens[count:])
+        return None

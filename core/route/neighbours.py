@@ -1,0 +1,46 @@
+"""What a node does about the other nodes of its database while it leads or would lead."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from core.cluster.membership import Membership
+from core.route.database_mesh import DatabaseMesh
+from core.storage.leases import PeerRow
+
+
+class Neighbours:
+    """The `core.cluster.leadership.Follower` of a node: it keeps links to all others.
+
+    Attributes:
+        on_standing_by: called after each attempt to lead that has failed.
+    """
+
+    def __init__(self, mesh: DatabaseMesh) -> None:
+        self.on_standing_by: Callable[[], None] = lambda: None
+        self._mesh = mesh
+        self._membership = Membership(mesh.hub.server_id)
+        self._hurry = asyncio.Event()
+        mesh.on_released = self._hurry.set
+
+    def stands_by(self) -> None:
+        """Hear that another node leads, or none."""
+        self.on_standing_by()
+
+    def met(self, rows: Sequence[PeerRow]) -> None:
+        """Dial those that are new."""
+        mesh = self._mesh
+        if mesh.is_leaving:
+            return
+        changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())
+        for address in changes.drop:
+            mesh.dial_no_more(*address)
+        for address in changes.dial:
+            mesh.dial(*address)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for so long, or until the leader says that it has let go, or is lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        self._hurry.clear()

@@ -1,0 +1,34 @@
+"""Where other nodes reach a node, in its row, and the secret that they prove to each other."""
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+STATEMENTS: tuple[str, ...] = (
+    # A port of 0: the node accepts no routes.
+    """
+    alter table jetgate_store.node
+      add column server_id  text    not null default '',
+      add column version    text    not null default '',
+      add column route_host text    not null default '',
+      add column route_port integer not null default 0
+    """,
+    """
+    insert into jetgate_store.secret
+    values ('routes', uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
+    """,
+)
+
+
+def upgrade() -> None:
+    """Run the statements in order."""
+    from alembic import op  # a new database gets STATEMENTS without it
+
+    for statement in STATEMENTS:
+        op.get_bind().exec_driver_sql(statement)
+
+
+def downgrade() -> None:
+    """Refuse: revisions are forward only."""
+    raise RuntimeError("jetgate's schema revisions are forward only")

@@ -1,0 +1,217 @@
+"""Links between nodes of one database: who is let in, who is not, and who of them leads."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from core.front import Front
+from core.route.database_mesh import DatabaseMesh
+from core.route.handshake import RouteInfo
+from core.route.proof import Proving
+from core.route.settings import ClusterSettings
+from core.runtime.clock import SystemClock
+from core.server import Server, ServerOptions
+from tests.support.eventually import observed
+
+SECRET = b"s" * 32
+SECOND = 1_000_000_000
+ANYWHERE = ClusterSettings(name="", host="127.0.0.1", port=0)
+CONNECT = b'CONNECT {"echo":true,"name":"X","cluster":"%s"}\r\n'
+
+
+@asynccontextmanager
+async def node(secret: bytes = SECRET) -> AsyncIterator[DatabaseMesh]:
+    server = Server(ServerOptions(port=0, links=ANYWHERE), SystemClock())
+    await server.listen()
+    await server.join(secret)
+    assert server.links is not None
+    try:
+        yield server.links
+    finally:
+        await server.close()
+
+
+def run(scenario: Callable[[], Any]) -> None:
+    async def within_time() -> None:
+        async with asyncio.timeout(60):
+            await scenario()
+
+    asyncio.run(within_time())
+
+
+async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
+    line = await reader.readline()
+    assert line.startswith(b"INFO ")
+    return dict(json.loads(line[5:]))
+
+
+def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interest() -> None:
+    async def scenario() -> None:
+        async with node() as one, node() as two, node() as three:
+            one.lead(7)
+            one.hub.default_account().subscribe(b"served.*", lambda *_: None)
+            for mesh in (two, three):
+                mesh.dial(*one.address)
+            three.dial(*two.address)
+            await observed(lambda: two.leader and three.leader and len(two.peers) == 2)
+            assert two.leader is two.peers[one.hub.server_id]
+            # Whoever knows the leader knows what it takes.
+            for subject in (b"served.a", b"$JS.ACK.a"):
+                assert two.hub.default_account().has_interest(subject)
+            assert one.leader is None
+
+            heard: list[str] = []
+            two.on_released = lambda: heard.append("released")
+            one.lead_no_more()
+            await observed(lambda: two.leader is None)
+            assert not heard
+            one.released()
+            await observed(lambda: heard)
+            assert not two.hub.default_account().has_interest(b"$JS.ACK.a")
+
+    run(scenario)
+
+
+def test_of_two_who_say_that_they_lead_the_later_one_does_and_the_other_is_left() -> None:
+    async def scenario() -> None:
+        async with node() as former, node() as later, node() as third:
+            former.lead(1)
+            third.dial(*former.address)
+            await observed(lambda: third.leader)
+            later.lead(2)
+            third.dial(*later.address)
+            later.dial(*former.address)
+            await observed(
+                lambda: (
+                    third.leader is not None and third.leader.info.server_id == later.hub.server_id
+                )
+            )
+            assert all(link.info.leads != 1 for link in third.peers.values())
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("stood_still", [False, True])
+def test_only_who_stood_still_does_not_read_what_clients_have_sent(stood_still: bool) -> None:
+    """Whoever loses its leader: clients are held, and what they published meanwhile is served."""
+
+    async def scenario() -> None:
+        server = Server(ServerOptions(port=0, links=ANYWHERE), SystemClock())
+        front = Front(server, server.links)
+        await server.listen()
+        await server.join(SECRET)
+        mesh = server.links
+        assert mesh is not None
+        async with node() as leader:
+            leader.lead(1)
+            mesh.dial(*leader.address)
+            await observed(lambda: front.is_led)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
+            await reader.readuntil(b"PONG\r\n")
+            assert mesh._timer is not None
+            mesh._timer.cancel()
+            mesh._ticked = mesh.hub.clock.monotonic() + (-3 if stood_still else 3600) * SECOND
+            leader.lead_no_more()
+            await observed(lambda: not front.is_led)
+            writer.write(b"PUB a 1\r\nx\r\n")
+            if not stood_still:
+                leader.lead(2)
+            said = await reader.readuntil(b"x\r\n") if not stood_still else await reader.read()
+            assert (b"MSG a 1 1" in said) != stood_still
+            writer.close()
+        await front.close()
+        await server.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("proves", ["nothing", "by another secret", "a nonce alone", "too late"])
+def test_who_does_not_prove_the_secret_is_refused(
+    caplog: pytest.LogCaptureFixture, proves: str
+) -> None:
+    async def scenario() -> None:
+        async with node() as mesh:
+            reader, writer = await asyncio.open_connection(*mesh.address)
+            greeting = await info_of(reader)
+            assert "jetgate_proof" not in greeting
+            assert "jetgate_leads" not in greeting
+            info = {"server_id": "X", "server_name": "x", "cluster": mesh.name, "jetstream": True}
+            proving = Proving(b"t" * 32, "X", has_dialled=True)
+            proving.meet(RouteInfo(server_id=mesh.hub.server_id, nonce=greeting["jetgate_nonce"]))
+            if proves != "nothing":
+                info["jetgate_nonce"] = proving.nonce
+            if proves == "by another secret":
+                info["jetgate_proof"] = proving.own()
+            said = CONNECT % mesh.name.encode() + b"INFO %b\r\n" % json.dumps(info).encode()
+            if proves == "too late":
+                said = CONNECT % mesh.name.encode() + b"RS+ $G > \r\n"
+            writer.write(said)
+            assert (await reader.read()).startswith(b"-ERR '")
+            writer.close()
+            await observed(lambda: not mesh._links)
+            assert not mesh.peers
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    assert len(caplog.records) == 1
+
+
+def test_an_imposter_that_listens_learns_nothing_and_is_told_nothing() -> None:
+    """It knows everything but the secret, and says back what it is told."""
+    told: list[bytes] = []
+    name, over = "", asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonce = Proving(SECRET, "X", has_dialled=False).nonce
+        mine = {"server_id": "X", "cluster": name, "jetstream": True, "jetgate_nonce": nonce}
+        writer.write(b"INFO %b\r\n" % json.dumps(mine).encode())
+        told.append(await reader.readline())
+        info = await info_of(reader)
+        told.append(json.dumps(info).encode())
+        # The proof of the other, as its own; then interest, as if it had been believed.
+        mine["jetgate_proof"] = info["jetgate_proof"]
+        writer.write(b"INFO %b\r\nRS+ $G secret.>\r\n" % json.dumps(mine).encode())
+        told.append(await reader.read())
+        writer.close()
+        over.set()
+
+    async def scenario() -> None:
+        nonlocal name, over
+        over = asyncio.Event()
+        async with node() as mesh:
+            name = mesh.name
+            mesh.lead(3)
+            mesh.hub.default_account().subscribe(b"private", lambda *_: None)
+            server = await asyncio.start_server(accept, "127.0.0.1", 0)
+            address = server.sockets[0].getsockname()[:2]
+            mesh.dial(*address)
+            await over.wait()
+            mesh.dial_no_more(*address)
+            assert not mesh.peers
+            assert not mesh.hub.default_account().has_interest(b"secret.a")
+            server.close()
+            await server.wait_closed()
+
+    run(scenario)
+    said = b"".join(told)
+    assert said.endswith(b"-ERR 'Authorization Violation'\r\n") or b"-ERR" in said
+    for private in (SECRET, SECRET.hex().encode(), b"private", b"jetgate_leads", b"RS+"):
+        assert private not in said
+
+
+def test_a_node_of_another_database_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with node() as one, node(b"t" * 32) as other:
+            other.dial(*one.address)
+            await observed(lambda: "Cluster Name Conflict" in caplog.text)
+            assert not one.peers
+            assert not other.peers
+
+    with caplog.at_level(logging.INFO):
+        run(scenario)

@@ -1,0 +1,65 @@
+"""Publishes while nobody leads: held, then refused."""
+
+from core.cluster.gate import Gate, Stage
+
+
+def test_publishes_wait_from_the_start_until_somebody_leads() -> None:
+    gate = Gate()
+
+    assert gate.stage(1000, can_refuse=True) is Stage.HELD
+    assert gate.found()
+    assert gate.stage(1000, can_refuse=True) is Stage.OPEN
+    assert gate.until is None
+
+
+def test_a_first_leader_is_waited_for_until_some_time() -> None:
+    gate = Gate()
+    gate.expect(10)
+    gate.expect(20)
+
+    assert gate.stage(9, can_refuse=True) is Stage.HELD
+    assert gate.stage(10, can_refuse=True) is Stage.REFUSING
+    gate.found()
+    gate.expect(30)
+    assert gate.stage(40, can_refuse=True) is Stage.OPEN
+
+
+def test_after_a_loss_they_are_held_so_long_and_then_refused() -> None:
+    gate = Gate()
+    gate.found()
+
+    assert gate.lost(12)
+    assert gate.stage(11, can_refuse=True) is Stage.HELD
+    assert gate.stage(12, can_refuse=True) is Stage.REFUSING
+    assert gate.found()
+    assert gate.stage(13, can_refuse=True) is Stage.OPEN
+
+
+def test_what_is_no_news_does_not_begin_the_time_anew() -> None:
+    gate = Gate()
+    gate.found()
+    gate.lost(12)
+
+    assert not gate.lost(20)
+    assert gate.until == 12
+    assert gate.found()
+    assert not gate.found()
+
+
+def test_who_does_not_know_what_to_refuse_holds_on() -> None:
+    gate = Gate()
+    gate.found()
+    gate.lost(12)
+
+    assert gate.stage(1000, can_refuse=False) is Stage.HELD
+    assert gate.stage(1000, can_refuse=True) is Stage.REFUSING
+
+
+def test_who_is_alone_holds_until_it_leads() -> None:
+    gate = Gate()
+    gate.found()
+    gate.lost(None)
+
+    assert gate.stage(1000, can_refuse=True) is Stage.HELD
+    gate.found()
+    assert gate.stage(1000, can_refuse=True) is Stage.OPEN

@@ -1,0 +1,60 @@
+"""Whom a node dials, by the rows of all nodes."""
+
+from core.cluster.membership import PATIENCE, SILENT, Changes, Membership
+from core.storage.leases import PeerRow
+
+SECOND = 1_000_000_000
+OWN = PeerRow("me", "h", 1, 0, 50 * SECOND)
+
+
+def older(name: str, port: int = 1, silence: int = 0) -> PeerRow:
+    return PeerRow(name, "h", port, silence, 60 * SECOND)
+
+
+def newer(name: str, port: int = 1) -> PeerRow:
+    return PeerRow(name, "h", port, 0, 40 * SECOND)
+
+
+def test_the_later_of_two_dials_at_once_and_only_once() -> None:
+    members = Membership("me")
+    rows = [OWN, older("a", 2), older("b", 3)]
+
+    assert members.follow(rows, {"b"}, 0) == Changes(dial=[("h", 2)])
+    assert members.follow(rows, {"b"}, SECOND) == Changes()
+    assert members.follow(rows, {"a", "b"}, 2 * SECOND) == Changes()
+
+
+def test_the_earlier_of_two_leaves_it_to_the_other_for_a_while() -> None:
+    members = Membership("me")
+    rows = [OWN, newer("a", 2)]
+
+    assert members.follow(rows, (), 0) == Changes()
+    assert members.follow(rows, (), PATIENCE - 1) == Changes()
+    assert members.follow(rows, (), PATIENCE) == Changes(dial=[("h", 2)])
+
+
+def test_a_link_that_comes_meanwhile_and_goes_again_is_waited_for_anew() -> None:
+    members = Membership("me")
+    rows = [OWN, newer("a", 2)]
+    members.follow(rows, (), 0)
+
+    assert members.follow(rows, {"a"}, PATIENCE) == Changes()
+    assert members.follow(rows, (), PATIENCE + 1) == Changes()
+    assert members.follow(rows, (), 2 * PATIENCE + 1) == Changes(dial=[("h", 2)])
+
+
+def test_who_is_gone_silent_or_elsewhere_is_dialled_no_more() -> None:
+    members = Membership("me")
+    members.follow([OWN, older("a", 2), older("b", 3), older("c", 4)], (), 0)
+
+    rows = [OWN, older("b", 3, silence=SILENT), older("c", 5)]
+    assert members.follow(rows, (), 1) == Changes(
+        dial=[("h", 5)], drop=[("h", 2), ("h", 3), ("h", 4)]
+    )
+
+
+def test_who_is_not_in_the_list_yet_dials_all_and_nobody_dials_himself_or_whom_he_cannot() -> None:
+    members = Membership("me")
+
+    assert members.follow([newer("a", 2), newer("b", 0)], (), 0) == Changes(dial=[("h", 2)])
+    assert Membership("me").follow([OWN], (), 0) == Changes()
