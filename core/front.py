@@ -197,7 +197,7 @@ class Front:
             if stage is Stage.OPEN:
                 refusals.has_led = self.leads
                 refusals.stop()
-            else:
+            elif not self._has_term:  # else the term answers what has reached it
                 refusals.start()
         if stage is not Stage.HELD:
             self._hub.take_publishes()

@@ -1,0 +1,62 @@
+"""What the front of a node does with publishes while its own leadership ends."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from core.front import Front
+from core.pubsub.server import Hub
+from core.runtime.turn import Turn
+from core.server import Server
+from tests.support.sessions import ManualClock
+
+
+class _Server:
+    """What the front uses of a server."""
+
+    def __init__(self) -> None:
+        self.hub = Hub(Turn(), ManualClock())
+
+    def close_clients(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+class _Refusals:
+    """Notes whether it refuses."""
+
+    has_led = False
+    is_known = True
+    is_refusing = False
+    on_learned: Callable[[], None]
+
+    def start(self) -> None:
+        self.is_refusing = True
+
+    def stop(self) -> None:
+        self.is_refusing = False
+
+    async def close(self) -> None:
+        self.is_refusing = False
+
+
+def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
+    """Else a publish on its way to the leader would be both: refused, and there."""
+
+    async def play() -> None:
+        server, refusals = _Server(), _Refusals()
+        front = Front(cast(Server, server))
+        front.hold()
+        front.refuse_by(refusals)
+        assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
+
+        front.lead(1)
+        assert (refusals.is_refusing, server.hub.is_holding) == (False, False)
+
+        await front.give_up()
+        assert (refusals.is_refusing, server.hub.is_holding) == (False, True)
+
+        front.retired()
+        assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
+        await front.close()
+
+    asyncio.run(play())
