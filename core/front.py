@@ -30,6 +30,7 @@ START_S = 10.0
 """How long they are held at most after a start, for what has to be loaded first."""
 _READ_S = 0.5
 _SUCCESSION_S = 5.0
+_ANSWERS_S = 0.5
 _LOOK_S = 0.05
 _SECOND = 1_000_000_000
 
@@ -137,7 +138,11 @@ class Front:
             self._mesh.released()
 
     async def succeeded(self) -> None:
-        """Return when another node leads, or none is left, or none does for too long."""
+        """Return when another node leads, or none is left, or none does for too long.
+
+        Clients of this node that were held publish through the other one first: they are closed
+        when there was time for the answers.
+        """
         led = spawn(self._led.wait(), name="succession")
         try:
             async with asyncio.timeout(_SUCCESSION_S):
@@ -147,6 +152,8 @@ class Front:
             log.warning("no other node leads: clients have to wait for one")
         finally:
             await stop(led)
+        if self.is_led:
+            await asyncio.sleep(_ANSWERS_S)
 
     async def close(self) -> None:
         """Hold and refuse nothing any more."""

@@ -25,11 +25,13 @@ def command_line(*, servers_only: bool = False) -> typer.Typer:
         Speaks the NATS protocol, REST, and SQL through views.
 
         [bold]jetgate dev[/bold] starts everything on this machine, PostgreSQL included.
-        [bold]jetgate serve --dsn URL[/bold] serves from a PostgreSQL of yours (15 to 18).""",
+        [bold]jetgate serve --dsn URL[/bold] serves from a PostgreSQL of yours (15 to 18).
+        Started several times, each of them serves every client.""",
     )
     cli.callback()(_before_any_command)
     if not servers_only:
         from jetgate.backup import backup_command, restore_command, verify_command
+        from jetgate.cluster import cluster_command
         from jetgate.doctor import doctor_command
         from jetgate.reader import readers
         from jetgate.remote import remotes
@@ -42,6 +44,7 @@ def command_line(*, servers_only: bool = False) -> typer.Typer:
         cli.command("verify")(verify_command)
         cli.command("doctor")(doctor_command)
         cli.command("status")(status_command)
+        cli.command("cluster")(cluster_command)
     cli.command()(dev)
     cli.command()(serve)
     cli.command("migrate")(migrate_command)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -160,6 +162,25 @@ async def open_database(connector: Connector) -> Any:
         raise OperatorError(
             f"cannot use PostgreSQL at {connector.address}: {reason_of(error)}"
         ) from error
+
+
+@asynccontextmanager
+async def looking(database: Database | None, data: Path) -> AsyncIterator[Any]:
+    """A session with the database of flags, or of a `jetgate dev`.
+
+    Raises OperatorError when it cannot be reached, is not ours, or fails within the block.
+    """
+    from core.storage.postgres.connect import DATABASE_ERRORS, reason_of
+
+    connector = await connector_of(database, data)
+    session = await open_database(connector)
+    try:
+        yield session
+    except DATABASE_ERRORS as error:
+        text = f"cannot use PostgreSQL at {connector.address}: {reason_of(error)}"
+        raise OperatorError(text) from error
+    finally:
+        session.terminate()
 
 
 async def _check(connector: Connector) -> None:

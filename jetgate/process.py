@@ -272,7 +272,7 @@ class Process:
 
     async def _follow(self) -> None:
         """Answer over HTTP, and say whenever another leader is there, or gone."""
-        self._manager.ready("standing by")
+        self._manager.starting("looking for the node that leads")
         await self._answer()
         self._life.front.on_change = self._leader_changed
         if self._life.front.is_led:

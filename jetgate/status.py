@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import ConfigError, OperatorError
-from core.storage.postgres.connect import DATABASE_ERRORS, reason_of
-from core.storage.postgres.status import Status, StreamStatus, look
+from core.storage.postgres.status import Node, Status, StreamStatus, look
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (
     Data,
@@ -17,14 +16,13 @@ from jetgate.database import (
     Dsn,
     DsnFile,
     DsnPasswordFile,
-    connector_of,
     given,
-    open_database,
+    looking,
 )
+from jetgate.nodes import leader_of, node_table
 from jetgate.run import fail
 from jetgate.tables import table
 
-_NODES = ("NODE", "STATE", "SEEN", "CLOCK", "VERSION", "NATS", "HTTP", "ROUTE")
 _OUTAGES = ("OUTAGE BEGAN", "SECONDS", "NODE", "CAUSE")
 _STREAMS = ("STREAM", "MESSAGES", "BYTES", "STORED/S", "CONSUMERS", "LAG", "ACK PENDING")
 
@@ -56,26 +54,19 @@ def status_command(
     except (ConfigError, OperatorError) as error:
         fail(error)
     members = _members(before, now)
-    print(json.dumps(members, indent=2) if as_json else _text(members))
+    print(json.dumps(members, indent=2) if as_json else _text(members, now.nodes))
     if members["leader"] is None:
         raise typer.Exit(1)
 
 
 async def _looks(database: Database | None, data: Any, seconds: float) -> tuple[Status, Status]:
     """Look twice, some seconds apart. Raises OperatorError."""
-    connector = await connector_of(database, data)
-    session = await open_database(connector)
-    try:
+    async with looking(database, data) as session:
         before = await look(session)
         if not seconds:
             return before, before
         await asyncio.sleep(seconds)
         return before, await look(session)
-    except DATABASE_ERRORS as error:
-        text = f"cannot use PostgreSQL at {connector.address}: {reason_of(error)}"
-        raise OperatorError(text) from error
-    finally:
-        session.terminate()
 
 
 def _members(before: Status, now: Status) -> dict[str, Any]:
@@ -89,7 +80,7 @@ def _members(before: Status, now: Status) -> dict[str, Any]:
         return round(max(stream.last_seq - last, 0) / elapsed, 1)
 
     return {
-        "leader": next((each.node for each in now.nodes if each.state == "leads"), None),
+        "leader": leader_of(now.nodes),
         "latency_ms": now.latency_ms,
         "nodes": [asdict(each) for each in now.nodes],
         "streams": [
@@ -99,32 +90,17 @@ def _members(before: Status, now: Status) -> dict[str, Any]:
     }
 
 
-def _text(members: dict[str, Any]) -> str:
+def _text(members: dict[str, Any], nodes: list[Node]) -> str:
     leader = members["leader"] or "nobody"
     parts = [f"{leader} leads; PostgreSQL answers in {members['latency_ms']:.1f} ms"]
-    nodes = [_node_row(each) for each in members["nodes"]]
     if nodes:
-        parts.append(table(_NODES, nodes))
+        parts.append(node_table(nodes))
     if members["streams"]:
         parts.append(table(_STREAMS, [_row(each) for each in members["streams"]]))
     outages = [_outage_row(each) for each in members["outages"]]
     if outages:
         parts.append(table(_OUTAGES, outages))
     return "\n\n".join(parts)
-
-
-def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
-    ahead = node["clock_ahead"]
-    return (
-        node["node"],
-        node["state"],
-        f"{node['silent_seconds']:.0f} s ago",
-        "" if ahead is None else f"{ahead:+.3f} s",
-        node["version"],
-        node["nats"],
-        node["http"],
-        node["route"],
-    )
 
 
 def _row(stream: dict[str, Any]) -> tuple[str, ...]:

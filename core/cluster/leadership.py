@@ -41,6 +41,10 @@ class Follower(Protocol):
         """Hear that another node leads, or none: after each attempt that failed."""
         ...
 
+    def links(self) -> tuple[str, ...]:
+        """Return the names of the nodes that are reached now."""
+        ...
+
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Hear which nodes there are: with each heartbeat."""
         ...
@@ -258,6 +262,8 @@ class Leadership:
         time = self.health.time
         self.row.outages = self.health.history
         self.row.clock_ahead = time.ahead if time.is_known else None
+        if self._follower is not None:
+            self.row.links = self._follower.links()
         sent = self._clock.monotonic()
         time.answered(sent, await self._store.beat(self.row))
         if self._follower is not None:

@@ -27,6 +27,10 @@ class Neighbours:
         """Hear that another node leads, or none."""
         self.on_standing_by()
 
+    def links(self) -> tuple[str, ...]:
+        """Return the names of the nodes to which there are links."""
+        return tuple(sorted(link.info.server_name for link in self._mesh.peers.values()))
+
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Dial those that are new."""
         mesh = self._mesh

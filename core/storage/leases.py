@@ -21,6 +21,7 @@ class NodeRow:
         version: of its release.
         route_host: where other nodes reach it; empty: at the address that the database sees.
         route_port: the port for that; 0: it accepts no routes.
+        links: the names of the nodes to which it has links.
     """
 
     node: str
@@ -32,6 +33,7 @@ class NodeRow:
     version: str = ""
     route_host: str = ""
     route_port: int = 0
+    links: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:

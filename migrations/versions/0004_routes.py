@@ -1,4 +1,4 @@
-"""Where other nodes reach a node, in its row, and the secret that they prove to each other."""
+"""Where other nodes reach a node and to which it has links, in its row, and their secret."""
 
 revision = "0004"
 down_revision = "0003"
@@ -12,7 +12,8 @@ STATEMENTS: tuple[str, ...] = (
       add column server_id  text    not null default '',
       add column version    text    not null default '',
       add column route_host text    not null default '',
-      add column route_port integer not null default 0
+      add column route_port integer not null default 0,
+      add column links      text[]  not null default '{}'
     """,
     """
     insert into jetgate_store.secret

@@ -79,10 +79,10 @@ class Day:
             "start a node by the unit's ExecStart": self._start_by_unit,
             "start a node by compose's command": self._start_by_compose,
             "publish from here on, whatever happens to the nodes": self._publish,
-            "restart the node that stands by": self._restart_second,
-            "end the node that leads by SIGTERM": lambda: self._end(0),
+            "restart the second node": self._restart_second,
+            "restart the first node": self._restart_first,
             "nothing that was acknowledged is lost": self._check,
-            "end all nodes by SIGTERM": lambda: self._end(1),
+            "end all nodes by SIGTERM": self._end_all,
         }
 
     def _programs(self) -> Path:
@@ -142,6 +142,7 @@ class Day:
     def _start(self, number: int, command: list[str], variables: dict[str, str]) -> None:
         nats, http = self.ports[number]
         flags = ["--nats-port", str(nats), "--http-port", str(http)]
+        flags += ["--cluster-listen", "127.0.0.1:0"]  # both are on one machine
         with (self.place / f"node{number + 1}.log").open("ab") as log:
             self.nodes[number] = subprocess.Popen(
                 ["jetgate", *command, *flags],
@@ -155,6 +156,14 @@ class Day:
         node = self.nodes.pop(number)
         node.send_signal(signal.SIGTERM)
         assert node.wait(60) == 0, self.logs()
+
+    def _end_all(self) -> None:
+        for number in list(self.nodes):
+            self._end(number)
+
+    def _restart_first(self) -> None:
+        self._end(0)
+        self._start_by_unit()
 
     def _restart_second(self) -> None:
         self._end(1)

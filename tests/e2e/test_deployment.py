@@ -48,7 +48,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-def test_the_service_manager_is_told_of_leading_standing_by_and_stopping(
+def test_the_service_manager_is_told_of_leading_following_and_stopping(
     durable: PostgresServer, tmp_path: Path, manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dsn = durable.fresh_database()
@@ -65,7 +65,8 @@ def test_the_service_manager_is_told_of_leading_standing_by_and_stopping(
             abstract.settimeout(60)
             with Process(*flags, data=tmp_path / "second"):
                 assert abstract.recv(4096).startswith(b"STATUS=connecting")
-                assert abstract.recv(4096) == b"READY=1\nSTATUS=standing by"
+                assert abstract.recv(4096) == b"STATUS=looking for the node that leads"
+                assert abstract.recv(4096).startswith(b"READY=1\nSTATUS=serving through ")
         first.send(signal.SIGINT)
         assert manager.recv(4096) == b"STOPPING=1"
         assert first.end()[0] == 0
@@ -248,11 +249,17 @@ def test_compose_takes_its_file() -> None:
 
 def test_the_command_of_compose_is_understood() -> None:
     [compose] = documents(ROOT / "docker-compose.yml")
-    service = compose["services"]["jetgate"]
-    command = [*service["command"], "--dsn", "postgresql://u@127.0.0.1:1/db"]
+    nodes = [each for each in compose["services"].values() if each["image"] == "jetgate"]
+    first, *others = nodes
+    command = [*first["command"], "--dsn", "postgresql://u@127.0.0.1:1/db"]
     command[command.index("--wait-for-db") + 1] = "0"
 
     assert _refused_by_nobody(command)
+    assert len(others) == 2
+    assert all({**each, "ports": first["ports"]} == first for each in others)
+    assert first["ports"] == ["127.0.0.1:4222:4222", "127.0.0.1:8080:8080"]
+    ports = [port for each in nodes for port in each["ports"]]
+    assert len(set(ports)) == len(ports)
 
 
 # -- Kubernetes
@@ -265,24 +272,48 @@ def test_kubernetes_takes_the_manifests() -> None:
     for each in found:
         validate.validate(each, _KUBERNETES, strict=True)
 
-    assert [each["kind"] for each in found] == ["Service", "Service", "StatefulSet"]
+    kinds = ["Service", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy"]
+    assert [each["kind"] for each in found] == kinds
 
 
-def test_two_nodes_are_probed_for_what_they_answer(durable: PostgresServer, tmp_path: Path) -> None:
-    *services, nodes = documents(MANIFEST)
-    pod = nodes["spec"]["template"]
-    [container] = pod["spec"]["containers"]
+def test_all_nodes_answer_what_they_are_probed_for(durable: PostgresServer, tmp_path: Path) -> None:
+    """So that an update need not stop before the last node."""
+    *services, nodes, _, _ = documents(MANIFEST)
+    [container] = nodes["spec"]["template"]["spec"]["containers"]
 
-    assert nodes["spec"]["replicas"] == 2
-    assert nodes["spec"]["updateStrategy"]["type"] == "OnDelete"
-    assert all(s["spec"]["selector"].items() <= pod["metadata"]["labels"].items() for s in services)
+    assert nodes["spec"]["replicas"] == 3
+    assert nodes["spec"]["updateStrategy"]["type"] == "RollingUpdate"
     names = {port["name"] for port in container["ports"]}
     assert {port["targetPort"] for s in services for port in s["spec"]["ports"]} <= names
     probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
     flags = ("--dsn", durable.fresh_database(), "--nats-port", "0", "--http-port", "0")
-    with Process("serve", *flags, data=tmp_path / "data") as leader:
+    with (
+        Process("serve", *flags, data=tmp_path / "one") as one,
+        Process("serve", *flags, data=tmp_path / "other") as other,
+    ):
         for probe in probes:
-            eventually(partial(_answers, leader, probe["path"]))
+            for each in (one, other):
+                eventually(partial(_answers, each, probe["path"]), within=60)
+
+
+def test_only_nodes_reach_the_port_for_links() -> None:
+    *services, nodes, budget, policy = documents(MANIFEST)
+    template = nodes["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    [container] = template["spec"]["containers"]
+    numbers = {port["name"]: port["containerPort"] for port in container["ports"]}
+    everybody, links = policy["spec"]["ingress"]
+
+    selectors = [each["spec"]["selector"] for each in services]
+    selectors += [each["spec"]["selector"]["matchLabels"] for each in (nodes, budget)]
+    selectors += [policy["spec"]["podSelector"]["matchLabels"]]
+    selectors += [peer["podSelector"]["matchLabels"] for peer in links["from"]]
+    assert all(selector.items() <= labels.items() for selector in selectors)
+    assert [port["port"] for port in everybody["ports"]] == ["nats", "http"]
+    assert [port["port"] for port in links["ports"]] == ["routes"]
+    assert f"--cluster-listen=0.0.0.0:{numbers['routes']}" in container["args"]
+    assert f"--cluster-advertise=$(POD_IP):{numbers['routes']}" in container["args"]
+    assert [each["name"] for each in container["env"]] == ["POD_IP"]
 
 
 def _answers(process: Process, path: str) -> bool:
@@ -290,14 +321,11 @@ def _answers(process: Process, path: str) -> bool:
 
 
 def test_the_command_of_the_manifest_is_understood(tmp_path: Path) -> None:
-    *_, nodes = documents(MANIFEST)
+    [nodes] = [each for each in documents(MANIFEST) if each["kind"] == "StatefulSet"]
     [container] = nodes["spec"]["template"]["spec"]["containers"]
-    command = list(container["args"])
     [mount] = container["volumeMounts"]
     (tmp_path / "dsn").write_text("postgresql://u@127.0.0.1:1/db\n")
-    at = command.index("--dsn-file") + 1
-    assert command[at].startswith(mount["mountPath"])
-    command[at] = str(tmp_path / "dsn")
-    command[command.index("--wait-for-db") + 1] = "0"
+    command = [each.replace("$(POD_IP)", "10.0.0.1") for each in container["args"]]
+    assert f"--dsn-file={mount['mountPath']}/dsn" in command
 
-    assert _refused_by_nobody(command)
+    assert _refused_by_nobody([*command, f"--dsn-file={tmp_path}/dsn", "--wait-for-db=0"])

@@ -338,14 +338,39 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
             told = json.loads(run("status", "--json", "--seconds", "0", "--dsn", dsn).stdout)
             text = run("status", "--dsn", dsn).stdout
 
-            assert [each["state"] for each in told["nodes"]] == ["leads", "stands by"]
+            assert [each["state"] for each in told["nodes"]] == ["leads", "follows"]
             assert told["nodes"][0]["http"] == first.ports["http"]
             [stream] = told["streams"]
             assert (stream["stream"], stream["messages"], stream["last_seq"]) == ("S", 1, 1)
             assert text.startswith(f"{told['leader']} leads; PostgreSQL answers in ")
             assert "STREAM  MESSAGES  BYTES  STORED/S" in text
+            _the_cluster_is_whole_until_a_node_is_cut_off(dsn, operator)
         first.send(signal.SIGTERM)
         first.end()
     nobody = run("status", "--seconds", "0", "--dsn", dsn)
     assert nobody.returncode == 1
     assert nobody.stdout.startswith("nobody leads")
+    without = run("cluster", "--dsn", dsn)
+    assert without.returncode == 1
+    assert without.stdout.startswith("nobody leads; ")
+
+
+def _the_cluster_is_whole_until_a_node_is_cut_off(dsn: str, operator: OperatorPostgres) -> None:
+    eventually(lambda: run("cluster", "--dsn", dsn).returncode == 0, within=60)
+    told = json.loads(run("cluster", "--json", "--dsn", dsn).stdout)
+    first, second = told["nodes"]
+    assert (first["node"], told["missing_links"]) == (told["leader"], [])
+    assert first["links"] == [second["node"]]
+    assert second["links"] == [first["node"]]
+    # It says that it is there, and reaches nobody.
+    operator.server.execute(
+        "insert into jetgate_store.node (node, session_pid, started, seen) values"
+        " ('alone', 0, clock_timestamp(), clock_timestamp() + interval '1 hour')",
+        operator.server.dsn.replace("/jetgate?", f"/{dsn.rpartition('/')[2].partition('?')[0]}?"),
+    )
+    cut = run("cluster", "--dsn", dsn)
+    assert cut.returncode == 1
+    assert cut.stdout.startswith(f"{first['node']} leads; 3 nodes are there\n\nNODE ")
+    for node in (first["node"], second["node"]):
+        assert f"\n{node} does not reach alone\n" in cut.stdout
+        assert f"\nalone does not reach {node}\n" in cut.stdout

@@ -41,10 +41,14 @@ class Noted:
     def __init__(self) -> None:
         self.has_stood_by = False
         self.rows: Sequence[PeerRow] = ()
+        self.reached: tuple[str, ...] = ()
         self.hurry = asyncio.Event()
 
     def stands_by(self) -> None:
         self.has_stood_by = True
+
+    def links(self) -> tuple[str, ...]:
+        return self.reached
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         self.rows = rows

@@ -50,13 +50,14 @@ TIME = "select (extract(epoch from clock_timestamp()) * 1000000000)::bigint"
 _BEAT = """
     insert into jetgate_store.node
            (node, session_pid, started, seen, nats, http, clock_ahead, server_id, version,
-            route_host, route_port)
+            route_host, route_port, links)
     values ($1, pg_backend_pid(), clock_timestamp(), clock_timestamp(), $2, $3, $4, $5, $6,
-            coalesce(nullif($7, ''), host(inet_client_addr()), '127.0.0.1'), $8)
+            coalesce(nullif($7, ''), host(inet_client_addr()), '127.0.0.1'), $8, $9)
     on conflict (node) do update
        set session_pid = excluded.session_pid, seen = excluded.seen,
            nats = excluded.nats, http = excluded.http, clock_ahead = excluded.clock_ahead,
-           route_host = excluded.route_host, route_port = excluded.route_port
+           route_host = excluded.route_host, route_port = excluded.route_port,
+           links = excluded.links
  returning (extract(epoch from clock_timestamp()) * 1000000000)::bigint
 """
 
@@ -180,7 +181,7 @@ class PostgresLeases:
             time = await connection.fetchval(
                 _BEAT,
                 *(row.node, row.nats, row.http, row.clock_ahead),
-                *(row.server_id, row.version, row.route_host, row.route_port),
+                *(row.server_id, row.version, row.route_host, row.route_port, row.links),
             )
             if row.outages != self._told:
                 # It may need room, of which there may be none.

@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any
 
 from core.storage.postgres.locks import LOCK_CLASS
 
 _NODES = f"""
     select n.node, n.nats, n.http, n.outages, n.clock_ahead, n.version,
-           n.route_host, n.route_port,
+           n.route_host, n.route_port, n.links,
+           extract(epoch from n.started)::float8 as started,
            extract(epoch from clock_timestamp())::float8 as now,
            extract(epoch from clock_timestamp() - n.seen)::float8 as silent_seconds,
            coalesce(l.pid = n.session_pid, false) as leads
@@ -46,23 +46,32 @@ class Node:
 
     Attributes:
         node: its name.
-        state: `leads`, `stands by`, or `gone`.
+        state: `leads`, `follows`, or `gone`.
+        since: when it came, in UTC.
         silent_seconds: since it wrote last.
         clock_ahead: what its clock is ahead of the database's, seconds; None: not measured.
         nats: its address for clients.
         http: its address for HTTP.
         route: where other nodes reach it; empty: they do not.
         version: of its release.
+        links: the nodes to which it has links, as it wrote last.
     """
 
     node: str
     state: str
+    since: str
     silent_seconds: float
     clock_ahead: float | None
     nats: str
     http: str
     route: str
     version: str
+    links: list[str]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it leads or follows."""
+        return self.state != "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,35 +135,48 @@ class Status:
     outages: list[NodeOutage]
 
 
+async def nodes(session: Any) -> list[Node]:
+    """Ask for the nodes alone; the one that leads comes first. Raises what asyncpg raises."""
+    return [_node(row) for row in await session.fetch(_NODES)]
+
+
 async def look(session: Any) -> Status:
     """Ask a database that has our schema. Raises what asyncpg raises."""
     began = time.perf_counter()
-    nodes = await session.fetch(_NODES)
+    rows = await session.fetch(_NODES)
     taken = time.perf_counter() - began
     streams = await session.fetch(_STREAMS)
     return Status(
         time.perf_counter(),
         round(taken * 1000, 3),
-        [_node(row) for row in nodes],
+        [_node(row) for row in rows],
         [StreamStatus(**row) for row in streams],
-        sorted((each for row in nodes for each in _outages(row)), key=lambda each: each.began),
+        sorted((each for row in rows for each in _outages(row)), key=lambda each: each.began),
     )
 
 
 def _outages(row: Mapping[str, Any]) -> Iterator[NodeOutage]:
     for each in json.loads(row["outages"]):
         if each["began"] > row["now"] - _DAY_S:
-            began = datetime.fromtimestamp(each["began"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            yield NodeOutage(row["node"], began, each["seconds"], each["cause"])
+            yield NodeOutage(row["node"], _utc(each["began"]), each["seconds"], each["cause"])
 
 
 def _node(row: Mapping[str, Any]) -> Node:
-    node, nats, http, silent_seconds, ahead, leads = itemgetter(
-        "node", "nats", "http", "silent_seconds", "clock_ahead", "leads"
-    )(row)
-    state = "leads" if leads else "stands by" if silent_seconds < _PRESENT_S else "gone"
-    clock_ahead = None if ahead is None else round(ahead, 3)
+    silent, ahead = row["silent_seconds"], row["clock_ahead"]
     host, port = row["route_host"], row["route_port"]
-    route = f"{f'[{host}]' if ':' in host else host}:{port}" if port else ""
-    silent = round(silent_seconds, 1)
-    return Node(node, state, silent, clock_ahead, nats, http, route, row["version"])
+    return Node(
+        node=row["node"],
+        state="leads" if row["leads"] else "follows" if silent < _PRESENT_S else "gone",
+        since=_utc(row["started"]),
+        silent_seconds=round(silent, 1),
+        clock_ahead=None if ahead is None else round(ahead, 3),
+        nats=row["nats"],
+        http=row["http"],
+        route=f"{f'[{host}]' if ':' in host else host}:{port}" if port else "",
+        version=row["version"],
+        links=row["links"],
+    )
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

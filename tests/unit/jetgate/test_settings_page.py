@@ -22,7 +22,7 @@ from nats_server.config import flags as drop_in
 from tests.support.jetgate import ROOT
 
 PAGE = (ROOT / "docs/operations/settings.md").read_text()
-COMMANDS = ("serve", "dev", "migrate", "doctor", "status")
+COMMANDS = ("serve", "dev", "migrate", "doctor", "status", "cluster")
 
 
 def _table(heading: str) -> list[list[str]]:

@@ -1,0 +1,72 @@
+"""`jetgate cluster`: the nodes of a database, who of them leads, and who reaches whom."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core.errors import ConfigError, OperatorError
+from core.storage.postgres.status import Node, nodes
+from jetgate.config import DATA_DIRECTORY
+from jetgate.database import Data, Database, Dsn, DsnFile, DsnPasswordFile, given, looking
+from jetgate.nodes import leader_of, missing_links, node_table
+from jetgate.run import fail
+
+
+def cluster_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    dsn: Dsn = None,
+    dsn_file: DsnFile = "",
+    dsn_password_file: DsnPasswordFile = "",
+    data: Data = DATA_DIRECTORY,
+) -> None:
+    """Show the nodes of a database, which of them leads, and their links.
+
+    It asks the database, where each node writes once a second what it is and
+    whom it reaches. The exit code is 0 if a node leads and each one that is
+    there reaches each other one, else 1.
+
+    [bold]Examples[/bold]
+
+      jetgate cluster --dsn postgresql://jetgate@db.example/jetgate
+
+      jetgate cluster --json --dsn-file /run/secrets/dsn
+    """
+    try:
+        database = given(dsn, dsn_file, dsn_password_file)
+        found = asyncio.run(_look(database, data))
+    except (ConfigError, OperatorError) as error:
+        fail(error)
+    leader, missing = leader_of(found), missing_links(found)
+    if as_json:
+        links = [{"node": node, "to": to} for node, to in missing]
+        told = {
+            "leader": leader,
+            "nodes": [asdict(each) for each in found],
+            "missing_links": links,
+        }
+        print(json.dumps(told, indent=2))
+    else:
+        print(_text(found, leader, missing))
+    if leader is None or missing:
+        raise typer.Exit(1)
+
+
+async def _look(database: Database | None, data: Path) -> list[Node]:
+    async with looking(database, data) as session:
+        return await nodes(session)
+
+
+def _text(found: Sequence[Node], leader: str | None, missing: Sequence[tuple[str, str]]) -> str:
+    there = sum(each.is_there for each in found)
+    many = {0: "no node is", 1: "1 node is"}.get(there, f"{there} nodes are")
+    parts = [f"{leader or 'nobody'} leads; {many} there"]
+    if found:
+        parts.append(node_table(found))
+    if missing:
+        parts.append("\n".join(f"{node} does not reach {to}" for node, to in missing))
+    return "\n\n".join(parts)

@@ -1,0 +1,43 @@
+"""Nodes of a database as commands show them."""
+
+from collections.abc import Sequence
+
+from core.storage.postgres.status import Node
+from jetgate.tables import table
+
+_HEADINGS = (
+    *("NODE", "STATE", "SINCE", "SEEN", "CLOCK", "VERSION"),
+    *("NATS", "HTTP", "ROUTE", "LINKS"),
+)
+
+
+def leader_of(nodes: Sequence[Node]) -> str | None:
+    """Return the name of the node that leads."""
+    return next((each.node for each in nodes if each.state == "leads"), None)
+
+
+def missing_links(nodes: Sequence[Node]) -> list[tuple[str, str]]:
+    """Return who of the nodes that are there does not reach whom."""
+    there = [each for each in nodes if each.is_there]
+    return [
+        (each.node, other.node)
+        for each in there
+        for other in there
+        if other is not each and other.node not in each.links
+    ]
+
+
+def node_table(nodes: Sequence[Node]) -> str:
+    """Return nodes as lines; of links, to how many of the other nodes that are there."""
+    there = {each.node for each in nodes if each.is_there}
+    return table(_HEADINGS, [_row(each, there) for each in nodes])
+
+
+def _row(node: Node, there: set[str]) -> tuple[str, ...]:
+    ahead, others = node.clock_ahead, there - {node.node}
+    return (
+        *(node.node, node.state, node.since, f"{node.silent_seconds:.0f} s ago"),
+        "" if ahead is None else f"{ahead:+.3f} s",
+        *(node.version, node.nats, node.http, node.route),
+        f"{len(others.intersection(node.links))} of {len(others)}" if node.is_there else "",
+    )
