@@ -322,17 +322,22 @@ class _Lines(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         some: list[Msg] | None = self._first
-        async with aclosing(self._batches), ResponseBody(self._poll.call, send) as out:
-            while some is not None:
-                if some:
-                    await self._send(out, some)
-                else:
-                    await out.send(b"\n")  # a heartbeat
-                some = await anext(self._batches, None)
+        untaken: list[Msg] = []
+        try:
+            async with aclosing(self._batches), ResponseBody(self._poll.call, send) as out:
+                while some is not None:
+                    if some:
+                        await self._send(out, some, untaken)
+                    else:
+                        await out.send(b"\n")  # a heartbeat
+                    some = await anext(self._batches, None)
+        finally:
+            # Not before the pull request has ended: it would be given them again.
+            _give_back(self._poll.call, untaken)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send(self, out: ResponseBody, messages: list[Msg]) -> None:
-        """Send lines; those that are not on their way when the caller goes are given back."""
+    async def _send(self, out: ResponseBody, messages: list[Msg], untaken: list[Msg]) -> None:
+        """Send lines; those that are not on their way when the caller goes are `untaken`."""
         on_their_way = sent = 0
         try:
             async for piece in _pieces(self._poll.call, messages):
@@ -340,5 +345,5 @@ class _Lines(Response):
                 on_their_way, sent = sent, sent + len(piece)
             await out.send(b"")
         except BaseException:
-            _give_back(self._poll.call, messages[on_their_way:])
+            untaken += messages[on_their_way:]
             raise

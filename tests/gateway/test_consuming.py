@@ -176,6 +176,7 @@ def test_what_a_caller_did_not_take_is_given_back(stream: Stream, accept: str) -
         caller.connect(stream.web.address)
         caller.sendall(head.encode() + body)
         assert b" 200 OK" in caller.recv(100)  # the answer has begun, and most of it is still there
+        eventually(lambda: ack_pending(stream, path) == 6)
 
     again: dict[int, int] = {}
 
