@@ -71,7 +71,8 @@ class Load:
             Publisher("one", *at),
             Publisher("work", *at, stream="WORK", window=4, pace=0.1),
             Publisher("interest", *at, stream="INTEREST", window=4, pace=0.15),
-            Publisher("hopper", *at, stream="HOPPER", window=4, pace=0.15),
+            # Without ids: those of messages that are gone are unknown to the next leader.
+            Publisher("hopper", *at, stream="HOPPER", window=4, pace=0.15, ids=False),
             Batcher("batch", *at),
             Rival("rival1", *at),
             Rival("rival2", *at),
