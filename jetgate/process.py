@@ -301,7 +301,9 @@ class Process:
         await asyncio.shield(self._rest())
         from core.term import TermOptions, load  # imported by now
 
-        options = TermOptions(remotes=self._config.remotes)
+        neighbours = self._neighbours
+        cluster = None if neighbours is None else neighbours.cluster
+        options = TermOptions(remotes=self._config.remotes, cluster=cluster)
         return await load(self._server, self._connector, leadership, options)
 
     async def leave(self) -> None:

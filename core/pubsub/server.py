@@ -123,6 +123,10 @@ class Connection(Waiter, Session, Protocol):
         ...
 
 
+SYSTEM_ACCOUNT = "$SYS"
+"""The account of whoever runs the servers: its users ask about the cluster, and have no streams."""
+
+
 class Hub:
     """The shared state of one node's NATS side."""
 

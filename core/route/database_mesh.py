@@ -36,6 +36,8 @@ class DatabaseMesh(Mesh):
 
     Attributes:
         on_leader: called when the leader among the peers may be another one, or none.
+        led: set while a peer leads.
+        on_succession: called when a peer that leads no longer has named another node to lead next.
         on_released: called when a peer that has led no longer does, and its locks are free.
     """
 
@@ -44,10 +46,13 @@ class DatabaseMesh(Mesh):
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         super().__init__(hub, settings)
         self.on_leader: Callable[[], None] = lambda: None
+        self.led = asyncio.Event()
+        self.on_succession: Callable[[], None] = lambda: None
         self.on_released: Callable[[], None] = lambda: None
         self._secret = b""
         self._leads = 0
         self._has_released = False
+        self._successor = ""
         self._services = LocalInterest()
 
     def join(self, secret: bytes) -> None:
@@ -63,18 +68,27 @@ class DatabaseMesh(Mesh):
         leading = (link for link in self.peers.values() if link.info.leads)
         return max(leading, key=lambda link: link.info.leads, default=None)
 
+    def leader_name(self) -> str:
+        """Return the name of the node that leads; empty: none is known."""
+        if self._leads:
+            return self.hub.server_name
+        return "" if (leader := self.leader) is None else leader.info.server_name
+
     def lead(self, epoch: int) -> None:
         """Tell peers that this node leads, and serves what they send it."""
         self._begin_interest(self.say_to_all)
-        self._leads, self._has_released = epoch, False
+        self._leads, self._has_released, self._successor = epoch, False, ""
         self.say_to_all(self.interest.take(self._services))
         self.take_acks()
         self.announce()
 
-    def lead_no_more(self) -> None:
-        """Tell peers that they should send this node nothing more for streams."""
+    def lead_no_more(self, successor: str = "") -> None:
+        """Tell peers that they should send this node nothing more for streams.
+
+        `successor`: the name of the one that is to lead next; empty: whoever does first.
+        """
         if self._leads:
-            self._leads = 0
+            self._leads, self._successor = 0, successor
             self.announce()
             self.say_to_all(self.interest.drop(self._services))
             self.take_no_acks()
@@ -114,6 +128,7 @@ class DatabaseMesh(Mesh):
             gossip_mode=_NO_GOSSIP,
             leads=self._leads,
             released=self._has_released,
+            successor=self._successor,
         )
 
     def proving(self, *, has_dialled: bool) -> Proving:
@@ -152,6 +167,8 @@ class DatabaseMesh(Mesh):
         if link.info.leads:
             leads = [peer.info.leads for peer in self.peers.values()]
             self.overtake(max(self._leads, *leads))
+        elif link.info.successor not in ("", self.hub.server_name):
+            self.on_succession()
         elif link.info.released:
             self.on_released()
         self.on_leader()

@@ -4,24 +4,39 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
+from core.cluster.members import Cluster
 from core.cluster.membership import Membership
 from core.route.database_mesh import DatabaseMesh
 from core.storage.leases import PeerRow
+
+_SUCCESSION = 1_500_000_000
+"""Nanoseconds for which a node leaves it to the one that was named to lead; publishes wait."""
+_SECOND = 1_000_000_000
 
 
 class Neighbours:
     """The `core.cluster.leadership.Follower` of a node: it keeps links to all others.
 
     Attributes:
+        cluster: the nodes as infos show them.
         on_standing_by: called after each attempt to lead that has failed.
     """
 
     def __init__(self, mesh: DatabaseMesh) -> None:
         self.on_standing_by: Callable[[], None] = lambda: None
         self._mesh = mesh
+        self.cluster = Cluster(
+            mesh.hub.server_name,
+            mesh.hub.clock,
+            name=lambda: mesh.name,
+            leader=mesh.leader_name,
+            linked=lambda: mesh.peers.keys(),
+        )
         self._membership = Membership(mesh.hub.server_id)
         self._hurry = asyncio.Event()
+        self._waits_until = 0
         mesh.on_released = self._hurry.set
+        mesh.on_succession = self._leave_it
 
     def stands_by(self) -> None:
         """Hear that another node leads, or none."""
@@ -33,6 +48,7 @@ class Neighbours:
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Dial those that are new."""
+        self.cluster.met(rows)
         mesh = self._mesh
         if mesh.is_leaving:
             return
@@ -43,8 +59,20 @@ class Neighbours:
             mesh.dial(*address)
 
     async def pause(self, seconds: float) -> None:
-        """Wait for so long, or until the leader says that it has let go, or is lost."""
+        """Wait for so long, or until the leader says that it has let go, or is lost.
+
+        Where that one has named another node, wait until it leads, or took too long.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hurry.wait()
         self._hurry.clear()
+        waits = (self._waits_until - self._mesh.hub.clock.monotonic()) / _SECOND
+        if waits > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(waits):
+                    await self._mesh.led.wait()
+
+    def _leave_it(self) -> None:
+        """Leave it to another node to lead next."""
+        self._waits_until = self._mesh.hub.clock.monotonic() + _SUCCESSION
