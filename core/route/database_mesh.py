@@ -171,11 +171,18 @@ class DatabaseMesh(Mesh):
             self.on_succession()
         elif link.info.released:
             self.on_released()
-        self.on_leader()
+        self._look()
 
     def gone(self, link: RouteLink) -> None:
         """Take a closed link out, and with it perhaps the leader."""
         super().gone(link)
         if link.info.leads or link.info.begins:
             self.on_released()
-            self.on_leader()
+            self._look()
+
+    def _look(self) -> None:
+        if self.leader is not None:
+            self.led.set()
+        else:
+            self.led.clear()
+        self.on_leader()
