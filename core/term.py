@@ -21,7 +21,8 @@ from core.api.domain import serve_domain
 from core.api.routes import CLUSTER_ROUTES, META_ROUTES, OWN_ROUTES, ROUTES
 from core.client.loopback import attach
 from core.cluster.leadership import Leadership
-from core.cluster.members import REPLICAS_MAX, Cluster
+from core.cluster.members import REPLICAS_MAX, Cluster, peer_id
+from core.jetstream.advisories import Advisories
 from core.jetstream.dead_letters import DeadLetters
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane
@@ -280,12 +281,20 @@ class Term:
             dispatcher.start()
         self.registry.listen()
         self.transactions.start()
-        self.registry.tell_led()
+        self._tell_led()
         log.info(
             "leading %d streams, loaded in %.2f s",
             len(self.registry.streams),
             (self._clock.monotonic() - started) / 1e9,
         )
+
+    def _tell_led(self) -> None:
+        """Tell who listens that this node leads now."""
+        self.registry.tell_led()
+        cluster, system = self._cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
+        if cluster is not None and system is not None:
+            advisories = Advisories(system, self._clock, domain=self._hub.domain)
+            advisories.domain_led(peer_id(cluster.own), cluster.name, cluster.members)
 
     async def _load(self) -> None:
         self._compared = self.leadership.session

@@ -24,6 +24,7 @@ import core
 from core.config.addresses import listen, probe, refusal
 from core.errors import OperatorError, Unavailable
 from core.life import Candidacy, Life
+from core.pubsub.server import SYSTEM_ACCOUNT
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
 from core.runtime.garbage import FullCollections
@@ -46,6 +47,7 @@ from jetgate.ports_file import PortsFile, url
 
 if TYPE_CHECKING:
     from core.cluster.leadership import Leadership
+    from core.monitor.system import SystemServices
     from core.route.database_mesh import DatabaseMesh
     from core.route.neighbours import Neighbours
     from core.storage.postgres.connect import Connector
@@ -103,6 +105,7 @@ class Process:
         self._facade: Facade | None = None
         self._node: Node | None = None
         self._neighbours: Neighbours | None = None
+        self._system: SystemServices | None = None
         self._imports: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._answering = asyncio.Lock()
@@ -209,6 +212,11 @@ class Process:
         self._row.route_port = port
         self._neighbours = Neighbours(links)
         self._neighbours.on_standing_by = self._stand_by
+        if SYSTEM_ACCOUNT in self._server.hub.accounts:
+            from core.monitor.system import SystemServices  # most nodes have no such users
+
+            self._system = SystemServices(self._server, self._neighbours.cluster)
+            self._system.start()
 
     async def _secret(self, name: str) -> bytes:
         """Return a key that all nodes share, as soon as PostgreSQL tells it."""
@@ -317,6 +325,8 @@ class Process:
         """Leave the other nodes, and stop an embedded PostgreSQL."""
         await stop(self._imports)
         await self._close_http()
+        if self._system is not None:
+            await self._system.stop()
         await self._server.close()
         if self._postgres is not None:
             await self._postgres.stop()
@@ -343,6 +353,8 @@ class Process:
         await self._answer()
         assert self._node is not None
         self._node.term = term
+        if self._system is not None:
+            self._system.show(term)
         row, addresses = self._row, self._addresses
         log.info("leading as %s since epoch %d: %s", row.node, term.leadership.epoch, row.shown)
         self._manager.ready(f"leading: {addresses['nats']} {addresses['http']}")
@@ -352,6 +364,8 @@ class Process:
         """Show nothing of a term that ends."""
         if self._node is not None:
             self._node.term = None
+        if self._system is not None:
+            self._system.show(None)
 
     def _found_addresses(self) -> dict[str, str]:
         host, ws_port = self._config.host, self._server.ws_port

@@ -73,6 +73,11 @@ class Cluster:
         """The name of the cluster."""
         return self._name()
 
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads."""
+        return self._leader() == self.own
+
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Take the rows of all nodes, this one included."""
         self._rows = {row.node: row for row in rows}
@@ -97,6 +102,10 @@ class Cluster:
     def peers(self, group: Group) -> tuple[PeerInfo, ...]:
         """Return all nodes of a group, the leader too, as advisories tell."""
         return tuple(self._shown(name) for name in sorted((self.own, *self._others(group))))
+
+    def members(self) -> tuple[PeerInfo, ...]:
+        """Return all nodes that live."""
+        return tuple(self._shown(name) for name in sorted(self._living()))
 
     def leave(self, group: Group, peer: str) -> None:
         """Have another node in the place of one; of the one that leads, hand over.

@@ -23,6 +23,7 @@ from core.model.advisory import (
     ConsumerAction,
     ConsumerLeaderElected,
     ConsumerPause,
+    DomainLeaderElected,
     Event,
     GroupPinned,
     GroupUnpinned,
@@ -135,6 +136,17 @@ class Advisories:
                 stream=stream,
                 leader=leader,
                 replicas=replicas(),
+            )
+
+    def domain_led(self, leader: str, cluster: str, replicas: Replicas) -> None:
+        """This server, of this id, leads a cluster."""
+        if self.heard("ADVISORY.DOMAIN.LEADER_ELECTED"):
+            self.emit(
+                "ADVISORY.DOMAIN.LEADER_ELECTED",
+                DomainLeaderElected,
+                leader=leader,
+                replicas=replicas(),
+                cluster=cluster,
             )
 
     # -- consumers -------------------------------------------------------------------------------

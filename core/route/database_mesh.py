@@ -29,6 +29,8 @@ from core.route.settings import ClusterSettings
 log = logging.getLogger("jetgate.route")
 
 _NO_GOSSIP = 1
+_EACH_NODE = b"$SYS."
+"""The beginning of what every node answers for itself, whether it leads or not."""
 
 
 class DatabaseMesh(Mesh):
@@ -138,8 +140,8 @@ class DatabaseMesh(Mesh):
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; that of this node itself is told while it leads."""
-        if is_ours:
+        """Count a subscription; what this node leads is told while it does."""
+        if is_ours and not key[1].startswith(_EACH_NODE):
             _ = self._services.add(*key) if is_new else self._services.remove(*key)
             if not self._leads:
                 return b""

@@ -115,10 +115,12 @@ class FakeTerm:
     """A leadership and its term."""
 
     epoch = 1
+    successor = ""
 
     def __init__(self, happenings: Happenings) -> None:
         self._happenings = happenings
         self.deposed = asyncio.Event()
+        self.stepping_down = asyncio.Event()
         self.lost = asyncio.Event()
         self.leadership = self.remotes = self
 
