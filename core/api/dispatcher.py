@@ -44,6 +44,7 @@ SUBJECTS = (
     "STREAM.*",
     "STREAM.*.>",
     "META.*.>",
+    "SERVER.*",
     "SERVER.*.>",
     "ACCOUNT.*.>",
     "CONSUMER.MSG.*",
