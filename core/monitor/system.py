@@ -1,8 +1,8 @@
 """`$SYS.REQ.SERVER.`: the pages of the monitoring port, and a summary, over NATS.
 
 Only users of the system account ask. `PING` asks all servers of a cluster, an id in its place one
-of them; each answers for itself, so requests travel to all. The body is an object with the parameters
-of the page, and perhaps with what says which servers are meant.
+of them; each answers for itself, so requests travel to all. The body is an object with the
+parameters of the page, and perhaps with what says which servers are meant.
 """
 
 from __future__ import annotations

@@ -306,7 +306,7 @@ def test_requests_about_leaders_and_peers_are_refused_as_in_a_cluster(system: Sy
 
 
 def test_only_users_of_the_system_account_ask_about_the_cluster(system: System) -> None:
-    asked = (
+    asked: tuple[tuple[str, object, int], ...] = (
         ("META.LEADER.STEPDOWN", {"x": 1}, JSON),
         ("META.LEADER.STEPDOWN", preferred("x"), NO_PEERS),
         ("SERVER.REMOVE", {}, BAD),

@@ -125,7 +125,8 @@ def test_a_peer_that_is_removed_gives_its_place_to_another() -> None:
 def test_how_many_replicas_a_consumer_has(
     stream: dict[str, Any], consumer: dict[str, Any], replicas: int
 ) -> None:
-    config = StreamConfig(**{"name": "S", "num_replicas": 3} | stream)
+    known: dict[str, Any] = {"name": "S", "num_replicas": 3} | stream
+    config = StreamConfig(**known)
     group = consumer_group(7, config, "C", 1, ConsumerConfig(**consumer))
     assert group.replicas == replicas
     assert group.name.startswith(f"C-R{replicas}F-")
