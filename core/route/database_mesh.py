@@ -38,7 +38,6 @@ class DatabaseMesh(Mesh):
 
     Attributes:
         on_leader: called when the leader among the peers may be another one, or none.
-        led: set while a peer leads.
         on_succession: called when a peer that leads no longer has named another node to lead next.
         on_released: called when a peer that has led no longer does, and its locks are free.
     """
@@ -48,7 +47,6 @@ class DatabaseMesh(Mesh):
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         super().__init__(hub, settings)
         self.on_leader: Callable[[], None] = lambda: None
-        self.led = asyncio.Event()
         self.on_succession: Callable[[], None] = lambda: None
         self.on_released: Callable[[], None] = lambda: None
         self._secret = b""
@@ -167,24 +165,18 @@ class DatabaseMesh(Mesh):
         """Take note of who leads; whoever still says so under an epoch that is over is left."""
         super().changed(link)
         if link.info.leads:
+            self._successor = ""  # whoever was named has had its time
             leads = [peer.info.leads for peer in self.peers.values()]
             self.overtake(max(self._leads, *leads))
         elif link.info.successor not in ("", self.hub.server_name):
             self.on_succession()
         elif link.info.released:
             self.on_released()
-        self._look()
+        self.on_leader()
 
     def gone(self, link: RouteLink) -> None:
         """Take a closed link out, and with it perhaps the leader."""
         super().gone(link)
         if link.info.leads or link.info.begins:
             self.on_released()
-            self._look()
-
-    def _look(self) -> None:
-        if self.leader is not None:
-            self.led.set()
-        else:
-            self.led.clear()
-        self.on_leader()
+            self.on_leader()

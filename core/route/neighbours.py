@@ -12,6 +12,7 @@ from core.storage.leases import PeerRow
 _SUCCESSION = 1_500_000_000
 """Nanoseconds for which a node leaves it to the one that was named to lead; publishes wait."""
 _SECOND = 1_000_000_000
+_LOOK_S = 0.05
 
 
 class Neighbours:
@@ -35,7 +36,7 @@ class Neighbours:
         self._membership = Membership(mesh.hub.server_id)
         self._hurry = asyncio.Event()
         self._waits_until = 0
-        mesh.on_released = self._hurry.set
+        mesh.on_released = self._hasten
         mesh.on_succession = self._leave_it
 
     def stands_by(self) -> None:
@@ -63,15 +64,25 @@ class Neighbours:
 
         Where that one has named another node, wait until it leads, or took too long.
         """
+        await self._hurried(seconds)
+        while self._waits > 0 and self._mesh.leader is None:
+            await self._hurried(min(self._waits, _LOOK_S))
+
+    async def _hurried(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hurry.wait()
         self._hurry.clear()
-        waits = (self._waits_until - self._mesh.hub.clock.monotonic()) / _SECOND
-        if waits > 0:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(waits):
-                    await self._mesh.led.wait()
+
+    @property
+    def _waits(self) -> float:
+        """For how long this node leaves it to another one to lead, seconds."""
+        return (self._waits_until - self._mesh.hub.clock.monotonic()) / _SECOND
+
+    def _hasten(self) -> None:
+        """Try at once: the leader has let go, and names nobody else."""
+        self._waits_until = 0
+        self._hurry.set()
 
     def _leave_it(self) -> None:
         """Leave it to another node to lead next."""
