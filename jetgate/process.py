@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 import core
 from core.config.addresses import listen, probe, refusal
-from core.errors import OperatorError, Unavailable
+from core.database import Database, shared_secret
+from core.errors import OperatorError
 from core.life import Candidacy, Life
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
@@ -40,7 +41,6 @@ from core.storage.leases import NodeRow
 from gateway.http_start import HttpStart
 from jetgate.banner import ready
 from jetgate.config import Config
-from jetgate.database import Database
 from jetgate.http_tls import tls_of
 from jetgate.ports_file import PortsFile, url
 
@@ -65,7 +65,6 @@ _CAMPAIGN = (
 # What is imported beside the start of PostgreSQL, or after the first attempt to lead: it takes the
 # processor longer than all before, and would keep it from the campaign.
 _FACADE, _TERM = "jetgate.facade", "core.term"
-_RETRY_S = 0.5
 
 
 class Process:
@@ -197,7 +196,7 @@ class Process:
         from core.route.neighbours import Neighbours  # a node alone needs none
 
         try:
-            await self._server.join(await self._secret("routes"))
+            await self._server.join(await shared_secret(self._connector, "routes"))
         except OSError as error:
             host, port = links.address
             raise refusal(host, port, "cluster", error, flag="--cluster-listen") from error
@@ -209,17 +208,6 @@ class Process:
         self._row.route_port = port
         self._neighbours = Neighbours(links)
         self._neighbours.on_standing_by = self._stand_by
-
-    async def _secret(self, name: str) -> bytes:
-        """Return a key that all nodes share, as soon as PostgreSQL tells it."""
-        from core.storage.postgres.secrets import secret  # imported by now
-
-        while True:
-            try:
-                return await secret(self._connector, name)
-            except Unavailable as error:
-                waits.warning("PostgreSQL does not tell its secret: %s", error)
-                await asyncio.sleep(_RETRY_S)
 
     def _rest(self) -> asyncio.Task[None]:
         """The import of what it takes to serve, begun with the first call."""
@@ -294,7 +282,7 @@ class Process:
             await asyncio.shield(self._rest())
             assert self._facade is not None
             if not self._facade.is_answering:
-                await self._facade.serve(await self._secret("ack-tokens"))
+                await self._facade.serve(await shared_secret(self._connector, "ack-tokens"))
 
     async def _load(self, leadership: Leadership) -> Term:
         """Load the streams."""

@@ -29,13 +29,13 @@ class Neighbours:
 
     def links(self) -> tuple[str, ...]:
         """Return the names of the nodes to which there are links."""
-        return tuple(sorted(link.info.server_name for link in self._mesh.peers.values()))
+        return tuple(sorted(link.info.server_name for link in self._mesh.nodes))
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Dial those that are new."""
         mesh = self._mesh
-        if mesh.is_leaving:
-            return
+        if mesh.is_leaving or mesh.takes_others:
+            return  # members of a cluster are found by their routes
         changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())
         for address in changes.drop:
             mesh.dial_no_more(*address)
