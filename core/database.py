@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import OperatorError, Unavailable, Unreachable
@@ -72,13 +74,24 @@ class Database:
             log.warning("%s: %s", replication.found, replication.cost)
 
 
-async def shared_secret(connector: Connector, name: str) -> bytes:
-    """Return a key that all nodes of a database share, as soon as PostgreSQL tells it."""
+async def link_secret(connector: Connector) -> bytes:
+    """Return the key by which nodes of a database know each other, as soon as it is told."""
+    from core.storage.postgres.secrets import link_secret
+
+    return await _told(partial(link_secret, connector))
+
+
+async def ack_secret(connector: Connector) -> bytes:
+    """Return the key of tokens for acknowledgements, as soon as it is told."""
     from core.storage.postgres.secrets import secret
 
+    return await _told(partial(secret, connector, "ack-tokens"))
+
+
+async def _told(ask: Callable[[], Awaitable[bytes]]) -> bytes:
     while True:
         try:
-            return await secret(connector, name)
+            return await ask()
         except Unavailable as error:
             waits.warning("PostgreSQL does not tell its secret: %s", error)
             await asyncio.sleep(_RETRY_S)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import core
 from core.config.addresses import listen, probe, refusal
-from core.database import Database, shared_secret
+from core.database import Database, ack_secret, link_secret
 from core.errors import OperatorError
 from core.life import Candidacy, Life
 from core.route.settings import ClusterSettings
@@ -196,7 +196,7 @@ class Process:
         from core.route.neighbours import Neighbours  # a node alone needs none
 
         try:
-            await self._server.join(await shared_secret(self._connector, "routes"))
+            await self._server.join(await link_secret(self._connector))
         except OSError as error:
             host, port = links.address
             raise refusal(host, port, "cluster", error, flag="--cluster-listen") from error
@@ -282,7 +282,7 @@ class Process:
             await asyncio.shield(self._rest())
             assert self._facade is not None
             if not self._facade.is_answering:
-                await self._facade.serve(await shared_secret(self._connector, "ack-tokens"))
+                await self._facade.serve(await ack_secret(self._connector))
 
     async def _load(self, leadership: Leadership) -> Term:
         """Load the streams."""

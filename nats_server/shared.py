@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import core
 from core.config.secret_files import secret_of
-from core.database import Database, shared_secret
+from core.database import Database, link_secret
 from core.errors import OperatorError
 from core.front import Front
 from core.route.neighbours import Neighbours
@@ -106,7 +106,7 @@ class Shared:
         self.row.nats = f"nats://{join(hub.host, hub.port)}"
         front.on_change = self._leader_changed
         if self._server.links is not None:
-            await self._server.join(await shared_secret(connector, "routes"))
+            await self._server.join(await link_secret(connector))
         read = partial(stream_subjects, connector)
         front.refuse_by(Leaderless(hub.default_account(), read))
 

@@ -66,21 +66,18 @@ class Cluster:
         return self.members[name]
 
     @property
-    def follower(self) -> str:
-        """The name of the one that serves through the other."""
-        [name] = [each for each in self._ports if not leads(self[each])]
-        return name
+    def leader(self) -> str:
+        """The name of the one that leads."""
+        return eventually(lambda: next(filter(self.leads, self._ports), ""), within=120)
 
     @property
-    def leader(self) -> str:
-        [name] = [each for each in self._ports if leads(self[each])]
-        return name
+    def follower(self) -> str:
+        """The name of the one that serves through it."""
+        return "two" if self.leader == "one" else "one"
 
-
-def leads(server: DropIn) -> bool:
-    """Whether the last that it said of that is that it leads."""
-    told = [text for text in server.texts() if " ms to start JetStream" in text]
-    return bool(told)
+    def leads(self, name: str) -> bool:
+        """Whether it has led since it was started."""
+        return " ms to start JetStream" in self[name].log()
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +173,7 @@ def test_when_the_leader_is_killed_another_leads_and_nothing_is_lost(cluster: Cl
         cluster[leader].end()
 
     kept(cluster=cluster, end=kill)
-    assert leads(cluster[follower])
+    eventually(lambda: cluster.leads(follower))
     cluster[leader].__exit__()
     cluster.start(leader)
     cluster.settled()
@@ -189,7 +186,9 @@ def test_who_has_jetstream_over_another_database_is_refused_with_one_line(
     block = f"cluster {{ name: east, listen: '127.0.0.1:-1', routes: ['{cluster.route('one')}'] }}"
     path = config(tmp_path, "http: 127.0.0.1:-1", "server_name: rival", block)
     with DropIn(OURS, "-c", path, "--dsn", durable.fresh_database()) as rival:
-        rival.until('this server and "one" have JetStream over two databases')
+        said = 'this server and "rival" have JetStream over two databases'
+        cluster["one"].until(said)
+        rival.until(said)  # as it was told
         assert not peers(rival)
     assert "rival" not in peers(cluster["one"])
 
@@ -213,7 +212,10 @@ def test_lame_duck_mode_of_the_leader_hands_over_first(cluster: Cluster) -> None
     async def leave() -> None:
         cluster[leader].send(signal.SIGUSR2)
         await asyncio.to_thread(cluster[leader].until, "JetStream Shutdown")
-        assert leads(cluster[follower])
+        await observed(lambda: cluster.leads(follower))
 
     kept(cluster=cluster, end=leave)
-    assert leads(cluster[follower])
+    assert cluster[leader].process.poll() is None
+    order = cluster[leader].log()
+    handed = order.index(f"JetStream is served through {follower}, which leads")
+    assert handed < order.index("[INF] JetStream Shutdown")
