@@ -207,7 +207,7 @@ def test_a_server_without_routes_says_why_it_serves_no_jetstream(
         assert (status, json.loads(text)["error"]) == (503, unled)
 
 
-def test_lame_duck_mode_of_the_leader_hands_over_first_and_its_clients_are_served_on(
+def test_lame_duck_mode_of_the_leader_hands_over_before_its_clients_go(
     cluster: Cluster,
 ) -> None:
     leader, follower = cluster.leader, cluster.follower
