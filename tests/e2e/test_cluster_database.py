@@ -27,6 +27,10 @@ OURS, THEIRS = NAMES
 SECRET = "authorization { user: route, password: secret }"
 
 
+def is_healthy(server: DropIn) -> bool:
+    return server.get("/healthz")[0] == 200
+
+
 class Cluster:
     """Its members by name: `one` and `two` have JetStream, `three` is a nats-server without.
 
@@ -61,7 +65,7 @@ class Cluster:
         """Wait until all are linked with all, and those with JetStream know who leads."""
         until_meshed(*self.members.values())
         for name in self._ports:
-            eventually(lambda server=self[name]: server.get("/healthz")[0] == 200, within=120)
+            eventually(partial(is_healthy, self[name]), within=120)
 
     def __getitem__(self, name: str) -> DropIn:
         return self.members[name]
