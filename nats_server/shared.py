@@ -132,7 +132,7 @@ class Shared:
         if leader is not None and not front.leads:
             log.info("JetStream is served through %s, which leads", leader.info.server_name)
         elif not front.is_led:
-            log.warning("No JetStream leader is reachable: publishes wait, and are refused then")
+            log.info("No JetStream leader is reachable: publishes wait")
         self.on_standing_by()
 
     async def stop(self) -> None:
