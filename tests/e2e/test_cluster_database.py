@@ -34,6 +34,7 @@ def is_healthy(server: DropIn) -> bool:
 class Cluster:
     """Its members by name: `one` and `two` have JetStream, `three` is a nats-server without.
 
+    The others dial `one`, and learn of each other from it.
     A member that ended comes back with `start`, where its routes were.
     """
 
@@ -44,7 +45,7 @@ class Cluster:
         self._ports = {"one": free_port(), "two": free_port()}
 
     def start(self, name: str) -> DropIn:
-        routes = ", ".join(f"'{self.route(each)}'" for each in self._ports)
+        routes = "" if name == "one" else f"'{self.route('one')}'"
         port = self._ports.get(name, -1)
         block = f"name: east, listen: '127.0.0.1:{port}', {SECRET}, routes: [{routes}]"
         (self._place / name).mkdir(exist_ok=True)
