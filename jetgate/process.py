@@ -96,6 +96,7 @@ class Process:
         self._manager = ServiceManager()
         self._addresses: dict[str, str] = {}
         self._connector: Connector
+        self._standby: Connector | None = None
         self._postgres: EmbeddedPostgres | None = None
         self._http_start: HttpStart | None = None
         self._http_port = 0
@@ -175,6 +176,8 @@ class Process:
 
         if await migrate(self._connector):
             log.info("the schema in %s is now that of this release", self._connector.address)
+        if (standby := self._config.standby) is not None:
+            self._standby = await standby.checked_standby(self._connector)
         if self._server.links is not None:
             await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
@@ -246,12 +249,17 @@ class Process:
             self._refuse_alone()
 
     def _refuse_alone(self) -> None:
-        """Have publishes refused when no leader was there for too long."""
+        """Have publishes refused when no leader was there for too long, and single messages read."""
         from core.api.leaderless import Leaderless  # imported by now
+        from core.jetstream.direct.stored_get import StoredGet
+        from core.storage.postgres.stored_messages import PostgresMessages
         from core.storage.postgres.stream_subjects import stream_subjects
 
+        account = self._server.hub.default_account()
+        messages = PostgresMessages(self._connector, self._standby, self._clock)
+        stored_get = StoredGet(account, messages, self._clock)
         read = partial(stream_subjects, self._connector)
-        self._life.front.refuse_by(Leaderless(self._server.hub.default_account(), read))
+        self._life.front.refuse_by(Leaderless(account, read, stored_get))
 
     async def _campaign(self) -> Leadership:
         """Wait until this process leads; publishes go to who does meanwhile."""

@@ -298,7 +298,9 @@ class Copier:
             wanted = any(follower.caught_up for follower in self._followers.values())
             subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
             route = self._account.route(subject)
-            wanted = wanted and len(route.services) == (route.onward is not None)
+            # Not the origin: other servers, and what this one answers while it does not lead.
+            others = (each for each in route.services if each is not route.onward)
+            wanted = wanted and all(each.here for each in others)
         self._serve_origin(wanted)
 
     def _serve_origin(self, wanted: bool) -> None:
