@@ -87,8 +87,8 @@ class Database:
 
         return Connector(self.dsn, place=self.place, password_file=self.password_file)
 
-    async def checked_standby(self, primary: Connector) -> Connector:
-        """Return what opens sessions with this standby of another database.
+    async def checked_standby(self, secret: bytes) -> Connector:
+        """Return what opens sessions with this standby of the database that has a secret.
 
         Raises:
             ConfigError: it is a standby of none, or of another one.
@@ -96,7 +96,7 @@ class Database:
         from core.storage.postgres.standby import check_standby
 
         standby = self.connector()
-        await check_standby(primary, standby, self.place)
+        await check_standby(standby, secret, self.place)
         return standby
 
     async def checked(self, connector: Connector, clock: Clock) -> None:

@@ -177,7 +177,7 @@ class Process:
         if await migrate(self._connector):
             log.info("the schema in %s is now that of this release", self._connector.address)
         if (standby := self._config.standby) is not None:
-            self._standby = await standby.checked_standby(self._connector)
+            self._standby = await standby.checked_standby(await self._secret("routes"))
         if self._server.links is not None:
             await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
@@ -249,7 +249,7 @@ class Process:
             self._refuse_alone()
 
     def _refuse_alone(self) -> None:
-        """Have publishes refused when no leader was there for too long, and single messages read."""
+        """Have publishes refused, and single messages read, when no leader is there."""
         from core.api.leaderless import Leaderless  # imported by now
         from core.jetstream.direct.stored_get import StoredGet
         from core.storage.postgres.stored_messages import PostgresMessages

@@ -100,7 +100,7 @@ class StoredGet:
     def _on_request(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> None:
-        if not reply:
+        if not reply or self._leads(subject):
             return
         found, seq, status, no_hdr = read_request(headers, body), 0, b"", False
         if isinstance(found, bytes):
@@ -119,6 +119,10 @@ class StoredGet:
             task = spawn(self._drain(), name="direct get from storage")
             self._reads.add(task)
             task.add_done_callback(self._reads.discard)
+
+    def _leads(self, subject: bytes) -> bool:
+        """Whether this node leads the stream: then it answers from memory."""
+        return any(not each.here for each in self._account.route(subject).services)
 
     def _pass_on(self, request: _Request) -> None:
         """Give a request to the leader, or say that nobody answers it."""

@@ -11,34 +11,27 @@ from core.storage.postgres.secrets import secret
 
 log = logging.getLogger("jetgate.storage")
 
-_KEY = "routes"
 _ATTEMPTS, _PAUSE_S = 20, 0.25
 """A standby may have to catch up with a schema that was created just now."""
 
 
-async def check_standby(primary: Connector, standby: Connector, flag: str) -> None:
-    """Compare a secret that each database has of its own; one that is away passes.
+async def check_standby(standby: Connector, routes: bytes, flag: str) -> None:
+    """Compare the key `routes`, which each database has of its own; one that is away passes.
 
-    Raises:
-        ConfigError: it is another database.
-        OperatorError: the primary is away.
+    Raises ConfigError when it is another database.
     """
-    try:
-        wanted = await secret(primary, _KEY)
-    except Unavailable as error:
-        raise OperatorError(f"{flag} cannot be checked: {error}") from error
     reason = "has no schema of this release"
     for _ in range(_ATTEMPTS):
         try:
-            found = await secret(standby, _KEY, Purpose.STANDBY)
+            found = await secret(standby, "routes", Purpose.STANDBY)
         except Unavailable as error:
-            if not isinstance(error.__cause__, (asyncpg.UndefinedTableError,)):
+            if not isinstance(error.__cause__, asyncpg.UndefinedTableError):
                 log.warning("not reading from the standby at %s: %s", standby.address, error)
                 return
-        except OperatorError:  # there is no such key
-            pass
+        except OperatorError as error:  # there is no such key
+            log.debug("%s", error)
         else:
-            if found == wanted:
+            if found == routes:
                 return
             reason = "holds another database than that of --dsn"
             break
