@@ -87,16 +87,17 @@ class Database:
 
         return Connector(self.dsn, place=self.place, password_file=self.password_file)
 
-    async def checked_standby(self, secret: bytes) -> Connector:
-        """Return what opens sessions with this standby of the database that has a secret.
+    async def checked_standby(self, primary: Connector) -> Connector:
+        """Return what opens sessions with this standby of a database.
 
         Raises:
             ConfigError: it is a standby of none, or of another one.
+            Unavailable: the primary is away.
         """
         from core.storage.postgres.standby import check_standby
 
         standby = self.connector()
-        await check_standby(standby, secret, self.place)
+        await check_standby(primary, standby, self.place)
         return standby
 
     async def checked(self, connector: Connector, clock: Clock) -> None:

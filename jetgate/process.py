@@ -15,10 +15,11 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import core
 from core.config.addresses import listen, probe, refusal
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from jetgate.server_numbers import Node
 
 log = logging.getLogger("jetgate")
+
+T = TypeVar("T")
 
 # What is imported before the campaign.
 _CAMPAIGN = (
@@ -177,7 +180,8 @@ class Process:
         if await migrate(self._connector):
             log.info("the schema in %s is now that of this release", self._connector.address)
         if (standby := self._config.standby) is not None:
-            self._standby = await standby.checked_standby(await self._secret("routes"))
+            check = partial(standby.checked_standby, self._connector)
+            self._standby = await self._told("which database it is", check)
         if self._server.links is not None:
             await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
@@ -217,11 +221,15 @@ class Process:
         """Return a key that all nodes share, as soon as PostgreSQL tells it."""
         from core.storage.postgres.secrets import secret  # imported by now
 
+        return await self._told("its secret", partial(secret, self._connector, name))
+
+    async def _told(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what PostgreSQL is asked for, as soon as it answers."""
         while True:
             try:
-                return await secret(self._connector, name)
+                return await ask()
             except Unavailable as error:
-                waits.warning("PostgreSQL does not tell its secret: %s", error)
+                waits.warning("PostgreSQL does not tell %s: %s", what, error)
                 await asyncio.sleep(_RETRY_S)
 
     def _rest(self) -> asyncio.Task[None]:

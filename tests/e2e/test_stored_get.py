@@ -210,9 +210,9 @@ def test_what_is_no_standby_of_the_database_is_refused(
         check=False,
     )
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].endswith(
-        "holds another database than that of --dsn, expected a standby of it"
-    )
+    told = ended.stderr.splitlines()[-1]
+    assert told.startswith("jetgate: --read-dsn-file: PostgreSQL at ")
+    assert " holds another database, expected a standby of " in told
 
 
 def test_a_standby_that_is_away_is_told_once_and_done_without(

@@ -13,7 +13,7 @@ from core.storage.postgres.connect import (
 )
 
 
-async def secret(connector: Connector, name: str, purpose: Purpose = Purpose.READ) -> bytes:
+async def secret(connector: Connector, name: str) -> bytes:
     """Return the key of a name.
 
     Raises:
@@ -22,7 +22,7 @@ async def secret(connector: Connector, name: str, purpose: Purpose = Purpose.REA
     """
     try:
         async with asyncio.timeout(2 * CONNECT_TIMEOUT_S):
-            value = await _read(connector, name, purpose)
+            value = await _read(connector, name)
     except DATABASE_ERRORS as error:
         raise Unavailable(trouble(error)) from error
     if value is None:
@@ -30,8 +30,8 @@ async def secret(connector: Connector, name: str, purpose: Purpose = Purpose.REA
     return value
 
 
-async def _read(connector: Connector, name: str, purpose: Purpose) -> bytes | None:
-    connection = await connector.open(purpose)
+async def _read(connector: Connector, name: str) -> bytes | None:
+    connection = await connector.open(Purpose.READ)
     try:
         value: bytes | None = await connection.fetchval(
             "select value from jetgate_store.secret where name = $1", name

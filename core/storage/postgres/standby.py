@@ -2,38 +2,62 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import asyncpg
 
-from core.errors import ConfigError, OperatorError, Unavailable
-from core.storage.postgres.connect import Connector, Purpose
-from core.storage.postgres.secrets import secret
+from core.errors import ConfigError, Unavailable
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
 log = logging.getLogger("jetgate.storage")
 
+# A copy made by `create database ... template` or `pg_dump` has the key, but is another database.
+_IDENTITY = """
+    select s.value, c.system_identifier, d.oid
+      from jetgate_store.secret s, pg_control_system() c, pg_database d
+     where s.name = 'routes' and d.datname = current_database()
+"""
+_PATIENCE_S = 10.0
 _ATTEMPTS, _PAUSE_S = 20, 0.25
 """A standby may have to catch up with a schema that was created just now."""
 
 
-async def check_standby(standby: Connector, routes: bytes, flag: str) -> None:
-    """Compare the key `routes`, which each database has of its own; one that is away passes.
+async def check_standby(primary: Connector, standby: Connector, flag: str) -> None:
+    """Compare what is in a database and its standbys alone; a standby that is away passes.
 
-    Raises ConfigError when it is another database.
+    Raises:
+        ConfigError: it is another database.
+        Unavailable: the primary is away.
     """
-    reason = "has no schema of this release"
-    for _ in range(_ATTEMPTS):
+    wanted = await _identity(primary, Purpose.GET)
+    found = None
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            await asyncio.sleep(_PAUSE_S)
         try:
-            found = await secret(standby, "routes", Purpose.STANDBY)
+            found = await _identity(standby, Purpose.STANDBY)
         except Unavailable as error:
-            if not isinstance(error.__cause__, asyncpg.UndefinedTableError):
-                log.warning("not reading from the standby at %s: %s", standby.address, error)
-                return
-        except OperatorError as error:  # there is no such key
-            log.debug("%s", error)
-        else:
-            if found == routes:
-                return
-            reason = "holds another database than that of --dsn"
+            log.warning("not reading from the standby at %s: %s", standby.address, error)
+            return
+        if found is not None:
             break
-        await asyncio.sleep(_PAUSE_S)
-    raise ConfigError(flag, f"PostgreSQL at {standby.address} {reason}, expected a standby of it")
+    if found != wanted:
+        what = "has no schema of this release" if found is None else "holds another database"
+        text = f"PostgreSQL at {standby.address} {what}, expected a standby of {primary.address}"
+        raise ConfigError(flag, text)
+
+
+async def _identity(connector: Connector, purpose: Purpose) -> tuple[object, ...] | None:
+    """Return what a database has of its own; None: it has no schema yet. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            connection: Any = await connector.open(purpose)
+            try:
+                row = await connection.fetchrow(_IDENTITY)
+            except asyncpg.UndefinedTableError:
+                row = None
+            finally:
+                connection.terminate()
+    except DATABASE_ERRORS as error:
+        raise Unavailable(trouble(error)) from error
+    return None if row is None else tuple(row)
