@@ -16,8 +16,8 @@ from nats.js.api import RetentionPolicy
 
 from tests.e2e.test_database_role import ask
 from tests.e2e.test_nodes import client, no_leader, run
-from tests.support.eventually import eventually, observed
-from tests.support.jetgate import ROOT, JetgateServer
+from tests.support.eventually import observed
+from tests.support.jetgate import ROOT
 from tests.support.nodes import Nodes, numbers
 from tests.support.pg import PostgresServer
 from tests.support.standby import Standby
@@ -213,16 +213,3 @@ def test_what_is_no_standby_of_the_database_is_refused(
     told = ended.stderr.splitlines()[-1]
     assert told.startswith("jetgate: --read-dsn-file: PostgreSQL at ")
     assert " holds another database, expected a standby of " in told
-
-
-def test_a_standby_that_is_away_is_told_once_and_done_without(
-    durable: PostgresServer, dsn: str
-) -> None:
-    away = "postgresql://postgres@127.0.0.1:1/none"
-    node = JetgateServer("--read-dsn", away, dsn=dsn)
-    with node:
-
-        async def scenario() -> None:
-            eventually(lambda: numbers(node)["jetgate_has_leader"])
-
-        run(scenario)
