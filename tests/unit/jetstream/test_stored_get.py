@@ -209,7 +209,13 @@ def test_storage_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatc
 def test_a_stream_that_is_led_here_is_left_to_its_leader() -> None:
     async def scenario(bench: Bench) -> None:
         led: list[bytes] = []
-        subscription = bench.account.subscribe(SUBJECT, lambda *request: led.append(request[4]))
+
+        def lead(
+            session: object, subject: bytes, reply: bytes, headers: bytes, body: bytes
+        ) -> None:
+            led.append(body)
+
+        subscription = bench.account.subscribe(SUBJECT, lead)
         bench.send(b'{"seq":7}')
         assert led == [b'{"seq":7}']
         bench.account.unsubscribe(subscription)
