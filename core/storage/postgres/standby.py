@@ -17,7 +17,7 @@ _IDENTITY = """
       from jetgate_store.secret s, pg_control_system() c, pg_database d
      where s.name = 'routes' and d.datname = current_database()
 """
-_PATIENCE_S = 10.0
+_PATIENCE_S = 5.0
 _ATTEMPTS, _PAUSE_S = 20, 0.25
 """A standby may have to catch up with a schema that was created just now."""
 
