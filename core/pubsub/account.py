@@ -123,12 +123,14 @@ class Account:
         *,
         intercept: bool = False,
         here: bool = False,
+        instead: bool = False,
     ) -> ServiceSubscription:
         """Have `call` called with every message on `subject` (a filter).
 
-        With `here`, only with those of clients of this server.
+        With `here`, only with those of clients of this server; with `instead`, in the place of
+        other servers.
         """
-        subscription = ServiceSubscription(subject, call, queue, intercept, here)
+        subscription = ServiceSubscription(subject, call, queue, intercept, here, instead)
         self._ack_services += _may_watch_acks(subject)
         self._sublist.insert(subject, subscription)
         self._touch(subject)
