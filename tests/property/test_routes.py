@@ -11,7 +11,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.protocol.gather import Batch
 from core.protocol.routed import Queues
+from core.pubsub.arriving import deliver_batch_here
 from core.pubsub.onward import Splitter, deliver_here
 from core.pubsub.route import Member, Subscription
 from core.route.interest import LocalInterest
@@ -61,6 +63,10 @@ class End:
     ) -> None:
         assert account == b"$G"
         deliver_here(self._account, subject, reply, queues, headers, payload)
+
+    def on_batch(self, account: bytes, batch: Batch) -> None:
+        assert account == b"$G"
+        deliver_batch_here(self._account, batch)
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
         self.remote.add(account, subject, queue, weight)

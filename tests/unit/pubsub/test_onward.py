@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.jetstream.stream.acks import AckEmitter
-from core.protocol.gather import gather
+from core.protocol.gather import Batch, gather
 from core.pubsub.account import Account
 from core.pubsub.batch import take_together
 from core.pubsub.onward import Splitter
@@ -41,6 +41,10 @@ class ListLink:
                 subject, reply, queues, headers, payload = message
                 assert (account, queues) == (b"$G", ())
                 found.append((subject, reply, headers, payload))
+
+            def on_batch(self, account: bytes, batch: Batch) -> None:
+                for subject, reply, headers, payload in batch.messages():
+                    self.on_message(account, subject, reply, (), headers, payload)
 
         sink: Any = Sink()
         RouteParser(sink).feed(b"".join(self.out))

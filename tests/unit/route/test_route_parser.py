@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import ProtocolError
+from core.protocol.gather import Batch
 from core.protocol.routed import interest, routed_message
 from core.route.route_parser import MAX_LINE, RouteParser
 
@@ -75,6 +76,10 @@ class Heard:
 
     def on_message_begun(self) -> None:
         """Anybody may send messages here."""
+
+    def on_batch(self, account: bytes, batch: Batch) -> None:
+        for subject, reply, headers, payload in batch.messages():
+            self.calls.append(("message", account, subject, reply, (), headers, payload))
 
     def __getattr__(self, name: str) -> Any:
         def note(*args: Any, **named: bool) -> None:
