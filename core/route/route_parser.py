@@ -119,9 +119,13 @@ class RouteParser:
         """Pass messages from `position` on to the sink as columns; return where they end."""
         while len(data) - position >= WORTH_GATHERING and data.startswith(_MESSAGES, position):
             account, batch, position = gather_routed(data, position, MAX_SIZE)
-            if batch.payloads:
+            count = len(batch.payloads)
+            if count > 1:
                 self._sink.on_batch(account, batch)
-            if len(batch.payloads) < _FEW:
+            elif count:
+                ((subject, reply, headers, payload),) = batch.messages()
+                self._sink.on_message(account, subject, reply, (), headers, payload)
+            if count < _FEW:
                 break  # what is here takes another form, or is better read one by one
         return position
 
