@@ -84,7 +84,7 @@ def everywhere(nodes: Nodes, scale: float) -> None:
         for place, some in places.items():
             found[place].append(publish_from(some, f"E{run}{place}", scale))
     one, each = (median(found[place]) for place in places)
-    print(f"{NODES} publishers: at one node {one:.0f}/s  at all {each:.0f}/s  ratio {each / one:.2f}")
+    print(f"{NODES} publishers   one {one:10.0f}  each node {each:6.0f}  ratio {each / one:.2f}")
 
 
 def kill(nodes: Nodes) -> float:

@@ -6,8 +6,10 @@ group gets every matching message once, and of every queue group one member of t
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,16 +169,19 @@ def test_any_history_of_subscriptions(steps: list[tuple[Any, ...]]) -> None:
             world.publish(at, subject)
 
 
-REPLIES = st.sampled_from((b"", b"back", b"$JS.ACK.S.c.1@shown", b"$JS.ACK.S.c.2@a%d", b"$JS.ACK.x"))
-GOING = st.sampled_from(
-    (
-        *(b"inbox.1", b"inbox.2", b"inbox.2.3", b"inbox.", b"one", b"two.1", b"limited.1"),
-        *(b"guarded.1", b"guarded.no", b"group.1", b"far.1", b"here.1", b"s.1", b"s.2", b"nobody"),
-        *(b"$JS.ACK.S.c.1.1.1.1.1", b"$JS.ACK.S.c.1.2.1.1.1", b"$JS.ACK.T.c.1.1.1.1.1"),
-    )
+Message = tuple[bytes, bytes, bytes, bytes]
+REPLIES = (b"", b"back", b"$JS.ACK.S.c.1@shown", b"$JS.ACK.S.c.2@a%d", b"$JS.ACK.x")
+GOING = (
+    *(b"inbox.1", b"inbox.2", b"inbox.2.3", b"inbox.", b"one", b"two.1", b"limited.1"),
+    *(b"guarded.1", b"guarded.no", b"group.1", b"far.1", b"here.1", b"s.1", b"s.2", b"nobody"),
+    *(b"$JS.ACK.S.c.1.1.1.1.1", b"$JS.ACK.S.c.1.2.1.1.1", b"$JS.ACK.T.c.1.1.1.1.1"),
 )
-PAYLOADS = st.sampled_from((b"", b"+ACK", b"payload"))
-RUN = st.tuples(GOING, REPLIES, st.sampled_from((b"", b"", b"", b"NATS/1.0\r\n\r\n")), PAYLOADS)
+RUN = st.tuples(
+    st.sampled_from(GOING),
+    st.sampled_from(REPLIES),
+    st.sampled_from((b"", b"", b"", b"NATS/1.0\r\n\r\n")),
+    st.sampled_from((b"", b"+ACK", b"payload")),
+)
 
 
 class Receivers:
@@ -223,11 +228,8 @@ class Receivers:
         return written, [each.sent for each in self.subscriptions], self.got
 
 
-@given(st.lists(st.tuples(RUN, st.integers(1, 20)), min_size=1, max_size=6), st.booleans())
-def test_messages_in_columns_reach_whom_they_would_one_by_one(
-    runs: list[tuple[tuple[bytes, bytes, bytes, bytes], int]], watches_acks: bool
-) -> None:
-    messages = [message for message, count in runs for _ in range(count)]
+def check_columns(messages: list[Message], *, watches_acks: bool) -> None:
+    """Deliver messages together and one by one, and compare what everybody got."""
     together, singly = (Receivers(watches_acks=watches_acks) for _ in range(2))
     batch = Batch()
     for subject, reply, headers, payload in messages:
@@ -239,3 +241,18 @@ def test_messages_in_columns_reach_whom_they_would_one_by_one(
         deliver_here(singly.account, subject, reply, (), headers, payload)
     deliver_batch_here(together.account, batch)
     assert together.told() == singly.told()
+
+
+@given(st.lists(st.tuples(RUN, st.integers(1, 20)), min_size=1, max_size=6), st.booleans())
+def test_messages_in_columns_reach_whom_they_would_one_by_one(
+    runs: list[tuple[Message, int]], watches_acks: bool
+) -> None:
+    messages = [message for message, count in runs for _ in range(count)]
+    check_columns(messages, watches_acks=watches_acks)
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+def test_after_a_run_in_columns_comes_anything(reply: bytes) -> None:
+    for subject, other in product(GOING, GOING):
+        run = [(subject, reply, b"", b"x")] * 8
+        check_columns([*run, (other, reply, b"", b"x")], watches_acks=False)

@@ -164,7 +164,8 @@ FORMS = st.sampled_from(
         *(b"HMSG $G a r 0 4\r\nlong\r\n", b"HMSG $G a + 12 12\r\n%b\r\n" % H),
         *(b"RMSG $G a\x0b r 4\r\nlong\r\n", b"RMSG $G a 04\r\nlong\r\n"),
         *(b" RMSG $G a 4\r\nlong\r\n", b"RMSG\t$G a 4\r\nlong\r\n", b"RMSGS a 4\r\n"),
-        *(b"PING\r\n", b"RS+ $G a.*\r\n", b"RMSG $G a 4\r\nlonger\r\n", b"HMSG $G a 5 4\r\nlong\r\n"),
+        *(b"PING\r\n", b"RS+ $G a.*\r\n"),
+        *(b"RMSG $G a 4\r\nlonger\r\n", b"HMSG $G a 5 4\r\nlong\r\n"),
     )
 )
 
@@ -179,6 +180,12 @@ def test_a_large_read_gives_the_same_as_single_bytes(
     assert outcome(said) == expected
     cut = data.draw(st.integers(0, len(said)))
     assert outcome(said[:cut], said[cut:]) == expected
+
+
+@pytest.mark.parametrize("last", [b"+", b"|", b"\x0b", b"b c", b"\x01"])
+def test_after_messages_of_one_size(last: bytes) -> None:
+    said = b"RMSG $G a 4\r\nlong\r\n" * 60 + b"RMSG $G a %b 4\r\nlong\r\n" % last
+    assert outcome(said) == outcome(*(said[at : at + 1] for at in range(len(said))))
 
 
 def test_lines_of_interest() -> None:
