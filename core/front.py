@@ -68,6 +68,7 @@ class Front:
         self.on_change: Callable[[], None] = lambda: None
         self._server, self._hub, self._mesh = server, server.hub, mesh
         self._gate = Gate()
+        self._stage = Stage.HELD
         self._refusals: Refusals | None = None
         self._epoch = 0
         self._has_term = False
@@ -199,6 +200,9 @@ class Front:
                 refusals.stop()
             elif not self._has_term:  # else the term answers what has reached it
                 refusals.start()
+        if stage is Stage.REFUSING and self._stage is not stage:
+            log.warning("no leader is reachable: publishes are refused until there is one")
+        self._stage = stage
         if stage is not Stage.HELD:
             self._hub.take_publishes()
             return

@@ -286,7 +286,7 @@ class Process:
             self._manager.ready(f"serving through {leader.info.server_name}")
             self._say_ready()
         elif not front.leads and not self._life.is_stopping:
-            log.warning("no leader is reachable: publishes wait, and are refused after a while")
+            log.info("no leader is reachable: publishes wait")
 
     async def _answer(self) -> None:
         """Answer what is asked over HTTP from now on."""
