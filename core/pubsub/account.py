@@ -299,6 +299,11 @@ class Account:
                 return each.link
         return members[-1].link
 
+    @property
+    def watches_acks(self) -> bool:
+        """Whether clients, or other servers, listen to acknowledgements too."""
+        return bool(self._ack_watchers)
+
     def take_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
