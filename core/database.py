@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from core.errors import OperatorError, Unavailable, Unreachable
 from core.runtime.clock import Clock
@@ -15,6 +15,8 @@ from core.storage.health import waits
 
 if TYPE_CHECKING:  # what serves imports the driver of PostgreSQL after its ports are open
     from core.storage.postgres.connect import Connector
+
+T = TypeVar("T")
 
 log = logging.getLogger("jetgate.database")
 
@@ -44,6 +46,19 @@ class Database:
         from core.storage.postgres.connect import Connector
 
         return Connector(self.dsn, place=self.place, password_file=self.password_file)
+
+    async def checked_standby(self, primary: Connector) -> Connector:
+        """Return what opens sessions with this standby of a database.
+
+        Raises:
+            ConfigError: it is a standby of none, or of another one.
+            Unavailable: the primary is away.
+        """
+        from core.storage.postgres.standby import check_standby
+
+        standby = self.connector()
+        await check_standby(primary, standby, self.place)
+        return standby
 
     async def checked(self, connector: Connector, clock: Clock) -> None:
         """Check the database, once it answers.
@@ -78,20 +93,21 @@ async def link_secret(connector: Connector) -> bytes:
     """Return the key by which nodes of a database know each other, as soon as it is told."""
     from core.storage.postgres.secrets import link_secret
 
-    return await _told(partial(link_secret, connector))
+    return await told("its secret", partial(link_secret, connector))
 
 
 async def ack_secret(connector: Connector) -> bytes:
     """Return the key of tokens for acknowledgements, as soon as it is told."""
     from core.storage.postgres.secrets import secret
 
-    return await _told(partial(secret, connector, "ack-tokens"))
+    return await told("its secret", partial(secret, connector, "ack-tokens"))
 
 
-async def _told(ask: Callable[[], Awaitable[bytes]]) -> bytes:
+async def told(what: str, ask: Callable[[], Awaitable[T]]) -> T:
+    """Return what PostgreSQL is asked for, as soon as it answers."""
     while True:
         try:
             return await ask()
         except Unavailable as error:
-            waits.warning("PostgreSQL does not tell its secret: %s", error)
+            waits.warning("PostgreSQL does not tell %s: %s", what, error)
             await asyncio.sleep(_RETRY_S)

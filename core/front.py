@@ -119,6 +119,7 @@ class Front:
         if self._mesh is not None:
             self._mesh.lead(epoch)
         self._look()
+        self._apply()  # another node may have led until now
 
     async def give_up(self) -> None:
         """This node will serve no more; return when peers send it no more publishes."""
@@ -132,6 +133,7 @@ class Front:
         """Nothing here takes publishes any more: they may go to another node."""
         self._has_term = False
         self._look()
+        self._apply()  # another node may lead already
 
     def released(self) -> None:
         """The leadership of this node is over, and its locks are free."""

@@ -36,6 +36,17 @@ DsnPasswordFile = Annotated[
         help="File that is the password of the database's role; read for every connection.",
     ),
 ]
+ReadDsn = Annotated[
+    str | None,
+    typer.Option(
+        envvar="JETGATE_READ_DSN",
+        help="Standby of that database; Direct Get by sequence reads from it.",
+    ),
+]
+ReadDsnFile = Annotated[
+    str,
+    typer.Option(envvar="JETGATE_READ_DSN_FILE", help="File that holds what --read-dsn would say."),
+]
 WaitForDb = Annotated[
     float,
     typer.Option(
@@ -61,6 +72,14 @@ def given(
         return None
     place = "--dsn-file" if file else "--dsn"
     return Database(secret_of("--dsn", dsn or "", file), place, password_file, wait_seconds)
+
+
+def standby(dsn: str | None, file: str, password_file: str) -> Database | None:
+    """Return what flags say about a standby; None if they name none. Raises ConfigError."""
+    if dsn is None and not file:
+        return None
+    place = "--read-dsn-file" if file else "--read-dsn"
+    return Database(secret_of("--read-dsn", dsn or "", file), place, password_file)
 
 
 def required(dsn: str | None, file: str, password_file: str, wait_seconds: float = 0) -> Database:

@@ -18,11 +18,11 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import core
 from core.config.addresses import listen, probe, refusal
-from core.database import Database, ack_secret, link_secret
+from core.database import Database, ack_secret, link_secret, told
 from core.errors import OperatorError
 from core.life import Candidacy, Life
 from core.route.settings import ClusterSettings
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from jetgate.server_numbers import Node
 
 log = logging.getLogger("jetgate")
+
+T = TypeVar("T")
 
 # What is imported before the campaign.
 _CAMPAIGN = (
@@ -95,6 +97,7 @@ class Process:
         self._manager = ServiceManager()
         self._addresses: dict[str, str] = {}
         self._connector: Connector
+        self._standby: Connector | None = None
         self._postgres: EmbeddedPostgres | None = None
         self._http_start: HttpStart | None = None
         self._http_port = 0
@@ -174,6 +177,9 @@ class Process:
 
         if await migrate(self._connector):
             log.info("the schema in %s is now that of this release", self._connector.address)
+        if (standby := self._config.standby) is not None:
+            check = partial(standby.checked_standby, self._connector)
+            self._standby = await told("which database it is", check)
         if self._server.links is not None:
             await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
@@ -234,12 +240,17 @@ class Process:
             self._refuse_alone()
 
     def _refuse_alone(self) -> None:
-        """Have publishes refused when no leader was there for too long."""
+        """Have publishes refused, and single messages read, when no leader is there."""
         from core.api.leaderless import Leaderless  # imported by now
+        from core.jetstream.direct.stored_get import StoredGet
+        from core.storage.postgres.stored_messages import PostgresMessages
         from core.storage.postgres.stream_subjects import stream_subjects
 
+        account = self._server.hub.default_account()
+        messages = PostgresMessages(self._connector, self._standby, self._clock)
+        stored_get = StoredGet(account, messages, self._clock)
         read = partial(stream_subjects, self._connector)
-        self._life.front.refuse_by(Leaderless(self._server.hub.default_account(), read))
+        self._life.front.refuse_by(Leaderless(account, read, stored_get))
 
     async def _campaign(self) -> Leadership:
         """Wait until this process leads; publishes go to who does meanwhile."""

@@ -100,6 +100,8 @@ class Shared:
     async def follow(self, connector: Connector, front: Front) -> None:
         """Serve through whoever leads, where there is a route."""
         from core.api.leaderless import Leaderless  # imported by now
+        from core.jetstream.direct.stored_get import StoredGet
+        from core.storage.postgres.stored_messages import PostgresMessages
         from core.storage.postgres.stream_subjects import stream_subjects
 
         hub, self._front = self._server.hub, front
@@ -107,8 +109,10 @@ class Shared:
         front.on_change = self._leader_changed
         if self._server.links is not None:
             await self._server.join(await link_secret(connector))
+        account, clock = hub.default_account(), self._server.clock
+        stored_get = StoredGet(account, PostgresMessages(connector, None, clock), clock)
         read = partial(stream_subjects, connector)
-        front.refuse_by(Leaderless(hub.default_account(), read))
+        front.refuse_by(Leaderless(account, read, stored_get))
 
     def _stand_by(self) -> None:
         """Say once that nobody who leads is reached."""
