@@ -46,6 +46,7 @@ from core.storage.health import COMMITS, SPACE
 from core.storage.interface import ConsumerRow
 from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.migrate import check_revision
 from core.storage.postgres.nodes import delete_node
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.remotes import PostgresRemotes
@@ -118,6 +119,7 @@ async def load(
 
     Raises:
         Fenced: another node took over meanwhile.
+        OperatorError: the schema is that of a newer release.
         Unavailable: PostgreSQL is away.
     """
     term = Term(server, connector, leadership, await Pools.open(connector), options)
@@ -298,6 +300,7 @@ class Term:
 
     async def _load(self) -> None:
         self._compared = self.leadership.session
+        await check_revision(self._pools.readers)
         head = (await self.writer.heads([CATALOGUE]))[CATALOGUE]
         self.catalog.epoch = self.registry.epoch = head.epoch
         self.catalog.changes = head.last_seq

@@ -18,26 +18,31 @@ _LOOK_S = 0.05
 class Neighbours:
     """The `core.cluster.leadership.Follower` of a node: it keeps links to all others.
 
+    Args:
+        mesh: its links; None: it has none, and only stands by.
+
     Attributes:
-        cluster: the nodes as infos show them.
+        cluster: the nodes as infos show them; None: it has no links.
         on_standing_by: called after each attempt to lead that has failed.
     """
 
-    def __init__(self, mesh: DatabaseMesh) -> None:
+    def __init__(self, mesh: DatabaseMesh | None) -> None:
         self.on_standing_by: Callable[[], None] = lambda: None
         self._mesh = mesh
-        self.cluster = Cluster(
-            mesh.hub.server_name,
-            mesh.hub.clock,
-            name=lambda: mesh.name,
-            leader=mesh.leader_name,
-            linked=lambda: mesh.peers.keys(),
-        )
-        self._membership = Membership(mesh.hub.server_id)
+        self.cluster: Cluster | None = None
         self._hurry = asyncio.Event()
         self._waits_until = 0
-        mesh.on_released = self._hasten
-        mesh.on_succession = self._leave_it
+        if mesh is not None:
+            self._membership = Membership(mesh.hub.server_id)
+            self.cluster = Cluster(
+                mesh.hub.server_name,
+                mesh.hub.clock,
+                name=lambda: mesh.name,
+                leader=mesh.leader_name,
+                linked=lambda: mesh.peers.keys(),
+            )
+            mesh.on_released = self._hasten
+            mesh.on_succession = self._leave_it
 
     def stands_by(self) -> None:
         """Hear that another node leads, or none."""
@@ -45,14 +50,16 @@ class Neighbours:
 
     def links(self) -> tuple[str, ...]:
         """Return the names of the nodes to which there are links."""
-        return tuple(sorted(link.info.server_name for link in self._mesh.peers.values()))
+        nodes = () if self._mesh is None else self._mesh.nodes
+        return tuple(sorted(link.info.server_name for link in nodes))
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Dial those that are new."""
-        self.cluster.met(rows)
+        if self.cluster is not None:
+            self.cluster.met(rows)
         mesh = self._mesh
-        if mesh.is_leaving:
-            return
+        if mesh is None or mesh.is_leaving or mesh.takes_others:
+            return  # members of a cluster are found by their routes
         changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())
         for address in changes.drop:
             mesh.dial_no_more(*address)
@@ -65,19 +72,22 @@ class Neighbours:
         Where that one has named another node, wait until it leads, or took too long.
         """
         await self._hurried(seconds)
-        while self._waits > 0 and self._mesh.leader is None:
-            await self._hurried(min(self._waits, _LOOK_S))
+        if self._mesh is not None:
+            await self._left(self._mesh)
+
+    async def _left(self, mesh: DatabaseMesh) -> None:
+        """Return when nobody else is to be left to lead, or leads."""
+        clock = mesh.hub.clock
+        while (waits := (self._waits_until - clock.monotonic()) / _SECOND) > 0:
+            if mesh.leader is not None:
+                return
+            await self._hurried(min(waits, _LOOK_S))
 
     async def _hurried(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hurry.wait()
         self._hurry.clear()
-
-    @property
-    def _waits(self) -> float:
-        """For how long this node leaves it to another one to lead, seconds."""
-        return (self._waits_until - self._mesh.hub.clock.monotonic()) / _SECOND
 
     def _hasten(self) -> None:
         """Try at once: the leader has let go, and names nobody else."""
@@ -86,4 +96,5 @@ class Neighbours:
 
     def _leave_it(self) -> None:
         """Leave it to another node to lead next."""
+        assert self._mesh is not None, "it has told"
         self._waits_until = self._mesh.hub.clock.monotonic() + _SUCCESSION
