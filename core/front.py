@@ -121,12 +121,15 @@ class Front:
         self._look()
         self._apply()  # another node may have led until now
 
-    async def give_up(self) -> None:
-        """This node will serve no more; return when peers send it no more publishes."""
+    async def give_up(self, successor: str = "") -> None:
+        """This node will serve no more; return when peers send it no more publishes.
+
+        `successor`: the name of the node to which others leave it to lead; empty: to none.
+        """
         self._epoch = 0
         self._look()
         if self._mesh is not None:
-            self._mesh.lead_no_more()
+            self._mesh.lead_no_more(successor)
             await self._mesh.read(_READ_S)
 
     def retired(self) -> None:
@@ -141,11 +144,7 @@ class Front:
             self._mesh.released()
 
     async def succeeded(self) -> None:
-        """Return when another node leads, or none is left, or none does for too long.
-
-        Clients of this node that were held publish through the other one first: they are closed
-        when there was time for the answers.
-        """
+        """Return when another node leads, or none is left, or none does for too long."""
         led = spawn(self._led.wait(), name="succession")
         try:
             async with asyncio.timeout(_SUCCESSION_S):
@@ -155,6 +154,9 @@ class Front:
             log.warning("no other node leads: clients have to wait for one")
         finally:
             await stop(led)
+
+    async def answered(self) -> None:
+        """Return when clients of this node that were held had time to publish through a leader."""
         if self.is_led:
             await asyncio.sleep(_ANSWERS_S)
 

@@ -207,7 +207,8 @@ class Life:
         """Return when this process is to stop, or no longer leads."""
         ends = [self._stopped]
         if self.term is not None:
-            ends += [self.term.deposed, self.term.leadership.lost, self.front.overtaken]
+            ends += [self.term.deposed, self.term.stepping_down]
+            ends += [self.term.leadership.lost, self.front.overtaken]
         waits = [spawn(event.wait(), name="end of a term") for event in ends]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         await stop(*waits)
@@ -222,17 +223,20 @@ class Life:
         if term is None:
             return
         self._command.step_down()
-        await self.front.give_up()
+        await self.front.give_up(term.successor)
         await term.retire()
         self.front.retired()
         await term.stop()
         self.front.released()
+        if term.stepping_down.is_set():
+            await _unless(self._ending, self.front.succeeded())
 
     async def _hand_over(self) -> None:
         """End the leadership, if there is one, and wait for who leads next."""
         if self.term is not None:
             await self._end_term()
             await self.front.succeeded()
+            await self.front.answered()
 
     async def _leave(self) -> None:
         """End everything that clients see; another node leads before that, if there is one."""

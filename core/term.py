@@ -18,8 +18,11 @@ from msgspec.structs import replace
 from core.api.call import ApiServer
 from core.api.dispatcher import Dispatcher
 from core.api.domain import serve_domain
+from core.api.routes import CLUSTER_ROUTES, META_ROUTES, OWN_ROUTES, ROUTES
 from core.client.loopback import attach
 from core.cluster.leadership import Leadership
+from core.cluster.members import REPLICAS_MAX, Cluster, peer_id
+from core.jetstream.advisories import Advisories
 from core.jetstream.dead_letters import DeadLetters
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane
@@ -33,6 +36,7 @@ from core.jetstream.transactions.transactions import Transactions
 from core.jetstream.trust import Trust
 from core.model.account import ServerLimits
 from core.pubsub.account import ServiceSubscription
+from core.pubsub.server import SYSTEM_ACCOUNT
 from core.recovery import CATALOGUE, Work, find_losses, lead_again
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
@@ -43,6 +47,7 @@ from core.storage.interface import ConsumerRow
 from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.migrate import check_revision
+from core.storage.postgres.nodes import delete_node
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
@@ -69,6 +74,7 @@ class TermOptions:
         max_file: what streams with file storage may use.
         limits: members of `ServerLimits`, to which configurations and batches are held.
         remotes: other systems, besides those of the list in the database.
+        cluster: the nodes of the database; None: it is this node's own.
     """
 
     account: str = "$G"
@@ -78,6 +84,7 @@ class TermOptions:
     max_file: int = 0
     limits: dict[str, int] = field(default_factory=dict)
     remotes: tuple[Remote, ...] = ()
+    cluster: Cluster | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,8 @@ class Term:
     Attributes:
         leadership: how this process leads.
         deposed: set when it no longer does, or when memory may no longer be what storage has.
+        stepping_down: set when another node is asked to lead.
+        successor: the name of that node; empty: any.
         registry: the streams.
         api: the counters of API requests.
     """
@@ -145,9 +154,12 @@ class Term:
     ) -> None:
         self.leadership = leadership
         self.deposed = asyncio.Event()
+        self.stepping_down = asyncio.Event()
+        self.successor = ""
         self._hub, self._clock, self._turn = server.hub, leadership.clock, server.turn
         self._account = server.hub.accounts[options.account]
         self._options = options
+        self._cluster = options.cluster
         self._pools = pools
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_loaded = False
@@ -184,7 +196,7 @@ class Term:
             trust=trust,
         )
         self.api = served.counters
-        self._dispatcher = Dispatcher(self._account, served)
+        self._dispatchers = self._dispatchers_of(served)
         self._domain: ServiceSubscription | None = None
         self.remotes = Remotes(
             self._account,
@@ -213,6 +225,7 @@ class Term:
             tails=TailBudget(options.tail_bytes),
             max_payload=lambda: hub.limits.max_payload,
             domain=hub.domain,
+            cluster=self._cluster,
             # Without limits there is nothing that would have to be asked.
             acknowledged=self.leadership.health.acknowledged,
             trust=trust,
@@ -220,10 +233,25 @@ class Term:
             batches=Quota(lambda: batch_limits(self._limits())),
         )
 
+    def _dispatchers_of(self, served: ApiServer) -> list[Dispatcher]:
+        """Return who serves requests: those of the account, and those of the system account."""
+        if self._cluster is None:
+            return [Dispatcher(self._account, served)]
+        routes = (*CLUSTER_ROUTES, *ROUTES, *OWN_ROUTES)
+        dispatchers = [Dispatcher(self._account, served, routes)]
+        if (system := self._hub.accounts.get(SYSTEM_ACCOUNT)) is not None:
+            dispatchers.append(Dispatcher(system, served, META_ROUTES))
+        return dispatchers
+
     def _limits(self) -> ServerLimits:
         options = self._options
         memory, file = options.max_memory or -1, options.max_file or -1
-        return replace(ServerLimits(max_memory=memory, max_storage=file), **options.limits)
+        limits = ServerLimits(
+            max_memory=memory,
+            max_storage=file,
+            replicas=1 if self._cluster is None else REPLICAS_MAX,
+        )
+        return replace(limits, **options.limits)
 
     def reconfigure(self, options: TermOptions) -> None:
         """Take other limits of configurations, and other remotes, from now on."""
@@ -246,15 +274,29 @@ class Term:
         for task in self._tasks:
             task.add_done_callback(self._ended)
         await self._expire_overdue()
+        if self._cluster is not None:
+            self._cluster.leader_since = self._clock.now()
+            self._cluster.step_down = self._step_down
+            self._cluster.delete = partial(delete_node, self._pools.writers)
         self._domain = serve_domain(self._account, self._hub.domain)
-        self._dispatcher.start()
+        for dispatcher in self._dispatchers:
+            dispatcher.start()
         self.registry.listen()
         self.transactions.start()
+        self._tell_led()
         log.info(
             "leading %d streams, loaded in %.2f s",
             len(self.registry.streams),
             (self._clock.monotonic() - started) / 1e9,
         )
+
+    def _tell_led(self) -> None:
+        """Tell who listens that this node leads now."""
+        self.registry.tell_led()
+        cluster, system = self._cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
+        if cluster is not None and system is not None:
+            advisories = Advisories(system, self._clock, domain=self._hub.domain)
+            advisories.domain_led(peer_id(cluster.own), cluster.name, cluster.members)
 
     async def _load(self) -> None:
         self._compared = self.leadership.session
@@ -315,6 +357,13 @@ class Term:
         self._compared = self.leadership.session
         return committed
 
+    def _step_down(self, successor: str) -> None:
+        if not self.stepping_down.is_set():
+            log.info("stepping down for %s", successor or "another node")
+            self.successor = successor
+            self.leadership.stays = True
+            self.stepping_down.set()
+
     def _is_compared(self) -> bool:
         """Whether storage cannot have gone back since it was looked at: the session is the same."""
         return self.leadership.session == self._compared != 0
@@ -346,7 +395,8 @@ class Term:
             self._account.unsubscribe(self._domain)
         await self.transactions.stop()
         await self.letters.stop()
-        await self._dispatcher.stop()
+        for dispatcher in self._dispatchers:
+            await dispatcher.stop()
         self.states.close()
         self.registry.close()
         self._turn.run()

@@ -8,11 +8,14 @@ from core.auth.users import User, Users
 from core.database import Database
 from core.errors import ConfigError
 from core.pubsub.mappings import Mapping
+from core.pubsub.server import SYSTEM_ACCOUNT
 from core.remote.settings import Remote
 from gateway.settings import Settings
 
 NATS_PORT, HTTP_PORT = 4222, 8080
 _PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}
+_SYSTEM_TYPES = frozenset(("STANDARD", "WEBSOCKET"))
+"""How a user of the system account may connect: not over HTTP, which serves streams."""
 DATA_DIRECTORY = Path(".jetgate")
 
 
@@ -92,15 +95,24 @@ def place_of(flag: str, text: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def users_of(token: str, user: str, password: str) -> Users | None:
+def users_of(
+    token: str, user: str, password: str, system_user: str = "", system_password: str = ""
+) -> Users | None:
     """Return who may connect by the flags of a command; None if they name nobody.
 
     Raises ConfigError when they exclude each other, or when one is missing.
     """
+    if bool(system_user) != bool(system_password):
+        raise ConfigError("--system-user", "needs --system-pass, which needs --system-user")
+    if system_user and not user:
+        raise ConfigError("--system-user", "needs --user: it is told from others by its name")
     if token and (user or password):
         raise ConfigError("--auth", "a token, or a user with a password, not both")
     if bool(user) != bool(password):
         raise ConfigError("--user", "needs --pass, and --pass needs --user")
     if token:
         return Users(token=token)
-    return Users(users=(User(user, password),)) if user else None
+    users: tuple[User, ...] = (User(user, password),) if user else ()
+    if system_user:
+        users += (User(system_user, system_password, None, _SYSTEM_TYPES, SYSTEM_ACCOUNT),)
+    return Users(users=users) if users else None

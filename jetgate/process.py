@@ -25,6 +25,7 @@ from core.config.addresses import listen, probe, refusal
 from core.database import Database, ack_secret, link_secret, told
 from core.errors import OperatorError
 from core.life import Candidacy, Life
+from core.pubsub.server import SYSTEM_ACCOUNT
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
 from core.runtime.garbage import FullCollections
@@ -46,6 +47,7 @@ from jetgate.ports_file import PortsFile, url
 
 if TYPE_CHECKING:
     from core.cluster.leadership import Leadership
+    from core.monitor.system import SystemServices
     from core.route.database_mesh import DatabaseMesh
     from core.route.neighbours import Neighbours
     from core.storage.postgres.connect import Connector
@@ -105,6 +107,7 @@ class Process:
         self._facade: Facade | None = None
         self._node: Node | None = None
         self._neighbours: Neighbours | None = None
+        self._system: SystemServices | None = None
         self._imports: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._answering = asyncio.Lock()
@@ -214,6 +217,12 @@ class Process:
         self._row.route_port = port
         self._neighbours = Neighbours(links)
         self._neighbours.on_standing_by = self._stand_by
+        cluster = self._neighbours.cluster
+        if SYSTEM_ACCOUNT in self._server.hub.accounts and cluster is not None:
+            from core.monitor.system import SystemServices  # most nodes have no such users
+
+            self._system = SystemServices(self._server, cluster)
+            self._system.start()
 
     def _rest(self) -> asyncio.Task[None]:
         """The import of what it takes to serve, begun with the first call."""
@@ -300,7 +309,9 @@ class Process:
         await asyncio.shield(self._rest())
         from core.term import TermOptions, load  # imported by now
 
-        options = TermOptions(remotes=self._config.remotes)
+        neighbours = self._neighbours
+        cluster = None if neighbours is None else neighbours.cluster
+        options = TermOptions(remotes=self._config.remotes, cluster=cluster)
         return await load(self._server, self._connector, leadership, options)
 
     async def leave(self) -> None:
@@ -314,6 +325,8 @@ class Process:
         """Leave the other nodes, and stop an embedded PostgreSQL."""
         await stop(self._imports)
         await self._close_http()
+        if self._system is not None:
+            await self._system.stop()
         await self._server.close()
         if self._postgres is not None:
             await self._postgres.stop()
@@ -340,6 +353,8 @@ class Process:
         await self._answer()
         assert self._node is not None
         self._node.term = term
+        if self._system is not None:
+            self._system.show(term)
         row, addresses = self._row, self._addresses
         log.info("leading as %s since epoch %d: %s", row.node, term.leadership.epoch, row.shown)
         self._manager.ready(f"leading: {addresses['nats']} {addresses['http']}")
@@ -349,6 +364,8 @@ class Process:
         """Show nothing of a term that ends."""
         if self._node is not None:
             self._node.term = None
+        if self._system is not None:
+            self._system.show(None)
 
     def _found_addresses(self) -> dict[str, str]:
         host, ws_port = self._config.host, self._server.ws_port

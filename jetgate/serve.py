@@ -48,6 +48,21 @@ PasswordFile = Annotated[
         "--pass-file", envvar="JETGATE_PASS_FILE", help="File that holds what --pass would say."
     ),
 ]
+SystemUser = Annotated[
+    str,
+    typer.Option(envvar="JETGATE_SYSTEM_USER", help="User who may ask about the cluster itself."),
+]
+SystemPass = Annotated[
+    str, typer.Option("--system-pass", envvar="JETGATE_SYSTEM_PASS", help="His password, or hash.")
+]
+SystemPassFile = Annotated[
+    str,
+    typer.Option(
+        "--system-pass-file",
+        envvar="JETGATE_SYSTEM_PASS_FILE",
+        help="File that holds what --system-pass would say.",
+    ),
+]
 ConfigFile = Annotated[
     str,
     typer.Option("--config", help="File with the blocks http, remotes, mappings; else flags."),
@@ -152,6 +167,9 @@ def serve(
     user: UserName = "",
     password: Password = "",
     password_file: PasswordFile = "",
+    system_user: SystemUser = "",
+    system_password: SystemPass = "",
+    system_password_file: SystemPassFile = "",
     config: ConfigFile = "",
     http_tls_cert: TlsCert = "",
     http_tls_key: TlsKey = "",
@@ -189,7 +207,15 @@ def serve(
             data=data,
             database=required(dsn, dsn_file, dsn_password_file, wait_for_db),
             standby=standby(read_dsn, read_dsn_file, dsn_password_file),
-            users=_users(auth, auth_file, user, password, password_file),
+            users=_users(
+                auth,
+                auth_file,
+                user,
+                password,
+                password_file,
+                system_user,
+                secret_of("--system-pass", system_password, system_password_file),
+            ),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,
             cluster_listen=place_of("--cluster-listen", cluster_listen),
@@ -199,9 +225,21 @@ def serve(
     )
 
 
-def _users(token: str, token_file: str, user: str, password: str, file: str) -> Users | None:
+def _users(
+    token: str,
+    token_file: str,
+    user: str,
+    password: str,
+    file: str,
+    system_user: str = "",
+    system_password: str = "",
+) -> Users | None:
     return users_of(
-        secret_of("--auth", token, token_file), user, secret_of("--pass", password, file)
+        secret_of("--auth", token, token_file),
+        user,
+        secret_of("--pass", password, file),
+        system_user,
+        system_password,
     )
 
 

@@ -56,7 +56,7 @@ async def _create(
     durable: bool,
 ) -> ConsumerCreateResponse:
     request = call.request
-    config = named_request(request, stream, name, filter_subject, durable)
+    config = named_request(request, stream, name, filter_subject, durable, server.config_limits)
     runner = server.registry.stream(stream)
     copies = config.direct or config.sourcing
     if copies:

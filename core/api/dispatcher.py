@@ -44,6 +44,7 @@ SUBJECTS = (
     "STREAM.*",
     "STREAM.*.>",
     "META.*.>",
+    "SERVER.*",
     "SERVER.*.>",
     "ACCOUNT.*.>",
     "CONSUMER.MSG.*",
@@ -222,6 +223,8 @@ class Dispatcher:
         if route.exists is not None and not route.exists(self._server, waiting.names):
             return None
         try:
+            if route.before is not None:
+                route.before(self._server, waiting.names)
             is_large = len(waiting.payload) > LARGE_BODY
             request = await in_thread_if(is_large, _request, waiting, self._server.strict)
             call: Call[Any] = Call(waiting.names, request, waiting.headers)

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from core.api import account, consumers, messages, streams, transactions
+from core.api import account, cluster, consumers, messages, streams, transactions
 from core.api.call import ApiServer, Body, Call, Nothing
+from core.model import cluster as m
 from core.model import consumer as c
 from core.model import stream as s
 from core.model import transactions as t
@@ -45,6 +46,8 @@ class Route:
     """Whether account info counts it even if it succeeds."""
     exists: Callable[[ApiServer, tuple[str, ...]], bool] | None = None
     """Says whether what the subject names exists; if not, the request is not answered."""
+    before: Callable[[ApiServer, tuple[str, ...]], None] | None = None
+    """Raises ApiError for what the subject names, before the body is looked at."""
     may_wait: bool = False
     """Whether it is served beside the other requests of its stream: its answer may take long."""
 
@@ -145,6 +148,57 @@ ROUTES: tuple[Route, ...] = (
         Nothing, c.ConsumerEvacuatePeerResponse, streams.clustered, _NEVER,
     ),
 )  # fmt: skip
+
+_MOVES = m.LeaderStepdownRequest
+_PEER = m.RemovePeerRequest
+
+CLUSTER_ROUTES: tuple[Route, ...] = (
+    Route(
+        "STREAM.LEADER.STEPDOWN.*", Body.OPTIONAL,
+        _MOVES, s.StreamStepdownResponse, cluster.step_stream_down, before=cluster.exists,
+    ),
+    Route(
+        "STREAM.PEER.REMOVE.*", Body.NEEDED,
+        _PEER, s.StreamRemovePeerResponse, cluster.remove_stream_peer,
+    ),
+    Route(
+        "STREAM.PEER.EVACUATE.*", Body.NEEDED,
+        _PEER, s.StreamEvacuatePeerResponse, cluster.evacuate_stream_peer,
+    ),
+    Route(
+        "STREAM.CANCEL_MOVE.*", Body.IGNORED,
+        Nothing, s.StreamCancelMoveResponse, cluster.cancel_move,
+    ),
+    Route(
+        "CONSUMER.LEADER.STEPDOWN.*.*", Body.OPTIONAL,
+        _MOVES, c.ConsumerStepdownResponse, cluster.step_consumer_down, before=cluster.exists,
+    ),
+    Route(
+        "CONSUMER.PEER.REMOVE.*.*", Body.NEEDED,
+        _PEER, c.ConsumerRemovePeerResponse, cluster.remove_consumer_peer,
+    ),
+    Route(
+        "CONSUMER.PEER.EVACUATE.*.*", Body.NEEDED,
+        _PEER, c.ConsumerEvacuatePeerResponse, cluster.evacuate_consumer_peer,
+    ),
+)  # fmt: skip
+"""Requests that are refused by a server on its own, as a cluster answers them."""
+
+META_ROUTES: tuple[Route, ...] = (
+    Route(
+        "META.LEADER.STEPDOWN", Body.OPTIONAL,
+        _MOVES, m.MetaStepdownResponse, cluster.step_down,
+    ),
+    Route(
+        "SERVER.REMOVE", Body.NEEDED,
+        m.ServerRemoveRequest, m.ServerRemoveResponse, cluster.remove_server,
+    ),
+    Route(
+        "SERVER.EVACUATE", Body.NEEDED,
+        m.ServerRemoveRequest, m.ServerEvacuateResponse, cluster.evacuate_server,
+    ),
+)  # fmt: skip
+"""Requests about the cluster itself: only users of the system account are answered."""
 
 OWN_ROUTES: tuple[Route, ...] = (
     Route("TXN.OPEN.*", Body.NEEDED, t.OpenRequest, t.OpenResponse, transactions.open_run),

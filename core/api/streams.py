@@ -7,6 +7,7 @@ from core.jetstream.log.subjects import subjects_matching
 from core.jetstream.stream.runner import StreamRunner
 from core.model import unsupported
 from core.model.api_errors import api_error
+from core.model.cluster import StreamAlternate
 from core.model.stream import (
     LIST_PAGE,
     NAMES_PAGE,
@@ -80,6 +81,7 @@ async def info(server: ApiServer, call: Call[StreamInfoRequest]) -> StreamInfoRe
     if offset or len(counts) > SUBJECTS_PAGE:
         page = {name: counts[name] for name in sorted(counts)[offset : offset + SUBJECTS_PAGE]}
     found = await runner.info(deleted=request.deleted_details, subjects=page, with_cluster=True)
+    found = replace(found, alternates=_alternates(server, runner))
     return StreamInfoResponse(
         total=len(counts),
         offset=offset if counts else 0,
@@ -143,6 +145,26 @@ async def restore(server: ApiServer, call: Call[RestoreRequest]) -> None:
     if call.request.config.name not in ("", name):
         raise api_error("JSStreamMismatch")
     raise unsupported.refuse_request("restore")
+
+
+def _alternates(server: ApiServer, runner: StreamRunner) -> tuple[StreamAlternate, ...]:
+    """Return a stream and its mirrors, if it has any and this is a cluster."""
+    cluster = server.registry.services.cluster
+    if cluster is None:
+        return ()
+    mirrors = [
+        name
+        for name, other in sorted(server.registry.streams.items())
+        if (mirror := other.config.mirror) is not None
+        and mirror.name == runner.name
+        and mirror.external is None
+    ]
+    if not mirrors:
+        return ()
+    domain, name = server.domain, cluster.name
+    return tuple(
+        StreamAlternate(name=each, domain=domain, cluster=name) for each in (runner.name, *mirrors)
+    )
 
 
 def _shown(info: StreamInfo) -> StreamInfo:

@@ -71,6 +71,7 @@ class Leadership:
         epoch: the catalogue's epoch under which the node leads; 0 before it does.
         clock: the time of the database, by which everything is stored; from when the node leads.
         lost: set when another node has taken over.
+        stays: whether the node goes on when it has released the leadership, and its row with it.
         reopened: called when this node leads on in another session than before.
         confirmed: called each time it turns out that this node still leads.
     """
@@ -90,6 +91,7 @@ class Leadership:
         self.epoch = 0
         self.clock: Clock
         self.lost = asyncio.Event()
+        self.stays = False
         self.reopened: Callable[[], None] = lambda: None
         self.confirmed: Callable[[], None] = lambda: None
         self._store = store
@@ -142,7 +144,7 @@ class Leadership:
         if self._store.is_open:
             try:
                 async with asyncio.timeout(0.5):
-                    await self._store.leave(self.row)
+                    await (self._store.unlock() if self.stays else self._store.leave(self.row))
             except (Unavailable, TimeoutError) as error:
                 log.info("the lock ends with its session: %s", error)
         self._store.close()

@@ -40,7 +40,12 @@ NO_LIMITS = ServerLimits()
 
 
 def named_request(
-    request: CreateConsumerRequest, stream: str, name: str, filter_subject: str, durable: bool
+    request: CreateConsumerRequest,
+    stream: str,
+    name: str,
+    filter_subject: str,
+    durable: bool,
+    limits: ServerLimits = NO_LIMITS,
 ) -> ConsumerConfig:
     """Check a create request against its subject and put the name of the subject into its config.
 
@@ -49,6 +54,7 @@ def named_request(
         name: the consumer in the subject, "" for the legacy ephemeral form.
         filter_subject: the part of the subject after the name, "" when there is none.
         durable: whether it came on the legacy `CONSUMER.DURABLE.CREATE` form.
+        limits: whether there is a cluster.
     """
     config = request.config
     if stream != request.stream_name:
@@ -67,7 +73,7 @@ def named_request(
         raise api_error("JSConsumerMultipleFiltersNotAllowed")
     if filter_subject and config.filter_subject != filter_subject:
         raise api_error("JSConsumerCreateFilterSubjectMismatch")
-    if config.num_replicas > 1:
+    if limits.replicas == 1 and config.num_replicas > 1:
         raise api_error("JSStreamReplicasNotSupported")
     return config
 

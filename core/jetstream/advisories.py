@@ -10,6 +10,7 @@ tells. Events have no reply subject and no headers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from core.model import codec
@@ -20,21 +21,26 @@ from core.model.advisory import (
     BatchAbandoned,
     ClientInfo,
     ConsumerAction,
+    ConsumerLeaderElected,
     ConsumerPause,
+    DomainLeaderElected,
     Event,
     GroupPinned,
     GroupUnpinned,
     MaxDeliver,
     Nak,
     StreamAction,
+    StreamLeaderElected,
     Terminated,
 )
+from core.model.cluster import PeerInfo
 from core.runtime.nuid import nuid
 
 if TYPE_CHECKING:
     from core.pubsub.account import Account
     from core.runtime.clock import Clock
 
+Replicas = Callable[[], tuple[PeerInfo, ...]]
 PREFIX = "$JS.EVENT."
 API = b"$JS.EVENT.ADVISORY.API"
 
@@ -121,11 +127,45 @@ class Advisories:
             reason=reason,
         )
 
+    def stream_led(self, stream: str, leader: str, replicas: Replicas) -> None:
+        """This server leads a stream; `replicas` are made only if somebody listens."""
+        if self.heard("ADVISORY.STREAM.LEADER_ELECTED", stream):
+            self.emit(
+                f"ADVISORY.STREAM.LEADER_ELECTED.{stream}",
+                StreamLeaderElected,
+                stream=stream,
+                leader=leader,
+                replicas=replicas(),
+            )
+
+    def domain_led(self, leader: str, cluster: str, replicas: Replicas) -> None:
+        """This server, of this id, leads a cluster."""
+        if self.heard("ADVISORY.DOMAIN.LEADER_ELECTED"):
+            self.emit(
+                "ADVISORY.DOMAIN.LEADER_ELECTED",
+                DomainLeaderElected,
+                leader=leader,
+                replicas=replicas(),
+                cluster=cluster,
+            )
+
     # -- consumers -------------------------------------------------------------------------------
 
     def consumer_created(self, stream: str, consumer: str) -> None:
         """A consumer exists now."""
         self._consumer("CREATED", ConsumerAction, stream, consumer, action="create")
+
+    def consumer_led(self, stream: str, consumer: str, leader: str, replicas: Replicas) -> None:
+        """This server leads a consumer."""
+        if self.heard("ADVISORY.CONSUMER.LEADER_ELECTED", stream, consumer):
+            self._consumer(
+                "LEADER_ELECTED",
+                ConsumerLeaderElected,
+                stream,
+                consumer,
+                leader=leader,
+                replicas=replicas(),
+            )
 
     def consumer_deleted(self, stream: str, consumer: str) -> None:
         """A consumer is gone."""

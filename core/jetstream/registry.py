@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from functools import partial
 
+from core.cluster.groups import stream_group
 from core.errors import ApiError
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
@@ -128,6 +130,7 @@ class Registry:
             self.streams[config.name] = runner
             runner.start()
             self._tell_copiers(config.name, is_new=True)
+            self._tell_led(runner)
             runner.advisories.stream_created(config.name)
             return runner, True
 
@@ -150,6 +153,19 @@ class Registry:
             self._tell_copiers(config.name)
             runner.advisories.stream_updated(config.name)
             return runner
+
+    def tell_led(self) -> None:
+        """Tell who listens that this node leads what has several replicas: it took over."""
+        for runner in self.streams.values():
+            self._tell_led(runner)
+            for consumer in runner.consumers.values():
+                consumer.tell_led()
+
+    def _tell_led(self, runner: StreamRunner) -> None:
+        cluster, config = self.services.cluster, runner.config
+        if cluster is not None and config.num_replicas > 1:
+            peers = partial(cluster.peers, stream_group(runner.stream, config))
+            runner.advisories.stream_led(config.name, cluster.own, peers)
 
     def _tell_copiers(self, name: str, *, is_new: bool = False) -> None:
         """Streams that copy this one need not wait to find out."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from core.cluster.members import Cluster
 from core.jetstream.log.tail import TailBudget
 from core.jetstream.trust import Trust
 from core.runtime.clock import Clock
@@ -61,7 +62,10 @@ TAIL_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class Services:
-    """The services of the node that leads, wired once for all its streams."""
+    """The services of the node that leads, wired once for all its streams.
+
+    `cluster`: the nodes that could lead; None: this is a server on its own.
+    """
 
     clock: Clock
     turn: Turn
@@ -76,6 +80,7 @@ class Services:
     press: Callable[[], None]
     max_payload: Callable[[], int] = lambda: 1 << 20
     domain: str = ""
+    cluster: Cluster | None = None
     resources: Resources | None = None
     letters: Letters | None = None
     acknowledged: Acknowledged = field(default_factory=Acknowledged)

@@ -25,7 +25,7 @@ class ServerLimits(AccountLimits, frozen=True, kw_only=True):
     """The limits that configurations are checked against: the account's and the server's own.
 
     The server's own, those added here, are not shown by account info. `duplicate_window` and
-    `batch_timeout` are nanoseconds.
+    `batch_timeout` are nanoseconds, `replicas` more than 1 only in a cluster.
     """
 
     max_request_batch: Int = -1
@@ -34,6 +34,7 @@ class ServerLimits(AccountLimits, frozen=True, kw_only=True):
     batch_inflight_total: Int64 = -1
     batch_messages: Int64 = -1
     batch_timeout: Int64 = -1
+    replicas: Int = 1
 
 
 class ApiStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from core.model.cluster import PeerInfo
 from core.model.wire import OMIT, ZERO_TIME, Duration, Int64, OptionalTime, Time, Uint64
 
 _ADVISORY = "io.nats.jetstream.advisory.v1."
@@ -72,6 +73,37 @@ class BatchAbandoned(Event, frozen=True, kw_only=True):
     domain: Annotated[str, OMIT] = ""
     batch: str
     reason: str
+
+
+class StreamLeaderElected(Event, frozen=True, kw_only=True):
+    """Another server leads a stream of several replicas; `replicas` are all of them."""
+
+    type: str = _ADVISORY + "stream_leader_elected"
+    stream: str
+    leader: str
+    replicas: tuple[PeerInfo, ...]
+    domain: Annotated[str, OMIT] = ""
+
+
+class ConsumerLeaderElected(Event, frozen=True, kw_only=True):
+    """Another server leads a consumer of several replicas."""
+
+    type: str = _ADVISORY + "consumer_leader_elected"
+    stream: str
+    consumer: str
+    leader: str
+    replicas: tuple[PeerInfo, ...]
+    domain: Annotated[str, OMIT] = ""
+
+
+class DomainLeaderElected(Event, frozen=True, kw_only=True):
+    """Another server leads the cluster; `leader` is its id, not its name."""
+
+    type: str = _ADVISORY + "domain_leader_elected"
+    leader: str
+    replicas: tuple[PeerInfo, ...]
+    cluster: str
+    domain: Annotated[str, OMIT] = ""
 
 
 class ConsumerAction(Event, frozen=True, kw_only=True):

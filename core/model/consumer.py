@@ -4,9 +4,9 @@ from typing import Annotated
 
 import msgspec
 
+from core.model.cluster import ClusterInfo
 from core.model.codec import WireEnum
 from core.model.response import TYPE_PREFIX, Paged, Response
-from core.model.stream import ClusterInfo
 from core.model.wire import (
     HIDDEN,
     INLINE,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from core.model.cluster import ClusterInfo, Placement, StreamAlternate
 from core.model.codec import WireEnum
 from core.model.gojson import JsonError, parse_all
 from core.model.response import TYPE_PREFIX, ErrorBody, Paged, Response
@@ -70,14 +71,6 @@ class PersistMode(WireEnum):
     @classmethod
     def json_aliases(cls) -> dict[str, str]:
         return {'""': "default"}
-
-
-class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a stream should be placed. An empty list of tags differs from none."""
-
-    cluster: Annotated[str, OMIT] = ""
-    tags: Annotated[tuple[str, ...] | None, OMIT] = None
-    preferred: Annotated[str, OMIT] = ""
 
 
 class SubjectTransformConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,11 +185,6 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     consumer_count: Int = 0
 
 
-class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
-    name: Annotated[str, OMIT] = ""
-    leader: Annotated[str, OMIT] = ""
-
-
 class StreamSourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How far a mirror or source is behind its origin.
 
@@ -221,6 +209,7 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
     cluster: Annotated[ClusterInfo | None, OMIT] = None
     mirror: Annotated[StreamSourceInfo | None, OMIT] = None
     sources: Annotated[tuple[StreamSourceInfo, ...], OMIT] = ()
+    alternates: Annotated[tuple[StreamAlternate, ...], OMIT] = ()
     ts: Time = 0
 
 

@@ -3,13 +3,17 @@
 import json
 from typing import Any
 
-from core.monitor.query import Query
+from core.model.release import API_LEVEL
+from core.monitor.query import BadQuery, Query
 from core.monitor.source import Source
 from core.monitor.times import moment
 from core.monitor.varz import stats
 
 _UNLIMITED = (1 << 64) - 1
 _LIMIT = 1024
+_NOTHING = dict.fromkeys(
+    ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets"), 0
+)
 _STREAM = ("config", "state", "mirror", "sources")
 
 
@@ -20,8 +24,12 @@ async def jsz(source: Source, query: Query) -> dict[str, Any]:
         for name in ("accounts", "streams", "consumers", "config", "leader-only", "raft")
     }
     offset, limit = query.page(_LIMIT)
+    cluster = source.cluster
+    if wants["leader-only"] and cluster is not None and not cluster.leads:
+        raise BadQuery("filtered response: not leader")
+    meta = {} if cluster is None else {"meta_cluster": _plain(cluster.meta())}
     if source.jetstream is None:
-        return _disabled(source)
+        return _disabled(source) if cluster is None else _follower(source) | meta | {"total": 1}
     registry, account = source.jetstream.registry, query.text("acc")
     runners = list(registry.streams.values())
     shown: dict[str, Any] = {
@@ -33,6 +41,7 @@ async def jsz(source: Source, query: Query) -> dict[str, Any]:
         "consumers": sum(runner.consumer_count() for runner in runners),
         "messages": sum(runner.machine.msgs for runner in runners),
         "bytes": sum(runner.machine.bytes for runner in runners),
+        **meta,
     }
     is_detailed = wants["accounts"] or wants["streams"] or wants["consumers"] or bool(account)
     if is_detailed and account in ("", registry.account.name):
@@ -43,12 +52,21 @@ async def jsz(source: Source, query: Query) -> dict[str, Any]:
     return shown | {"total": 1}
 
 
-def _disabled(source: Source) -> dict[str, Any]:
-    nothing = dict.fromkeys(
-        ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets"), 0
-    )
+def _follower(source: Source) -> dict[str, Any]:
+    """Return what a node shows that leads no stream."""
     return {
-        **nothing,
+        **_NOTHING,
+        "api": {"level": API_LEVEL, "total": 0, "errors": 0},
+        **source.head,
+        "config": source.about.jetstream,
+        "limits": {"default_max_consumers": 1000},
+        **dict.fromkeys(("streams", "consumers", "messages", "bytes"), 0),
+    }
+
+
+def _disabled(source: Source) -> dict[str, Any]:
+    return {
+        **_NOTHING,
         "api": {"level": 0, "total": 0, "errors": 0},
         **source.head,
         "disabled": True,
@@ -84,7 +102,7 @@ async def _stream(source: Source, runner: Any, wants: dict[str, bool]) -> dict[s
     shown: dict[str, Any] = {
         "name": runner.name,
         "created": moment(runner.created),
-        "cluster": {"leader": source.hub.server_name},
+        "cluster": info.get("cluster", {"leader": source.hub.server_name}),
     }
     for part in _STREAM:
         if part in info and (part != "config" or wants["config"]):

@@ -37,11 +37,16 @@ class Page:
 
 async def serve(source: Source, path: str, query: Query) -> Page:
     """Answer one request; the path is without the base path."""
+    if path in _PAGES and path not in _UNCOUNTED:
+        source.requests["/subsz" if path == "/subscriptionsz" else path] += 1
+    return await page_of(source, path, query)
+
+
+async def page_of(source: Source, path: str, query: Query) -> Page:
+    """Return a page, without counting the request."""
     page = _PAGES.get(path)
     if page is None:
         return Page(b"404 page not found\n", 404, _TEXT)
-    if path not in _UNCOUNTED:
-        source.requests["/subsz" if path == "/subscriptionsz" else path] += 1
     try:
         return await page(source, query)
     except BadQuery as error:

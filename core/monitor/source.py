@@ -3,11 +3,13 @@
 The values live elsewhere, but for closed connections: nobody else keeps those.
 """
 
+from __future__ import annotations
+
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from core.monitor.connection import describe
 from core.monitor.times import moment
@@ -16,6 +18,9 @@ from core.pubsub.server import Connection, Hub, Traffic
 from core.route.view import RouteView
 from core.runtime.clock import Clock
 from core.transport.session import ClientSession
+
+if TYPE_CHECKING:  # a server without JetStream starts without it
+    from core.model.cluster import MetaCluster
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +52,19 @@ class Mesh(Protocol):
 
     def totals(self) -> Traffic:
         """Return what all have carried since the start."""
+        ...
+
+
+class Cluster(Protocol):
+    """The nodes that could lead (`core.cluster.members.Cluster`)."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads."""
+        ...
+
+    def meta(self) -> MetaCluster:
+        """Return what /jsz shows of them."""
         ...
 
 
@@ -116,6 +134,7 @@ class Source:
         self.jetstream: JetStream | None = None
         self.has_leader: Callable[[], bool] = lambda: True
         self.mesh: Mesh | None = None
+        self.cluster: Cluster | None = None
         self.requests: Counter[str] = Counter()
         self.started = started or clock.now()
         self.config_loaded = self.started

@@ -93,6 +93,37 @@ def _counts(source: Source) -> dict[str, Any]:
     }
 
 
+def summary(source: Source) -> dict[str, Any]:
+    """Return what servers tell about themselves over NATS."""
+    hub, machine = source.hub, _machine(source)
+    routes = () if source.mesh is None else source.mesh.routes()
+    counts = _counts(source)
+    sent = {"msgs": counts["out_msgs"], "bytes": counts["out_bytes"]}
+    received = {"msgs": counts["in_msgs"], "bytes": counts["in_bytes"]}
+    return {
+        "start": moment(source.started),
+        **{name: machine[name] for name in ("mem", "cores", "cpu")},
+        "connections": counts["connections"],
+        "total_connections": counts["total_connections"],
+        "active_accounts": 1,
+        "subscriptions": counts["subscriptions"],
+        "sent": sent,
+        "received": received,
+        "slow_consumers": hub.slow_consumers,
+        "routes": [
+            {
+                "rid": route.rid,
+                "name": route.remote_name,
+                "sent": {"msgs": route.out_msgs, "bytes": route.out_bytes},
+                "received": {"msgs": route.in_msgs, "bytes": route.in_bytes},
+                "pending": route.pending_size,
+            }
+            for route in routes
+        ],
+        "active_servers": 1 + len({route.remote_id for route in routes}),
+    }
+
+
 def jetstream(source: Source) -> dict[str, Any]:
     """Return the member `jetstream`, empty when JetStream is off."""
     if source.jetstream is None or source.about.jetstream is None:

@@ -123,6 +123,10 @@ class Connection(Waiter, Session, Protocol):
         ...
 
 
+SYSTEM_ACCOUNT = "$SYS"
+"""The account of whoever runs the servers: its users ask about the cluster, and have no streams."""
+
+
 class Hub:
     """The shared state of one node's NATS side."""
 
@@ -179,6 +183,9 @@ class Hub:
         self._departed = Traffic()
         self._waiting: list[Waiter] = []
         self.add_account("$G")
+        for name in {user.account for user in users.users} if users is not None else ():
+            if name not in self.accounts:
+                self.add_account(name)
 
     def client_address(self) -> tuple[str, int]:
         """Return the host and port that clients are told; an advertised port 0 is the real one."""

@@ -34,6 +34,8 @@ from core.route.settings import ClusterSettings
 log = logging.getLogger("jetgate.route")
 
 _NO_GOSSIP = 1
+_EACH_NODE = b"$SYS."
+"""The beginning of what every node answers for itself, whether it leads or not."""
 
 
 class DatabaseMesh(Mesh):
@@ -41,6 +43,7 @@ class DatabaseMesh(Mesh):
 
     Attributes:
         on_leader: called when the leader among the peers may be another one, or none.
+        on_succession: called when a peer that leads no longer has named another node to lead next.
         on_released: called when a peer that has led no longer does, and its locks are free.
     """
 
@@ -49,10 +52,12 @@ class DatabaseMesh(Mesh):
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         super().__init__(hub, settings)
         self.on_leader: Callable[[], None] = lambda: None
+        self.on_succession: Callable[[], None] = lambda: None
         self.on_released: Callable[[], None] = lambda: None
         self._secret = b""
         self._leads = 0
         self._has_released = False
+        self._successor = ""
         self._services = LocalInterest()
         self.takes_others = bool(settings.name)
 
@@ -75,18 +80,27 @@ class DatabaseMesh(Mesh):
         leading = (link for link in self.peers.values() if link.info.leads)
         return max(leading, key=lambda link: link.info.leads, default=None)
 
+    def leader_name(self) -> str:
+        """Return the name of the node that leads; empty: none is known."""
+        if self._leads:
+            return self.hub.server_name
+        return "" if (leader := self.leader) is None else leader.info.server_name
+
     def lead(self, epoch: int) -> None:
         """Tell peers that this node leads, and serves what they send it."""
         self._begin_interest(self.say_to_all)
-        self._leads, self._has_released = epoch, False
+        self._leads, self._has_released, self._successor = epoch, False, ""
         self.say_to_all(self.interest.take(self._services))
         self.take_acks()
         self.announce()
 
-    def lead_no_more(self) -> None:
-        """Tell peers that they should send this node nothing more for streams."""
+    def lead_no_more(self, successor: str = "") -> None:
+        """Tell peers that they should send this node nothing more for streams.
+
+        `successor`: the name of the one that is to lead next; empty: whoever does first.
+        """
         if self._leads:
-            self._leads = 0
+            self._leads, self._successor = 0, successor
             self.announce()
             self.say_to_all(self.interest.drop(self._services))
             self.take_no_acks()
@@ -121,7 +135,12 @@ class DatabaseMesh(Mesh):
 
     def own_info(self) -> RouteInfo:
         """Return what this node says of itself."""
-        info = replace(super().own_info(), leads=self._leads, released=self._has_released)
+        info = replace(
+            super().own_info(),
+            leads=self._leads,
+            released=self._has_released,
+            successor=self._successor,
+        )
         return info if self.takes_others else replace(info, gossip_mode=_NO_GOSSIP)
 
     def proving(self, *, has_dialled: bool) -> Proving:
@@ -131,8 +150,8 @@ class DatabaseMesh(Mesh):
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; that of this node itself is told while it leads."""
-        if is_ours:
+        """Count a subscription; what this node leads is told while it does."""
+        if is_ours and not key[1].startswith(_EACH_NODE):
             _ = self._services.add(*key) if is_new else self._services.remove(*key)
             if not self._leads:
                 return b""
@@ -157,8 +176,11 @@ class DatabaseMesh(Mesh):
         """Take note of who leads; whoever still says so under an epoch that is over is left."""
         super().changed(link)
         if link.info.leads:
+            self._successor = ""  # whoever was named has had its time
             leads = [peer.info.leads for peer in self.peers.values()]
             self.overtake(max(self._leads, *leads))
+        elif link.info.successor not in ("", self.hub.server_name):
+            self.on_succession()
         elif link.info.released:
             self.on_released()
         self.on_leader()

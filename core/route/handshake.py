@@ -24,7 +24,8 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     What begins `jetgate_` are additions of this server, between the nodes of one database:
     `nonce` and `proof` (`core.route.proof`); `begins`: what is to come until the next INFO is the
     interest of who leads; `leads`: the epoch under which the node leads and serves now; `released`:
-    that it has stopped to, and its locks are free.
+    that it has stopped to, and its locks are free; `successor`: the name of the node that is to
+    lead next, others wait for a while.
     """
 
     server_id: str
@@ -54,6 +55,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     begins: bool = msgspec.field(name="jetgate_begins", default=False)
     leads: int = msgspec.field(name="jetgate_leads", default=0)
     released: bool = msgspec.field(name="jetgate_released", default=False)
+    successor: str = msgspec.field(name="jetgate_successor", default="")
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):

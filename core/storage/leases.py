@@ -46,6 +46,7 @@ class PeerRow:
     """Where a node accepts routes.
 
     Attributes:
+        node: its name.
         server_id: as its INFO has it.
         host: where it is reached.
         port: the port for that.
@@ -53,6 +54,7 @@ class PeerRow:
         age: nanoseconds since its first one.
     """
 
+    node: str
     server_id: str
     host: str
     port: int
@@ -140,6 +142,10 @@ class LeaseStore(Protocol):
 
     async def has_space(self) -> bool:
         """Say whether storage has room for a megabyte more, which is not kept."""
+        ...
+
+    async def unlock(self) -> None:
+        """Release the locks, end the session; the row of the node stays."""
         ...
 
     async def leave(self, row: NodeRow) -> None:

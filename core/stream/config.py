@@ -13,13 +13,13 @@ from core.errors import ApiError
 from core.model import names
 from core.model.account import ServerLimits
 from core.model.api_errors import api_error
+from core.model.cluster import Placement
 from core.model.consumer import ConsumerConfig
 from core.model.gotime import format_duration
 from core.model.mapping import MappingError, check_mapping, check_transform
 from core.model.stream import (
     Discard,
     PersistMode,
-    Placement,
     Retention,
     Storage,
     StreamConfig,
@@ -87,8 +87,7 @@ def check_create(
         raise api_error("JSMaximumStreamsLimit")
     check_reservation(config, others.values(), limits)
     config = check(config, streams, limits=limits, pedantic=pedantic)
-    if config.num_replicas > 1:
-        raise api_error("JSStreamReplicasNotSupported")
+    _check_replicas(config, limits)
     existing = streams.get(name)
     if existing is not None:
         if not is_same(config, existing):
@@ -123,6 +122,7 @@ def check_update(
     if old is None:
         raise api_error("JSStreamNotFound")
     _check_counter(config)  # again: what was filled in may be what counters cannot have
+    _check_replicas(config, limits)
     config = _check_changes(old, stamp_stream(config))
     others = [value for key, value in streams.items() if key != name]
     check_reservation(config, others, limits)
@@ -200,6 +200,12 @@ def _check_texts(config: StreamConfig) -> None:
         raise invalid(f"stream description is too long, maximum allowed is {names.DESCRIPTION_MAX}")
     if names.metadata_size(config.metadata) > names.METADATA_MAX:
         raise invalid(f"stream metadata exceeds maximum size of {names.METADATA_MAX} bytes")
+
+
+def _check_replicas(config: StreamConfig, limits: ServerLimits) -> None:
+    """Refuse replicas where there is no cluster. More than there are nodes are taken."""
+    if config.num_replicas > limits.replicas:
+        raise api_error("JSStreamReplicasNotSupported")
 
 
 def _with_counts(config: StreamConfig, pedantic: bool) -> StreamConfig:
@@ -417,8 +423,6 @@ def _check_filters(config: StreamConfig) -> None:
 
 
 def _check_changes(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    if new.num_replicas > 1:
-        raise api_error("JSStreamReplicasNotSupported")
     prefix = "stream configuration update can not "
     if new.storage is not old.storage:
         raise invalid(prefix + "change storage type")

@@ -2,9 +2,10 @@
 
 import json
 import signal
+from base64 import b64encode
 from typing import Self
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
@@ -61,12 +62,22 @@ class Nodes:
 def numbers(node: JetgateServer) -> dict[str, float]:
     """What /metrics says without labels; nothing leads where nobody answers."""
     try:
-        with urlopen("http://{}:{}/metrics".format(*node.http), timeout=30) as answer:
+        url = "http://{}:{}/metrics".format(*node.http)
+        with urlopen(Request(url, headers=_credentials(node)), timeout=30) as answer:
             lines = answer.read().decode().splitlines()
     except OSError:
         return dict.fromkeys(("jetgate_leader", "jetgate_has_leader", "jetgate_links"), 0.0)
     pairs = (line.split() for line in lines if line.startswith("jetgate_") and "{" not in line)
     return {name: float(value) for name, value in pairs}
+
+
+def _credentials(node: JetgateServer) -> dict[str, str]:
+    """What HTTP asks for where --user and --pass are flags."""
+    flags = dict(zip(node.flags[::2], node.flags[1::2], strict=True))
+    if "--user" not in flags:
+        return {}
+    known = f"{flags['--user']}:{flags['--pass']}".encode()
+    return {"Authorization": f"Basic {b64encode(known).decode()}"}
 
 
 def readiness(node: JetgateServer) -> tuple[int, str]:

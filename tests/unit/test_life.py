@@ -115,10 +115,12 @@ class FakeTerm:
     """A leadership and its term."""
 
     epoch = 1
+    successor = ""
 
     def __init__(self, happenings: Happenings) -> None:
         self._happenings = happenings
         self.deposed = asyncio.Event()
+        self.stepping_down = asyncio.Event()
         self.lost = asyncio.Event()
         self.leadership = self.remotes = self
 
@@ -327,8 +329,8 @@ class Peers:
     def lead(self, epoch: int) -> None:
         self.happenings.note("tell that it leads")
 
-    def lead_no_more(self) -> None:
-        self.happenings.note("tell that it leads no more")
+    def lead_no_more(self, successor: str = "") -> None:
+        self.happenings.note(f"tell that it leads no more {successor}".strip())
 
     async def read(self, within: float) -> None:
         self.happenings.note("wait for peers")
@@ -357,5 +359,31 @@ def test_who_is_stopped_hands_over_before_clients_have_to_leave() -> None:
         lost += ["retire", "stop", "tell that it has let go", "take publishes"]
         end = [*GONE, "disconnect", "close"]
         assert happenings.log == [*BEGIN, *won, "connect remotes", "serve", *lost, *end]
+
+    asyncio.run(scenario())
+
+
+def test_who_is_asked_to_step_down_lets_another_lead_before_it_campaigns_again() -> None:
+    async def scenario() -> None:
+        happenings = Happenings()
+        links: Any = Peers(happenings)
+        happenings.links = links
+        happenings.life = Life(cast(Server, happenings), happenings)
+        run = asyncio.create_task(happenings.life.run())
+        await happenings.serving()
+        before = len(happenings.log)
+        happenings.terms[0].successor = "another"
+        happenings.terms[0].stepping_down.set()
+        await links.has_let_go.wait()
+        links.leader = links
+        links.on_leader()
+        await happenings.serving()  # it leads again, once the other one has ended
+
+        told = "tell that it leads no more another"
+        lost = ["step down", "hold publishes", told, "wait for peers", "retire", "stop"]
+        lost += ["tell that it has let go", "take publishes", "campaign"]
+        assert happenings.log[before : before + len(lost)] == lost
+        happenings.life.stop()
+        await run
 
     asyncio.run(scenario())

@@ -222,6 +222,7 @@ class Consumers(dict[str, ConsumerRunner]):
             runner.consumer = await or_not_available(self._catalog.add_consumer(row))
         await runner.pending_count.count()
         self._enter(runner)
+        runner.tell_led()
         stream.advisories.consumer_created(self._log.name, name)
         if runner.paused_until:
             self._tell_pause(runner)

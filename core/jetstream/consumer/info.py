@@ -11,6 +11,7 @@ from core.storage.interface import StateWrite
 
 if TYPE_CHECKING:
     from core.consumer.machine import ConsumerMachine
+    from core.model.cluster import ClusterInfo
     from core.model.consumer import ConsumerConfig
     from core.runtime.clock import Clock
 
@@ -34,8 +35,13 @@ class Shown(Protocol):
         """Whether its configuration, or that of its stream, asks for memory storage."""
 
 
-def consumer_info(consumer: Shown, stream: str, clock: Clock) -> ConsumerInfo:
-    """Return what CONSUMER.INFO tells; acknowledgements that came are applied before."""
+def consumer_info(
+    consumer: Shown, stream: str, clock: Clock, cluster: ClusterInfo | None = None
+) -> ConsumerInfo:
+    """Return what CONSUMER.INFO tells; acknowledgements that came are applied before.
+
+    `cluster`: who leads it; None: this is a server on its own.
+    """
     machine = consumer.machine
     floor_cseq, floor_sseq = machine.pending.floor()
     redelivered = 0 if machine.max_deliver == 1 else len(machine.pending.counts)
@@ -59,6 +65,7 @@ def consumer_info(consumer: Shown, stream: str, clock: Clock) -> ConsumerInfo:
         num_redelivered=redelivered,
         num_waiting=len(machine.waiting),
         num_pending=max(machine.num_pending, 0),
+        cluster=cluster,
         push_bound=machine.push is not None and machine.push.active,
         paused=paused > 0,
         pause_remaining=max(paused - clock.monotonic(), 0) if paused else 0,

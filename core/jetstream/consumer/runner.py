@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from core.cluster.groups import Group, consumer_group
 from core.consumer.config import EPHEMERAL_THRESHOLD
 from core.consumer.events import GivenUp, Pinned, Removed, Unpinned
 from core.consumer.machine import ConsumerMachine
@@ -25,6 +26,7 @@ from core.jetstream.consumer.info import consumer_info, state_write
 from core.jetstream.consumer.listeners import Listeners
 from core.jetstream.consumer.pending_count import PendingCount
 from core.jetstream.consumer.pump import Pump
+from core.model.cluster import ClusterInfo
 from core.model.consumer import ConsumerConfig, ConsumerInfo
 from core.model.names import short_hash
 from core.model.stream import Retention
@@ -487,4 +489,21 @@ class ConsumerRunner:
         if self.machine.waiting.queue:
             self.pump.forget_gone()
         self.machine.bound(self._log.machine.last_seq, self._log.machine.msgs)
-        return consumer_info(self, self._log.name, self._clock)
+        return consumer_info(self, self._log.name, self._clock, self._cluster_info())
+
+    @property
+    def group(self) -> Group:
+        """The nodes that stand for it."""
+        log = self._log
+        return consumer_group(log.stream, self.stream.config, self.name, self.created, self.config)
+
+    def tell_led(self) -> None:
+        """Tell who listens that this node leads it, where it has several replicas."""
+        cluster, group = self.stream.services.cluster, self.group
+        if cluster is not None and group.replicas > 1 and not self.hidden:
+            peers = partial(cluster.peers, group)
+            self.stream.advisories.consumer_led(self._log.name, self.name, cluster.own, peers)
+
+    def _cluster_info(self) -> ClusterInfo | None:
+        cluster = self.stream.services.cluster
+        return None if cluster is None else cluster.info(self.group)

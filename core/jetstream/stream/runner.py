@@ -10,6 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
+from core.cluster.groups import stream_group
 from core.errors import ApiError
 from core.jetstream.advisories import Advisories
 from core.jetstream.changes import Change, Changes
@@ -34,9 +35,10 @@ from core.jetstream.stream.republish import Republisher
 from core.jetstream.stream.retention import RetentionKeeper
 from core.jetstream.stream.scheduler import Scheduler
 from core.model.api_errors import api_error
+from core.model.cluster import ClusterInfo
 from core.model.message import MsgGetRequest
 from core.model.names import short_hash
-from core.model.stream import ClusterInfo, Retention, StreamConfig, StreamInfo
+from core.model.stream import Retention, StreamConfig, StreamInfo
 from core.model.transform import Transform
 from core.protocol.gather import Batch
 from core.pubsub.account import Account, ServiceSubscription, Session
@@ -551,6 +553,8 @@ class StreamRunner:
     ) -> StreamInfo:
         """Return the stream's configuration and state.
 
+        `with_cluster`: name the leader though the server is on its own.
+
         Raises ApiError JSClusterNotAvail while storage is away.
         """
         await self.caught_up()
@@ -562,11 +566,16 @@ class StreamRunner:
             created=self.created,
             state=state,
             domain=self.services.domain,
-            cluster=ClusterInfo(leader=self.services.server_name) if with_cluster else None,
+            cluster=self._cluster_info(with_cluster=with_cluster),
             mirror=self.copier.mirror_info(),
             sources=self.copier.source_infos(),
             ts=self.services.clock.now(),
         )
+
+    def _cluster_info(self, *, with_cluster: bool) -> ClusterInfo | None:
+        if (cluster := self.services.cluster) is not None:
+            return cluster.info(stream_group(self.stream, self.config))
+        return ClusterInfo(leader=self.services.server_name) if with_cluster else None
 
     def consumer_count(self) -> int:
         """Return how many consumers the stream has."""

@@ -63,7 +63,7 @@ _BEAT = """
 """
 
 _PEERS = """
-    select server_id, route_host as host, route_port as port,
+    select node, server_id, route_host as host, route_port as port,
            (extract(epoch from clock_timestamp() - seen) * 1000000000)::bigint as silence,
            (extract(epoch from clock_timestamp() - started) * 1000000000)::bigint as age
       from jetgate_store.node where route_port > 0
@@ -210,6 +210,12 @@ class PostgresLeases:
                 await attempt.rollback()
             return True
 
+    async def unlock(self) -> None:
+        """Release the locks and close the session."""
+        with self._translated() as connection:
+            await connection.execute("select pg_advisory_unlock_all()")
+            await connection.close(timeout=0.5)
+
     async def leave(self, row: NodeRow) -> None:
         """Delete the row of a node, release the locks and close the session."""
         with self._translated() as connection:
@@ -218,8 +224,7 @@ class PostgresLeases:
                 " where node = $1 or seen < clock_timestamp() - interval '1 day'",
                 row.node,
             )
-            await connection.execute("select pg_advisory_unlock_all()")
-            await connection.close(timeout=0.5)
+        await self.unlock()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from core.errors import ApiError
 from core.model import codec
 from core.model.account import AccountInfoResponse, AccountStats
+from core.model.cluster import Placement
 from core.model.consumer import (
     AckPolicy,
     ConsumerConfig,
@@ -23,7 +24,6 @@ from core.model.response import ErrorBody
 from core.model.stream import (
     Compression,
     Discard,
-    Placement,
     StreamConfig,
     StreamConfigRequest,
     StreamConsumerLimits,

@@ -175,10 +175,17 @@ export type Cleaned = {
 
 /**
  * ClusterInfo
+ *
+ * Who leads a stream or a consumer, since when, and who else could.
  */
 export type ClusterInfo = {
     name?: string;
+    raft_group?: string;
     leader?: string;
+    leader_since?: string;
+    system_account?: boolean;
+    traffic_account?: string;
+    replicas?: Array<PeerInfo>;
 };
 
 /**
@@ -845,6 +852,25 @@ export type PauseResult = {
 };
 
 /**
+ * PeerInfo
+ *
+ * A server that could lead.
+ *
+ * `active`: nanoseconds since it was heard of; `lag`: changes that it is behind; `peer`: its id.
+ */
+export type PeerInfo = {
+    name: string;
+    current: boolean;
+    offline?: boolean;
+    /**
+     * Nanoseconds.
+     */
+    active: number;
+    lag?: number;
+    peer: string;
+};
+
+/**
  * PersistMode
  */
 export type PersistMode = 'async' | 'default';
@@ -852,7 +878,7 @@ export type PersistMode = 'async' | 'default';
 /**
  * Placement
  *
- * Where a stream should be placed. An empty list of tags differs from none.
+ * Where a stream, or a leadership, should be. An empty list of tags differs from none.
  */
 export type Placement = {
     cluster?: string;
@@ -1122,6 +1148,17 @@ export type Session = {
 export type Storage = 'file' | 'memory';
 
 /**
+ * StreamAlternate
+ *
+ * A stream with the same messages: the stream itself, or a mirror of it.
+ */
+export type StreamAlternate = {
+    name: string;
+    domain?: string;
+    cluster: string;
+};
+
+/**
  * StreamConfig
  *
  * The configuration of a stream. Durations in nanoseconds; -1 = no limit (0 in requests).
@@ -1256,6 +1293,7 @@ export type StreamInfo = {
     cluster?: ClusterInfo;
     mirror?: StreamSourceInfo;
     sources?: Array<StreamSourceInfo>;
+    alternates?: Array<StreamAlternate>;
     ts: string;
 };
 

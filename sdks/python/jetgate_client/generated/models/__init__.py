@@ -80,6 +80,7 @@ from .open_api_paths import OpenApiPaths
 from .origin import Origin
 from .pause_request import PauseRequest
 from .pause_result import PauseResult
+from .peer_info import PeerInfo
 from .persist_mode import PersistMode
 from .placement import Placement
 from .priority_group_state import PriorityGroupState
@@ -111,6 +112,7 @@ from .retention import Retention
 from .sequence_info import SequenceInfo
 from .session import Session
 from .storage import Storage
+from .stream_alternate import StreamAlternate
 from .stream_config import StreamConfig
 from .stream_config_metadata import StreamConfigMetadata
 from .stream_config_patch import StreamConfigPatch
@@ -210,6 +212,7 @@ __all__ = (
     "Origin",
     "PauseRequest",
     "PauseResult",
+    "PeerInfo",
     "PersistMode",
     "Placement",
     "PriorityGroupState",
@@ -241,6 +244,7 @@ __all__ = (
     "SequenceInfo",
     "Session",
     "Storage",
+    "StreamAlternate",
     "StreamConfig",
     "StreamConfigMetadata",
     "StreamConfigPatch",

@@ -10,6 +10,11 @@ from attrs import field as _attrs_field
 from ..types import UNSET, Unset
 
 from ..types import UNSET, Unset
+from typing import cast
+import datetime
+
+if TYPE_CHECKING:
+    from ..models.peer_info import PeerInfo
 
 
 T = TypeVar("T", bound="ClusterInfo")
@@ -17,41 +22,110 @@ T = TypeVar("T", bound="ClusterInfo")
 
 @_attrs_define
 class ClusterInfo:
-    """
+    """Who leads a stream or a consumer, since when, and who else could.
+
     Attributes:
         name (str | Unset):
+        raft_group (str | Unset):
         leader (str | Unset):
+        leader_since (datetime.datetime | Unset):
+        system_account (bool | Unset):
+        traffic_account (str | Unset):
+        replicas (list[PeerInfo] | Unset):
     """
 
     name: str | Unset = UNSET
+    raft_group: str | Unset = UNSET
     leader: str | Unset = UNSET
+    leader_since: datetime.datetime | Unset = UNSET
+    system_account: bool | Unset = UNSET
+    traffic_account: str | Unset = UNSET
+    replicas: list[PeerInfo] | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.peer_info import PeerInfo  # noqa: PLC0415
+
         name = self.name
 
+        raft_group = self.raft_group
+
         leader = self.leader
+
+        leader_since: str | Unset = UNSET
+        if not isinstance(self.leader_since, Unset):
+            leader_since = self.leader_since.isoformat()
+
+        system_account = self.system_account
+
+        traffic_account = self.traffic_account
+
+        replicas: list[dict[str, Any]] | Unset = UNSET
+        if not isinstance(self.replicas, Unset):
+            replicas = []
+            for replicas_item_data in self.replicas:
+                replicas_item = replicas_item_data.to_dict()
+                replicas.append(replicas_item)
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update({})
         if name is not UNSET:
             field_dict["name"] = name
+        if raft_group is not UNSET:
+            field_dict["raft_group"] = raft_group
         if leader is not UNSET:
             field_dict["leader"] = leader
+        if leader_since is not UNSET:
+            field_dict["leader_since"] = leader_since
+        if system_account is not UNSET:
+            field_dict["system_account"] = system_account
+        if traffic_account is not UNSET:
+            field_dict["traffic_account"] = traffic_account
+        if replicas is not UNSET:
+            field_dict["replicas"] = replicas
 
         return field_dict
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.peer_info import PeerInfo  # noqa: PLC0415
+
         d = dict(src_dict)
         name = d.pop("name", UNSET)
 
+        raft_group = d.pop("raft_group", UNSET)
+
         leader = d.pop("leader", UNSET)
+
+        _leader_since = d.pop("leader_since", UNSET)
+        leader_since: datetime.datetime | Unset
+        if isinstance(_leader_since, Unset):
+            leader_since = UNSET
+        else:
+            leader_since = datetime.datetime.fromisoformat(_leader_since)
+
+        system_account = d.pop("system_account", UNSET)
+
+        traffic_account = d.pop("traffic_account", UNSET)
+
+        _replicas = d.pop("replicas", UNSET)
+        replicas: list[PeerInfo] | Unset = UNSET
+        if _replicas is not UNSET:
+            replicas = []
+            for replicas_item_data in _replicas:
+                replicas_item = PeerInfo.from_dict(replicas_item_data)
+
+                replicas.append(replicas_item)
 
         cluster_info = cls(
             name=name,
+            raft_group=raft_group,
             leader=leader,
+            leader_since=leader_since,
+            system_account=system_account,
+            traffic_account=traffic_account,
+            replicas=replicas,
         )
 
         cluster_info.additional_properties = d

@@ -38,7 +38,7 @@ class ConsumerInfo:
         num_waiting (int):
         num_pending (int):
         ts (datetime.datetime):
-        cluster (ClusterInfo | Unset):
+        cluster (ClusterInfo | Unset): Who leads a stream or a consumer, since when, and who else could.
         push_bound (bool | Unset):
         paused (bool | Unset):
         pause_remaining (int | Unset): Nanoseconds.

@@ -40,7 +40,7 @@ class ResetResult:
         num_pending (int):
         ts (datetime.datetime):
         reset_seq (int):
-        cluster (ClusterInfo | Unset):
+        cluster (ClusterInfo | Unset): Who leads a stream or a consumer, since when, and who else could.
         push_bound (bool | Unset):
         paused (bool | Unset):
         pause_remaining (int | Unset): Nanoseconds.

@@ -15,6 +15,7 @@ import datetime
 
 if TYPE_CHECKING:
     from ..models.cluster_info import ClusterInfo
+    from ..models.stream_alternate import StreamAlternate
     from ..models.stream_config import StreamConfig
     from ..models.stream_source_info import StreamSourceInfo
     from ..models.stream_state import StreamState
@@ -32,11 +33,12 @@ class StreamInfo:
         state (StreamState): The state of a stream. `num_deleted` and `deleted` count interior gaps only.
         ts (datetime.datetime):
         domain (str | Unset):
-        cluster (ClusterInfo | Unset):
+        cluster (ClusterInfo | Unset): Who leads a stream or a consumer, since when, and who else could.
         mirror (StreamSourceInfo | Unset): How far a mirror or source is behind its origin.
 
                 `active`: nanoseconds since anything was received from the origin; -1: nothing yet.
         sources (list[StreamSourceInfo] | Unset):
+        alternates (list[StreamAlternate] | Unset):
     """
 
     config: StreamConfig
@@ -47,10 +49,12 @@ class StreamInfo:
     cluster: ClusterInfo | Unset = UNSET
     mirror: StreamSourceInfo | Unset = UNSET
     sources: list[StreamSourceInfo] | Unset = UNSET
+    alternates: list[StreamAlternate] | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         from ..models.cluster_info import ClusterInfo  # noqa: PLC0415
+        from ..models.stream_alternate import StreamAlternate  # noqa: PLC0415
         from ..models.stream_config import StreamConfig  # noqa: PLC0415
         from ..models.stream_source_info import StreamSourceInfo  # noqa: PLC0415
         from ..models.stream_state import StreamState  # noqa: PLC0415
@@ -80,6 +84,13 @@ class StreamInfo:
                 sources_item = sources_item_data.to_dict()
                 sources.append(sources_item)
 
+        alternates: list[dict[str, Any]] | Unset = UNSET
+        if not isinstance(self.alternates, Unset):
+            alternates = []
+            for alternates_item_data in self.alternates:
+                alternates_item = alternates_item_data.to_dict()
+                alternates.append(alternates_item)
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -98,12 +109,15 @@ class StreamInfo:
             field_dict["mirror"] = mirror
         if sources is not UNSET:
             field_dict["sources"] = sources
+        if alternates is not UNSET:
+            field_dict["alternates"] = alternates
 
         return field_dict
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.cluster_info import ClusterInfo  # noqa: PLC0415
+        from ..models.stream_alternate import StreamAlternate  # noqa: PLC0415
         from ..models.stream_config import StreamConfig  # noqa: PLC0415
         from ..models.stream_source_info import StreamSourceInfo  # noqa: PLC0415
         from ..models.stream_state import StreamState  # noqa: PLC0415
@@ -142,6 +156,15 @@ class StreamInfo:
 
                 sources.append(sources_item)
 
+        _alternates = d.pop("alternates", UNSET)
+        alternates: list[StreamAlternate] | Unset = UNSET
+        if _alternates is not UNSET:
+            alternates = []
+            for alternates_item_data in _alternates:
+                alternates_item = StreamAlternate.from_dict(alternates_item_data)
+
+                alternates.append(alternates_item)
+
         stream_info = cls(
             config=config,
             created=created,
@@ -151,6 +174,7 @@ class StreamInfo:
             cluster=cluster,
             mirror=mirror,
             sources=sources,
+            alternates=alternates,
         )
 
         stream_info.additional_properties = d

@@ -1,0 +1,151 @@
+"""The handlers of requests about who leads, and of those about the nodes of a cluster.
+
+A leader that is asked to step down answers first, and hands over then. While one node leads all
+streams, to step down for one is to step down for all. What nobody has is not taken away: every
+node reaches every message, so a peer that is removed from a stream gives its place to another.
+"""
+
+from core.api.call import ApiServer, Call, Nothing
+from core.cluster.groups import Group, stream_group
+from core.cluster.members import Cluster
+from core.model.api_errors import api_error
+from core.model.cluster import (
+    LeaderStepdownRequest,
+    MetaStepdownResponse,
+    RemovePeerRequest,
+    ServerEvacuateResponse,
+    ServerRemoveRequest,
+    ServerRemoveResponse,
+)
+from core.model.consumer import (
+    ConsumerEvacuatePeerResponse,
+    ConsumerRemovePeerResponse,
+    ConsumerStepdownResponse,
+)
+from core.model.stream import (
+    StreamEvacuatePeerResponse,
+    StreamRemovePeerResponse,
+    StreamStepdownResponse,
+)
+
+
+def group_of(server: ApiServer, names: tuple[str, ...]) -> Group:
+    """Return the nodes of the stream, or of the consumer, that a request names.
+
+    Raises ApiError: JSStreamNotFound, JSConsumerNotFound.
+    """
+    runner = server.registry.stream(names[0])
+    if len(names) == 1:
+        return stream_group(runner.stream, runner.config)
+    consumer = runner.consumers.get(names[1])
+    if consumer is None:
+        raise api_error("JSConsumerNotFound")
+    return consumer.group
+
+
+def exists(server: ApiServer, names: tuple[str, ...]) -> None:
+    """Refuse a request about what does not exist, whatever its body says."""
+    group_of(server, names)
+
+
+async def step_stream_down(
+    server: ApiServer, call: Call[LeaderStepdownRequest]
+) -> StreamStepdownResponse:
+    """Have another node lead a stream."""
+    _step_down(server, call, group_of(server, call.names))
+    return StreamStepdownResponse(success=True)
+
+
+async def step_consumer_down(
+    server: ApiServer, call: Call[LeaderStepdownRequest]
+) -> ConsumerStepdownResponse:
+    """Have another node lead a consumer, and its stream."""
+    _step_down(server, call, group_of(server, call.names))
+    return ConsumerStepdownResponse(success=True)
+
+
+async def step_down(server: ApiServer, call: Call[LeaderStepdownRequest]) -> MetaStepdownResponse:
+    """Have another node lead."""
+    _step_down(server, call, None)
+    return MetaStepdownResponse(success=True)
+
+
+def _step_down(server: ApiServer, call: Call[LeaderStepdownRequest], group: Group | None) -> None:
+    cluster = _cluster(server)
+    cluster.hand_over(cluster.successor(call.request.placement, group))
+
+
+async def remove_stream_peer(
+    server: ApiServer, call: Call[RemovePeerRequest]
+) -> StreamRemovePeerResponse:
+    """Have another node in the place of a replica."""
+    _remove_peer(server, call)
+    return StreamRemovePeerResponse(success=True)
+
+
+async def evacuate_stream_peer(
+    server: ApiServer, call: Call[RemovePeerRequest]
+) -> StreamEvacuatePeerResponse:
+    """Do the same: there is nothing to be copied first."""
+    _remove_peer(server, call)
+    return StreamEvacuatePeerResponse(success=True)
+
+
+async def remove_consumer_peer(
+    server: ApiServer, call: Call[RemovePeerRequest]
+) -> ConsumerRemovePeerResponse:
+    """Have another node in the place of a replica of a consumer."""
+    _remove_peer(server, call)
+    return ConsumerRemovePeerResponse(success=True)
+
+
+async def evacuate_consumer_peer(
+    server: ApiServer, call: Call[RemovePeerRequest]
+) -> ConsumerEvacuatePeerResponse:
+    """Do the same."""
+    _remove_peer(server, call)
+    return ConsumerEvacuatePeerResponse(success=True)
+
+
+def _remove_peer(server: ApiServer, call: Call[RemovePeerRequest]) -> None:
+    if not call.request.peer:
+        raise api_error("JSBadRequest")
+    _cluster(server).leave(group_of(server, call.names), call.request.peer)
+
+
+async def cancel_move(server: ApiServer, call: Call[Nothing]) -> None:
+    """Refuse: streams move at once."""
+    group_of(server, call.names)
+    raise api_error("JSStreamReconfigureNotInProgress")
+
+
+async def remove_server(server: ApiServer, call: Call[ServerRemoveRequest]) -> ServerRemoveResponse:
+    """Delete the row of a node that is gone; one that lives stays a member."""
+    cluster = _cluster(server)
+    node = _member(cluster, call)
+    if not cluster.lives(node):
+        await cluster.remove(node)
+    return ServerRemoveResponse(success=True)
+
+
+async def evacuate_server(
+    server: ApiServer, call: Call[ServerRemoveRequest]
+) -> ServerEvacuateResponse:
+    """Have a node lead nothing."""
+    cluster = _cluster(server)
+    if _member(cluster, call) == cluster.own:
+        cluster.hand_over("")
+    return ServerEvacuateResponse(success=True)
+
+
+def _member(cluster: Cluster, call: Call[ServerRemoveRequest]) -> str:
+    node = cluster.member(call.request.peer, call.request.peer_id)
+    if not node:
+        raise api_error("JSClusterServerNotMember")
+    return node
+
+
+def _cluster(server: ApiServer) -> Cluster:
+    cluster = server.registry.services.cluster
+    assert cluster is not None, "only then these requests are served"
+    return cluster

@@ -1,0 +1,51 @@
+"""The nodes that stand for one stream, or for one consumer of it: how many, under which name."""
+
+from dataclasses import dataclass
+
+from core.model.consumer import ConsumerConfig
+from core.model.names import short_hash
+from core.model.stream import Retention, Storage, StreamConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one stream, or of one consumer of it.
+
+    Attributes:
+        stream: the stream's number in storage.
+        replicas: how many nodes are wanted.
+        consumer: what identifies the consumer among those of the stream; empty: it is the stream's.
+        in_memory: whether its storage is.
+    """
+
+    stream: int
+    replicas: int
+    consumer: str = ""
+    in_memory: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name, in the form of nats-server's raft groups."""
+        kind, storage = "C" if self.consumer else "S", "M" if self.in_memory else "F"
+        named = short_hash(f"{self.stream} {self.consumer}").decode()
+        return f"{kind}-R{self.replicas}{storage}-{named}"
+
+
+def stream_group(stream: int, config: StreamConfig) -> Group:
+    """Return the group of a stream."""
+    return Group(stream, config.num_replicas, in_memory=config.storage is Storage.MEMORY)
+
+
+def consumer_group(
+    stream: int, config: StreamConfig, name: str, created: int, consumer: ConsumerConfig
+) -> Group:
+    """Return the group of a consumer: with as many replicas as it wants, or its stream has.
+
+    Where it says none, an ephemeral consumer of a stream that keeps by limits has one.
+    """
+    replicas = consumer.num_replicas
+    if not replicas:
+        is_durable = bool(consumer.durable_name) or config.retention is not Retention.LIMITS
+        replicas = config.num_replicas if is_durable else 1
+    in_memory = consumer.mem_storage or config.storage is Storage.MEMORY
+    return Group(stream, min(replicas, config.num_replicas), f"{name} {created}", in_memory)

@@ -1,0 +1,226 @@
+"""Who leads a stream, since when, and who else could: the nodes of one database as infos show them.
+
+Today one node leads all streams, and every other one could in its place. `Cluster` is asked about
+one stream, or one consumer, at a time all the same (`Group`). Which of the nodes are shown as its
+replicas is decided by rendezvous hashing: every leader shows the same, and few change when a node
+comes or goes. PostgreSQL replicates; a replica is a node that could lead.
+
+A node is known by its row, with the last heartbeat as this node read it, and by its link.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from hashlib import sha256
+
+from core.cluster.groups import Group
+from core.cluster.membership import SILENT
+from core.model.api_errors import api_error
+from core.model.cluster import ClusterInfo, MetaCluster, PeerInfo, Placement
+from core.model.names import short_hash
+from core.runtime.clock import Clock
+from core.storage.leases import PeerRow
+
+REPLICAS_MAX = 5
+_OFFLINE = 4_000_000_000
+_SYSTEM_ACCOUNT = "$SYS"
+
+
+async def _keep(node: str) -> None:
+    """Delete no row."""
+
+
+def peer_id(node: str) -> str:
+    """Return the eight characters by which nats-server names a peer."""
+    return short_hash(node).decode()
+
+
+class Cluster:
+    """The nodes of a database, as one of them sees them.
+
+    Args:
+        own: the name of this node.
+        clock: that of its machine.
+        name: returns the name of the cluster.
+        leader: returns the name of the node that leads; empty: none is known.
+        linked: returns the ids of the servers to which there is a link.
+
+    Attributes:
+        leader_since: when this node began to lead, nanoseconds since the Unix epoch.
+        step_down: has this node give its leadership up, for a node of that name or (empty) any.
+        delete: deletes the row of a node that is gone. Raises Unavailable.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        clock: Clock,
+        *,
+        name: Callable[[], str],
+        leader: Callable[[], str],
+        linked: Callable[[], Collection[str]],
+    ) -> None:
+        self.own = own
+        self.leader_since = 0
+        self.step_down: Callable[[str], None] = lambda successor: None
+        self.delete: Callable[[str], Awaitable[None]] = _keep
+        self._clock = clock
+        self._name, self._leader, self._linked = name, leader, linked
+        self._rows: dict[str, PeerRow] = {}
+        self._read = 0
+        self._left: dict[int, set[str]] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the cluster."""
+        return self._name()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads."""
+        return self._leader() == self.own
+
+    def met(self, rows: Sequence[PeerRow]) -> None:
+        """Take the rows of all nodes, this one included."""
+        self._rows = {row.node: row for row in rows}
+        self._read = self._clock.monotonic()
+
+    # -- one stream --------------------------------------------------------------------------
+
+    def info(self, group: Group) -> ClusterInfo:
+        """Return what infos show; as on nats-server, of one replica the leader alone."""
+        if group.replicas <= 1:
+            return ClusterInfo(name=self.name, leader=self.own)
+        return ClusterInfo(
+            name=self.name,
+            raft_group=group.name,
+            leader=self.own,
+            leader_since=self.leader_since,
+            system_account=True,
+            traffic_account=_SYSTEM_ACCOUNT,
+            replicas=tuple(self._shown(name) for name in self._others(group)),
+        )
+
+    def peers(self, group: Group) -> tuple[PeerInfo, ...]:
+        """Return all nodes of a group, the leader too, as advisories tell."""
+        return tuple(self._shown(name) for name in sorted((self.own, *self._others(group))))
+
+    def members(self) -> tuple[PeerInfo, ...]:
+        """Return all nodes that live."""
+        return tuple(self._shown(name) for name in sorted(self._living()))
+
+    def leave(self, group: Group, peer: str) -> None:
+        """Have another node in the place of one; of the one that leads, hand over.
+
+        Raises ApiError: JSClusterPeerNotMember, JSPeerRemap when there is no other node.
+        """
+        members = {self.own, *self._others(group)}
+        name = next((each for each in members if peer in (each, peer_id(each))), "")
+        if not name:
+            raise api_error("JSClusterPeerNotMember")
+        if self._living() <= members:
+            raise api_error("JSPeerRemap")
+        if name == self.own:
+            self.hand_over("")
+        else:
+            self._left.setdefault(group.stream, set()).add(name)
+
+    def _others(self, group: Group) -> list[str]:
+        """Return the names of the replicas beside the leader, in order."""
+        left = self._left.get(group.stream, ())
+        able = [name for name in self._living() if name != self.own]
+        able.sort(
+            key=lambda name: (name in left, sha256(f"{group.stream} {name}".encode()).digest())
+        )
+        return sorted(able[: max(group.replicas - 1, 0)])
+
+    # -- all nodes ---------------------------------------------------------------------------
+
+    def successor(self, placement: Placement | None, within: Group | None = None) -> str:
+        """Return who is to lead next; empty: whoever does first.
+
+        Args:
+            placement: what was asked for.
+            within: whose replicas may be named; None: every node.
+
+        Raises ApiError JSClusterNoPeers: none is as it was asked for.
+        """
+        if placement is None:
+            return ""
+        if placement.preferred:
+            return self._preferred(placement.preferred, within)
+        able = self._able()
+        if placement.cluster not in ("", self.name) or placement.tags or not able:
+            raise api_error("JSClusterNoPeers", err="no replacement peer connected")
+        return ""
+
+    def _preferred(self, wanted: str, within: Group | None) -> str:
+        if wanted == self.own:
+            err = f'preferred server "{wanted}" is already leader'
+            raise api_error("JSClusterNoPeers", err=err)
+        known = self._able()
+        if within is not None and within.replicas > 1:
+            known &= set(self._others(within))
+        if wanted not in known:
+            raise api_error("JSClusterNoPeers", err=f'preferred server "{wanted}" not known')
+        return wanted
+
+    def member(self, name: str, peer: str) -> str:
+        """Return the name of a node by that or, first of all, its id; empty: there is none."""
+        for node in {self.own, *self._rows}:
+            if peer_id(node) == peer if peer else node == name:
+                return node
+        return ""
+
+    def lives(self, node: str) -> bool:
+        """Say whether a node was heard of lately."""
+        return node in self._living()
+
+    async def remove(self, node: str) -> None:
+        """Take out a node that is gone. Raises Unavailable."""
+        await self.delete(node)
+        self._rows.pop(node, None)
+
+    def hand_over(self, successor: str) -> None:
+        """Have another node lead, that of this name or (empty) any; nothing, when there is none."""
+        if self._able():
+            self.step_down(successor)
+
+    def meta(self) -> MetaCluster:
+        """Return what /jsz shows; nodes that are gone count until they are removed."""
+        leader = self._leader()
+        names = {self.own, *self._rows}
+        return MetaCluster(
+            name=self.name,
+            leader=leader,
+            peer=peer_id(leader) if leader else "",
+            replicas=tuple(self._shown(name) for name in sorted(names - {leader})),
+            cluster_size=len(names),
+            quorum_needed=1,
+        )
+
+    def _able(self) -> set[str]:
+        """Return the names of the other nodes that could lead, and serve clients of this one."""
+        linked, others = self._linked(), self._living() - {self.own}
+        return {name for name in others if self._rows[name].server_id in linked}
+
+    def _living(self) -> set[str]:
+        now = self._clock.monotonic()
+        there = {name for name, row in self._rows.items() if self._active(row, now) < SILENT}
+        return {self.own, *there}
+
+    def _active(self, row: PeerRow, now: int) -> int:
+        return max(row.silence, 0) + now - self._read
+
+    def _shown(self, name: str) -> PeerInfo:
+        row = self._rows.get(name)
+        if row is None or name == self.own:
+            return PeerInfo(name=name, current=True, peer=peer_id(name))
+        active = self._active(row, self._clock.monotonic())
+        is_offline = active >= _OFFLINE
+        is_current = not is_offline and row.server_id in self._linked()
+        return PeerInfo(
+            name=name,
+            current=is_current,
+            offline=is_offline,
+            active=active,
+            peer=peer_id(name),
+        )

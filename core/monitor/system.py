@@ -1,0 +1,154 @@
+"""`$SYS.REQ.SERVER.`: the pages of the monitoring port, and a summary, over NATS.
+
+Only users of the system account ask. `PING` asks all servers of a cluster, an id in its place one
+of them; each answers for itself, so requests travel to all. The body is an object with the
+parameters of the page, and perhaps with what says which servers are meant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Protocol
+
+from core.errors import ApiError
+from core.monitor.pages import page_of
+from core.monitor.query import Query
+from core.monitor.source import About, Api, Cluster, JetStream, Mesh, Source
+from core.monitor.times import moment
+from core.monitor.varz import summary
+from core.pubsub.route import Session
+from core.pubsub.server import SYSTEM_ACCOUNT, Hub
+from core.pubsub.user_info import server_json
+from core.runtime.clock import Clock
+from core.runtime.tasks import spawn, stop
+
+_PREFIX = "$SYS.REQ.SERVER."
+_SUMMARY = "STATSZ"
+_PAGES = {
+    name.upper(): f"/{name}"
+    for name in ("varz", "connz", "routez", "subsz", "jsz", "accountz", "healthz")
+}
+_NAMES = {"account": "acc", "consumer": "consumers", "leader_only": "leader-only"}
+_SKIPPED = "filtered response"
+
+
+class Served(Protocol):
+    """The NATS side of this process (`core.server.Server`)."""
+
+    hub: Hub
+    clock: Clock
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """The links to other nodes."""
+        ...
+
+
+class Term(Protocol):
+    """A leadership (`core.term.Term`)."""
+
+    registry: Any
+
+    @property
+    def api(self) -> Api:
+        """The counters of API requests."""
+        ...
+
+
+class SystemServices:
+    """Answers such requests. Life cycle: `start`, `show` for each term, `stop`.
+
+    Args:
+        server: of which the pages tell; it has a system account.
+        cluster: the nodes that could lead.
+    """
+
+    def __init__(self, server: Served, cluster: Cluster) -> None:
+        about = About(jetstream={"max_memory": 0, "max_storage": 0, "strict": True})
+        self._source = source = Source(about, server.hub, server.clock)
+        source.mesh, source.cluster = server.mesh, cluster
+        self._account = server.hub.accounts[SYSTEM_ACCOUNT]
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._answered = 0
+
+    def start(self) -> None:
+        """Subscribe."""
+        own = self._source.hub.server_id
+        for place in ("PING", "PING.*", f"{own}.*"):
+            self._account.subscribe(f"{_PREFIX}{place}".encode(), self._asked)
+
+    def show(self, term: Term | None) -> None:
+        """Tell of what this node leads."""
+        leads = None if term is None else JetStream(registry=term.registry, api=term.api)
+        self._source.jetstream = leads
+
+    async def stop(self) -> None:
+        """Answer nothing any more."""
+        await stop(*self._tasks)
+
+    def _asked(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        if not reply:
+            return
+        kind = subject.decode("utf-8", "replace").removeprefix(_PREFIX).partition(".")[2]
+        task = spawn(self._answer(kind or "", reply, payload), name="system request")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, kind: str, reply: bytes, payload: bytes) -> None:
+        try:
+            asked = json.loads(payload) if payload.strip() else {}
+        except ValueError as error:
+            self._say(reply, {"error": {"code": 400, "description": str(error)}})
+            return
+        if not isinstance(asked, dict) or not self._is_meant(asked):
+            return
+        if kind in ("", _SUMMARY):
+            told = summary(self._source)
+            self._say(reply, {"statsz": told} if not kind else {"data": told})
+        elif kind in _PAGES:
+            await self._tell_page(_PAGES[kind], reply, asked)
+
+    async def _tell_page(self, path: str, reply: bytes, asked: dict[str, Any]) -> None:
+        values = {_NAMES.get(name, name): _text(value) for name, value in asked.items()}
+        try:
+            page = await page_of(self._source, path, Query(values))
+        except ApiError as error:  # storage is away
+            self._say(reply, {"error": {"code": error.code, "description": error.description}})
+            return
+        text = page.body.decode()
+        if text.startswith(_SKIPPED):
+            return
+        is_json = text.startswith("{")
+        if is_json:
+            self._say(reply, {"data": json.loads(text)})
+        else:
+            self._say(reply, {"error": {"code": page.status, "description": text.strip()}})
+
+    def _is_meant(self, asked: dict[str, Any]) -> bool:
+        hub = self._source.hub
+        own = {"server_name": hub.server_name, "cluster": hub.cluster, "host": hub.host}
+        is_exact = asked.get("exact_match", False)
+        for name, value in own.items():
+            wanted = asked.get(name)
+            if wanted and (value != wanted if is_exact else str(wanted) not in value):
+                return False
+        return not asked.get("tags") and asked.get("domain", "") in ("", hub.domain)
+
+    def _say(self, reply: bytes, told: dict[str, Any]) -> None:
+        self._answered += 1
+        hub = self._source.hub
+        server = server_json(hub, self._answered)
+        if hub.cluster:
+            server["cluster"] = hub.cluster
+        server["time"] = moment(hub.clock.now())
+        self._account.publish(reply, b"", b"", json.dumps({"server": server, **told}).encode())
+
+
+def _text(value: Any) -> str:
+    """Return a parameter as a query has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,137 @@
+"""Who could lead a stream, as the rows and links of nodes tell."""
+
+from typing import Any
+
+import pytest
+
+from core.cluster.groups import Group, consumer_group, stream_group
+from core.cluster.members import Cluster, peer_id
+from core.errors import ApiError
+from core.model.cluster import Placement
+from core.model.consumer import ConsumerConfig
+from core.model.stream import Retention, Storage, StreamConfig
+from core.storage.leases import PeerRow
+from tests.support.sessions import ManualClock
+
+SECOND = 1_000_000_000
+NAMES = ("a", "b", "c", "d")
+THREE = Group(7, 3)
+
+
+def row(name: str, silence: int = 0) -> PeerRow:
+    return PeerRow(name, name.upper(), "h", 1, silence, SECOND)
+
+
+def cluster_of(*rows: PeerRow, own: str = "a", linked: str = "BCD") -> Cluster:
+    """A cluster as its leader sees it."""
+    cluster = Cluster(
+        own, ManualClock(), name=lambda: "C", leader=lambda: own, linked=lambda: set(linked)
+    )
+    cluster.met(rows)
+    return cluster
+
+
+def replicas(cluster: Cluster, group: Group = THREE) -> list[str]:
+    return [peer.name for peer in cluster.info(group).replicas]
+
+
+def test_peers_are_named_as_nats_server_names_them() -> None:
+    assert [peer_id(f"n{number}") for number in range(3)] == ["6DVFpukC", "fjFyEjc1", "44jzkV9D"]
+
+
+def test_every_leader_shows_the_same_nodes_whatever_the_order_of_rows() -> None:
+    rows = [row(name) for name in NAMES]
+    chosen = {frozenset(("a", *replicas(cluster_of(*rows))))}
+    chosen |= {frozenset(("a", *replicas(cluster_of(*reversed(rows)))))}
+    assert len(chosen) == 1
+    of_streams = {tuple(replicas(cluster_of(*rows), Group(n, 2))) for n in range(40)}
+    assert of_streams == {("b",), ("c",), ("d",)}
+
+
+def test_a_consumer_has_replicas_of_its_stream() -> None:
+    cluster = cluster_of(*map(row, NAMES))
+    assert {*replicas(cluster, Group(7, 2, "c"))} < {*replicas(cluster)}
+
+
+def test_fewer_nodes_than_replicas_are_shown_as_they_are() -> None:
+    assert replicas(cluster_of(row("a"))) == []
+    assert replicas(cluster_of(row("a"), row("b")), Group(1, 5)) == ["b"]
+
+
+def test_a_node_is_offline_without_heartbeats_and_not_current_without_a_link() -> None:
+    cluster = cluster_of(row("a"), row("b", 5 * SECOND), row("c", SECOND), linked="B")
+    silent, unlinked = cluster.info(THREE).replicas
+    assert (silent.offline, silent.current, silent.active) == (True, False, 5 * SECOND)
+    assert (unlinked.offline, unlinked.current, unlinked.active) == (False, False, SECOND)
+
+
+def test_who_is_gone_is_no_replica_but_counts_until_it_is_removed() -> None:
+    cluster = cluster_of(row("a"), row("b", 60 * SECOND), row("c"))
+    assert replicas(cluster) == ["c"]
+    meta = cluster.meta()
+    assert [(peer.name, peer.offline) for peer in meta.replicas] == [("b", True), ("c", False)]
+    assert (meta.leader, meta.cluster_size) == ("a", 3)
+    assert not cluster.lives("b")
+    assert [cluster.member("b", ""), cluster.member("x", peer_id("b"))] == ["b", "b"]
+    assert cluster.member("b", "x") == ""
+
+
+@pytest.mark.parametrize(
+    ("placement", "text"),
+    [
+        (Placement(), "no replacement peer connected"),
+        (Placement(cluster="D"), "no replacement peer connected"),
+        (Placement(tags=("x",)), "no replacement peer connected"),
+        (Placement(preferred="a"), 'preferred server "a" is already leader'),
+        (Placement(preferred="b"), 'preferred server "b" not known'),
+    ],
+)
+def test_nobody_can_lead_whom_this_node_does_not_reach(placement: Placement, text: str) -> None:
+    cluster = cluster_of(row("a"), row("b"), linked="")
+    with pytest.raises(ApiError, match=text):
+        cluster.successor(placement)
+    asked: list[str] = []
+    cluster.step_down = asked.append
+    cluster.hand_over(cluster.successor(None))
+    assert asked == []
+
+
+def test_a_peer_that_is_removed_gives_its_place_to_another() -> None:
+    cluster = cluster_of(*map(row, NAMES))
+    first, second = replicas(cluster)
+    cluster.leave(THREE, peer_id(first))
+    assert first not in replicas(cluster)
+    assert second in replicas(cluster)
+    asked: list[str] = []
+    cluster.step_down = asked.append
+    cluster.leave(THREE, "a")
+    assert asked == [""]
+    with pytest.raises(ApiError, match="peer remap failed"):
+        cluster.leave(Group(7, 4), "b")
+    with pytest.raises(ApiError, match="peer not a member"):
+        cluster.leave(THREE, "x")
+
+
+@pytest.mark.parametrize(
+    ("stream", "consumer", "replicas"),
+    [
+        ({}, {}, 1),
+        ({}, {"durable_name": "C"}, 3),
+        ({}, {"durable_name": "C", "num_replicas": 2}, 2),
+        ({"retention": Retention.WORKQUEUE}, {}, 3),
+        ({"num_replicas": 2}, {"num_replicas": 3}, 2),
+    ],
+)
+def test_how_many_replicas_a_consumer_has(
+    stream: dict[str, Any], consumer: dict[str, Any], replicas: int
+) -> None:
+    known: dict[str, Any] = {"name": "S", "num_replicas": 3} | stream
+    config = StreamConfig(**known)
+    group = consumer_group(7, config, "C", 1, ConsumerConfig(**consumer))
+    assert group.replicas == replicas
+    assert group.name.startswith(f"C-R{replicas}F-")
+
+
+def test_groups_are_named_by_kind_replicas_and_storage() -> None:
+    config = StreamConfig(name="S", num_replicas=3, storage=Storage.MEMORY)
+    assert stream_group(7, config).name.startswith("S-R3M-")
