@@ -185,7 +185,7 @@ def test_clients_stay_when_the_leader_is_killed_and_lose_nothing(nodes: Nodes) -
 
 @asynccontextmanager
 async def no_leader(dsn: str) -> AsyncIterator[None]:
-    """Be next in line for the lock, as a node whose heartbeat lies in the future.
+    """Be next in line for the lock of who leads now, as a node whose heartbeat lies in the future.
 
     Nodes only try to take it, so they do not get it before the block is over.
     """
@@ -199,7 +199,7 @@ async def no_leader(dsn: str) -> AsyncIterator[None]:
         waiting = asyncio.ensure_future(
             session.execute(f"select pg_advisory_lock({LOCK_CLASS}, 0)")
         )
-        await asyncio.sleep(0)
+        await observed(lambda: _is_waited_for(dsn))
         yield
         await waiting
         await session.execute("delete from jetgate_store.node where node = 'nobody'")
@@ -227,7 +227,6 @@ def test_while_nobody_leads_publishes_are_held_and_then_refused(nodes: Nodes, ds
             js = nc.jetstream(timeout=PATIENT)
             await js.add_stream(name="HELD", subjects=["held.>"])
             async with no_leader(dsn):
-                await observed(lambda: _is_waited_for(dsn))
                 loop = asyncio.get_running_loop()
                 began = loop.time()
                 leader.kill()
