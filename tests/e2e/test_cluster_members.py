@@ -99,7 +99,9 @@ def system(request: pytest.FixtureRequest, durable: PostgresServer) -> Iterator[
         if request.param == "jetgate":
             dsn = durable.fresh_database()
             nodes = stack.enter_context(Nodes(dsn, 3, *FLAGS))
-            yield System([node.address for node in nodes.all], dsn)
+            system = System([node.address for node in nodes.all], dsn)
+            run(lambda: _all_known(system))
+            yield system
             return
         members = _members()
         for member in members:
@@ -130,6 +132,17 @@ async def _ready(system: System) -> None:
                 return False
 
         await observed(can_create, within=60)
+
+
+async def _all_known(system: System) -> None:
+    """Return when every node has read the rows of all, which it does with its heartbeats."""
+    async with system.client(SYSTEM) as operator:
+
+        async def look() -> bool:
+            pages = await _pages(operator.connection, 3)
+            return all(page["meta_cluster"]["cluster_size"] == 3 for page in pages)
+
+        await observed(look, within=60)
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
