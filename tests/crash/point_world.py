@@ -97,18 +97,15 @@ class Asked:
         """Send a request; its answer will have that name."""
         self.wire.publish(subject, payload, reply=b"in.%s" % name.encode())
 
-    def collect(self, *, barrier: bool = True) -> None:
-        """Take every answer that the node has sent so far, if it still serves this connection."""
-        if not self._is_open:
-            return
+    def collect(self) -> None:
+        """Take every answer that the node has sent, also before it ended."""
+        self.wire.send(b"PING\r\n")
         try:
-            frames = self.wire.flush() if barrier else [self.wire.frame()]
+            while self._is_open and (frame := self.wire.frame()).line != b"PONG":
+                name = frame.subject.decode().removeprefix("in.")
+                self.answers.setdefault(name, []).append(frame)
         except Closed:
             self._is_open = False
-            return
-        for frame in frames:
-            name = frame.subject.decode().removeprefix("in.")
-            self.answers.setdefault(name, []).append(frame)
 
     def close(self) -> None:
         self.wire.close()
@@ -119,16 +116,17 @@ class World:
 
     Args:
         dsn: of a migrated database.
+        env: Additional environment of the nodes.
     """
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, **env: str) -> None:
         self.dsn = dsn
         self.promises = Promises()
         self.names = itertools.count(1)
         self._nodes = Nodes(dsn, 2)
         for node in self._nodes.all:
             node.module = "tests.crash.pointed"
-            node.env[POINTS_VARIABLE] = str(node.dir)
+            node.env |= {**env, POINTS_VARIABLE: str(node.dir)}
 
     def __enter__(self) -> Self:
         self._nodes.__enter__()

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from tests.support.faulty_node import EARLY_VARIABLE, acknowledge_early
+
 POINTS_VARIABLE = "JETGATE_TEST_POINTS"
 """The directory of the files `armed`, `reached` and `passed`."""
 
@@ -209,6 +211,8 @@ def _instrument_take_over(points: Points, store: Any, life: Any) -> None:
 
 
 if __name__ == "__main__":
+    if os.environ.get(EARLY_VARIABLE) == "1":
+        acknowledge_early()
     instrument(Points(Path(os.environ[POINTS_VARIABLE])))
     from jetgate.console import main
 
