@@ -26,7 +26,7 @@ from tests.support.wire import Closed, Frame, Wire
 UNAVAILABLE = 10008
 _WITHIN = 60.0
 
-_END_HOLDER = (
+END_HOLDER = (
     "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted"
     f" and classid = {LOCK_CLASS} and objid = 0"
     " and database = (select oid from pg_database where datname = current_database())"
@@ -192,7 +192,7 @@ class World:
         if other.process is None:
             other.start()
         if _state(node) == "T":
-            on(self.dsn, _END_HOLDER)  # as a node does that sees no heartbeat for four seconds
+            on(self.dsn, END_HOLDER)  # as a node does that sees no heartbeat for four seconds
         eventually(lambda: numbers(other)["jetgate_leader"], within=_WITHIN)
         return other
 

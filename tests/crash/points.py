@@ -61,19 +61,20 @@ def judge(world: World, case: Case) -> Verdict:
         operation.begin()
         where = world.end_at_point(victim)
         if not where:
-            _pass(world, operation)
+            _end(operation)
             return Verdict("", _look(world, operation))
         heir = world.replace(victim)
         wrong = [*world.look(heir), *operation.judge(heir)]
         if case.how == "stop":
             world.go_on(victim)
+            _end(operation)
         return Verdict(where, wrong + _look(world, operation))
     finally:
         operation.close()
 
 
-def _pass(world: World, operation: Operation) -> None:
-    """The operation came to its end; so may its node have."""
+def _end(operation: Operation) -> None:
+    """Wait for the end of a node that was told to end."""
     if operation.ends_node:
         process = operation.victim.process
         assert process is not None
