@@ -68,6 +68,7 @@ class Front:
         self.on_change: Callable[[], None] = lambda: None
         self._server, self._hub, self._mesh = server, server.hub, mesh
         self._gate = Gate()
+        self._stage = Stage.HELD
         self._refusals: Refusals | None = None
         self._epoch = 0
         self._has_term = False
@@ -118,6 +119,7 @@ class Front:
         if self._mesh is not None:
             self._mesh.lead(epoch)
         self._look()
+        self._apply()  # another node may have led until now
 
     async def give_up(self) -> None:
         """This node will serve no more; return when peers send it no more publishes."""
@@ -131,6 +133,7 @@ class Front:
         """Nothing here takes publishes any more: they may go to another node."""
         self._has_term = False
         self._look()
+        self._apply()  # another node may lead already
 
     def released(self) -> None:
         """The leadership of this node is over, and its locks are free."""
@@ -199,6 +202,9 @@ class Front:
                 refusals.stop()
             elif not self._has_term:  # else the term answers what has reached it
                 refusals.start()
+        if stage is Stage.REFUSING and self._stage is not stage:
+            log.warning("no leader is reachable: publishes are refused until there is one")
+        self._stage = stage
         if stage is not Stage.HELD:
             self._hub.take_publishes()
             return

@@ -43,6 +43,17 @@ DsnPasswordFile = Annotated[
         help="File that is the password of the database's role; read for every connection.",
     ),
 ]
+ReadDsn = Annotated[
+    str | None,
+    typer.Option(
+        envvar="JETGATE_READ_DSN",
+        help="Standby of that database; Direct Get by sequence reads from it.",
+    ),
+]
+ReadDsnFile = Annotated[
+    str,
+    typer.Option(envvar="JETGATE_READ_DSN_FILE", help="File that holds what --read-dsn would say."),
+]
 WaitForDb = Annotated[
     float,
     typer.Option(
@@ -75,6 +86,19 @@ class Database:
         from core.storage.postgres.connect import Connector
 
         return Connector(self.dsn, place=self.place, password_file=self.password_file)
+
+    async def checked_standby(self, primary: Connector) -> Connector:
+        """Return what opens sessions with this standby of a database.
+
+        Raises:
+            ConfigError: it is a standby of none, or of another one.
+            Unavailable: the primary is away.
+        """
+        from core.storage.postgres.standby import check_standby
+
+        standby = self.connector()
+        await check_standby(primary, standby, self.place)
+        return standby
 
     async def checked(self, connector: Connector, clock: Clock) -> None:
         """Check the database, once it answers.
@@ -119,6 +143,14 @@ def given(
         return None
     place = "--dsn-file" if file else "--dsn"
     return Database(secret_of("--dsn", dsn or "", file), place, password_file, wait_seconds)
+
+
+def standby(dsn: str | None, file: str, password_file: str) -> Database | None:
+    """Return what flags say about a standby; None if they name none. Raises ConfigError."""
+    if dsn is None and not file:
+        return None
+    place = "--read-dsn-file" if file else "--read-dsn"
+    return Database(secret_of("--read-dsn", dsn or "", file), place, password_file)
 
 
 def required(dsn: str | None, file: str, password_file: str, wait_seconds: float = 0) -> Database:

@@ -15,10 +15,11 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import core
 from core.config.addresses import listen, probe, refusal
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from jetgate.server_numbers import Node
 
 log = logging.getLogger("jetgate")
+
+T = TypeVar("T")
 
 # What is imported before the campaign.
 _CAMPAIGN = (
@@ -96,6 +99,7 @@ class Process:
         self._manager = ServiceManager()
         self._addresses: dict[str, str] = {}
         self._connector: Connector
+        self._standby: Connector | None = None
         self._postgres: EmbeddedPostgres | None = None
         self._http_start: HttpStart | None = None
         self._http_port = 0
@@ -175,6 +179,9 @@ class Process:
 
         if await migrate(self._connector):
             log.info("the schema in %s is now that of this release", self._connector.address)
+        if (standby := self._config.standby) is not None:
+            check = partial(standby.checked_standby, self._connector)
+            self._standby = await self._told("which database it is", check)
         if self._server.links is not None:
             await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
@@ -214,11 +221,15 @@ class Process:
         """Return a key that all nodes share, as soon as PostgreSQL tells it."""
         from core.storage.postgres.secrets import secret  # imported by now
 
+        return await self._told("its secret", partial(secret, self._connector, name))
+
+    async def _told(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what PostgreSQL is asked for, as soon as it answers."""
         while True:
             try:
-                return await secret(self._connector, name)
+                return await ask()
             except Unavailable as error:
-                waits.warning("PostgreSQL does not tell its secret: %s", error)
+                waits.warning("PostgreSQL does not tell %s: %s", what, error)
                 await asyncio.sleep(_RETRY_S)
 
     def _rest(self) -> asyncio.Task[None]:
@@ -246,12 +257,17 @@ class Process:
             self._refuse_alone()
 
     def _refuse_alone(self) -> None:
-        """Have publishes refused when no leader was there for too long."""
+        """Have publishes refused, and single messages read, when no leader is there."""
         from core.api.leaderless import Leaderless  # imported by now
+        from core.jetstream.direct.stored_get import StoredGet
+        from core.storage.postgres.stored_messages import PostgresMessages
         from core.storage.postgres.stream_subjects import stream_subjects
 
+        account = self._server.hub.default_account()
+        messages = PostgresMessages(self._connector, self._standby, self._clock)
+        stored_get = StoredGet(account, messages, self._clock)
         read = partial(stream_subjects, self._connector)
-        self._life.front.refuse_by(Leaderless(self._server.hub.default_account(), read))
+        self._life.front.refuse_by(Leaderless(account, read, stored_get))
 
     async def _campaign(self) -> Leadership:
         """Wait until this process leads; publishes go to who does meanwhile."""
@@ -286,7 +302,7 @@ class Process:
             self._manager.ready(f"serving through {leader.info.server_name}")
             self._say_ready()
         elif not front.leads and not self._life.is_stopping:
-            log.warning("no leader is reachable: publishes wait, and are refused after a while")
+            log.info("no leader is reachable: publishes wait")
 
     async def _answer(self) -> None:
         """Answer what is asked over HTTP from now on."""

@@ -54,15 +54,28 @@ class Page:
     def cut(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
         """Return the end of a slice that begins at an index, and how many bytes it has: messages
         up to a number and until so many bytes are reached or passed, or one gap alone."""
-        ends = self._ends
-        end = bisect_left(ends, ends[index] + nbytes, index + 1)
-        end = min(end, index + messages, len(self._items))
+        gap = None
         if self.has_gaps:
-            gaps = (at for at in range(index, end) if isinstance(self._items[at], Gap))
-            end = max(next(gaps, end), index + 1)
+            items = self._items
+            gap = next((at for at in range(index, len(items)) if isinstance(items[at], Gap)), None)
+        end = slice_end(self._ends, index, messages, nbytes, gap)
         if len(self.shared) > _SHARED_MAX:
             self.shared.clear()
-        return end, ends[end] - ends[index]
+        return end, self._ends[end] - self._ends[index]
+
+
+def slice_end(ends: Sequence[int], begin: int, messages: int, nbytes: int, gap: int | None) -> int:
+    """Return where a slice of items ends that begins at one of them.
+
+    Args:
+        ends: the bytes in front of each item, ascending, and of all items in the end.
+        messages: the slice has so many items at most.
+        nbytes: no more items once they have so many bytes.
+        gap: the next item that is a gap, from `begin` on; it is a slice of its own.
+    """
+    end = bisect_left(ends, ends[begin] + nbytes, begin + 1)
+    end = min(end, begin + messages, len(ends) - 1)
+    return end if gap is None else min(end, max(gap, begin + 1))
 
 
 class _Source(Protocol):

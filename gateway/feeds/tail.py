@@ -24,6 +24,7 @@ from core.model.api_errors import api_error
 from core.model.consumer import DeliverPolicy
 from core.runtime.tasks import spawn, stop
 from gateway.feeds.entries import Entry, Filters, Gap, Item, has_jump, with_gaps
+from gateway.feeds.page import slice_end
 from gateway.feeds.recent import RecentPages
 
 _AT_ONCE = 2000
@@ -64,8 +65,7 @@ class Tail:
         self._js = js
         self._subscription = subscription
         self._items: list[Item] = []
-        self._sizes: list[int] = []
-        self._size = 0
+        self._ends = [0]  # the bytes in front of each item, and of all, since the beginning
         self._gaps: list[int] = []
         self._waiting: set[Callable[[], None]] = set()
         self._woken: deque[Callable[[], None]] = deque()
@@ -113,16 +113,10 @@ class Tail:
     def cut(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
         """Return the end of a slice that begins at an index, and how many bytes it has: messages
         up to a number and until so many bytes are reached or passed, or one gap alone."""
-        sizes = self._sizes
-        begin = index - self.first
-        before = sizes[begin - 1] if begin else sizes[0] - _size_of(self._items[0])
-        end = bisect_right(sizes, before + nbytes - 1, begin) + 1
-        end = min(end, begin + messages, len(sizes))
-        for gap in self._gaps:
-            if index <= gap < self.first + end:
-                end = begin + 1 if gap == index else gap - self.first
-                break
-        return self.first + end, sizes[end - 1] - before
+        ends, begin = self._ends, index - self.first
+        gap = next((at - self.first for at in self._gaps if at >= index), None)
+        end = slice_end(ends, begin, messages, nbytes, gap)
+        return self.first + end, ends[end] - ends[begin]
 
     def item(self, index: int) -> Item:
         """Return the item at an index."""
@@ -187,9 +181,8 @@ class Tail:
                 self.incarnation, self.head = item.position.incarnation, item.position.seq
             else:
                 self.head = item.msg.stream_seq
-            self._size += _size_of(item)
             self._items.append(item)
-            self._sizes.append(self._size)
+            self._ends.append(self._ends[-1] + _size_of(item))
         self._trim()
         self._age()
         if len(self.shared) > _SHARED_MAX:
@@ -197,13 +190,13 @@ class Tail:
         self._wake()
 
     def _trim(self) -> None:
-        sizes = self._sizes
-        over = len(sizes) - self._limit
-        if over > 0 or self._size - sizes[0] > self._limit_bytes:
+        ends, count = self._ends, len(self._items)
+        over = count - self._limit
+        if over > 0 or ends[-1] - ends[0] > self._limit_bytes:
             # A quarter at once, so that trimming costs little for each message.
             over = max(over + self._limit // 4, 0)
-            over = max(over, bisect_right(sizes, self._size - self._limit_bytes * 3 // 4))
-            self._drop(min(over, len(sizes) - 1))
+            over = max(over, bisect_right(ends, ends[-1] - self._limit_bytes * 3 // 4) - 1)
+            self._drop(min(over, count - 1))
 
     def _drop(self, count: int) -> None:
         """Let go of the oldest items."""
@@ -211,7 +204,7 @@ class Tail:
             return
         if self.first + count > self.floor:
             self.base = max(self.base, _seq_of(self._items[count - 1]))
-        del self._items[:count], self._sizes[:count]
+        del self._items[:count], self._ends[:count]
         self.first += count
         self._gaps = [index for index in self._gaps if index >= self.first]
         self.shared.clear()

@@ -238,6 +238,7 @@ def test_while_nobody_leads_publishes_are_held_and_then_refused(nodes: Nodes, ds
                     assert refused.value.err_code == UNAVAILABLE
                     if not attempt:
                         assert loop.time() - began > 1.9
+                assert "WARNING no leader is reachable: publishes are refused" in one.log()
                 with pytest.raises(APIError) as refused:
                     await js.stream_info("HELD")
                 assert refused.value.err_code == UNAVAILABLE
