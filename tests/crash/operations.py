@@ -93,11 +93,8 @@ class PublishMany(Publish):
     _streams = ("LOG", "OTHER", "LOG", "LOG", "OTHER")
 
     def begin(self) -> None:
-        send, gathered = self.asked.wire.send, []
-        self.asked.wire.send = gathered.append  # type: ignore[method-assign]
-        super().begin()
-        self.asked.wire.send = send  # type: ignore[method-assign]
-        send(b"".join(gathered))
+        with self.asked.gathered():
+            super().begin()
 
 
 class PublishFromAfar(Publish):

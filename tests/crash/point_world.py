@@ -92,10 +92,27 @@ class Asked:
         self.wire.flush()
         self.answers: dict[str, list[Frame]] = {}
         self._is_open = True
+        self._is_gathering = False
+        self._requests = bytearray()
 
     def ask(self, name: str, subject: str, payload: bytes = b"") -> None:
         """Send a request; its answer will have that name."""
-        self.wire.publish(subject, payload, reply=b"in.%s" % name.encode())
+        line = f"PUB {subject} in.{name} {len(payload)}\r\n".encode()
+        self._requests += line + payload + b"\r\n"
+        if not self._is_gathering:
+            self._send()
+
+    def _send(self) -> None:
+        self.wire.send(bytes(self._requests))
+        self._requests.clear()
+
+    @contextlib.contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Send all requests of a block at once."""
+        self._is_gathering = True
+        yield
+        self._is_gathering = False
+        self._send()
 
     def collect(self) -> None:
         """Take every answer that the node has sent, also before it ended."""

@@ -1,11 +1,11 @@
 """The command `jetgate` that kills or stops itself at the n-th point of an operation.
 
 `python -m tests.crash.pointed ...`. A point is where a coroutine of the operation is about to wait
-(`before`: what it asked for has not left the process, which writes at the end of a turn), or goes on
-(`after`: the answer is there, and nothing was made of it). What has no coroutine, a message on its
-way through a node, has its points around each read and each write. Which point of which operation
-it is to be is read from a file that may come at any time (`Points`); nothing in the product knows
-of it.
+(`before`: what it asked for has not left the process, which writes at the end of a turn), or goes
+on (`after`: the answer is there, and nothing was made of it). What has no coroutine, a message on
+its way through a node, has its points around each read and each write. Which point of which
+operation it is to be is read from a file that may come at any time (`Points`); nothing in the
+product knows of it.
 """
 
 import functools
