@@ -91,7 +91,7 @@ class Front:
     @property
     def has_peers(self) -> bool:
         """Whether there are other nodes, which could lead in the place of this one."""
-        peers = () if self._mesh is None else self._mesh.peers.values()
+        peers = () if self._mesh is None else self._mesh.nodes
         return any(not link.info.ldm for link in peers)
 
     def hold(self) -> None:
@@ -177,7 +177,8 @@ class Front:
             assert self._mesh is not None, "it has a leader"
             self._mesh.lead_no_more()
         is_led = self._epoch > 0 if self._has_term else leader is not None
-        patience = None if self._mesh is None else int(PATIENCE_S * _SECOND)
+        is_alone = self._mesh is None and self._refusals is None
+        patience = None if is_alone else int(PATIENCE_S * _SECOND)
         until = None if patience is None else self._hub.clock.monotonic() + patience
         if not (self._gate.found() if is_led else self._gate.lost(until)):
             if not is_led:

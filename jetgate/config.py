@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.auth.users import User, Users
+from core.database import Database
 from core.errors import ConfigError
 from core.pubsub.mappings import Mapping
 from core.remote.settings import Remote
 from gateway.settings import Settings
-from jetgate.database import Database
 
 NATS_PORT, HTTP_PORT = 4222, 8080
 _PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}

@@ -15,7 +15,6 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import core
 from core.config.addresses import listen, probe, refusal
-from core.errors import OperatorError, Unavailable
+from core.database import Database, ack_secret, link_secret, told
+from core.errors import OperatorError
 from core.life import Candidacy, Life
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
@@ -41,7 +41,6 @@ from core.storage.leases import NodeRow
 from gateway.http_start import HttpStart
 from jetgate.banner import ready
 from jetgate.config import Config
-from jetgate.database import Database
 from jetgate.http_tls import tls_of
 from jetgate.ports_file import PortsFile, url
 
@@ -68,7 +67,6 @@ _CAMPAIGN = (
 # What is imported beside the start of PostgreSQL, or after the first attempt to lead: it takes the
 # processor longer than all before, and would keep it from the campaign.
 _FACADE, _TERM = "jetgate.facade", "core.term"
-_RETRY_S = 0.5
 
 
 class Process:
@@ -181,7 +179,7 @@ class Process:
             log.info("the schema in %s is now that of this release", self._connector.address)
         if (standby := self._config.standby) is not None:
             check = partial(standby.checked_standby, self._connector)
-            self._standby = await self._told("which database it is", check)
+            self._standby = await told("which database it is", check)
         if self._server.links is not None:
             await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
@@ -204,7 +202,7 @@ class Process:
         from core.route.neighbours import Neighbours  # a node alone needs none
 
         try:
-            await self._server.join(await self._secret("routes"))
+            await self._server.join(await link_secret(self._connector))
         except OSError as error:
             host, port = links.address
             raise refusal(host, port, "cluster", error, flag="--cluster-listen") from error
@@ -216,21 +214,6 @@ class Process:
         self._row.route_port = port
         self._neighbours = Neighbours(links)
         self._neighbours.on_standing_by = self._stand_by
-
-    async def _secret(self, name: str) -> bytes:
-        """Return a key that all nodes share, as soon as PostgreSQL tells it."""
-        from core.storage.postgres.secrets import secret  # imported by now
-
-        return await self._told("its secret", partial(secret, self._connector, name))
-
-    async def _told(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what PostgreSQL is asked for, as soon as it answers."""
-        while True:
-            try:
-                return await ask()
-            except Unavailable as error:
-                waits.warning("PostgreSQL does not tell %s: %s", what, error)
-                await asyncio.sleep(_RETRY_S)
 
     def _rest(self) -> asyncio.Task[None]:
         """The import of what it takes to serve, begun with the first call."""
@@ -310,7 +293,7 @@ class Process:
             await asyncio.shield(self._rest())
             assert self._facade is not None
             if not self._facade.is_answering:
-                await self._facade.serve(await self._secret("ack-tokens"))
+                await self._facade.serve(await ack_secret(self._connector))
 
     async def _load(self, leadership: Leadership) -> Term:
         """Load the streams."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from core.auth.users import Users
+from core.config.secret_files import secret_of
 from gateway.settings import Settings
 from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, place_of, users_of
 from jetgate.database import (
@@ -22,7 +23,6 @@ from jetgate.database import (
 from jetgate.logs import Format, Level
 from jetgate.process import Process
 from jetgate.run import LogFormat, LogLevel, run
-from jetgate.secret_files import secret_of
 
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
 NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
