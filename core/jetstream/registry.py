@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from core.cluster.groups import stream_group
-from core.errors import ApiError
+from core.errors import ApiError, OperatorError
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
 from core.jetstream.stream.runner import StreamRunner
@@ -20,6 +20,7 @@ from core.model.account import AccountStats
 from core.model.api_errors import api_error
 from core.model.codec import decode_lenient, encode
 from core.model.consumer import ConsumerConfig
+from core.model.gojson import JsonError
 from core.model.stream import Retention, Storage, StreamConfig
 from core.pubsub.account import Account
 from core.storage.acknowledged import Key, Known
@@ -72,8 +73,18 @@ class Registry:
     # -- load --------------------------------------------------------------------------------
 
     async def open(self, row: StreamRow, consumers: list[ConsumerRow]) -> StreamRunner:
-        """Bring one stream back from storage, with its consumers."""
-        config = decode_lenient(StreamConfig, row.config.encode())
+        """Bring one stream back from storage, with its consumers.
+
+        Raises OperatorError: its row is damaged. Without it nobody could tell the stream from one
+        that was deleted, so nothing is served then, and nothing removed.
+        """
+        try:
+            config = decode_lenient(StreamConfig, row.config.encode())
+        except JsonError as error:
+            raise OperatorError(
+                f"the configuration of stream {row.name} cannot be read"
+                f" (jetgate_store.stream, stream {row.stream}): {error}"
+            ) from error
         runner = StreamRunner(row, config, self.account, self.services)
         await runner.restore(row.head)
         for consumer in consumers:

@@ -342,18 +342,25 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
 
 def test_a_new_leader_waits_for_what_the_last_one_has_in_flight(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        writer = await asyncpg.connect(database)
+        writer, busy = await asyncpg.connect(database), await asyncpg.connect(database)
+        await busy.execute("select pg_advisory_lock(1, 1)")
         transaction = writer.transaction()
         await transaction.start()
-        await writer.execute(
-            "update jetgate_store.head set last_seq = 9 where stream = 0 and epoch = 0"
+        writing = asyncio.ensure_future(
+            writer.execute(
+                "update jetgate_store.head set last_seq = 9 where stream = 0 and epoch = 0;"
+                "select pg_advisory_lock(1, 1)"
+            )
         )
+        waiting = "select count(*) > {} from pg_locks where not granted"
+        await observed(lambda: cluster.value(waiting.format(0)))
         first = cluster.node("a")
         leading = asyncio.ensure_future(first.acquire())
-        waiting = "select count(*) from pg_locks where not granted"
-        await observed(lambda: cluster.value(waiting))
+        await observed(lambda: cluster.value(waiting.format(1)))
 
         assert not leading.done()
+        await busy.close()
+        await writing
         await transaction.commit()
         await leading
 
@@ -363,6 +370,37 @@ def test_a_new_leader_waits_for_what_the_last_one_has_in_flight(database: str) -
         )
         assert stale == "UPDATE 0"
         await writer.close()
+
+    scenario(run, database)
+
+
+@pytest.mark.parametrize("how", ["between statements", "in a COPY"])
+def test_a_new_leader_ends_what_nobody_goes_on_with(database: str, how: str) -> None:
+    """The last leader may stand still for ever, and its machine keeps its sessions alive."""
+
+    async def run(cluster: Cluster) -> None:
+        await cluster.value("create table filler (text text)")
+        writer = await asyncpg.connect(database)
+        await writer.execute("begin; update jetgate_store.head set last_seq = 9 where stream = 0")
+        silent = asyncio.Event()
+
+        async def rows() -> AsyncIterator[tuple[str]]:
+            yield ("first",)
+            await silent.wait()
+
+        work: asyncio.Future[Any] = asyncio.Future()
+        if how == "in a COPY":
+            copy = writer.copy_records_to_table("filler", records=rows())
+            work = asyncio.ensure_future(copy)
+        first = cluster.node("a")
+        try:
+            await first.acquire()
+            head = "select last_seq from jetgate_store.head where stream = 0"
+            assert await cluster.value(head) == 0
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+            writer.terminate()
 
     scenario(run, database)
 

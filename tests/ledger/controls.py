@@ -3,6 +3,7 @@
 `python -m tests.ledger --control NAME`. Nothing in the product knows of it.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -13,7 +14,10 @@ from core.errors import Fenced, OutcomeUnknown, Unavailable
 from core.jetstream.lane import Lane
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.trust import Trust
+from core.route.database_mesh import DatabaseMesh
+from core.route.link import RouteLink
 from core.storage.database_time import DatabaseClock
+from core.storage.postgres import connect
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream import checks
 from core.stream.dedup import DedupWindow
@@ -104,6 +108,36 @@ def without_database_time() -> None:
     _replace(DatabaseClock, "now", lambda self: self._machine.now())
 
 
+def resend_handed() -> None:
+    """What was given to a leader is given to the next one too: perhaps nobody stored it."""
+    send, changed = RouteLink.send, DatabaseMesh.changed
+    given: deque[tuple[int, bytes]] = deque(maxlen=5000)
+
+    def note(self: RouteLink, lines: bytes, sent: int) -> None:
+        if self.info.leads:
+            given.append((self.info.leads, lines))
+        send(self, lines, sent)
+
+    def again(self: DatabaseMesh, link: RouteLink) -> None:
+        changed(self, link)
+        if link.info.leads:
+            former = [lines for epoch, lines in given if epoch < link.info.leads]
+            for _ in former:
+                given.popleft()
+            for lines in former:
+                link.send(lines, 1)
+            self.hub.turn.arm()
+
+    _replace(RouteLink, "send", note)
+    _replace(DatabaseMesh, "changed", again)
+
+
+def commit_asynchronously() -> None:
+    """COMMIT is answered before its record is on the disk."""
+    connect._COMMON["synchronous_commit"] = "off"
+    _replace(connect, "_DURABLE", "select 1")
+
+
 def _kills(*at: float) -> tuple[Fault, ...]:
     return tuple(Fault(each, "kill", 0.0, 0) for each in at)
 
@@ -145,6 +179,21 @@ CONTROLS: dict[str, Control] = {
         (Fault(2, "skew", 0.0, 1), Fault(6, "kill", 0.0, 0)),
         10,
         nodes=2,
+    ),
+    "resent": Control(
+        resend_handed,
+        frozenset({"duplicate"}),
+        # Who sends without ids has to be at the node that leads neither before nor after.
+        _kills(*range(3, 27, 3)),
+        28,
+        nodes=3,
+    ),
+    "asynchronous-commit": Control(
+        commit_asynchronously,
+        frozenset({"lost", "disagreement", "stale", "floor", "redelivered"}),
+        # What of the log is in PostgreSQL's memory alone goes with its processes.
+        tuple(Fault(at, "postgres-kill", 0.0, 0) for at in (3, 6, 9)),
+        12,
     ),
     "no-epochs": Control(
         without_epochs,

@@ -11,6 +11,7 @@ from typing import Any
 from core.jetstream import lane
 from jetgate.commands import main
 
+EARLY_VARIABLE = "JETGATE_TEST_ACK_BEFORE_COMMIT"
 LATER = 0.05  # seconds between the false promise and the attempt to keep it
 
 
@@ -31,6 +32,6 @@ def acknowledge_early() -> None:
 
 
 if __name__ == "__main__":
-    if os.environ.get("JETGATE_TEST_ACK_BEFORE_COMMIT") == "1":
+    if os.environ.get(EARLY_VARIABLE) == "1":
         acknowledge_early()
     main()

@@ -83,6 +83,16 @@ _FILL = """
 # column of the catalogue's head that has no other use. Consumers get the epoch of their stream.
 _TOKEN = "select bytes from jetgate_store.head where stream = 0"
 _LOCK_HEADS = "select stream from jetgate_store.head order by stream for update"
+# Of a node that stands still in the middle of a transaction, also of a COPY: it does not end by
+# itself as long as the node's machine answers.
+_WAIT_FOR_HEADS = "set local lock_timeout = '1s'"
+_END_STANDING_STILL = """
+    select pg_terminate_backend(a.pid) from pg_stat_activity a join pg_locks l using (pid)
+     where l.relation = 'jetgate_store.head'::regclass and l.granted and l.mode <> 'AccessShareLock'
+       and l.database = (select oid from pg_database where datname = current_database())
+       and a.pid <> pg_backend_pid() and a.wait_event = 'ClientRead'
+       and a.state_change < clock_timestamp() - interval '1 second'
+"""
 _BUMP_HEADS = """
     update jetgate_store.head
        set epoch = epoch + 1, bytes = case when stream = 0 then $1 else bytes end
@@ -156,20 +166,29 @@ class PostgresLeases:
             await connection.execute("select pg_terminate_backend($1)", pid)
 
     async def bump(self, token: int, expected: int | None) -> int:
-        """Give every head and consumer a new epoch, durably; return the catalogue's."""
+        """Give every head and consumer a new epoch, durably; return the catalogue's.
+
+        It waits for transactions of the last leader; those that nobody goes on with are ended.
+        """
         with self._translated() as connection:
-            async with connection.transaction():
-                await connection.execute("set local synchronous_commit = on")
-                await connection.execute(_LOCK_HEADS)
-                if expected is not None and await connection.fetchval(_TOKEN) != expected:
-                    raise Fenced("another node has led since")
-                await connection.execute(_BUMP_HEADS, token)
-                await connection.execute(_BUMP_CONSUMERS)
-                return int(
-                    await connection.fetchval(
-                        "select epoch from jetgate_store.head where stream = 0"
-                    )
-                )
+            while True:
+                try:
+                    return await self._bump(connection, token, expected)
+                except asyncpg.LockNotAvailableError:
+                    await connection.execute(_END_STANDING_STILL)
+
+    async def _bump(self, connection: Any, token: int, expected: int | None) -> int:
+        async with connection.transaction():
+            await connection.execute("set local synchronous_commit = on")
+            await connection.execute(_WAIT_FOR_HEADS)
+            await connection.execute(_LOCK_HEADS)
+            if expected is not None and await connection.fetchval(_TOKEN) != expected:
+                raise Fenced("another node has led since")
+            await connection.execute(_BUMP_HEADS, token)
+            await connection.execute(_BUMP_CONSUMERS)
+            return int(
+                await connection.fetchval("select epoch from jetgate_store.head where stream = 0")
+            )
 
     async def token(self) -> int:
         """Return the token that the last `bump` stored."""

@@ -1,0 +1,275 @@
+"""Two nodes over one database of which one ends at a point, and what clients know of both.
+
+What was answered is kept (`Promises`), and compared with what a node shows and what storage has.
+"""
+
+import contextlib
+import itertools
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from core.storage.postgres.locks import LOCK_CLASS
+from tests.crash.pointed import POINTS_VARIABLE, Armed
+from tests.support.eventually import eventually
+from tests.support.jetgate import JetgateServer
+from tests.support.nodes import Nodes, numbers
+from tests.support.sql import on
+from tests.support.wire import Closed, Frame, Wire
+
+UNAVAILABLE = 10008
+_WITHIN = 60.0
+
+END_HOLDER = (
+    "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted"
+    f" and classid = {LOCK_CLASS} and objid = 0"
+    " and database = (select oid from pg_database where datname = current_database())"
+)
+_HALF = """
+    select 'stream without head', name from jetgate_store.stream s
+     where not dropped and not exists (select from jetgate_store.head h where h.stream = s.stream)
+    union all
+    select 'head without stream', h.stream::text from jetgate_store.head h
+     where stream <> 0 and not exists
+           (select from jetgate_store.stream s where s.stream = h.stream and not dropped)
+    union all
+    select 'consumer without stream', c.name from jetgate_store.consumer c
+     where not exists (select from jetgate_store.stream s where s.stream = c.stream and not dropped)
+    union all
+    select 'row behind the head', m.stream || ' ' || m.seq from jetgate_store.message m
+      join jetgate_store.head h using (stream) where m.seq > h.last_seq
+"""
+
+
+@dataclass(slots=True)
+class Promises:
+    """What clients were told, and what they were not told."""
+
+    attempts: Counter[bytes] = field(default_factory=Counter)
+    acked: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    refused: set[bytes] = field(default_factory=set)
+    confirmed: set[int] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+
+    def answered(self, stream: str, value: bytes, answer: dict[str, Any]) -> None:
+        """A publish was answered."""
+        if "error" in answer:
+            self.refused.add(value)
+            return
+        before = self.acked.setdefault((stream, answer["seq"]), value)
+        if before != value:
+            self.wrong.append(f"{stream} {answer['seq']} was promised to {before!r} and {value!r}")
+
+    def compare(self, stream: str, stored: dict[int, bytes]) -> list[str]:
+        """In which ways a log is not what was promised."""
+        wrong = []
+        for (name, seq), value in self.acked.items():
+            if name == stream and stored.get(seq) != value:
+                wrong.append(f"{value!r} is promised at {stream} {seq}: {stored.get(seq)!r}")
+        for value, copies in Counter(stored.values()).items():
+            if copies > self.attempts[value]:
+                wrong.append(f"{value!r} is {copies} times in {stream}")
+            if value in self.refused:
+                wrong.append(f"{value!r} was refused, and is in {stream}")
+        if sorted(stored) != list(range(1, len(stored) + 1)):
+            wrong.append(f"{stream} has gaps")
+        return wrong
+
+
+class Asked:
+    """A connection on which something was asked, and the answers that came so far."""
+
+    def __init__(self, node: JetgateServer) -> None:
+        self.wire = Wire(node.address, timeout=_WITHIN)
+        self.wire.hello()
+        self.wire.send(b"SUB in.* 1\r\n")
+        self.wire.flush()
+        self.answers: dict[str, list[Frame]] = {}
+        self._is_open = True
+        self._is_gathering = False
+        self._requests = bytearray()
+
+    def ask(self, name: str, subject: str, payload: bytes = b"") -> None:
+        """Send a request; its answer will have that name."""
+        line = f"PUB {subject} in.{name} {len(payload)}\r\n".encode()
+        self._requests += line + payload + b"\r\n"
+        if not self._is_gathering:
+            self._send()
+
+    def _send(self) -> None:
+        self.wire.send(bytes(self._requests))
+        self._requests.clear()
+
+    @contextlib.contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Send all requests of a block at once."""
+        self._is_gathering = True
+        yield
+        self._is_gathering = False
+        self._send()
+
+    def collect(self) -> None:
+        """Take every answer that the node has sent, also before it ended."""
+        self.wire.send(b"PING\r\n")
+        try:
+            while self._is_open and (frame := self.wire.frame()).line != b"PONG":
+                name = frame.subject.decode().removeprefix("in.")
+                self.answers.setdefault(name, []).append(frame)
+        except Closed:
+            self._is_open = False
+
+    def close(self) -> None:
+        self.wire.close()
+
+
+class World:
+    """The nodes, and what they have promised since the beginning.
+
+    Args:
+        dsn: of a migrated database.
+        env: Additional environment of the nodes.
+    """
+
+    def __init__(self, dsn: str, **env: str) -> None:
+        self.dsn = dsn
+        self.promises = Promises()
+        self.names = itertools.count(1)
+        self._nodes = Nodes(dsn, 2)
+        for node in self._nodes.all:
+            node.module = "tests.crash.pointed"
+            node.env |= {**env, POINTS_VARIABLE: str(node.dir)}
+
+    def __enter__(self) -> Self:
+        self._nodes.__enter__()
+        try:
+            with self.talk(self._nodes.all[0]) as wire:
+                for name in ("LOG", "OTHER"):
+                    config = {"name": name, "subjects": [f"{name.lower()}.>"], "allow_direct": True}
+                    assert "error" not in wire.api(f"STREAM.CREATE.{name}", config)
+                body = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 1_000_000_000}
+                told = wire.api("CONSUMER.CREATE.LOG.C", {"stream_name": "LOG", "config": body})
+                assert "error" not in told, told
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._nodes.__exit__()
+
+    @contextlib.contextmanager
+    def talk(self, node: JetgateServer) -> Iterator[Wire]:
+        """A connection to a node."""
+        with Wire(node.address, timeout=_WITHIN) as wire:
+            wire.hello()
+            yield wire
+
+    # -- the nodes ---------------------------------------------------------------------------
+
+    def settle(self) -> tuple[JetgateServer, JetgateServer]:
+        """Start what does not run; the node that leads, and the other one, once both serve."""
+        for node in self._nodes.all:
+            if node.process is None:
+                node.start()
+        leader = self._nodes.leader
+        return leader, next(node for node in self._nodes.all if node is not leader)
+
+    def arm(self, node: JetgateServer, armed: Armed) -> None:
+        """Have a node end at a point."""
+        for name in ("reached", "passed"):
+            (node.dir / name).unlink(missing_ok=True)
+        (node.dir / "armed.new").write_bytes(msgspec.json.encode(armed))
+        (node.dir / "armed.new").rename(node.dir / "armed")
+
+    def end_at_point(self, node: JetgateServer) -> str:
+        """Wait for it; where it ended, or empty: the operation has no such point."""
+
+        def look() -> str | None:
+            if (node.dir / "passed").exists():
+                return "passed"
+            return "ended" if _state(node) in ("Z", "T", "") else None
+
+        if eventually(look, within=_WITHIN) == "passed":
+            return ""
+        if _state(node) != "T":
+            assert node.process is not None
+            assert node.process.wait(_WITHIN) == -signal.SIGKILL, node.log()
+            node.process = None
+        return (node.dir / "reached").read_text()
+
+    def replace(self, node: JetgateServer) -> JetgateServer:
+        """Wait until another node leads than one that ended or stopped at a point."""
+        other = next(each for each in self._nodes.all if each is not node)
+        if other.process is None:
+            other.start()
+        if _state(node) == "T":
+            on(self.dsn, END_HOLDER)  # as a node does that sees no heartbeat for four seconds
+        eventually(lambda: numbers(other)["jetgate_leader"], within=_WITHIN)
+        return other
+
+    def go_on(self, node: JetgateServer) -> None:
+        """Let a stopped node go on."""
+        if node.process is not None:
+            node.process.send_signal(signal.SIGCONT)
+
+    # -- what there is -----------------------------------------------------------------------
+
+    def publish(self, node: JetgateServer, stream: str) -> None:
+        """Publish until it is acknowledged."""
+        value = b"%s-%d" % (stream.encode(), next(self.names))
+
+        def is_stored() -> bool:
+            self.promises.attempts[value] += 1
+            with self.talk(node) as wire:
+                answer = wire.request(f"{stream.lower()}.x", value).json()
+            if "error" not in answer:
+                self.promises.answered(stream, value, answer)
+            return "error" not in answer
+
+        eventually(is_stored, within=_WITHIN)
+
+    def look(self, node: JetgateServer) -> list[str]:
+        """In which ways what a node shows is not what was promised."""
+        wrong = [*self.promises.wrong, *(f"{what}: {name}" for what, name in on(self.dsn, _HALF))]
+        with self.talk(node) as wire:
+            for stream in ("LOG", "OTHER"):
+                wrong += self.promises.compare(stream, _read(wire, stream))
+            floor = wire.api("CONSUMER.INFO.LOG.C")["ack_floor"]["stream_seq"]
+            if floor < max(self.promises.confirmed, default=0):
+                wrong.append(f"the floor is {floor}: {max(self.promises.confirmed)} was confirmed")
+        return wrong
+
+
+def _state(node: JetgateServer) -> str:
+    """The letter of a process: T stopped, Z ended."""
+    if node.process is None:
+        return ""
+    try:
+        stat = Path(f"/proc/{node.process.pid}/stat").read_text()
+    except FileNotFoundError:
+        return ""
+    return stat.rpartition(")")[2].split()[0]
+
+
+def _read(wire: Wire, stream: str) -> dict[int, bytes]:
+    """Every message of a stream."""
+    state = wire.api(f"STREAM.INFO.{stream}")["state"]
+    wire.send(b"SUB all.%s all\r\n" % stream.encode())
+    found = {}
+    asked = {"seq": 1, "batch": state["messages"]}
+    if state["messages"]:
+        body = json.dumps(asked).encode()
+        wire.publish(f"$JS.API.DIRECT.GET.{stream}", body, reply=b"all.%s" % stream.encode())
+        while b" 204 " not in (frame := wire.frame()).headers:
+            lines = dict(
+                line.split(b": ", 1) for line in frame.headers.split(b"\r\n") if b": " in line
+            )
+            found[int(lines[b"Nats-Sequence"])] = frame.payload
+    wire.send(b"UNSUB all\r\n")
+    return found

@@ -1,0 +1,219 @@
+"""The command `jetgate` that kills or stops itself at the n-th point of an operation.
+
+`python -m tests.crash.pointed ...`. A point is where a coroutine of the operation is about to wait
+(`before`: what it asked for has not left the process, which writes at the end of a turn), or goes
+on (`after`: the answer is there, and nothing was made of it). What has no coroutine, a message on
+its way through a node, has its points around each read and each write. Which point of which
+operation it is to be is read from a file that may come at any time (`Points`); nothing in the
+product knows of it.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Coroutine, Generator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.support.faulty_node import EARLY_VARIABLE, acknowledge_early
+
+POINTS_VARIABLE = "JETGATE_TEST_POINTS"
+"""The directory of the files `armed`, `reached` and `passed`."""
+
+
+class Armed(msgspec.Struct, frozen=True):
+    """Where a process is to end.
+
+    Attributes:
+        operation: one of `OPERATIONS`.
+        point: counted from 1 on.
+        signal: which the process sends itself there.
+    """
+
+    operation: str
+    point: int
+    signal: int
+
+
+class Points:
+    """Counts the points of the operation that is armed; one operation at a time.
+
+    The file `reached` says where the process ended, `passed` how many points the operation has
+    when it has fewer.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._armed: Armed | None = None
+        self._count = 0
+
+    def begin(self, *operations: str) -> None:
+        """One of these operations begins, if it is the one that is armed."""
+        if self._armed is not None:
+            return
+        try:
+            armed = msgspec.json.decode((self._directory / "armed").read_bytes(), type=Armed)
+        except FileNotFoundError:
+            return
+        if armed.operation in operations:
+            self._armed, self._count = armed, 0
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether an operation is under way whose points count."""
+        return self._armed is not None
+
+    def reach(self, where: str) -> None:
+        """A point is reached: the process ends here, or goes on."""
+        armed = self._armed
+        if armed is None:
+            return
+        self._count += 1
+        if self._count == armed.point:
+            self._armed = None
+            (self._directory / "armed").unlink()
+            _write(self._directory / "reached", where)
+            os.kill(os.getpid(), armed.signal)
+
+    def end(self, *operations: str) -> None:
+        """One of these operations is over."""
+        if self._armed is not None and self._armed.operation in operations:
+            self._armed = None
+            (self._directory / "armed").unlink()
+            _write(self._directory / "passed", str(self._count))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is there as a whole or not at all."""
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").rename(path)
+
+
+class _Driven:
+    """A coroutine that tells of each time it waits and goes on."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], points: Points) -> None:
+        self._coroutine = coroutine
+        self._points = points
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        coroutine, reach = self._coroutine, self._points.reach
+        go_on: Callable[[Any], Any] = coroutine.send
+        value: Any = None
+        while True:
+            try:
+                awaited = go_on(value)
+            except StopIteration as end:
+                return end.value
+            place = _place(coroutine) if self._points.is_counting else ""
+            reach(f"before {place}")
+            try:
+                value = yield awaited
+            except GeneratorExit:
+                coroutine.close()
+                raise
+            except BaseException as error:
+                go_on, value = coroutine.throw, error
+            else:
+                go_on = coroutine.send
+            reach(f"after {place}")
+
+
+def _place(coroutine: Any) -> str:
+    """The functions of the product that wait for each other, and what the last of them awaits."""
+    names, awaited = [], ""
+    while hasattr(coroutine, "cr_code"):
+        code = coroutine.cr_code
+        awaited = code.co_qualname
+        if f"{os.sep}core{os.sep}" in code.co_filename:
+            names.append(f"{awaited}:{coroutine.cr_frame.f_lineno}")
+            awaited = ""
+        coroutine = coroutine.cr_await
+    return " > ".join([*names[-3:], *([awaited] if awaited else [])])
+
+
+def drive(of: Any, name: str, points: Points, begins: Any, ends: Any = ()) -> None:
+    """Have a coroutine function tell of its points.
+
+    Args:
+        begins: the operations that begin with it; a function of its arguments says which.
+        ends: those that are over with it.
+    """
+    function = getattr(of, name)
+
+    @functools.wraps(function)
+    async def driven(*arguments: Any, **named: Any) -> Any:
+        points.begin(*(begins(*arguments) if callable(begins) else begins))
+        result = await _Driven(function(*arguments, **named), points)
+        points.end(*ends)
+        return result
+
+    setattr(of, name, driven)
+
+
+def surround(of: Any, name: str, points: Points, begins: Any, ends: tuple[str, ...] = ()) -> None:
+    """Have a function tell of the points before and behind it; arguments as of `drive`."""
+    function = getattr(of, name)
+
+    @functools.wraps(function)
+    def surrounded(*arguments: Any) -> Any:
+        points.begin(*(begins(*arguments) if callable(begins) else begins))
+        points.reach(f"before {function.__qualname__}")
+        result = function(*arguments)
+        points.reach(f"after {function.__qualname__}")
+        points.end(*ends)
+        return result
+
+    setattr(of, name, surrounded)
+
+
+def instrument(points: Points) -> None:
+    """Have every operation tell of its points."""
+    from core.jetstream.consumer.consumers import Consumers
+    from core.jetstream.lane import Lane
+    from core.jetstream.registry import Registry
+    from core.jetstream.state_writer import StateWriter
+    from core.life import Life
+    from core.route.link import RouteLink
+    from core.storage.postgres.leases import PostgresLeases
+    from core.transport.session import ClientSession
+
+    drive(Lane, "_round", points, ("publish",), ("publish",))
+    drive(StateWriter, "flush", points, lambda self: ("ack",) if self._waiting else (), ("ack",))
+    for name in ("create_stream", "update_stream", "delete_stream"):
+        drive(Registry, name, points, (name,), (name,))
+    for name in ("create", "delete"):
+        operation = f"{name}_consumer"
+        drive(Consumers, name, points, (operation,), (operation,))
+    drive(Life, "_end_term", points, ("hand_over",), ("hand_over",))
+    _instrument_take_over(points, PostgresLeases, Life)
+    surround(
+        ClientSession, "data_received", points, lambda _, data: ("pass",) if b"PUB " in data else ()
+    )
+    surround(RouteLink, "flush", points, ())
+    surround(RouteLink, "data_received", points, ())
+    surround(ClientSession, "flush", points, (), ("pass",))
+
+
+def _instrument_take_over(points: Points, store: Any, life: Any) -> None:
+    """It begins once the lock is had: how often a node asks for it before is no part of it."""
+    take = store.take
+
+    async def taken(self: Any) -> bool:
+        if is_taken := await take(self):
+            points.begin("take_over")
+        return bool(is_taken)
+
+    store.take = taken
+    drive(life, "_load", points, ())  # in a task of its own
+    drive(life, "_lead", points, (), ("take_over",))
+
+
+if __name__ == "__main__":
+    if os.environ.get(EARLY_VARIABLE) == "1":
+        acknowledge_early()
+    instrument(Points(Path(os.environ[POINTS_VARIABLE])))
+    from jetgate.console import main
+
+    main()
