@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from tests.ledger.history import ConsumerRule, Event
-from tests.ledger.view import View, Violation
+from tests.ledger.view import View, Violation, part_of
 
 ENDS = {"ack", "term", "all"}
 _TAKEOVER_NS = 10_000_000_000
@@ -78,7 +78,9 @@ def processed(view: View) -> Iterator[Violation]:
         is_gone = view.streams[rule.stream].retention in ("workqueue", "interest")
         for seq, event in _must_have_come(view, rule):
             if seq not in delivered[key]:
-                text = f"{seq} of {rule.stream} never came to {rule.name}"
+                part = part_of(seq, delivered[key])
+                at = f" at {rule.node}" * bool(rule.node)
+                text = f"{seq} of {rule.stream} never came to {rule.name}{at}: lost {part}"
                 yield Violation("unprocessed", text, (event,))
             elif is_gone and seq not in answered[key]:
                 text = f"{seq} of {rule.stream} is gone, {rule.name} never acknowledged it"

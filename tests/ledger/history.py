@@ -44,7 +44,8 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
         batch: the atomic batch that it is part of, and `of` how many messages.
         identified: it carries a message id.
         how: ack, nak, term, all; last or seq of a get; seq of a removal, or purge, which takes what
-            is before `seq` of a subject; who read the whole stream in the end.
+            is before `seq` of a subject; how the whole stream was read in the end: by SQL, or over
+            NATS from who leads, or from another node.
         floor, pending, unacked: of a consumer; `first`, `last`, `messages`: of a stream.
         origin: `<stream> <sequence>` that a copy says to be of.
         text: an error, a fault, what does not come to an end.
@@ -109,12 +110,26 @@ class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
     Attributes:
         acks: explicit, all or none.
         max_deliver: 0: no bound.
+        node: the one that its only client stays with; empty: clients go wherever they are served.
     """
 
     stream: str
     name: str
     acks: str = "explicit"
     max_deliver: int = 0
+    node: str = ""
+
+
+class ReaderRule(msgspec.Struct, omit_defaults=True, frozen=True):
+    """Who is to read a stream from its beginning to its end, in order.
+
+    Attributes:
+        node: the one that it stays with; empty: it goes wherever it is served.
+    """
+
+    client: str
+    stream: str
+    node: str = ""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -127,6 +142,7 @@ class Rules(msgspec.Struct, frozen=True):
     streams: tuple[StreamRule, ...]
     consumers: tuple[ConsumerRule, ...]
     began: int = 0
+    readers: tuple[ReaderRule, ...] = ()
 
 
 class Writer:

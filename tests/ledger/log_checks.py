@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.ledger.history import Event
-from tests.ledger.view import Message, View, Violation, number_of
+from tests.ledger.view import Message, View, Violation, number_of, part_of
 
 _WRONG_NS = 600 * 1_000_000_000  # clocks of nodes are an hour wrong
 
@@ -41,9 +41,7 @@ def _part(value: str, found: set[str]) -> str:
     """Where in the row of its publisher a lost message stood."""
     name, _, number = value.rpartition("-")
     kept = [number_of(other) for other in found if other.rpartition("-")[0] == name]
-    if not any(other > int(number) for other in kept):
-        return "postfix"
-    return "middle" if any(other < int(number) for other in kept) else "prefix"
+    return part_of(int(number), kept)
 
 
 def resurrected(view: View) -> Iterator[Violation]:
@@ -218,15 +216,16 @@ def latest(view: View) -> Iterator[Violation]:
 
 
 def stored(view: View) -> Iterator[Violation]:
-    """Who reads in the end reads the same, over NATS and by SQL, as much as the stream says."""
+    """Who reads in the end reads the same, at each node and by SQL, as much as the stream says."""
     if not view.is_final():
         return
     said = {event.stream: event for event in view.of("stream") if event.phase == "ok"}
     for stream, event in said.items():
-        over_nats, by_sql = view.final(stream), view.final(stream, "SQL")
-        if set(over_nats) != set(by_sql):
-            differing = sorted(set(over_nats) ^ set(by_sql))[:10]
-            yield Violation("stored", f"{stream} differs over NATS and by SQL: {differing}")
+        by_sql = view.final(stream, "SQL")
+        for how in view.ways:
+            if differing := sorted(set(view.final(stream, how)) ^ set(by_sql)):
+                text = f"{stream} differs over {how} and by SQL: {differing[:10]}"
+                yield Violation("stored", text)
         if event.messages != len(by_sql):
             text = f"{stream} says to have {event.messages} messages, and has {len(by_sql)}"
             yield Violation("stored", text, (event,))

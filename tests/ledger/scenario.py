@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tests.ledger.history import ConsumerRule, Rules, StreamRule
+from tests.ledger.history import ConsumerRule, ReaderRule, Rules, StreamRule
 from tests.support.wire import Wire
 
 SECOND = 1_000_000_000
@@ -38,11 +38,26 @@ CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+PINNED = ("PULL", "REST", "SOCKET")
+"""Consumers of which each node has one; its only client stays with that node."""
+FOLLOWERS = ("ordered", "socket")
+"""Who reads LOG wherever it is served, from its beginning."""
+PINNED_FOLLOWERS = ("ordered", "socket", "tail")
+"""Who does so at one node; each node has one."""
+
+
+def consumers(nodes: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Every consumer of a run over so many nodes."""
+    pinned = {f"{name}{number}": ("LOG", {}) for name in PINNED for number in range(nodes)}
+    return {**CONSUMERS, **pinned}
+
+
 _RETENTIONS = {"KV": "latest", "TRASH": "removing"}  # what a configuration does not say
 
 
-def rules() -> Rules:
+def rules(nodes: int) -> Rules:
     """What the checker holds a run to."""
+    of_nodes = {f"{name}{number}": f"node{number}" for name in PINNED for number in range(nodes)}
     return Rules(
         tuple(_stream_rule(name, config) for name, config in STREAMS.items()),
         tuple(
@@ -51,10 +66,19 @@ def rules() -> Rules:
                 name,
                 acks=config.get("ack_policy", "explicit"),
                 max_deliver=config.get("max_deliver", 0),
+                node=of_nodes.get(name, ""),
             )
-            for name, (stream, config) in CONSUMERS.items()
+            for name, (stream, config) in consumers(nodes).items()
         ),
         time.time_ns() - time.monotonic_ns(),
+        (
+            *(ReaderRule(name, "LOG") for name in FOLLOWERS),
+            *(
+                ReaderRule(f"{name}{number}", "LOG", f"node{number}")
+                for name in PINNED_FOLLOWERS
+                for number in range(nodes)
+            ),
+        ),
     )
 
 
@@ -68,7 +92,7 @@ def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
     )
 
 
-def create(wire: Wire) -> None:
+def create(wire: Wire, nodes: int) -> None:
     """Create them all."""
     for name, config in STREAMS.items():
         made = {"name": name, "duplicate_window": _LONG, **config}
@@ -76,7 +100,7 @@ def create(wire: Wire) -> None:
             del made["duplicate_window"]
         answer = wire.api(f"STREAM.CREATE.{name}", made)
         assert "error" not in answer, (name, answer)
-    for name, (stream, config) in CONSUMERS.items():
+    for name, (stream, config) in consumers(nodes).items():
         wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": 2 * SECOND, **config}
         answer = wire.api(
             f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": wanted}
