@@ -48,7 +48,9 @@ PINNED_FOLLOWERS = ("ordered", "socket", "tail")
 
 def consumers(nodes: int) -> dict[str, tuple[str, dict[str, Any]]]:
     """Every consumer of a run over so many nodes."""
-    pinned = {f"{name}{number}": ("LOG", {}) for name in PINNED for number in range(nodes)}
+    pinned: dict[str, tuple[str, dict[str, Any]]] = {
+        f"{name}{number}": ("LOG", {}) for name in PINNED for number in range(nodes)
+    }
     return {**CONSUMERS, **pinned}
 
 

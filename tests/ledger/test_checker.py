@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.ledger.checker import check
-from tests.ledger.history import ConsumerRule, Event, Kind, Phase, Rules, StreamRule
+from tests.ledger.history import ConsumerRule, Event, Kind, Phase, ReaderRule, Rules, StreamRule
 
 RULES = Rules(
     (
@@ -21,9 +21,10 @@ RULES = Rules(
     ),
     (
         ConsumerRule("LOG", "C", max_deliver=3),
-        ConsumerRule("LOG", "ALL", acks="all"),
+        ConsumerRule("LOG", "ALL", acks="all", node="node1"),
         ConsumerRule("WORK", "W"),
     ),
+    readers=(ReaderRule("reader", "LOG", node="node1"),),
 )
 
 
@@ -182,6 +183,7 @@ LATE: dict[str, Change] = {
     "letter": lambda story: story.store("DEAD", "", "", "", "p-2"),
     "copy": lambda story: without(story, kind="stored", stream="MIRROR", seq=2),
     "reader": lambda story: story.read("p-3", 3),
+    "view": lambda story: without(story, kind="read", seq=3),
     "died": lambda story: story.add("run", "end", "fail", how="died", text="node0 ended with 1"),
 }
 """A word of the checker, and what makes it say that."""
@@ -202,6 +204,18 @@ def test_what_is_lost_is_told_apart_by_its_place() -> None:
         without(story, kind="stored", value=gone)
         events = sorted(story.events, key=lambda event: event.t)
         found += [wrong.text for wrong in check(events, RULES) if wrong.kind == "lost"]
+
+    assert [text.rpartition(" ")[2] for text in found] == ["prefix", "middle", "postfix"]
+
+
+@pytest.mark.parametrize("kind", ["read", "deliver"])
+def test_what_never_came_to_a_node_is_told_apart_by_its_place(kind: str) -> None:
+    found = []
+    for gone in (1, 2, 3):
+        story = ended(sound())
+        without(story, kind=kind, seq=gone, stream="LOG")
+        events = sorted(story.events, key=lambda event: event.t)
+        found += [wrong.text for wrong in check(events, RULES) if " at node1: lost" in wrong.text]
 
     assert [text.rpartition(" ")[2] for text in found] == ["prefix", "middle", "postfix"]
 
