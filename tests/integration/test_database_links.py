@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.front import Front
+from core.route import dialing
 from core.route.database_mesh import DatabaseMesh
 from core.route.handshake import RouteInfo
 from core.route.proof import Proving
@@ -74,6 +75,26 @@ def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interes
             await observed(lambda: heard)
             assert not two.hub.default_account().has_interest(b"$JS.ACK.a")
 
+    run(scenario)
+
+
+def test_who_is_linked_already_is_not_dialled_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialing, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(dialing, "_JITTER_S", 0.0)
+
+    async def scenario() -> None:
+        async with node() as one, node() as two:
+            one.dial(*two.address)
+            await observed(lambda: one.peers and two.peers)
+            two.dial(*one.address)
+            await observed(lambda: "Duplicate Route" in caplog.text)
+            for _ in range(50):  # turns enough for many more
+                await asyncio.gather(*(link.read() for link in one.peers.values()))
+            assert caplog.text.count("Route connection created") == 4
+
+    caplog.set_level(logging.INFO, logger="jetgate.route")
     run(scenario)
 
 
