@@ -10,6 +10,9 @@ ENDS = {"ack", "term", "all"}
 _TAKEOVER_NS = 10_000_000_000
 """How long after a fault another leader may come, at most."""
 
+_EARLY_NS = 500_000_000
+"""How wrong a node may be about the database's time."""
+
 Key = tuple[str, str]
 
 
@@ -58,6 +61,36 @@ def deliveries(view: View) -> Iterator[Violation]:
         if bound and counts[place] > 1 + faults:
             text = f"{event.seq} was delivered {counts[place]} times as number {event.count}"
             yield Violation("max-deliver", text, (event,))
+
+
+def waits(view: View) -> Iterator[Violation]:
+    """Nothing comes again before its wait is over, unless it was given back.
+
+    The wait began when a delivery was sent: at the earliest when it was asked for.
+    """
+    bounds = {(rule.stream, rule.name): rule.ack_wait for rule in view.rules.consumers}
+    for (stream, consumer, seq), lines in view.about.items():
+        sent: dict[int, Event] = {}
+        for event in lines:
+            if event.kind == "ack":
+                sent = {} if event.how == "nak" else sent
+                continue
+            before = sent.get(event.count - 1)
+            wait = bounds.get((stream, consumer), 0) - _EARLY_NS
+            if before is not None and event.t < before.since + wait:
+                text = f"{seq} of {stream} came to {consumer} again before its wait was over"
+                yield Violation("early", text, (before, event))
+            sent[event.count] = event
+
+
+def pending(view: View) -> Iterator[Violation]:
+    """No more is delivered and not acknowledged than may be."""
+    bounds = {(rule.stream, rule.name): rule.max_pending for rule in view.rules.consumers}
+    for event in view.of("consumer"):
+        bound = bounds.get(_of(event), 0)
+        if bound and event.unacked > bound:
+            text = f"{event.consumer} has {event.unacked} open, {bound} are allowed"
+            yield Violation("pending", text, (event,))
 
 
 def processed(view: View) -> Iterator[Violation]:
@@ -172,4 +205,4 @@ def _letters_due(lines: list[Event]) -> tuple[int, int]:
     return int(("ack", "invoke") not in phases), 1
 
 
-CHECKS = (redelivered, deliveries, processed, floors, letters)
+CHECKS = (redelivered, deliveries, waits, pending, processed, floors, letters)

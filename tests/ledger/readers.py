@@ -182,6 +182,8 @@ def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any]
         if state is not None:
             said = {"first": state["first_seq"], "last": state["last_seq"]}
             said["messages"] = state["messages"]
+            said["subjects"] = state.get("num_subjects", 0)
+            said["deleted"] = state.get("num_deleted", 0)
     finally:
         client.history.write("stream", "ok" if state is not None else "fail", **known, **said)
     return state

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ledger import scenario
+from tests.ledger.bounded import Fader, Filler, Maker
 from tests.ledger.checker import Violation, check
 from tests.ledger.client import GONE, Client, header
 from tests.ledger.cluster import Cluster, Node
@@ -85,6 +86,12 @@ class Load:
             RestPublisher("rest", *at),
             Remover("bin1", *at, seed),
             Remover("bin2", *at, seed),
+            # Without ids, as of the work queue.
+            Publisher("ring", *at, stream="RING", window=8, pace=0.2, ids=False),
+            Filler("full1", *at),
+            Filler("full2", *at),
+            Fader("fader", *at),
+            Maker("MAKER", *at),
         ]
         log: dict[str, Any] = {"stream": "LOG"}
         self.followers: list[Follower] = [
@@ -242,6 +249,9 @@ class _Finisher:
             with _talk(self._cluster) as wire:
                 for name in scenario.STREAMS:
                     self._read_over_nats(wire, name, "NATS")
+                for name in wire.api("STREAM.NAMES")["streams"]:
+                    if name not in scenario.STREAMS:
+                        self.history.write("object", stream=name, how="left")
             for node in self._cluster.nodes:
                 with _connected(node) as wire:
                     for name in scenario.STREAMS:
@@ -285,6 +295,7 @@ class _Finisher:
             subject=frame.subject.decode(),
             value=frame.payload.decode(),
             time=int(parts[7]),
+            msg_id=header(frame, "Nats-Msg-Id"),
             origin=" ".join(header(frame, "Nats-Stream-Source").split(" ")[:2]),
             how=how,
         )

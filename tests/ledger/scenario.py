@@ -8,6 +8,9 @@ from tests.support.wire import Wire
 
 SECOND = 1_000_000_000
 _LONG = 3600 * SECOND  # no id is forgotten during a run
+TTL_S = 2
+"""How long messages of FADING live, seconds."""
+_ACK_WAIT = 2 * SECOND
 
 STREAMS: dict[str, dict[str, Any]] = {
     "LOG": {"subjects": ["log.>"], "allow_direct": True, "allow_atomic": True},
@@ -19,6 +22,9 @@ STREAMS: dict[str, dict[str, Any]] = {
     "MIRROR": {"mirror": {"name": "LOG"}, "mirror_direct": True},
     "SUM": {"sources": [{"name": "LOG"}, {"name": "HOPPER"}]},
     "DEAD": {},
+    "RING": {"subjects": ["ring.>"], "max_msgs": 40},
+    "FULL": {"subjects": ["full.>"], "max_msgs": 20, "discard": "new"},
+    "FADING": {"subjects": ["fading.>"], "allow_direct": True, "allow_msg_ttl": True},
 }
 
 CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -32,7 +38,7 @@ CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
     "QUEUE": ("LOG", {"deliver_subject": "push.all", "deliver_group": "members"}),
     "RETRY": ("LOG", {"max_deliver": 3, "metadata": {"jetgate.dead_letter": "DEAD"}}),
     "TRASHER": ("TRASH", {}),
-    "WORKER": ("WORK", {}),
+    "WORKER": ("WORK", {"max_ack_pending": 40}),
     "FIRST": ("INTEREST", {}),
     "SECOND": ("INTEREST", {}),
 }
@@ -54,7 +60,13 @@ def consumers(nodes: int) -> dict[str, tuple[str, dict[str, Any]]]:
     return {**CONSUMERS, **pinned}
 
 
-_RETENTIONS = {"KV": "latest", "TRASH": "removing"}  # what a configuration does not say
+_RETENTIONS = {  # what a configuration does not say
+    "KV": "latest",
+    "TRASH": "removing",
+    "FULL": "removing",
+    "RING": "ring",
+    "FADING": "fading",
+}
 
 
 def rules(nodes: int) -> Rules:
@@ -68,6 +80,8 @@ def rules(nodes: int) -> Rules:
                 name,
                 acks=config.get("ack_policy", "explicit"),
                 max_deliver=config.get("max_deliver", 0),
+                max_pending=config.get("max_ack_pending", 0),
+                ack_wait=_ACK_WAIT,
                 node=of_nodes.get(name, ""),
             )
             for name, (stream, config) in consumers(nodes).items()
@@ -91,6 +105,8 @@ def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
         mirror=config.get("mirror", {}).get("name", ""),
         sources=tuple(source["name"] for source in config.get("sources", [])),
         letters_of="RETRY" if name == "DEAD" else "",
+        max_msgs=config.get("max_msgs", 0),
+        ttl=TTL_S * SECOND if name == "FADING" else 0,
     )
 
 
@@ -103,7 +119,7 @@ def create(wire: Wire, nodes: int) -> None:
         answer = wire.api(f"STREAM.CREATE.{name}", made)
         assert "error" not in answer, (name, answer)
     for name, (stream, config) in consumers(nodes).items():
-        wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": 2 * SECOND, **config}
+        wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": _ACK_WAIT, **config}
         answer = wire.api(
             f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": wanted}
         )

@@ -92,7 +92,9 @@ class Story:
                 subject = f"{name}.{value.rpartition('-')[0]}"
                 known = {"stream": stream, "seq": seq, "value": value, "subject": subject, **said}
                 self.add("run", "stored", how="SQL", **known)
-                self.add("run", "stored", how="NATS", time=1000 + seq, **known)
+                identified = any(event.identified for event in self.events if event.value == value)
+                msg_id = value if identified and stream != "DEAD" else ""
+                self.add("run", "stored", how="NATS", time=1000 + seq, msg_id=msg_id, **known)
 
     def kinds(self, rules: Rules = RULES) -> set[str]:
         """What the checker says."""
@@ -106,7 +108,8 @@ def sound() -> Story:
     for number in (1, 2, 3):
         story.publish(f"p-{number}", number, identified=True)
     story.publish("w-1", 1, "WORK", identified=True)
-    story.ask("stream", about={"stream": "LOG"}, last=3, first=1, messages=3)
+    about = {"stream": "LOG"}
+    story.ask("stream", about=about, last=3, first=1, messages=3, subjects=1)
     for number in (1, 2, 3):
         story.read(f"p-{number}", number)
         story.deliver(f"p-{number}", number, "ALL")
