@@ -1,4 +1,4 @@
-"""Judges a history, offline: every promise of `reliability` that can be seen from outside.
+"""Judges a history, offline: every promise that can be seen from outside (README.md lists them).
 
 Each kind of violation is one word, so that controls can say which one they expect.
 """
