@@ -43,7 +43,7 @@ _BACKLOG = 128
 _TICK_SECONDS = 0.25
 _STALL_NS = 1_000_000_000
 _AWAKE_NS = 5_000_000_000
-"""For how long a stall counts: a peer that fell silent meanwhile is given up within four seconds."""
+"""How long a stall counts: a peer that fell silent meanwhile is given up within four seconds."""
 _GRACE_SECONDS = 1.0
 _PROTO = 1
 """What a route understands: INFO more than once. No traces of messages travel with it."""
