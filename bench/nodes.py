@@ -1,10 +1,11 @@
-"""Three nodes over one PostgreSQL: through the leader, through another node, and over kill -9.
+"""Three nodes over one PostgreSQL: the leader, another node, all at once, and over kill -9.
 
 python -m bench.nodes [--kills 10] [--scale 1.0] [--no-rates]
 """
 
 import argparse
 import time
+from collections.abc import Sequence
 from statistics import median
 
 from bench.load import Measure, stream
@@ -56,6 +57,36 @@ def compare(nodes: Nodes, scale: float) -> None:
         print(f"{key:12} leader {near:10.0f}  other {far:10.0f}  ratio {far / near:.2f}")
 
 
+def publish_from(places: Sequence[JetgateServer], name: str, scale: float) -> float:
+    """Messages a second that a publisher at each of these nodes gets acknowledged in all."""
+    count = int(PUBLISHES * scale)
+    connections = [Connection(node.address) for node in places]
+    stream(connections[0], name)
+    lanes = []
+    for number, connection in enumerate(connections):
+        connection.send(b"SUB _INBOX.p%d.* 1\r\n" % number)
+        connection.flush()
+        subject, inbox = f"{name}.{number}".encode(), b"_INBOX.p%d" % number
+        lanes.append(Lane(connection, publishes(subject, count, PAYLOAD, inbox)))
+    taken = pump(lanes, window=4000)
+    connections[0].api(f"STREAM.DELETE.{name}")
+    for connection in connections:
+        connection.close()
+    return len(lanes) * count / taken
+
+
+def everywhere(nodes: Nodes, scale: float) -> None:
+    """Print what three publishers reach at one node, the leader, and at one node each."""
+    leader = nodes.leader
+    places = {"one": [leader] * NODES, "all": [leader, *nodes.followers]}
+    found: dict[str, list[float]] = {place: [] for place in places}
+    for run in range(RUNS):
+        for place, some in places.items():
+            found[place].append(publish_from(some, f"E{run}{place}", scale))
+    one, each = (median(found[place]) for place in places)
+    print(f"{NODES} publishers   one {one:10.0f}  each node {each:6.0f}  ratio {each / one:.2f}")
+
+
 def kill(nodes: Nodes) -> float:
     """Kill the leader; the seconds until a publish through another node is acknowledged."""
     leader, other = nodes.leader, nodes.followers[0]
@@ -101,6 +132,7 @@ def main() -> None:
     ):
         if not options.no_rates:
             compare(nodes, options.scale)
+            everywhere(nodes, options.scale)
         connection = Connection(nodes.leader.address)
         stream(connection, "KILL")
         connection.close()

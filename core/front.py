@@ -91,7 +91,7 @@ class Front:
     @property
     def has_peers(self) -> bool:
         """Whether there are other nodes, which could lead in the place of this one."""
-        peers = () if self._mesh is None else self._mesh.peers.values()
+        peers = () if self._mesh is None else self._mesh.nodes
         return any(not link.info.ldm for link in peers)
 
     def hold(self) -> None:
@@ -119,6 +119,7 @@ class Front:
         if self._mesh is not None:
             self._mesh.lead(epoch)
         self._look()
+        self._apply()  # another node may have led until now
 
     async def give_up(self) -> None:
         """This node will serve no more; return when peers send it no more publishes."""
@@ -132,6 +133,7 @@ class Front:
         """Nothing here takes publishes any more: they may go to another node."""
         self._has_term = False
         self._look()
+        self._apply()  # another node may lead already
 
     def released(self) -> None:
         """The leadership of this node is over, and its locks are free."""
@@ -175,7 +177,8 @@ class Front:
             assert self._mesh is not None, "it has a leader"
             self._mesh.lead_no_more()
         is_led = self._epoch > 0 if self._has_term else leader is not None
-        patience = None if self._mesh is None else int(PATIENCE_S * _SECOND)
+        is_alone = self._mesh is None and self._refusals is None
+        patience = None if is_alone else int(PATIENCE_S * _SECOND)
         until = None if patience is None else self._hub.clock.monotonic() + patience
         if not (self._gate.found() if is_led else self._gate.lost(until)):
             if not is_led:

@@ -130,10 +130,15 @@ class Life:
         self._stopped.set()
 
     async def retire(self) -> None:
-        """Accept nobody any more and end JetStream; connections stay until `stop`."""
+        """Accept nobody any more and lead no more; connections stay until `stop`.
+
+        Another node leads when this returns, if there is one; else JetStream has ended.
+        """
         self._ending.set()
         self._server.close_ports()
-        if self.term is not None:
+        if self.front.has_peers:
+            await self._hand_over()
+        elif self.term is not None:
             await self.term.retire()
 
     # -- serving -----------------------------------------------------------------------------
@@ -223,11 +228,16 @@ class Life:
         await term.stop()
         self.front.released()
 
-    async def _leave(self) -> None:
-        """End everything that clients see; another node leads before that, if there is one."""
-        if self.term is not None and self.front.has_peers:
+    async def _hand_over(self) -> None:
+        """End the leadership, if there is one, and wait for who leads next."""
+        if self.term is not None:
             await self._end_term()
             await self.front.succeeded()
+
+    async def _leave(self) -> None:
+        """End everything that clients see; another node leads before that, if there is one."""
+        if self.front.has_peers:
+            await self._hand_over()
         await self._command.leave()
         self._server.close_ports()
         await self._end_term()

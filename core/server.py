@@ -43,7 +43,8 @@ class ServerOptions:
         jetstream: whether INFO says that there is JetStream.
         domain: the JetStream domain; empty: none.
         cluster: the servers it belongs to; None: it is alone.
-        links: where the other nodes of the same database connect; None: there are none.
+        links: where the other nodes of the same database connect; None: there are none. With a
+            name: the servers it belongs to, of which some may be such nodes.
     """
 
     host: str = "127.0.0.1"
@@ -66,7 +67,7 @@ class Server:
     """Accounts, connections and listening sockets.
 
     Its ports are closed until `listen`. Other servers of its cluster are connected from then to
-    `close`, other nodes of its database from `join` on.
+    `close`, and where some are nodes of its database from `join` on.
 
     Attributes:
         hub: what all connections share.
@@ -100,6 +101,7 @@ class Server:
 
             self.mesh = self.links = DatabaseMesh(self.hub, options.links)
             self.mesh.on_change = self._tell_of_cluster
+            self.hub.cluster = options.links.name
         elif options.cluster is not None:
             from core.route.mesh import Mesh  # a start without a cluster does not wait for it
 
@@ -131,7 +133,9 @@ class Server:
                 self._websocket_users,
             )
             self.hub.ws_address = options.ws_host or options.host, self.ws_port
-        if self.mesh is not None and self.links is None:
+        if self.links is not None and self.links.takes_others:
+            self.links.bind()  # a configured address: told, and dialled, before there is a secret
+        elif self.mesh is not None and self.links is None:
             await self.mesh.listen()
             self.mesh.start()
 
@@ -140,6 +144,7 @@ class Server:
         assert self.links is not None, "asked for in the options"
         self.links.join(secret)
         await self.links.listen()
+        self.links.start()
         self._tell_of_cluster()
 
     def announce(self) -> None:

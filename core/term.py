@@ -42,6 +42,7 @@ from core.storage.health import COMMITS, SPACE
 from core.storage.interface import ConsumerRow
 from core.storage.postgres.catalog import PostgresCatalog
 from core.storage.postgres.connect import Connector, Purpose
+from core.storage.postgres.migrate import check_revision
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
@@ -111,6 +112,7 @@ async def load(
 
     Raises:
         Fenced: another node took over meanwhile.
+        OperatorError: the schema is that of a newer release.
         Unavailable: PostgreSQL is away.
     """
     term = Term(server, connector, leadership, await Pools.open(connector), options)
@@ -256,6 +258,7 @@ class Term:
 
     async def _load(self) -> None:
         self._compared = self.leadership.session
+        await check_revision(self._pools.readers)
         head = (await self.writer.heads([CATALOGUE]))[CATALOGUE]
         self.catalog.epoch = self.registry.epoch = head.epoch
         self.catalog.changes = head.last_seq

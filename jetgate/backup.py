@@ -12,6 +12,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from core.database import Database
 from core.errors import OperatorError
 from core.runtime.clock import SystemClock
 from core.runtime.standard_streams import say
@@ -25,7 +26,6 @@ from core.storage.postgres.migrate import migrate
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (
     Data,
-    Database,
     Dsn,
     DsnFile,
     DsnPasswordFile,

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
+from core.database import Database
 from core.errors import ConfigError, OperatorError
 from core.storage.postgres.status import Node, nodes
 from jetgate.config import DATA_DIRECTORY
-from jetgate.database import Data, Database, Dsn, DsnFile, DsnPasswordFile, given, looking
+from jetgate.database import Data, Dsn, DsnFile, DsnPasswordFile, given, looking
 from jetgate.nodes import leader_of, missing_links, node_table
 from jetgate.run import fail
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.auth.users import User, Users
+from core.database import Database
 from core.errors import ConfigError
 from core.pubsub.mappings import Mapping
 from core.remote.settings import Remote
 from gateway.settings import Settings
-from jetgate.database import Database
 
 NATS_PORT, HTTP_PORT = 4222, 8080
 _PORT_OF = {"--nats-port": "NATS", "--http-port": "HTTP", "--ws-port": "WebSocket"}
@@ -27,6 +27,7 @@ class Config:
         ws_port: for NATS over WebSocket; 0 means any free port, None: not served.
         data: where `ports.json` goes, and the data of an embedded PostgreSQL.
         database: that of flags; None: an embedded one in `data`.
+        standby: a standby of `database` that Direct Get reads from; None: there is none.
         users: who may connect; None: everybody.
         mappings: where goes what clients publish.
         remotes: other systems, besides those of the list in the database.
@@ -46,6 +47,7 @@ class Config:
     ws_port: int | None = None
     data: Path | None = None
     database: Database | None = None
+    standby: Database | None = None
     users: Users | None = None
     mappings: tuple[Mapping, ...] = ()
     remotes: tuple[Remote, ...] = ()

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core.errors import ConfigError, OperatorError, Unavailable, Unreachable
-from core.runtime.clock import Clock
-from jetgate.secret_files import secret_of
+from core.config.secret_files import secret_of
+from core.database import Database
+from core.errors import ConfigError, OperatorError, Unavailable
 
 if TYPE_CHECKING:  # what serves imports the driver of PostgreSQL after its ports are open
     from core.storage.postgres.connect import Connector
 
-log = logging.getLogger("jetgate.database")
-
 # How long, in seconds, a server that has just been started is waited for.
 _START_S, _POLL_S = 10.0, 0.05
-# While a database is waited for: seconds between two attempts, and between two lines of the log.
-_RETRY_S, _REMIND_S = 0.5, 10.0
-_SECOND = 1_000_000_000
 
 Dsn = Annotated[
     str | None,
@@ -43,6 +36,17 @@ DsnPasswordFile = Annotated[
         help="File that is the password of the database's role; read for every connection.",
     ),
 ]
+ReadDsn = Annotated[
+    str | None,
+    typer.Option(
+        envvar="JETGATE_READ_DSN",
+        help="Standby of that database; Direct Get by sequence reads from it.",
+    ),
+]
+ReadDsnFile = Annotated[
+    str,
+    typer.Option(envvar="JETGATE_READ_DSN_FILE", help="File that holds what --read-dsn would say."),
+]
 WaitForDb = Annotated[
     float,
     typer.Option(
@@ -52,57 +56,6 @@ WaitForDb = Annotated[
     ),
 ]
 Data = Annotated[Path, typer.Option(help="Data directory of a jetgate dev that runs.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """What the flags of a command say about its database.
-
-    Attributes:
-        dsn: a connection string.
-        place: the flag that it comes from.
-        password_file: a file that is the password; empty: not given.
-        wait_seconds: how long a database that does not answer is waited for.
-    """
-
-    dsn: str = field(repr=False)
-    place: str = "--dsn"
-    password_file: str = ""
-    wait_seconds: float = 0
-
-    def connector(self) -> Connector:
-        """Return what opens sessions. Raises ConfigError for a connection string of no use."""
-        from core.storage.postgres.connect import Connector
-
-        return Connector(self.dsn, place=self.place, password_file=self.password_file)
-
-    async def checked(self, connector: Connector, clock: Clock) -> None:
-        """Check the database, once it answers.
-
-        Raises:
-            OperatorError: it does not answer in time, or must not be used.
-        """
-        from core.storage.postgres.preflight import preflight
-
-        began, told = clock.monotonic(), -1.0
-        while True:
-            try:
-                replication = await preflight(connector)
-                break
-            except Unreachable as error:
-                waited = (clock.monotonic() - began) / _SECOND
-                if waited >= self.wait_seconds:
-                    after = f" (waited {waited:.0f} s)" if self.wait_seconds else ""
-                    raise OperatorError(f"{error}{after}") from error
-                if told < 0 or waited - told >= _REMIND_S:
-                    log.warning("%s; waiting, %.0f s more", error, self.wait_seconds - waited)
-                    told = waited
-            await asyncio.sleep(min(_RETRY_S, self.wait_seconds))
-        if told >= 0:
-            waited = (clock.monotonic() - began) / _SECOND
-            log.info("PostgreSQL at %s answers after %.1f s", connector.address, waited)
-        if replication.cost:
-            log.warning("%s: %s", replication.found, replication.cost)
 
 
 def given(
@@ -119,6 +72,14 @@ def given(
         return None
     place = "--dsn-file" if file else "--dsn"
     return Database(secret_of("--dsn", dsn or "", file), place, password_file, wait_seconds)
+
+
+def standby(dsn: str | None, file: str, password_file: str) -> Database | None:
+    """Return what flags say about a standby; None if they name none. Raises ConfigError."""
+    if dsn is None and not file:
+        return None
+    place = "--read-dsn-file" if file else "--read-dsn"
+    return Database(secret_of("--read-dsn", dsn or "", file), place, password_file)
 
 
 def required(dsn: str | None, file: str, password_file: str, wait_seconds: float = 0) -> Database:

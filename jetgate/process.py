@@ -18,11 +18,12 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import core
 from core.config.addresses import listen, probe, refusal
-from core.errors import OperatorError, Unavailable
+from core.database import Database, ack_secret, link_secret, told
+from core.errors import OperatorError
 from core.life import Candidacy, Life
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
@@ -40,7 +41,6 @@ from core.storage.leases import NodeRow
 from gateway.http_start import HttpStart
 from jetgate.banner import ready
 from jetgate.config import Config
-from jetgate.database import Database
 from jetgate.http_tls import tls_of
 from jetgate.ports_file import PortsFile, url
 
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("jetgate")
 
+T = TypeVar("T")
+
 # What is imported before the campaign.
 _CAMPAIGN = (
     "core.storage.postgres.preflight",
@@ -65,7 +67,6 @@ _CAMPAIGN = (
 # What is imported beside the start of PostgreSQL, or after the first attempt to lead: it takes the
 # processor longer than all before, and would keep it from the campaign.
 _FACADE, _TERM = "jetgate.facade", "core.term"
-_RETRY_S = 0.5
 
 
 class Process:
@@ -96,6 +97,7 @@ class Process:
         self._manager = ServiceManager()
         self._addresses: dict[str, str] = {}
         self._connector: Connector
+        self._standby: Connector | None = None
         self._postgres: EmbeddedPostgres | None = None
         self._http_start: HttpStart | None = None
         self._http_port = 0
@@ -175,6 +177,9 @@ class Process:
 
         if await migrate(self._connector):
             log.info("the schema in %s is now that of this release", self._connector.address)
+        if (standby := self._config.standby) is not None:
+            check = partial(standby.checked_standby, self._connector)
+            self._standby = await told("which database it is", check)
         if self._server.links is not None:
             await self._join(self._server.links)
         return Candidacy(self._campaign, self._load)
@@ -197,7 +202,7 @@ class Process:
         from core.route.neighbours import Neighbours  # a node alone needs none
 
         try:
-            await self._server.join(await self._secret("routes"))
+            await self._server.join(await link_secret(self._connector))
         except OSError as error:
             host, port = links.address
             raise refusal(host, port, "cluster", error, flag="--cluster-listen") from error
@@ -209,17 +214,6 @@ class Process:
         self._row.route_port = port
         self._neighbours = Neighbours(links)
         self._neighbours.on_standing_by = self._stand_by
-
-    async def _secret(self, name: str) -> bytes:
-        """Return a key that all nodes share, as soon as PostgreSQL tells it."""
-        from core.storage.postgres.secrets import secret  # imported by now
-
-        while True:
-            try:
-                return await secret(self._connector, name)
-            except Unavailable as error:
-                waits.warning("PostgreSQL does not tell its secret: %s", error)
-                await asyncio.sleep(_RETRY_S)
 
     def _rest(self) -> asyncio.Task[None]:
         """The import of what it takes to serve, begun with the first call."""
@@ -246,12 +240,17 @@ class Process:
             self._refuse_alone()
 
     def _refuse_alone(self) -> None:
-        """Have publishes refused when no leader was there for too long."""
+        """Have publishes refused, and single messages read, when no leader is there."""
         from core.api.leaderless import Leaderless  # imported by now
+        from core.jetstream.direct.stored_get import StoredGet
+        from core.storage.postgres.stored_messages import PostgresMessages
         from core.storage.postgres.stream_subjects import stream_subjects
 
+        account = self._server.hub.default_account()
+        messages = PostgresMessages(self._connector, self._standby, self._clock)
+        stored_get = StoredGet(account, messages, self._clock)
         read = partial(stream_subjects, self._connector)
-        self._life.front.refuse_by(Leaderless(self._server.hub.default_account(), read))
+        self._life.front.refuse_by(Leaderless(account, read, stored_get))
 
     async def _campaign(self) -> Leadership:
         """Wait until this process leads; publishes go to who does meanwhile."""
@@ -294,7 +293,7 @@ class Process:
             await asyncio.shield(self._rest())
             assert self._facade is not None
             if not self._facade.is_answering:
-                await self._facade.serve(await self._secret("ack-tokens"))
+                await self._facade.serve(await ack_secret(self._connector))
 
     async def _load(self, leadership: Leadership) -> Term:
         """Load the streams."""

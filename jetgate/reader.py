@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
+from core.database import Database
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.storage.postgres.readers import ALL_STREAMS, PostgresReaders, ReadLimits
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (
     Data,
-    Database,
     Dsn,
     DsnFile,
     DsnPasswordFile,

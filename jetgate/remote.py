@@ -15,6 +15,7 @@ import typer
 
 from core.client.client import Client
 from core.client.errors import ClientError, NoResponders, RequestTimeout
+from core.database import Database
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
@@ -24,7 +25,6 @@ from core.storage.remotes import RemoteRow
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (
     Data,
-    Database,
     Dsn,
     DsnFile,
     DsnPasswordFile,

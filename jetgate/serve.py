@@ -7,13 +7,22 @@ from typing import Annotated, Any
 import typer
 
 from core.auth.users import Users
+from core.config.secret_files import secret_of
 from gateway.settings import Settings
 from jetgate.config import DATA_DIRECTORY, HTTP_PORT, NATS_PORT, Config, place_of, users_of
-from jetgate.database import Dsn, DsnFile, DsnPasswordFile, WaitForDb, required
+from jetgate.database import (
+    Dsn,
+    DsnFile,
+    DsnPasswordFile,
+    ReadDsn,
+    ReadDsnFile,
+    WaitForDb,
+    required,
+    standby,
+)
 from jetgate.logs import Format, Level
 from jetgate.process import Process
 from jetgate.run import LogFormat, LogLevel, run
-from jetgate.secret_files import secret_of
 
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
 NatsPort = Annotated[int, typer.Option(help="Port for NATS clients; 0 for any free one.")]
@@ -128,6 +137,8 @@ def serve(
     dsn: Dsn = None,
     dsn_file: DsnFile = "",
     dsn_password_file: DsnPasswordFile = "",
+    read_dsn: ReadDsn = None,
+    read_dsn_file: ReadDsnFile = "",
     wait_for_db: WaitForDb = 0,
     host: Host = "127.0.0.1",
     nats_port: NatsPort = NATS_PORT,
@@ -177,6 +188,7 @@ def serve(
             ws_port=ws_port,
             data=data,
             database=required(dsn, dsn_file, dsn_password_file, wait_for_db),
+            standby=standby(read_dsn, read_dsn_file, dsn_password_file),
             users=_users(auth, auth_file, user, password, password_file),
             http_tls_cert=http_tls_cert,
             http_tls_key=http_tls_key,

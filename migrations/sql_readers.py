@@ -32,7 +32,7 @@ _IS_VISIBLE = """
 # What decides which of a stream's rows are there: one row for each stream. `distinct` makes it a
 # subquery that keeps its result: whatever order of joins the planner takes, and however wrong it
 # is about the number of messages, this is computed once for a statement.
-_STATE = f"""
+STATE = f"""
   select distinct s.stream, s.shelf, s.name, s.account, s.created, h.first_seq, h.last_seq,
          h.last_ts, h.msgs, h.bytes, s.max_msgs_per_subject, s.allow_msg_ttl, {_NOW} as now,
          case when s.max_age > 0 then {_NOW} - s.max_age end as cutoff,
@@ -53,7 +53,7 @@ _STATE = f"""
 # stream does not have (records of replaced rows, purges, ages, TTLs) is not asked about row by row.
 # It is one expression because the planner takes half of the rows for each: several would make it
 # believe that a page is small enough to sort.
-_IS_THERE = """
+IS_THERE = """
   case
     when m.seq < r.first_seq or m.seq > r.last_seq then false
     when r.is_plain then true
@@ -143,11 +143,11 @@ _FUNCTIONS = (
     set search_path = pg_catalog, pg_temp
     begin atomic
       select found.seq
-        from ({_STATE} and s.stream = of_stream) as r
+        from ({STATE} and s.stream = of_stream) as r
         cross join lateral (
           select m.seq from jetgate_store.message m
            where m.stream = r.stream and m.shelf = r.shelf
-             and m.seq >= greatest(r.first_seq, from_seq) and {_IS_THERE}
+             and m.seq >= greatest(r.first_seq, from_seq) and {IS_THERE}
            order by m.seq limit 1) as found;
     end
     """,
@@ -192,10 +192,10 @@ _FUNCTIONS = (
     set search_path = pg_catalog, pg_temp
     begin atomic
       select found.*
-        from ({_STATE} and s.stream = of_stream) as r
+        from ({STATE} and s.stream = of_stream) as r
         cross join lateral (
           select {_RAW} from jetgate_store.message m
-           where m.stream = r.stream and m.shelf = r.shelf and {_IS_THERE}
+           where m.stream = r.stream and m.shelf = r.shelf and {IS_THERE}
            order by m.seq desc limit count) as found;
     end
     """,
@@ -217,13 +217,13 @@ declare
   pattern text := case when filter <> '>' then jetgate_store.subject_regex(filter) end;
   until bigint;
 begin
-  {_STATE.replace("as purged_to", "as purged_to into r")} and s.stream = of_stream;
+  {STATE.replace("as purged_to", "as purged_to into r")} and s.stream = of_stream;
   until := least(coalesce(up_to, r.last_seq), r.last_seq);
   if r.max_msgs_per_subject = 1 then
     return query
       select {_RAW} from jetgate_store.message m
        where m.stream = r.stream and m.shelf = r.shelf and m.seq between r.first_seq and until
-         and (pattern is null or m.subject collate "C" ~ pattern) and {_IS_THERE}
+         and (pattern is null or m.subject collate "C" ~ pattern) and {IS_THERE}
        order by m.seq;
     return;
   end if;
@@ -232,7 +232,7 @@ begin
       from (select max(m.seq) as seq from jetgate_store.message m
              where m.stream = r.stream and m.shelf = r.shelf
                and m.seq between r.first_seq and until
-               and (pattern is null or m.subject collate "C" ~ pattern) and {_IS_THERE}
+               and (pattern is null or m.subject collate "C" ~ pattern) and {IS_THERE}
              group by m.subject) as last
       join jetgate_store.message m
         on m.stream = r.stream and m.shelf = r.shelf and m.seq = last.seq
@@ -269,9 +269,9 @@ select s.stream as id, s.name as stream, s.account, s.created as incarnation,
 _VIEW_LOG = f"""
 create view jetgate.log with (security_barrier) as
 select r.stream as id, r.name as stream, r.account, {_RAW}
-  from ({_STATE} and {_IS_VISIBLE}) as r
+  from ({STATE} and {_IS_VISIBLE}) as r
   join jetgate_store.message m on m.stream = r.stream
- where {_IS_THERE}
+ where {IS_THERE}
  order by m.stream, m.seq
 """
 
@@ -280,9 +280,9 @@ create view jetgate.messages with (security_barrier) as
 select r.name as stream, r.account, m.seq, m.subject, jetgate_store.instant(m.ts) as time,
        jetgate_store.utf8_or_null(m.hdr) as headers, jetgate_store.utf8_or_null(m.data) as text,
        m.data, octet_length(m.data) as size, m.ts, m.crc
-  from ({_STATE} and {_IS_VISIBLE}) as r
+  from ({STATE} and {_IS_VISIBLE}) as r
   join jetgate_store.message m on m.stream = r.stream
- where {_IS_THERE}
+ where {IS_THERE}
 """
 
 _VIEW_CONSUMERS = f"""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from core.server import Server
 
 if TYPE_CHECKING:
+    from core.front import Front
     from core.life import Candidacy
     from core.remote.keeper import Remotes
     from core.remote.settings import Remote
@@ -28,7 +29,7 @@ class CoreNats:
         """Return that clients wait for nothing else, so that nothing has to be held for them."""
         return False
 
-    async def start(self) -> "Candidacy | None":
+    async def start(self, front: "Front") -> "Candidacy | None":
         """Return that there is nothing to lead."""
         return None
 
@@ -52,6 +53,9 @@ class CoreNats:
             self._remotes = Remotes(self._server.hub.default_account(), self._server.clock)
         self._connected = self._configured
         self._remotes.configure(self._configured)
+
+    def step_down(self) -> None:
+        """There is no term."""
 
     async def retire(self) -> None:
         """Close the connections to remotes."""

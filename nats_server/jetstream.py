@@ -1,52 +1,44 @@
-"""JetStream in `jetgate-nats-server`, over an embedded PostgreSQL in the store directory.
+"""JetStream in `jetgate-nats-server`: over a PostgreSQL of its own, or over one that is given.
 
-Clients are accepted before it is there. What serves JetStream is imported beside that, while
-PostgreSQL starts.
+Clients are accepted before it is there.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import OperatorError
+from core.errors import ConfigError, OperatorError, Unavailable
 from core.life import Candidacy
 from core.remote.settings import Remote
-from core.runtime.tasks import spawn, stop
-from core.runtime.threads import imported
 from core.server import Server
-from core.storage.claims import claim
 from nats_server.config.options import JetStreamOptions
-from nats_server.store_directory import use_directory
+from nats_server.embedded import Embedded
+from nats_server.shared import Shared
 
 if TYPE_CHECKING:
     from core.cluster.leadership import Leadership
+    from core.front import Front
     from core.storage.health import StorageHealth
     from core.storage.postgres.connect import Connector
-    from core.storage.postgres.embedded import EmbeddedPostgres
     from core.term import Term, TermOptions
 
 log = logging.getLogger("jetgate.server")
 
-# What is imported while PostgreSQL starts.
-_REST = ("core.storage.postgres.migrate", "core.campaign", "core.term")
-# Many such servers share one machine; each has a small share of its memory.
-_SETTINGS = {"shared_buffers": "64MB", "wal_buffers": "16MB", "min_wal_size": "80MB"}
-
 
 class JetStream:
-    """Life cycle: `open`, `start`, `serve` in each term, `stop`."""
+    """Life cycle: `open`, `start`, `serve` and `step_down` in each term, `stop`.
+
+    `shared`: the database, where it is one that other servers may use too.
+    """
 
     def __init__(
         self, server: Server, options: JetStreamOptions, remotes: tuple[Remote, ...]
     ) -> None:
         self._server = server
         self._clock = server.clock
-        self._directory = options.directory()
-        self._lock = -1
-        self._postgres: EmbeddedPostgres | None = None
+        self.shared = Shared(server, options) if options.is_given else None
+        self._storage = self.shared or Embedded(options.directory())
         self._connector: Connector
         self._term: Term | None = None
         self._health: StorageHealth | None = None
@@ -58,43 +50,27 @@ class JetStream:
             "remotes": remotes,
         }
         self._began = 0
+        self._has_led = False
 
     def open(self) -> bool:
         """Claim the store directory; clients may be accepted then. Raises OperatorError."""
         self._began = self._clock.monotonic()
         log.info("Starting JetStream")
-        log.info('  Store Directory: "%s"', self._directory)
         try:
-            use_directory(self._directory)
-            self._lock = claim(Path(os.path.abspath(self._directory)))
+            self._storage.open()
         except OperatorError as error:
             raise OperatorError(f"Can't start JetStream: {error}") from error
         return True
 
-    async def start(self) -> Candidacy:
-        """Start PostgreSQL. Raises OperatorError."""
+    async def start(self, front: Front) -> Candidacy:
+        """Make PostgreSQL ready. Raises OperatorError."""
         try:
-            self._connector = await self._start()
-        except OperatorError as error:
+            self._connector = await self._storage.start()
+        except (ConfigError, OperatorError, Unavailable) as error:
             raise OperatorError(f"Can't start JetStream: {error}") from error
+        if self.shared is not None:
+            await self.shared.follow(self._connector, front)
         return Candidacy(self._campaign, self._load)
-
-    async def _start(self) -> Connector:
-        embedded = await imported("core.storage.postgres.embedded")
-        self._postgres = postgres = embedded.EmbeddedPostgres(
-            self._directory, settings=_SETTINGS, lock=self._lock
-        )
-        rest = spawn(imported(*_REST), name="import of JetStream")
-        try:
-            await postgres.start()
-            await rest
-        finally:
-            await stop(rest)
-        from core.storage.postgres.migrate import migrate  # imported by now
-
-        connector: Connector = postgres.connector
-        await migrate(connector)
-        return connector
 
     async def _campaign(self) -> Leadership:
         from core.campaign import campaign  # imported by `start`
@@ -103,7 +79,14 @@ class JetStream:
         if self._health is None:
             self._health = StorageHealth(self._clock)
             waits.addFilter(self._health.may_log)
-        return await campaign(self._connector, self._clock, health=self._health)
+        shared = self.shared
+        return await campaign(
+            self._connector,
+            self._clock,
+            row=None if shared is None else shared.row,
+            health=self._health,
+            follower=None if shared is None else shared.neighbours,
+        )
 
     async def _load(self, leadership: Leadership) -> Term:
         from core.term import load  # imported by `start`
@@ -117,10 +100,15 @@ class JetStream:
 
     def serve(self, term: Term | None) -> None:
         """JetStream is served from now on."""
-        if self._term is None:
+        if not self._has_led:
             taken = (self._clock.monotonic() - self._began) // 1_000_000
             log.info("Took %d ms to start JetStream", taken)
+        self._has_led = True
         self._term = term
+
+    def step_down(self) -> None:
+        """The term of `serve` is about to end."""
+        self._term = None
 
     def reconfigure(self, limits: dict[str, int], remotes: tuple[Remote, ...]) -> None:
         """Hold configurations to these limits, and use these remotes, from now on."""
@@ -135,5 +123,4 @@ class JetStream:
         """Stop PostgreSQL."""
         if self._health is not None:
             self._health.close()
-        if self._postgres is not None:
-            await self._postgres.stop()
+        await self._storage.stop()

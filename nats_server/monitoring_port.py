@@ -19,11 +19,12 @@ from core.monitor.query import Query
 from core.monitor.source import About, JetStream, Source
 from core.runtime.clock import Clock
 from core.server import Server
-from nats_server.config.options import Options
+from nats_server.config.options import JetStreamOptions, Options
 from nats_server.config.websocket import websocket_of
 from nats_server.ports_file import join
 
 if TYPE_CHECKING:
+    from core.front import Front
     from core.term import Term  # a start without JetStream does not wait for it
 
 log = logging.getLogger("jetgate.server")
@@ -72,8 +73,8 @@ class Monitor:
         self._server = await asyncio.start_server(self._client, sock=listening, limit=_HEAD_MAX)
         log.info("Starting http monitor on %s", join(self.host, self.port))
 
-    def show(self, server: Server, term: "Term | None") -> None:
-        """Show these from now on."""
+    def show(self, server: Server, term: "Term | None", front: "Front") -> None:
+        """Show these from now on; without a term a JetStream that is led elsewhere, if any is."""
         if self._source is None:
             self._nats = server
             about = _about(self._options, server)
@@ -82,6 +83,10 @@ class Monitor:
             self._source.mesh = server.mesh
         if term is not None:
             self._source.jetstream = JetStream(registry=term.registry, api=term.api)
+        elif self._options.jetstream.enabled:
+            self._source.stand_by()
+        if self._options.jetstream.enabled and self._options.jetstream.is_given:
+            self._source.has_leader = lambda: front.is_led
         self._shown.set()
 
     def reloaded(self, options: Options) -> None:
@@ -182,19 +187,25 @@ def _about(options: Options, server: Server) -> About:
 
 
 def _jetstream(options: Options) -> dict[str, Any]:
-    told, directory = options.jetstream, options.jetstream.directory()
-    memory = told.max_memory or _memory() * 3 // 4
-    storage = told.max_file or shutil.disk_usage(directory).free * 3 // 4
+    told = options.jetstream
     return {
-        "max_memory": memory,
-        "max_storage": storage,
-        "store_dir": str(directory),
+        "max_memory": told.max_memory or _memory() * 3 // 4,
+        **_place(told),
         "sync_interval": round(told.sync_interval * 1e9),
         **({"sync_always": True} if told.sync_always else {}),
         **({"domain": told.domain} if told.domain else {}),
         **({"compress_ok": True} if told.is_block else {}),
         **({"strict": True} if told.strict else {}),
     }
+
+
+def _place(told: JetStreamOptions) -> dict[str, Any]:
+    """Return where streams are stored: what room there is in a database is not known."""
+    if told.is_given:
+        return {"max_storage": told.max_file or -1, "store_dir": ""}
+    directory = told.directory()
+    storage = told.max_file or shutil.disk_usage(directory).free * 3 // 4
+    return {"max_storage": storage, "store_dir": str(directory)}
 
 
 def _websocket(options: Options, server: Server) -> dict[str, Any]:

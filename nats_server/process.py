@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from core.route.settings import ClusterSettings
     from core.term import Term
     from nats_server.jetstream import JetStream
+    from nats_server.shared import Shared
 
 log = logging.getLogger("jetgate.server")
 
@@ -154,8 +155,11 @@ class Process:
             mappings=options.mappings or (),
             jetstream=options.jetstream.enabled,
             domain=options.jetstream.domain if options.jetstream.enabled else "",
-            cluster=_cluster_settings(options),
         )
+        if options.jetstream.enabled and options.jetstream.is_given:
+            chosen = replace(chosen, links=_cluster_settings(options))
+        else:
+            chosen = replace(chosen, cluster=_cluster_settings(options))
         if websocket is not None:
             chosen = replace(
                 chosen,
@@ -178,7 +182,7 @@ class Process:
         options = self._options
         if not options.jetstream.enabled:
             return CoreNats(self._server, options.remotes)
-        if sys.platform == "win32":
+        if sys.platform == "win32" and not options.jetstream.is_given:
             raise OperatorError(
                 "Can't start JetStream: embedded PostgreSQL does not run on Windows"
             )
@@ -199,13 +203,35 @@ class Process:
             self._monitor = Monitor(options, self._clock)
             await self._monitor.start()
         await self._unserved.open(options.unserved_listeners)
-        if self._server.mesh is not None and options.jetstream.enabled:
-            log.warning("JetStream is served by this server alone: no other one of its cluster may")
+        has_own = options.jetstream.enabled and not options.jetstream.is_given
+        if self._server.mesh is not None and has_own:
+            log.warning(
+                "JetStream is served by this server alone, and its store is the only copy: no other"
+                " server of its cluster may have JetStream; with jetstream { dsn } all may"
+            )
         return self._jetstream.open()
 
     async def prepare(self) -> Candidacy | None:
-        """Start PostgreSQL."""
-        return await self._jetstream.start()
+        """Make PostgreSQL ready, and join the servers over the same one."""
+        assert self._life is not None, "it asks"
+        if (shared := self._shared) is not None:
+            shared.on_standing_by = self._stand_by
+        return await self._jetstream.start(self._life.front)
+
+    @property
+    def _shared(self) -> Shared | None:
+        return None if isinstance(self._jetstream, CoreNats) else self._jetstream.shared
+
+    def _stand_by(self) -> None:
+        """Another server has JetStream, and serves it here, or nobody does: show that."""
+        assert self._life is not None, "it stands by"
+        front = self._life.front
+        if front.leads:
+            return
+        if self._monitor is not None:
+            self._monitor.show(self._server, None, front)
+        if front.is_led:
+            self._say_ready()
 
     def listening(self) -> None:
         """Tell where everything is."""
@@ -224,7 +250,11 @@ class Process:
         """Say that all is there, the first time."""
         self._jetstream.serve(term)
         if self._monitor is not None:
-            self._monitor.show(self._server, term)
+            assert self._life is not None, "it leads"
+            self._monitor.show(self._server, term, self._life.front)
+        self._say_ready()
+
+    def _say_ready(self) -> None:
         if self._is_ready:
             return
         self._is_ready = True
@@ -345,7 +375,11 @@ class Process:
     # -- stopping ----------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """Show nothing else: the next term is that of this server too."""
+        """Show nothing of a term that ends, unless the next one is that of this server too."""
+        shared = self._shared
+        if shared is not None and self._monitor is not None and self._life is not None:
+            self._monitor.show(self._server, None, self._life.front)
+        self._jetstream.step_down()
 
     async def leave(self) -> None:
         """Close the other ports."""

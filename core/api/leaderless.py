@@ -2,8 +2,9 @@
 
 Without this a publisher would be told that nobody listens, which means to him that there is no such
 stream. The streams are those that storage knew last; they are read when a leader is lost, and what
-was known before is kept if that fails. Requests of consumers for messages, and Direct Get, have no
-responders then, as in the reference without a leader: to their clients an answer is a message.
+was known before is kept if that fails. Requests of consumers for messages have no responders then,
+as in the reference without a leader: to their clients an answer is a message. So has Direct Get,
+but for what storage answers (`core.jetstream.direct.stored_get`).
 
 Only requests are answered, and only those of clients of this node. Others reach it over a link, by
 mistake, just after it has led: then those too.
@@ -17,6 +18,7 @@ from core.api.dispatcher import API_SUBJECTS
 from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES
 from core.errors import StorageError
+from core.jetstream.direct.stored_get import StoredGet
 from core.model import codec
 from core.model.api_errors import api_error
 from core.model.response import ErrorBody
@@ -38,17 +40,19 @@ class Leaderless:
     Args:
         account: whose requests are answered.
         read: returns the streams that there are. Raises Unavailable.
+        stored_get: answers Direct Get from storage; None: nobody does.
 
     Attributes:
         has_led: whether this node was the last leader that it knows of.
         on_learned: called when the streams were read.
     """
 
-    def __init__(self, account: Account, read: Read) -> None:
+    def __init__(self, account: Account, read: Read, stored_get: StoredGet | None = None) -> None:
         self.has_led = False
         self.on_learned: Callable[[], None] = lambda: None
         self._account = account
         self._read = read
+        self._stored_get = stored_get
         self._streams: Sequence[StreamSubjects] | None = None
         self._table = RouteTable((*ROUTES, *OWN_ROUTES))
         self._is_started = False
@@ -65,20 +69,29 @@ class Leaderless:
         if self._is_started:
             return
         self._is_started = True
+        if self._stored_get is not None:
+            self._stored_get.listen()
         self._subscribe()
         if self._reading is None or self._reading.done():
             self._reading = spawn(self.learn(), name="streams without a leader")
 
     def stop(self) -> None:
-        """Answer nothing: somebody leads."""
+        """Answer nothing: somebody leads. Another node may leave Direct Get to a standby."""
         if self._is_started:
             self._is_started = False
             self._unsubscribe()
+        if self._stored_get is not None:
+            if self._stored_get.has_standby and not self.has_led:
+                self._stored_get.listen()
+            else:
+                self._stored_get.unlisten()
 
     async def close(self) -> None:
         """Answer nothing any more."""
         self.stop()
         await stop(self._reading)
+        if self._stored_get is not None:
+            await self._stored_get.close()
 
     async def learn(self) -> None:
         """Read which streams there are; keep what is known if that fails."""

@@ -113,6 +113,37 @@ def _header_lines(
     return written, nbytes
 
 
+def routed_frame(beginning: bytes, to: bytes, ack_head: bytes) -> bytes:
+    """Return the format of a first delivery without headers that goes to another server.
+
+    Its arguments are those of `frame` with the subject, which stands behind the ack subject, before
+    the size.
+
+    Args:
+        beginning: What such a line begins with: the verb and the account, each with a blank.
+        to: The subject that is listened to.
+        ack_head: See `frame`.
+    """
+    fixed = (_escape(beginning), _escape(to), _escape(ack_head))
+    return b"%b%b %b.1.%%d.%%d.%%d.%%d@%%b %%d\r\n%%b\r\n" % fixed
+
+
+def routed_lines(batch: Batch, routed: bytes, cseq: int, pending: int) -> tuple[bytes, int]:
+    """Format a batch without headers by a `routed_frame`; returns lines and size as `lines`."""
+    sizes = list(map(len, batch.payloads))
+    columns = zip(
+        batch.seqs,
+        range(cseq, cseq + len(batch)),
+        batch.times,
+        range(pending, pending - len(batch), -1),
+        batch.subjects,
+        sizes,
+        batch.payloads,
+        strict=True,
+    )
+    return b"".join(map(routed.__mod__, columns)), sum(sizes)
+
+
 def ack_subject(head: bytes, count: int, seq: int, cseq: int, ts: int, pending: int) -> bytes:
     """Return the reply subject of one delivery; `count`: how often it was delivered."""
     return b"%b.%d.%d.%d.%d.%d" % (head, count, seq, cseq, ts, pending)

@@ -14,7 +14,7 @@ from core.monitor.connz import PAGE, connz
 from core.monitor.jsz import jsz
 from core.monitor.query import BadQuery, Query
 from core.monitor.routez import routez
-from core.monitor.source import Source
+from core.monitor.source import LedElsewhere, Source
 from core.monitor.times import moment
 from core.monitor.varz import varz
 from core.pubsub.account import Account
@@ -211,9 +211,13 @@ def _health_problem(source: Source, query: Query) -> tuple[int, str, str] | None
         return 400, "BAD_REQUEST", '"stream" must not be empty when checking consumer health'
     if source.jetstream is None:
         return None
+    if not source.has_leader():
+        return 503, "JETSTREAM", "JetStream has not established contact with a meta leader"
     registry = source.jetstream.registry
     if account and account != registry.account.name:
         return 404, "ACCOUNT", f'JetStream account "{account}" not found'
+    if isinstance(registry, LedElsewhere):
+        return None  # who leads them knows
     runner = registry.streams.get(stream)
     where = f'on account "{account}"'
     if stream and runner is None:

@@ -5,12 +5,13 @@ The values live elsewhere, but for closed connections: nobody else keeps those.
 
 import os
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from core.monitor.connection import describe
 from core.monitor.times import moment
+from core.pubsub.account import Account
 from core.pubsub.server import Connection, Hub, Traffic
 from core.route.view import RouteView
 from core.runtime.clock import Clock
@@ -64,6 +65,36 @@ class JetStream:
     api: Api
 
 
+@dataclass(slots=True)
+class NoUsage:
+    """What a server stores that does not lead: nothing."""
+
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+
+
+@dataclass(slots=True)
+class NoRequests:
+    """The counters of an API that another server answers."""
+
+    total: int = 0
+    errors: int = 0
+
+
+class LedElsewhere:
+    """Stands for the registry of a server while another one leads its streams."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.streams: dict[str, Any] = {}
+
+    def usage(self) -> NoUsage:
+        """Return that nothing is stored by this server."""
+        return NoUsage()
+
+
 @dataclass(frozen=True, slots=True)
 class Closed:
     """A closed connection: when it was closed, and what connz shows of it."""
@@ -83,6 +114,7 @@ class Source:
         self.hub = hub
         self.clock = clock
         self.jetstream: JetStream | None = None
+        self.has_leader: Callable[[], bool] = lambda: True
         self.mesh: Mesh | None = None
         self.requests: Counter[str] = Counter()
         self.started = started or clock.now()
@@ -94,6 +126,11 @@ class Source:
     def head(self) -> dict[str, Any]:
         """The members that most pages begin with."""
         return {"server_id": self.hub.server_id, "now": moment(self.clock.now())}
+
+    def stand_by(self) -> None:
+        """Show a JetStream whose streams another server leads."""
+        elsewhere = LedElsewhere(self.hub.default_account())
+        self.jetstream = JetStream(registry=elsewhere, api=NoRequests())
 
     def watch(self, hub: Hub) -> None:
         """Read from this hub from now on, and keep what connz shows of connections it closes."""

@@ -15,13 +15,16 @@ GATHER_ALL = 1 << 30
 GATHER_SAMPLE = 64
 """The same for a sink that is offered columns to find out whether it can take them."""
 MAX_SIZE_DIGITS = 9
-_SAME_SIZE_MIN = 8  # messages of one size in a row after which the regular expression is tried
-_PATTERN_SIZE_MAX = 4096  # largest header block and payload with an expression
-_PATTERNS = 1024  # expressions that are kept
+SAME_SIZE_MIN = 8
+"""Messages of one size in a row after which the regular expression is tried."""
+PATTERN_SIZE_MAX = 4096
+"""The largest header block and payload with an expression."""
+PATTERNS = 1024
+"""Expressions that are kept."""
 _PATTERN_LINE = 4096  # longest line that an expression matches
 
-# Neither blanks nor control characters; short enough for two of them on a legal line.
-_TOKEN = rb"([!-\xff]{1,2000})"
+TOKEN = rb"([!-\xff]{1,2000})"
+"""Neither blanks nor control characters; short enough for two of them on a legal line."""
 
 
 class Batch:
@@ -43,6 +46,23 @@ class Batch:
     def messages(self) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
         """Return (subject, reply, headers, payload) of each."""
         return zip(self.subjects, self.replies, self.headers, self.payloads, strict=True)
+
+    def take_alike(self, pattern: "re.Pattern[bytes]", data: bytes, pos: int) -> int:
+        """Add the messages from `pos` on that match in a row; return where they end.
+
+        The groups of `pattern` are the columns, and what follows the last match.
+        """
+        found = pattern.findall(data, pos)
+        end = len(data)
+        if found and found[-1][4]:
+            end -= len(found.pop()[4])
+        if found:
+            subjects, replies, headers, payloads, _ = zip(*found, strict=True)
+            self.subjects += subjects
+            self.replies += replies
+            self.headers += headers
+            self.payloads += payloads
+        return end
 
 
 def gather(
@@ -90,9 +110,10 @@ def gather(
             size_before, block_before, same_size = size, block, 0
             if block:
                 batch.has_headers = True
-        elif (same_size := same_size + 1) >= _SAME_SIZE_MIN:
-            pos = _gather_same_size(batch, data, pos, (block, size), max_line)
-            same_size = -_SAME_SIZE_MIN
+        elif (same_size := same_size + 1) >= SAME_SIZE_MIN:
+            if block <= PATTERN_SIZE_MAX >= size and max_line >= _PATTERN_LINE:
+                pos = batch.take_alike(_pattern(block, size), data, pos)
+            same_size = -SAME_SIZE_MIN
     batch.nbytes = sum(map(len, payloads)) + (sum(map(len, headers)) if batch.has_headers else 0)
     return batch, pos
 
@@ -105,28 +126,9 @@ def _has_vt_or_ff(line: bytes) -> bool:
     return b"\x0b" in line or b"\x0c" in line
 
 
-@lru_cache(_PATTERNS)
+@lru_cache(PATTERNS)
 def _pattern(block: int, size: int) -> "re.Pattern[bytes]":
-    line = rb"%b %b(?: %b)?" % (b"HPUB" if block else b"PUB", _TOKEN, _TOKEN)
+    line = rb"%b %b(?: %b)?" % (b"HPUB" if block else b"PUB", TOKEN, TOKEN)
     sizes = rb"%d %d" % (block, block + size) if block else rb"%d" % size
     message = rb"%b %b\r\n(.{%d})(.{%d})\r\n" % (line, sizes, block, size)
     return re.compile(message + rb"|(.+)", re.DOTALL)
-
-
-def _gather_same_size(
-    batch: Batch, data: bytes, pos: int, sizes: tuple[int, int], max_line: int
-) -> int:
-    """Take the messages from `pos` on whose header blocks and payloads have those sizes."""
-    if max(sizes) > _PATTERN_SIZE_MAX or max_line < _PATTERN_LINE:
-        return pos
-    found = _pattern(*sizes).findall(data, pos)
-    end = len(data)
-    if found and found[-1][4]:
-        end -= len(found.pop()[4])
-    if found:
-        subjects, replies, headers, payloads, _ = zip(*found, strict=True)
-        batch.subjects += subjects
-        batch.replies += replies
-        batch.headers += headers
-        batch.payloads += payloads
-    return end

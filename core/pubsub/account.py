@@ -123,12 +123,14 @@ class Account:
         *,
         intercept: bool = False,
         here: bool = False,
+        instead: bool = False,
     ) -> ServiceSubscription:
         """Have `call` called with every message on `subject` (a filter).
 
-        With `here`, only with those of clients of this server.
+        With `here`, only with those of clients of this server; with `instead`, in the place of
+        other servers.
         """
-        subscription = ServiceSubscription(subject, call, queue, intercept, here)
+        subscription = ServiceSubscription(subject, call, queue, intercept, here, instead)
         self._ack_services += _may_watch_acks(subject)
         self._sublist.insert(subject, subscription)
         self._touch(subject)
@@ -296,6 +298,11 @@ class Account:
             if place < 0:
                 return each.link
         return members[-1].link
+
+    @property
+    def watches_acks(self) -> bool:
+        """Whether clients, or other servers, listen to acknowledgements too."""
+        return bool(self._ack_watchers)
 
     def take_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes

@@ -4,8 +4,8 @@ from core.protocol.gather import Batch
 from core.pubsub.account import ACK_PREFIX, Account
 from core.pubsub.route import BatchCall, Route
 
-_UNROUTED = (ACK_PREFIX, b"$NRG.")
-"""How subjects begin whose messages do not follow a route: acknowledgements, and refused ones."""
+_REFUSED = b"$NRG."
+"""How subjects begin that no client may publish to."""
 _RESERVED = (b" _R_.", b" $GR.", b" _GR_.", b" $JS.ACK.")
 """How reply subjects begin, after a blank, that no client may use."""
 
@@ -21,10 +21,15 @@ def take_together(account: Account, batch: Batch) -> bool:
     for subject in set(batch.subjects):
         route = routes.get(subject)
         if route is None:
-            if subject.startswith(b"$") and subject.startswith(_UNROUTED):
+            if subject.startswith(ACK_PREFIX):
+                if account.acks:
+                    return False  # it may be for a consumer that is led here
+                route = account.resolve(subject)
+            elif subject.startswith(_REFUSED):
                 return False
-            head, _, last = subject.rpartition(b".")
-            route = (prefixes.get(head) if last else None) or account.resolve(subject)
+            else:
+                head, _, last = subject.rpartition(b".")
+                route = (prefixes.get(head) if last else None) or account.resolve(subject)
         if route is before:
             continue
         before = route

@@ -54,7 +54,8 @@ class Splitter:
         if forward.takes_batches:
             forward.batch = self._batch_to(forward.links)
             forward.sole = forward.links[0] if not here and len(forward.links) == 1 else None
-        here.append(forward)
+        if not any(isinstance(each, ServiceSubscription) and each.instead for each in here):
+            here.append(forward)
         return here, forward
 
     def _batch_to(self, links: tuple[Link, ...]) -> BatchCall:

@@ -130,7 +130,7 @@ class ServiceSubscription:
     a message whose way is traced; None: there is nothing to tell.
     """
 
-    __slots__ = ("batch", "call", "here", "intercept", "queue", "subject", "traced")
+    __slots__ = ("batch", "call", "here", "instead", "intercept", "queue", "subject", "traced")
 
     def __init__(
         self,
@@ -139,6 +139,7 @@ class ServiceSubscription:
         queue: bytes,
         intercept: bool = False,
         here: bool = False,
+        instead: bool = False,
     ) -> None:
         self.batch: BatchCall | None = None
         self.traced: TracedCall | None = None
@@ -147,6 +148,7 @@ class ServiceSubscription:
         self.queue = queue
         self.intercept = intercept
         self.here = here
+        self.instead = instead
 
 
 Member = Subscription | ServiceSubscription
@@ -197,9 +199,11 @@ class Onward(Protocol):
 
     `subjects` are the filters of those that are in no queue group, `grouped` those of the others
     with their groups. `sole` is the link to the only receiver when that is one other server, and
-    what is published is to be its, whatever it is; lines of messages begin with `head`.
+    what is published is to be its, whatever it is; lines of messages begin with `head`. `call`
+    sends them a message.
     """
 
+    call: ServiceCall
     sole: Link | None
     head: bytes
     subjects: frozenset[bytes]

@@ -27,12 +27,14 @@ class Cluster(Protocol[L]):
     """What a link asks of the mesh it belongs to.
 
     `holds_messages`: whether messages of peers wait while the hub holds publishes.
+    `takes_others`: whether who proves nothing may be a peer, where others do.
     """
 
     hub: Hub
     settings: ClusterSettings
     interest: LocalInterest
     holds_messages: bool
+    takes_others: bool
 
     def next_route_id(self) -> int: ...
     def opened(self, link: L) -> None: ...
@@ -41,7 +43,7 @@ class Cluster(Protocol[L]):
     def connect_for(self, url: RouteUrl) -> RouteConnect: ...
 
     def proving(self, *, has_dialled: bool) -> Proving | None:
-        """Return by what a new link and its peer show that they belong together; None: nothing."""
+        """Return by what link and peer show that they have one database; None: nothing."""
         ...
 
     def joining(self, link: L) -> None:

@@ -1,9 +1,14 @@
-"""The mesh of the nodes of one database: who leads among them, and that nobody else joins.
+"""The mesh of the nodes of one database: who leads among them, and who else may join.
 
-Nodes find each other in the database (`core.cluster.membership`), so nobody is made known by
-gossip. A link begins with a proof on both sides. All have JetStream; the one that leads says so on
-each link, behind its interest: who reads that may send it publishes. It says so too when its time
-is over, and again once its locks are free.
+A link between two nodes begins with a proof on both sides. All have JetStream; the one that leads
+says so on each link, behind its interest: who reads that may send it publishes. It says so too when
+its time is over, and again once its locks are free.
+
+Without a name in the settings the mesh is that of the nodes alone: they find each other in the
+database (`core.cluster.membership`), so nobody is made known by gossip, and who proves nothing is
+refused. With one, nodes are members of that cluster: they are found as any member is, and servers
+without JetStream are members too. Those prove nothing, and reach the JetStream of whoever leads by
+the interest that it tells them.
 
 What a node itself subscribes to is what it leads. It is told only while the node leads, and all of
 it at once, between two INFO: who refuses publishes because nobody leads holds them from the first
@@ -49,11 +54,18 @@ class DatabaseMesh(Mesh):
         self._leads = 0
         self._has_released = False
         self._services = LocalInterest()
+        self.takes_others = bool(settings.name)
 
     def join(self, secret: bytes) -> None:
         """Belong to the nodes that know a secret, from before `listen` on."""
         self._secret = secret
-        self.name = cluster_name(secret)
+        if not self.takes_others:
+            self.name = cluster_name(secret)
+
+    @property
+    def nodes(self) -> tuple[RouteLink, ...]:
+        """The links to nodes of the same database."""
+        return tuple(link for link in self.peers.values() if link.is_proved)
 
     # -- leading -----------------------------------------------------------------------------
 
@@ -94,7 +106,7 @@ class DatabaseMesh(Mesh):
 
     def overtake(self, epoch: int) -> None:
         """Close the links to who still says that it leads, under an epoch before this one."""
-        for link in list(self.peers.values()):
+        for link in self.nodes:
             if 0 < link.info.leads < epoch:
                 log.warning("%s - %s led before, and has not said yet", link, link.info.server_name)
                 link.close("Leads No More")
@@ -109,12 +121,8 @@ class DatabaseMesh(Mesh):
 
     def own_info(self) -> RouteInfo:
         """Return what this node says of itself."""
-        return replace(
-            super().own_info(),
-            gossip_mode=_NO_GOSSIP,
-            leads=self._leads,
-            released=self._has_released,
-        )
+        info = replace(super().own_info(), leads=self._leads, released=self._has_released)
+        return info if self.takes_others else replace(info, gossip_mode=_NO_GOSSIP)
 
     def proving(self, *, has_dialled: bool) -> Proving:
         """Return the proofs of a new link."""
@@ -140,11 +148,10 @@ class DatabaseMesh(Mesh):
         if self._leads:
             link.say(encode_info(self.own_info()))
 
-    def check_jetstream(self, info: RouteInfo) -> None:
-        """All nodes of a database have the same JetStream."""
-
     def met(self, info: RouteInfo) -> None:
-        """Nobody is made known by a peer."""
+        """Dial a server that another one knows, unless nodes are found in the database."""
+        if self.takes_others:
+            super().met(info)
 
     def changed(self, link: RouteLink) -> None:
         """Take note of who leads; whoever still says so under an epoch that is over is left."""

@@ -99,6 +99,11 @@ def decode_connect(body: bytes) -> RouteConnect:
         raise ProtocolError(reason=f"bad CONNECT: {error}") from error
 
 
+def without_leadership(info: RouteInfo) -> RouteInfo:
+    """Return what a server says of itself, without what only nodes of one database tell others."""
+    return msgspec.structs.replace(info, nonce="", proof="", begins=False, leads=0, released=False)
+
+
 def takes_name(own: str, is_dynamic: bool, other: str, other_is_dynamic: bool) -> bool:
     """Say whether a server takes over the name of the cluster it has met.
 

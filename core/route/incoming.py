@@ -5,8 +5,10 @@ kept, up to `max_pending` bytes. What comes beyond that is lost, as if this serv
 Nodes of one database send nothing to whom is not ready, so with them nothing waits (`holds`).
 """
 
+from core.protocol.gather import Batch
 from core.protocol.routed import Queues
 from core.pubsub.account import Account
+from core.pubsub.arriving import deliver_batch_here
 from core.pubsub.onward import deliver_here
 from core.pubsub.server import Hub
 
@@ -43,6 +45,14 @@ class Incoming:
             self.release()
             return
         deliver_here(found, subject, reply, queues, headers, payload)
+
+    def deliver_batch(self, account: bytes, batch: Batch) -> None:
+        """Deliver messages that came in a row, all for one account and no queue group."""
+        if self._holds and (self._hub.is_holding or self._held):
+            for subject, reply, headers, payload in batch.messages():
+                self.deliver(account, subject, reply, (), headers, payload)
+        elif (found := self._accounts.get(account)) is not None:
+            deliver_batch_here(found, batch)
 
     def release(self) -> None:
         """Deliver what was kept, if publishes are taken now."""

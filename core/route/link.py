@@ -3,7 +3,8 @@
 Who accepted sends INFO at once. Who dialled reads it and answers with CONNECT and INFO: so a server
 whose cluster has a made-up name knows the other's first. With the INFO of the peer a link is
 registered (`Cluster.register`); then it is sent all interest, and takes part in routes. Nodes of
-one database prove first that they are (`core.route.proof`).
+one database prove first that they are (`core.route.proof`); what only they say is not believed of
+others.
 
 A link reads whatever comes. What gathers is written once per turn. While much is unsent, or the
 peer says that it is overloaded (HOLD), the hub lists the link as `congested`, and clients and
@@ -20,6 +21,7 @@ from typing import cast
 
 from core.errors import ProtocolError
 from core.protocol import encoder
+from core.protocol.gather import Batch
 from core.protocol.routed import Queues
 from core.pubsub.route import MESSAGE, bytes_of, messages_of
 from core.pubsub.server import Traffic
@@ -31,6 +33,7 @@ from core.route.handshake import (
     decode_info,
     encode_connect,
     encode_info,
+    without_leadership,
 )
 from core.route.incoming import Incoming
 from core.route.liveness import Liveness
@@ -295,7 +298,7 @@ class RouteLink(asyncio.Protocol):
         if not self.info.server_id:
             self._begin(info)
         elif info.server_id == self.info.server_id:
-            self.info = info
+            self.info = info if self.is_proved else without_leadership(info)
             self._cluster.changed(self)
         elif info.server_id:
             self._cluster.met(info)
@@ -306,11 +309,13 @@ class RouteLink(asyncio.Protocol):
         return encode_info(info if self._proving is None else self._proving.introduce(info))
 
     def _begin(self, info: RouteInfo) -> None:
+        if not info.nonce and self._cluster.takes_others:
+            self._proving = None
         proving, url = self._proving, self.url
-        if proving is not None and not self._is_proved(proving, info):
+        if proving is not None and not self._is_known(proving, info):
             self._answer()
             return
-        self.info = info
+        self.info = info if self.is_proved else without_leadership(info)
         self._cluster.register(self, info)
         self._stop_timer()
         self.is_registered = True
@@ -331,12 +336,19 @@ class RouteLink(asyncio.Protocol):
             self.say(encode_connect(self._cluster.connect_for(self.url)))
             self.say(self._introduction())
 
-    def _is_proved(self, proving: Proving, info: RouteInfo) -> bool:
+    @property
+    def is_proved(self) -> bool:
+        """Whether a peer that is registered has proved that it is a node of the same database."""
+        return self._proving is not None
+
+    def _is_known(self, proving: Proving, info: RouteInfo) -> bool:
         """Whether the peer belongs here; False: it has to be answered first. Raises Refused."""
         try:
             return proving.take(info)
         except ProtocolError as error:
             text = f"{info.server_name or 'a server'} {error.reason} of the database's secret"
+            if self._cluster.takes_others:
+                text = f'this server and "{info.server_name}" have JetStream over two databases'
             why = "Authentication Failure"
             raise Refused(why, f"Rejecting connection, {text}") from None
 
@@ -372,6 +384,12 @@ class RouteLink(asyncio.Protocol):
         self._check_registered()
         self._received += MESSAGE + len(headers) + len(payload)
         self._incoming.deliver(account, subject, reply, queues, headers, payload)
+
+    def on_batch(self, account: bytes, batch: Batch) -> None:
+        """Deliver messages to those here."""
+        self._check_registered()
+        self._received += len(batch.payloads) * MESSAGE + batch.nbytes
+        self._incoming.deliver_batch(account, batch)
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
         """Somebody there subscribes."""

@@ -13,6 +13,7 @@ name are dropped then, and meet the new one by themselves.
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,13 @@ from core.pubsub.server import Hub, Traffic
 from core.route.addresses import host_port, joined, own_addresses
 from core.route.cluster import Refused
 from core.route.dialing import Dialer
-from core.route.handshake import RouteConnect, RouteInfo, encode_info, takes_name
+from core.route.handshake import (
+    RouteConnect,
+    RouteInfo,
+    encode_info,
+    takes_name,
+    without_leadership,
+)
 from core.route.interest import LocalInterest
 from core.route.link import RouteLink
 from core.route.proof import Proving
@@ -60,9 +67,11 @@ class Mesh:
         address: where routes are accepted, once it listens.
         on_change: called when peers, or the client URLs of peers, have changed.
         holds_messages: messages of peers wait while the hub holds publishes.
+        takes_others: who proves nothing may be a peer, where others do.
     """
 
     holds_messages = True
+    takes_others = True
 
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         self.hub = hub
@@ -75,6 +84,7 @@ class Mesh:
         self.is_leaving = False
         self._links: set[RouteLink] = set()
         self._departed = Traffic()
+        self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._dialer = Dialer(self)
@@ -88,13 +98,23 @@ class Mesh:
 
     # -- life --------------------------------------------------------------------------------
 
+    def bind(self) -> None:
+        """Have the address where routes are accepted: who dials it waits for `listen`.
+
+        Raises OSError when it cannot be had.
+        """
+        if self._socket is None:
+            self._socket = listening_socket(*self.address, _BACKLOG)
+            self.address = (self.settings.host, self._socket.getsockname()[1])
+
     async def listen(self) -> None:
         """Accept routes. Raises OSError when the address cannot be had."""
         loop = asyncio.get_running_loop()
         self.is_leaving = False
-        sock = listening_socket(*self.address, _BACKLOG)
+        self.bind()
+        sock, self._socket = self._socket, None
+        assert sock is not None, "bound"
         self._server = await loop.create_server(self.new_link, sock=sock, backlog=_BACKLOG)
-        self.address = (self.settings.host, self._server.sockets[0].getsockname()[1])
         log.info("Cluster name is %s", self.name)
         if self.is_dynamic:
             log.warning("Cluster name was dynamically generated, consider setting one")
@@ -158,6 +178,8 @@ class Mesh:
         self.is_leaving = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._socket is not None:
+            self._socket.close()
         if self._server is not None:
             self._server.close()
         await self._dialer.close()
@@ -364,7 +386,7 @@ class Mesh:
             raise Refused("Cluster Name Conflict")
         if info.tls_required:
             raise Refused("TLS Handshake Failure")
-        self.check_jetstream(info)
+        self.check_jetstream(link, info)
         if self.is_leaving:
             raise Refused("Server Shutdown")
         if (other := self.peers.get(info.server_id)) is not None:
@@ -382,9 +404,9 @@ class Mesh:
         for account in self.hub.accounts.values():
             account.split = account.split or Splitter(account).split
 
-    def check_jetstream(self, info: RouteInfo) -> None:
+    def check_jetstream(self, link: RouteLink, info: RouteInfo) -> None:
         """Raise Refused for a peer whose JetStream would be a second one."""
-        if info.jetstream and self.hub.jetstream:
+        if info.jetstream and self.hub.jetstream and not link.is_proved:
             text = f'this server and "{info.server_name}" both have JetStream'
             raise Refused("Protocol Violation", f"Rejecting connection, {text}")
 
@@ -402,7 +424,8 @@ class Mesh:
         if info.gossip_mode == _NO_GOSSIP or len(self.peers) == 1:
             return
         ip = info.ip or f"nats-route://{joined(link.ip, info.port)}/"
-        line = encode_info(msgspec.structs.replace(info, ip=ip, gossip_mode=0))
+        told = without_leadership(info)
+        line = encode_info(msgspec.structs.replace(told, ip=ip, gossip_mode=0))
         for peer in self.peers.values():
             if peer is not link:
                 peer.say(line)

@@ -12,16 +12,20 @@ from core.storage.leases import PeerRow
 class Neighbours:
     """The `core.cluster.leadership.Follower` of a node: it keeps links to all others.
 
+    Args:
+        mesh: its links; None: it has none, and only stands by.
+
     Attributes:
         on_standing_by: called after each attempt to lead that has failed.
     """
 
-    def __init__(self, mesh: DatabaseMesh) -> None:
+    def __init__(self, mesh: DatabaseMesh | None) -> None:
         self.on_standing_by: Callable[[], None] = lambda: None
         self._mesh = mesh
-        self._membership = Membership(mesh.hub.server_id)
         self._hurry = asyncio.Event()
-        mesh.on_released = self._hurry.set
+        if mesh is not None:
+            self._membership = Membership(mesh.hub.server_id)
+            mesh.on_released = self._hurry.set
 
     def stands_by(self) -> None:
         """Hear that another node leads, or none."""
@@ -29,13 +33,14 @@ class Neighbours:
 
     def links(self) -> tuple[str, ...]:
         """Return the names of the nodes to which there are links."""
-        return tuple(sorted(link.info.server_name for link in self._mesh.peers.values()))
+        nodes = () if self._mesh is None else self._mesh.nodes
+        return tuple(sorted(link.info.server_name for link in nodes))
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Dial those that are new."""
         mesh = self._mesh
-        if mesh.is_leaving:
-            return
+        if mesh is None or mesh.is_leaving or mesh.takes_others:
+            return  # members of a cluster are found by their routes
         changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())
         for address in changes.drop:
             mesh.dial_no_more(*address)

@@ -5,12 +5,15 @@ order. Lines as in `core.protocol.routed`, beside PING, PONG, INFO, CONNECT, +OK
 `A-` (interest in accounts) mean nothing here: every server tells all its interest. HOLD and RELEASE
 are additions, sent to those alone that announce that they read them. Answers to bad
 input are those of nats-server 2.15.1; where it limits neither lines nor payloads, a bound keeps
-what is held between two reads small.
+what is held between two reads small. Of a large read, messages in a row are handed over in columns.
 """
 
 from typing import Protocol
 
 from core.errors import ProtocolError
+from core.protocol.gather import Batch
+from core.protocol.gather_routed import gather_routed
+from core.protocol.parser import WORTH_GATHERING
 from core.protocol.routed import Queues
 
 MAX_LINE = 1024 * 1024
@@ -22,7 +25,9 @@ _MAX_SIZE_DIGITS = 9
 _BLANKS = b" \t\r\n\x0b\x0c"
 _BEGINNINGS = (b"RS", b"A", b"PI", b"PO", b"INFO", b"CONNECT", b"RMSG", b"HMSG", b"+OK", b"-ERR")
 _ADDITIONS = (b"HOLD", b"RELEASE")
+_MESSAGES = (b"RMSG", b"HMSG")
 _LONGEST = 8
+_FEW = 8
 
 Message = tuple[bytes, bytes, bytes, Queues, int, int]
 """Account, subject, reply, queue groups, size of the header block, total size."""
@@ -44,6 +49,13 @@ class RouteSink(Protocol):
         headers: bytes,
         payload: bytes,
     ) -> None: ...
+    def on_batch(self, account: bytes, batch: Batch) -> None:
+        """Take messages that stood in a row, of one account and without queue groups.
+
+        The lists are the sink's from now on.
+        """
+        ...
+
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None: ...
     def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None: ...
     def on_info(self, body: bytes) -> None: ...
@@ -75,7 +87,8 @@ class RouteParser:
         elif self._rest:
             data = self._rest + data
         self._rest = b""
-        position, end = 0, len(data)
+        end = len(data)
+        position = self._gather(data, 0)
         on_message = self._sink.on_message
         while 0 <= position < end:
             eol = data.find(b"\n", position)
@@ -102,13 +115,27 @@ class RouteParser:
             else:
                 position = self._read_any(data, position, eol, args)
 
+    def _gather(self, data: bytes, position: int) -> int:
+        """Pass messages from `position` on to the sink as columns; return where they end."""
+        while len(data) - position >= WORTH_GATHERING and data.startswith(_MESSAGES, position):
+            account, batch, position = gather_routed(data, position, MAX_SIZE)
+            count = len(batch.payloads)
+            if count > 1:
+                self._sink.on_batch(account, batch)
+            elif count:
+                ((subject, reply, headers, payload),) = batch.messages()
+                self._sink.on_message(account, subject, reply, (), headers, payload)
+            if count < _FEW:
+                break  # what is here takes another form, or is better read one by one
+        return position
+
     def _read_any(self, data: bytes, position: int, eol: int, args: list[bytes]) -> int:
         """Read an operation of any form; return where it ends, -1 when it is not whole yet."""
         is_indented = data[position] in _BLANKS
         verb = args[0].upper() if args and not is_indented else b""
-        if verb != b"RMSG" and verb != b"HMSG":
+        if verb not in _MESSAGES:
             self._control(verb, args, data[position:eol])
-            return eol + 1
+            return self._gather(data, eol + 1)
         message = _message(verb, args)
         start = eol + 1
         stop = start + message[5]

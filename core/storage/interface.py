@@ -8,7 +8,7 @@ epoch, `Unavailable` when storage cannot be reached or refused the work (nothing
 are nanoseconds since the Unix epoch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,9 @@ from core.stream.ledger import Entry
 from core.stream.plan import Position, StreamPlan
 from core.stream.schedules import Pending
 from core.stream.segment import Segment
+
+Row = tuple[int, int, bytes, bytes, bytes]
+"""A message: sequence, time, subject, header block (empty: none), payload."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -116,6 +119,31 @@ class LogWriter(Protocol):
 
     async def close(self) -> None:
         """Close the session."""
+        ...
+
+
+class StoredMessages(Protocol):
+    """Reads single messages for a node that does not lead their streams.
+
+    Attributes:
+        has_standby: whether it has a standby to read from.
+    """
+
+    has_standby: bool
+
+    def read(
+        self, account: str, wanted: Sequence[tuple[str, int]]
+    ) -> AsyncGenerator[list[tuple[int, Row | None]]]:
+        """Yield what there is of the messages `wanted`, as (stream, sequence), some at a time.
+
+        Each comes with its place in `wanted`; None: there is no such message, or no longer. Left
+        out is what is not known: of a stream that there is not, that does not allow Direct Get, or
+        of which storage alone cannot tell what is gone. Raises Unavailable.
+        """
+        ...
+
+    def close(self) -> None:
+        """End every session at once."""
         ...
 
 

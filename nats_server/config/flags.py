@@ -58,6 +58,10 @@ _FLAGS: dict[str, tuple[str, str]] = {
     "max_traced_msg_len": ("max_traced_msg_len", _INT),
     **dict.fromkeys(("js", "jetstream"), ("jetstream", _BOOL)),
     **dict.fromkeys(("sd", "store_dir"), ("store_dir", _TEXT)),
+    "dsn": ("dsn", _TEXT),
+    "dsn_file": ("dsn_file", _TEXT),
+    "dsn_password_file": ("dsn_password_file", _TEXT),
+    "wait_for_db": ("wait_for_db", _INT),
     "user": ("user", _TEXT),
     "pass": ("pass", _TEXT),
     "auth": ("auth", _TEXT),
@@ -179,6 +183,21 @@ def _jetstream(options: Options, value: bool) -> None:
     options.jetstream.enabled = value
 
 
+def _database(name: str) -> Callable[[Options, Any], None]:
+    def apply(options: Options, value: str) -> None:
+        """Name a database in place of what the configuration file names."""
+        jetstream = options.jetstream
+        jetstream.dsn = jetstream.dsn_file = ""
+        setattr(jetstream, name, value)
+        jetstream.enabled = jetstream.enabled or bool(value)
+
+    return apply
+
+
+def _jetstream_member(name: str) -> Callable[[Options, Any], None]:
+    return lambda options, value: setattr(options.jetstream, name, value)
+
+
 def _debug_trace(options: Options, value: bool) -> None:
     options.debug = options.trace = value
 
@@ -210,6 +229,10 @@ def _cluster_member(name: str) -> Callable[[Options, Any], None]:
 _SPECIAL: dict[str, Callable[[Options, Any], None]] = {
     "store_dir": _store_dir,
     "jetstream": _jetstream,
+    "dsn": _database("dsn"),
+    "dsn_file": _database("dsn_file"),
+    "dsn_password_file": _jetstream_member("dsn_password_file"),
+    "wait_for_db": _jetstream_member("wait_for_db"),
     "debug_trace": _debug_trace,
     "cluster": _cluster,
     "routes": _routes,
@@ -250,6 +273,11 @@ Logging Options:
 JetStream Options:
     -js, --jetstream                 Enable JetStream (an embedded PostgreSQL in the store)
     -sd, --store_dir <dir>           Set the storage directory
+        --dsn <dsn>                  Enable JetStream over a PostgreSQL that is there, shared
+                                     with other servers (JETGATE_DSN)
+        --dsn_file <file>            File that holds what --dsn would say (JETGATE_DSN_FILE)
+        --dsn_password_file <file>   Password of its role (JETGATE_DSN_PASSWORD_FILE)
+        --wait_for_db <seconds>      Wait for it at the start (JETGATE_WAIT_FOR_DB)
 
 Authorization Options:
         --user <user>                User required for connections

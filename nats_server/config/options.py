@@ -7,6 +7,8 @@ everybody away), `refusals` for what would connect to others or keep somebody ou
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +33,11 @@ class JetStreamOptions:
 
     enabled: bool = False
     store_dir: str = ""
+    dsn: str = ""
+    """The PostgreSQL where streams are stored, as libpq reads it."""
+    dsn_file: str = ""
+    dsn_password_file: str = ""
+    wait_for_db: float = 0.0
     max_memory: int = 0
     max_file: int = 0
     domain: str = ""
@@ -41,6 +48,11 @@ class JetStreamOptions:
     sync_always: bool = False
     limits: dict[str, int] = field(default_factory=dict)
     """Of streams and consumers, as `ServerLimits` names them."""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether streams are stored in a PostgreSQL that is there, not in one of its own."""
+        return bool(self.dsn or self.dsn_file)
 
     def directory(self) -> Path:
         """Where the data are: as with nats-server, `jetstream` below the given directory."""
@@ -155,7 +167,24 @@ class Options:
 
     def complete(self) -> None:
         """Fill in what follows from the rest; call it when everything is set."""
-        self.jetstream.store_dir = self.jetstream.store_dir or self.store_dir
+        jetstream = self.jetstream
+        jetstream.store_dir = jetstream.store_dir or self.store_dir
+        if jetstream.enabled:
+            self._read_environment()
+        if jetstream.enabled and jetstream.is_given and jetstream.store_dir:
+            self.warnings.append("jetstream store_dir has no effect: a dsn is given")
         if self.prof_port:
             self.warnings.append("profiles are not served")
         self.host = self.host or DEFAULT_HOST
+
+    def _read_environment(self) -> None:
+        """Take what variables say of the database where flags and file name none."""
+        told = self.jetstream
+        if not told.is_given:
+            told.dsn = os.environ.get("JETGATE_DSN", "")
+            told.dsn_file = os.environ.get("JETGATE_DSN_FILE", "")
+        named = os.environ.get("JETGATE_DSN_PASSWORD_FILE", "")
+        told.dsn_password_file = told.dsn_password_file or named
+        waiting = os.environ.get("JETGATE_WAIT_FOR_DB", "")
+        with suppress(ValueError):
+            told.wait_for_db = told.wait_for_db or float(waiting or 0)

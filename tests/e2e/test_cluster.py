@@ -218,8 +218,7 @@ def test_another_server_with_jetstream_is_refused_with_one_line(
     path = config(tmp_path, "server_name: rival", store, block)
     with DropIn(OURS, "-c", path) as rival:
         rival.until('this server and "one" both have JetStream')
-        alone = "[WRN] JetStream is served by this server alone: no other one of its cluster may"
-        assert alone in rival.texts()
+        assert "[WRN] JetStream is served by this server alone" in rival.log()
     assert "rival" not in peers(cluster["one"])
 
 

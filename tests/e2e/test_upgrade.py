@@ -18,6 +18,7 @@ import migrations
 from tests.integration.test_migrations import COLUMNS, run_migrate
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, JetgateServer
+from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
 from tests.support.pg_versions import find
 from tests.support.released import TOLD, fetch, headers, load, told
@@ -132,6 +133,22 @@ def test_nothing_is_upgraded_while_nodes_of_the_older_release_run(
     with JetgateServer(dsn=released, env=path) as jetgate, Wire(jetgate.address) as wire:
         wire.hello()
         assert wire.request("orders.us", b"new").json()["seq"] == 43
+
+
+@pytest.mark.parametrize("server", [18], indirect=True)
+def test_a_node_that_missed_an_upgrade_does_not_lead_any_more(server: PostgresServer) -> None:
+    """It stood still while the schema was migrated, and who led then is gone."""
+    dsn = server.fresh_database()
+    with Nodes(dsn, 2) as nodes:
+        leader, [other] = nodes.leader, nodes.followers
+        process = other.process
+        assert process is not None
+        on(dsn, f"update jetgate_store.schema_version set version_num = '{NEXT}'", "select 1")
+        leader.kill()
+
+        assert process.wait(120) == 1
+        assert f"the database schema is at revision {NEXT}, jetgate " in other.log()
+        assert ": run a newer jetgate" in other.log()
 
 
 def _next_release(place: Path) -> dict[str, str]:

@@ -27,8 +27,10 @@ CONNECT = b'CONNECT {"echo":true,"name":"X","cluster":"%s"}\r\n'
 
 
 @asynccontextmanager
-async def node(secret: bytes = SECRET) -> AsyncIterator[DatabaseMesh]:
-    server = Server(ServerOptions(port=0, links=ANYWHERE), SystemClock())
+async def node(
+    secret: bytes = SECRET, settings: ClusterSettings = ANYWHERE
+) -> AsyncIterator[DatabaseMesh]:
+    server = Server(ServerOptions(port=0, links=settings), SystemClock())
     await server.listen()
     await server.join(secret)
     assert server.links is not None
@@ -242,3 +244,58 @@ def test_a_node_of_another_database_is_refused(caplog: pytest.LogCaptureFixture)
 
     with caplog.at_level(logging.INFO):
         run(scenario)
+
+
+def test_in_a_cluster_with_a_name_others_are_peers_and_not_believed_who_leads() -> None:
+    """A node, and a server without JetStream that says of itself that it leads."""
+    named = ClusterSettings(name="east", host="127.0.0.1", port=0)
+
+    async def scenario() -> None:
+        async with node(settings=named) as mesh, node(settings=named) as other:
+            other.lead(3)
+            mesh.dial(*other.address)
+            await observed(lambda: mesh.leader)
+            reader, writer = await asyncio.open_connection(*mesh.address)
+            await info_of(reader)
+            info: dict[str, Any] = {"server_id": "X", "server_name": "x", "cluster": "east"}
+            claims = {"jetgate_leads": 9, "jetgate_begins": True}
+            said = CONNECT % b"east" + b"INFO %b\r\n" % json.dumps(info | claims).encode()
+            writer.write(said + b"RS+ $G heard\r\n")
+            await observed(lambda: mesh.hub.default_account().has_interest(b"heard"))
+            writer.write(b"INFO %b\r\nRS+ $G after\r\n" % json.dumps(info | claims).encode())
+            await observed(lambda: mesh.hub.default_account().has_interest(b"after"))
+            assert not mesh.is_beginning
+            assert mesh.leader is mesh.peers[other.hub.server_id]
+            assert [link.info.server_id for link in mesh.nodes] == [other.hub.server_id]
+            assert "X" in mesh.peers
+            writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("proves", ["nothing", "by another secret"])
+def test_in_a_cluster_with_a_name_another_jetstream_is_refused(
+    caplog: pytest.LogCaptureFixture, proves: str
+) -> None:
+    named = ClusterSettings(name="east", host="127.0.0.1", port=0)
+
+    async def scenario() -> None:
+        async with node(settings=named) as mesh:
+            reader, writer = await asyncio.open_connection(*mesh.address)
+            greeting = await info_of(reader)
+            info = {"server_id": "X", "server_name": "x", "cluster": "east", "jetstream": True}
+            proving = Proving(b"t" * 32, "X", has_dialled=True)
+            proving.meet(RouteInfo(server_id=mesh.hub.server_id, nonce=greeting["jetgate_nonce"]))
+            if proves != "nothing":
+                info |= {"jetgate_nonce": proving.nonce, "jetgate_proof": proving.own()}
+            writer.write(CONNECT % b"east" + b"INFO %b\r\n" % json.dumps(info).encode())
+            assert (await reader.read()).startswith(b"-ERR 'Rejecting connection, this server and")
+            writer.close()
+            await observed(lambda: not mesh._links)
+            assert not mesh.peers
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    [record] = caplog.records
+    many = "both have JetStream" if proves == "nothing" else "JetStream over two databases"
+    assert many in record.getMessage()

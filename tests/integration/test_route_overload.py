@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from core.jetstream.consumer.pump import TURN_BYTES
+from core.protocol.gather import Batch
 from core.protocol.routed import Queues
 from core.pubsub.limits import Limits
 from core.route.route_parser import RouteParser
@@ -71,6 +72,10 @@ class Reader:
         payload: bytes,
     ) -> None:
         self.got(subject).append(payload)
+
+    def on_batch(self, account: bytes, batch: Batch) -> None:
+        for subject, payload in zip(batch.subjects, batch.payloads, strict=True):
+            self.got(subject).append(payload)
 
     def on_ping(self) -> None:
         self._peer.send(b"PONG")

@@ -14,7 +14,10 @@ from nats.js.client import JetStreamContext
 
 from core.jetstream.stream.runner import StreamRunner
 from core.model.stream import Retention, StreamConfig
+from core.runtime.clock import SystemClock
 from core.storage.interface import Head
+from core.storage.postgres.connect import Connector
+from core.storage.postgres.stored_messages import PostgresMessages
 from tests.support.node import Node, add_stream, running_node
 from tests.support.sql import MINUTE, on, stored
 from tests.support.streams import MemoryStore, Row
@@ -269,7 +272,10 @@ _OF_DIRECT_GET = {
 class History:
     """Changes of a stream by chance, and the comparison of both ways to read it."""
 
-    def __init__(self, node: Node, nc: NATS, js: JetStreamContext, seed: int) -> None:
+    def __init__(
+        self, node: Node, nc: NATS, js: JetStreamContext, stored: PostgresMessages, seed: int
+    ) -> None:
+        self.stored = stored
         self.runner: StreamRunner = node.registry.streams["S"]
         self.nc = nc
         self.js = js
@@ -314,7 +320,7 @@ class History:
         await subscription.unsubscribe()
 
     async def compare(self, connection: Any) -> None:
-        """Both ways to read show the same messages and the same head."""
+        """All ways to read show the same messages and the same head."""
         info = (await self.js.stream_info("S")).state
         head = await connection.fetchrow(
             "select first_seq, last_seq, messages, bytes from jetgate.heads"
@@ -323,6 +329,20 @@ class History:
         rows = await connection.fetch("select seq, subject, data, headers from jetgate.log")
         seen = await self._all_by_direct_get()
         assert [(r[0], r[1], r[2], r[3] is not None) for r in rows] == seen
+        if self.config.retention is Retention.LIMITS:
+            expected = {row[0]: tuple(row) for row in rows}
+            assert await self._all_from_storage() == expected
+
+    async def _all_from_storage(self) -> dict[int, tuple[object, ...]]:
+        """What a node would say that does not lead, sequence by sequence."""
+        wanted = [("S", seq) for seq in range(self.runner.machine.last_seq + 2)]
+        answers = [each async for some in self.stored.read("$G", wanted) for each in some]
+        assert sorted(place for place, _ in answers) == [seq for _, seq in wanted]
+        return {
+            row[0]: (row[0], row[2].decode(), row[4], row[3] or None)
+            for _, row in answers
+            if row is not None
+        }
 
     async def _all_by_direct_get(self) -> list[tuple[int, str, bytes, bool]]:
         inbox = self.nc.new_inbox()
@@ -361,11 +381,13 @@ def test_sql_shows_what_clients_see_after_every_change(
             if not sweeps:
                 monkeypatch.setattr(node.janitor, "_sweep_at_leisure", _stopped)
             connection = await asyncpg.connect(database)
-            history = History(node, nc, js, seed=len(kind))
+            stored = PostgresMessages(Connector(database), None, SystemClock())
+            history = History(node, nc, js, stored, seed=len(kind))
             for _ in range(40):
                 await history.step()
                 await history.compare(connection)
             left = await connection.fetchval("select count(*) from jetgate_store.message")
+            stored.close()
             await connection.close()
             await nc.close()
             return int(left) - history.runner.machine.msgs

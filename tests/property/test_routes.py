@@ -6,14 +6,20 @@ group gets every matching message once, and of every queue group one member of t
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.auth.grant import Grant, Guard
+from core.auth.users import Permissions, Rule
+from core.protocol.gather import Batch
 from core.protocol.routed import Queues
+from core.pubsub.arriving import deliver_batch_here
 from core.pubsub.onward import Splitter, deliver_here
-from core.pubsub.route import Member, Subscription
+from core.pubsub.route import Member, RemoteInterest, Subscription
 from core.route.interest import LocalInterest
 from core.route.remote_subscriptions import RemoteSubscriptions
 from core.route.route_parser import RouteParser
@@ -61,6 +67,10 @@ class End:
     ) -> None:
         assert account == b"$G"
         deliver_here(self._account, subject, reply, queues, headers, payload)
+
+    def on_batch(self, account: bytes, batch: Batch) -> None:
+        assert account == b"$G"
+        deliver_batch_here(self._account, batch)
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
         self.remote.add(account, subject, queue, weight)
@@ -157,3 +167,92 @@ def test_any_history_of_subscriptions(steps: list[tuple[Any, ...]]) -> None:
     for at in range(3):
         for subject in SUBJECTS:
             world.publish(at, subject)
+
+
+Message = tuple[bytes, bytes, bytes, bytes]
+REPLIES = (b"", b"back", b"$JS.ACK.S.c.1@shown", b"$JS.ACK.S.c.2@a%d", b"$JS.ACK.x")
+GOING = (
+    *(b"inbox.1", b"inbox.2", b"inbox.2.3", b"inbox.", b"one", b"two.1", b"limited.1"),
+    *(b"guarded.1", b"guarded.no", b"group.1", b"far.1", b"here.1", b"s.1", b"s.2", b"nobody"),
+    *(b"$JS.ACK.S.c.1.1.1.1.1", b"$JS.ACK.S.c.1.2.1.1.1", b"$JS.ACK.T.c.1.1.1.1.1"),
+)
+RUN = st.tuples(
+    st.sampled_from(GOING),
+    st.sampled_from(REPLIES),
+    st.sampled_from((b"", b"", b"", b"NATS/1.0\r\n\r\n")),
+    st.sampled_from((b"", b"+ACK", b"payload")),
+)
+
+
+class Receivers:
+    """Clients, streams and consumers of one server, and what they got of it."""
+
+    def __init__(self, *, watches_acks: bool) -> None:
+        self.account = account = idle_hub().default_account()
+        account.split = Splitter(account).split
+        self.got: list[tuple[Any, ...]] = []
+        self.sessions = [ListSession() for _ in range(3)]
+        first, second, third = self.sessions
+        self.subscriptions = [
+            listen(account, first, b"inbox.*", b"1%d"),
+            listen(account, first, b"one", b"2"),
+            listen(account, first, b"two.*", b"3"),
+            listen(account, second, b"two.1", b"1"),
+            listen(account, second, b"group.*", b"2", b"q"),
+            listen(account, second, b"far.*", b"3"),
+            listen(account, second, b"here.*", b"4"),
+        ]
+        limited = listen(account, third, b"limited.*", b"1")
+        limited.limit = 3
+        account.changed(limited)
+        guarded = listen(account, third, b"guarded.*", b"2")
+        rules = Permissions(subscribe=Rule(deny=("guarded.no", "shown")))
+        account.guard(guarded, Guard(Grant(rules), account.hub.clock.monotonic))
+        self.subscriptions += [limited, guarded]
+        if watches_acks:
+            self.subscriptions.append(listen(account, third, b"$JS.ACK.>", b"3"))
+        link: Any = End(MeshServer())
+        account.add_remote(RemoteInterest(link, b"far.*", b"", 0))
+        account.subscribe(b"here.*", self._note)
+        account.subscribe(b"s.*", self._note).batch = self._note_all
+        account.acks[b"$JS.ACK.S.c"] = lambda parts, *rest: self.got.append((*parts, *rest))
+
+    def _note(self, _source: Any, *message: bytes) -> None:
+        self.got.append(message)
+
+    def _note_all(self, batch: Batch) -> None:
+        self.got += batch.messages()
+
+    def told(self) -> tuple[Any, ...]:
+        written = [session.take() for session in self.sessions]
+        return written, [each.sent for each in self.subscriptions], self.got
+
+
+def check_columns(messages: list[Message], *, watches_acks: bool) -> None:
+    """Deliver messages together and one by one, and compare what everybody got."""
+    together, singly = (Receivers(watches_acks=watches_acks) for _ in range(2))
+    batch = Batch()
+    for subject, reply, headers, payload in messages:
+        batch.subjects.append(subject)
+        batch.replies.append(reply)
+        batch.headers.append(headers)
+        batch.payloads.append(payload)
+        batch.has_headers |= bool(headers)
+        deliver_here(singly.account, subject, reply, (), headers, payload)
+    deliver_batch_here(together.account, batch)
+    assert together.told() == singly.told()
+
+
+@given(st.lists(st.tuples(RUN, st.integers(1, 20)), min_size=1, max_size=6), st.booleans())
+def test_messages_in_columns_reach_whom_they_would_one_by_one(
+    runs: list[tuple[Message, int]], watches_acks: bool
+) -> None:
+    messages = [message for message, count in runs for _ in range(count)]
+    check_columns(messages, watches_acks=watches_acks)
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+def test_after_a_run_in_columns_comes_anything(reply: bytes) -> None:
+    for subject, other in product(GOING, GOING):
+        run = [(subject, reply, b"", b"x")] * 8
+        check_columns([*run, (other, reply, b"", b"x")], watches_acks=False)

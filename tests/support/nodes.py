@@ -11,10 +11,10 @@ from tests.support.jetgate import JetgateServer
 
 
 class Nodes:
-    """Processes that end with the block, whatever became of them."""
+    """Processes that end with the block, whatever became of them; `flags` are given to each."""
 
-    def __init__(self, dsn: str, count: int) -> None:
-        self.all = [JetgateServer(dsn=dsn) for _ in range(count)]
+    def __init__(self, dsn: str, count: int, *flags: str) -> None:
+        self.all = [JetgateServer(*flags, dsn=dsn) for _ in range(count)]
 
     def __enter__(self) -> Self:
         try:

@@ -310,6 +310,7 @@ class Peers:
         self.happenings = happenings
         self.on_leader = self.nobody
         self.peers = {"another": self}
+        self.nodes = (self,)
         self.leader: Peers | None = None
         self.has_let_go = asyncio.Event()
 

@@ -19,6 +19,8 @@ from core.consumer.deliver import (
     frame,
     lines,
     message,
+    routed_frame,
+    routed_lines,
     with_pin,
     without_payloads,
 )
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from core.jetstream.consumer.cursor import Cursor
     from core.jetstream.log.stream_log import StreamLog
     from core.pubsub.account import Account, Route, Target
-    from core.pubsub.route import Output
+    from core.pubsub.route import Onward, Output
     from core.runtime.turn import Turn
 
 TURN_MESSAGES = 2000
@@ -213,14 +215,25 @@ class Pump:
         return route
 
     def _one_target(self, requests: set[PullRequest]) -> bool:
-        """Whether one subscription gets it all: a line does not tell for which request it is."""
+        """Whether one subscription gets it all: a line does not tell for which request it is.
+
+        Elsewhere than in this server that is one subject.
+        """
         targets = {self._route(request).sole for request in requests}
-        return len(targets) == 1 and None not in targets
+        if None in targets:
+            return len({request.reply for request in requests}) == 1
+        return len(targets) == 1
 
     def _frame(self, request: PullRequest, target: Target) -> bytes:
         if request.frame_for is not target:
             request.frame_for = target
             request.frame = frame(target.mid, self._head)
+        return request.frame
+
+    def _routed_frame(self, request: PullRequest, onward: Onward) -> bytes:
+        if request.frame_for is not onward:
+            request.frame_for = onward
+            request.frame = routed_frame(onward.head, request.reply, self._head)
         return request.frame
 
     # what comes next
@@ -379,10 +392,12 @@ class Pump:
 
     def _emit(self, request: PullRequest, batch: Batch, cseq: int, left: int) -> None:
         """Send a batch to one receiver."""
-        target = self._route(request).sole
+        route = self._route(request)
+        target = route.sole
         if target is None:
-            for index in range(len(batch)):
-                self._send_one(request, batch, index, cseq + index, left - index)
+            if not self._emit_onward(route.onward, request, batch, cseq, left):
+                for index in range(len(batch)):
+                    self._send_one(request, batch, index, cseq + index, left - index)
             return
         session = target.session
         out = session.out
@@ -393,6 +408,20 @@ class Pump:
         target.sent += len(batch) * MESSAGE + size
         out += written
         self._turn.arm()
+
+    def _emit_onward(
+        self, onward: Onward | None, request: PullRequest, batch: Batch, cseq: int, left: int
+    ) -> bool:
+        """Send a batch to another server, where its only receiver is; False if it is not so."""
+        if onward is None or onward.sole is None or batch.headers is not None:
+            return False
+        if request.reply in batch.subjects:
+            return False  # such a message goes as it was published
+        routed = self._routed_frame(request, onward)
+        written, size = routed_lines(batch, routed, cseq, left)
+        onward.sole.send(written, len(batch) * MESSAGE + size)
+        self._turn.arm()
+        return True
 
     def _emit_in_turn(self, owners: list[PullRequest], batch: Batch, cseq: int, left: int) -> None:
         """Send a batch message by message, each to the request whose turn it is."""

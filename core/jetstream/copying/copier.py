@@ -17,6 +17,7 @@ from core.jetstream.copying.follower import Follower, Reached
 from core.jetstream.copying.origin import Origin, Start, key_in_header
 from core.jetstream.direct.direct_get import DirectGet
 from core.model.stream import StreamConfig, StreamSource, StreamSourceInfo
+from core.pubsub.onward import Forward
 from core.runtime.tasks import spawn
 from core.storage.health import waits
 from core.stream.copying import Copied, Run, gathered, plan_copies, plan_skip
@@ -298,7 +299,9 @@ class Copier:
             wanted = any(follower.caught_up for follower in self._followers.values())
             subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
             route = self._account.route(subject)
-            wanted = wanted and len(route.services) == (route.onward is not None)
+            # Not the origin: other servers, and what this one answers while it does not lead.
+            others = (each for each in route.services if not isinstance(each, Forward))
+            wanted = wanted and all(each.here for each in others)
         self._serve_origin(wanted)
 
     def _serve_origin(self, wanted: bool) -> None:

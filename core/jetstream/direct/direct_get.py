@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 from core.errors import Unavailable
 from core.jetstream.direct.answers import Answers
 from core.jetstream.direct.batches import DirectBatches
-from core.jetstream.direct.request import DirectGetRequest, decode_request
+from core.jetstream.direct.request import (
+    LACKS_LEVEL,
+    DirectGetRequest,
+    decode_request,
+    lacks_level,
+    read_request,
+)
 from core.jetstream.log.message import Message, message_at
 from core.jetstream.log.subjects import last_by_subject, next_by_subject
 from core.model.gotime import parse_time
-from core.model.versions import is_level_supported
 from core.pubsub.route import MESSAGE
 from core.runtime.tasks import spawn
-from core.stream.headers import publish_headers
 
 if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
@@ -90,7 +94,8 @@ class DirectGet:
         if not reply:
             return
         wanted = subject[self._skip :]
-        if headers and self._level_refused(headers, reply):
+        if headers and lacks_level(headers):
+            self._answers.status(reply, LACKS_LEVEL)
             return
         if body:
             self._with_body(wanted, reply, body)
@@ -145,18 +150,9 @@ class DirectGet:
     ) -> None:
         if not reply:
             return
-        if headers and self._level_refused(headers, reply):
-            return
-        if not body:
-            self._answers.status(reply, b"408 Empty Request")
-            return
-        request = decode_request(body)
-        if request is None:
-            self._answers.status(reply, b"408 Malformed Request")
-            return
-        refused = request.refusal()
-        if refused:
-            self._answers.status(reply, refused)
+        request = read_request(headers, body)
+        if isinstance(request, bytes):
+            self._answers.status(reply, request)
             return
         if request.batch or request.multi_last:
             self._batches.ask(session, request, reply)
@@ -178,13 +174,6 @@ class DirectGet:
         if request.next_by_subj:
             return await next_by_subject(log, request.next_by_subj.encode(), seq)
         return await log.get(seq)
-
-    def _level_refused(self, headers: bytes, reply: bytes) -> bool:
-        level = publish_headers(headers).get(b"Nats-Required-Api-Level")
-        if not level or is_level_supported(level):
-            return False
-        self._answers.status(reply, b"412 Required Api Level")
-        return True
 
     # -- answers -----------------------------------------------------------------------------
 

@@ -5,7 +5,11 @@ import msgspec
 from core.model import codec
 from core.model.gojson import JsonError
 from core.model.gotime import parse_time
+from core.model.versions import is_level_supported
 from core.model.wire import Int, Uint64
+from core.stream.headers import publish_headers
+
+LACKS_LEVEL = b"412 Required Api Level"
 
 
 class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,6 +30,10 @@ class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether something is asked for, with numbers that are in range."""
         numbers = (self.seq, self.up_to_seq, self.batch, self.max_bytes)
         return min(numbers) >= 0 and max(numbers) < 2**63 and self != _NOTHING
+
+    def is_by_sequence(self) -> bool:
+        """Whether one message is asked for, by its sequence."""
+        return self == DirectGetRequest(seq=self.seq, no_hdr=self.no_hdr, max_bytes=self.max_bytes)
 
     def is_malformed(self) -> bool:
         """Whether a time is none."""
@@ -51,6 +59,24 @@ class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.up_to_seq and self.up_to_time is not None,
         )
         return b"408 Bad Request" if any(conflicts) else b""
+
+
+def read_request(headers: bytes, body: bytes) -> DirectGetRequest | bytes:
+    """Return what a request asks for, or the status that refuses it."""
+    if headers and lacks_level(headers):
+        return LACKS_LEVEL
+    if not body:
+        return b"408 Empty Request"
+    request = decode_request(body)
+    if request is None:
+        return b"408 Malformed Request"
+    return request.refusal() or request
+
+
+def lacks_level(headers: bytes) -> bool:
+    """Whether a request needs a level of the API that is not served."""
+    level = publish_headers(headers).get(b"Nats-Required-Api-Level")
+    return bool(level) and not is_level_supported(level or b"")
 
 
 _NOTHING = DirectGetRequest()

@@ -58,6 +58,8 @@ class Purpose(enum.Enum):
     LANE = "lane"  # log and heads: the write path
     WRITE = "write"  # consumer state, removals, catalogue
     READ = "read"
+    GET = "get"  # single messages, while another node leads or none does
+    STANDBY = "standby"  # the same, from a standby
     LOCK = "lock"  # holds the leases and nothing else
     ADMIN = "admin"  # migrations, checks
 
@@ -81,6 +83,12 @@ POOLER = "a connection pooler is in between (PgBouncer or alike), expected a dir
 # What asyncpg says of a host that is a standby.
 _NOT_PRIMARY = asyncpg.TargetServerAttributeNotMatched
 
+# A message is found by its key, or somebody has stopped waiting for it.
+_GET = {
+    "enable_seqscan": "off",
+    "default_transaction_read_only": "on",
+    "statement_timeout": "2s",
+}
 _SETTINGS: dict[Purpose, dict[str, str]] = {
     # Every statement of the write path names its rows by key. A new table has no statistics, and
     # without them the planner has been seen to read all of it.
@@ -96,6 +104,8 @@ _SETTINGS: dict[Purpose, dict[str, str]] = {
         "parallel_tuple_cost": "0.001",
         "work_mem": "64MB",
     },
+    Purpose.GET: _GET,
+    Purpose.STANDBY: _GET,
     Purpose.LOCK: {"statement_timeout": "10s"},
     Purpose.ADMIN: {},
 }
@@ -168,7 +178,7 @@ class Connector:
 
         Raises what asyncpg raises (DATABASE_ERRORS).
         """
-        wanted = None if purpose is Purpose.ADMIN else _PRIMARY
+        wanted = None if purpose in (Purpose.ADMIN, Purpose.STANDBY) else _PRIMARY
         server_settings = {
             **self.parts.settings,
             "application_name": f"{self.parts.application_name} {purpose.value}",

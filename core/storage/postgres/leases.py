@@ -56,6 +56,7 @@ _BEAT = """
     on conflict (node) do update
        set session_pid = excluded.session_pid, seen = excluded.seen,
            nats = excluded.nats, http = excluded.http, clock_ahead = excluded.clock_ahead,
+           server_id = excluded.server_id, version = excluded.version,
            route_host = excluded.route_host, route_port = excluded.route_port,
            links = excluded.links
  returning (extract(epoch from clock_timestamp()) * 1000000000)::bigint

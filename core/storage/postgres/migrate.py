@@ -19,7 +19,7 @@ import asyncpg
 import core
 import migrations
 from core.errors import OperatorError, Unreachable
-from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, fetch, reason_of
 from core.storage.postgres.locks import LOCK_CLASS, MIGRATION_LOCK
 
 if TYPE_CHECKING:
@@ -100,6 +100,17 @@ async def revision(connection: Any) -> str | None:
         return None
     value = await connection.fetchval("select version_num from jetgate_store.schema_version")
     return None if value is None else str(value)
+
+
+async def check_revision(pool: Any) -> None:
+    """Refuse a schema that was migrated beyond this release while this node stood still.
+
+    Raises:
+        OperatorError: it was.
+        Unavailable: PostgreSQL is not reachable.
+    """
+    rows = await fetch(pool, "select version_num from jetgate_store.schema_version")
+    _refuse_newer(rows[0][0])
 
 
 def _refuse_newer(found: str | None) -> None:

@@ -1,6 +1,7 @@
 """Secret keys that all nodes share: generated with the schema and stored in it."""
 
 import asyncio
+import hmac
 from contextlib import suppress
 
 from core.errors import OperatorError, Unavailable
@@ -39,5 +40,37 @@ async def _read(connector: Connector, name: str) -> bytes | None:
         with suppress(*DATABASE_ERRORS):  # what it was opened for is there
             await connection.close()
         return value
+    finally:
+        connection.terminate()
+
+
+async def link_secret(connector: Connector) -> bytes:
+    """Return the key by which nodes know each other: a copy of their database has another one.
+
+    The keys that are stored are copied with it (a template, a backup that is restored beside it);
+    its number in the server is not.
+
+    Raises:
+        OperatorError: there is no such key.
+        Unavailable: PostgreSQL does not answer.
+    """
+    key = await secret(connector, "routes")
+    try:
+        async with asyncio.timeout(2 * CONNECT_TIMEOUT_S):
+            number = await _number(connector)
+    except DATABASE_ERRORS as error:
+        raise Unavailable(trouble(error)) from error
+    return hmac.digest(key, b"database %d" % number, "sha256")
+
+
+async def _number(connector: Connector) -> int:
+    connection = await connector.open(Purpose.READ)
+    try:
+        number: int = await connection.fetchval(
+            "select oid::int8 from pg_database where datname = current_database()"
+        )
+        with suppress(*DATABASE_ERRORS):  # what it was opened for is there
+            await connection.close()
+        return number
     finally:
         connection.terminate()

@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from core.api.leaderless import Leaderless
 from core.errors import Unavailable
+from core.jetstream.direct.stored_get import StoredGet
 from core.storage.interface import StreamSubjects
 from tests.support.eventually import observed
 from tests.support.sessions import ListSession, idle_hub, listen
@@ -110,5 +111,42 @@ def test_streams_are_read_at_each_loss_and_kept_where_that_fails() -> None:
         await observed(lambda: bench.reads == 3)
         assert bench.ask(b"t")["error"] == ERROR
         await bench.leaderless.close()
+
+    asyncio.run(scenario())
+
+
+class _StoredGet:
+    """Notes whether it answers Direct Get."""
+
+    def __init__(self, *, has_standby: bool) -> None:
+        self.has_standby = has_standby
+        self.is_listening = self.is_closed = False
+
+    def listen(self) -> None:
+        self.is_listening = True
+
+    def unlisten(self) -> None:
+        self.is_listening = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("has_standby", [False, True])
+def test_direct_get_is_answered_while_nobody_leads_or_beside_another_by_a_standby(
+    has_standby: bool,
+) -> None:
+    async def scenario() -> None:
+        bench, get = Bench(), _StoredGet(has_standby=has_standby)
+        leaderless = Leaderless(bench.account, bench.read, cast(StoredGet, get))
+        leaderless.stop()  # another node leads when this one starts
+        assert get.is_listening == has_standby
+        leaderless.start()
+        assert get.is_listening
+        leaderless.has_led = True
+        leaderless.stop()
+        assert not get.is_listening
+        await leaderless.close()
+        assert get.is_closed
 
     asyncio.run(scenario())

@@ -9,11 +9,13 @@ import typer.main
 from core.auth.users import AUTH_TIMEOUT
 from core.cluster.lease import LeaseTimes
 from core.front import PATIENCE_S, START_S
+from core.jetstream.direct.stored_get import _PATIENCE_NS
 from core.jetstream.lane import PATIENCE, STALLED
 from core.pubsub.limits import Limits
 from core.storage.postgres.connect import _SETTINGS, CONNECT_TIMEOUT_S, Purpose
 from core.storage.postgres.dsn import KeepAlive
 from core.storage.postgres.hosts import _NEXT_AFTER_S
+from core.storage.postgres.stored_messages import _STANDBY_S
 from core.term import _DRAIN_S
 from core.transport.session import HOLD_SECONDS
 from gateway.http_start import _PATIENCE_S
@@ -104,6 +106,7 @@ def test_timeouts_are_those_of_the_product() -> None:
         *(times.late / second, times.answer / second, (times.ttl - times.margin) / second),
         *(times.stale / second, PATIENCE, STALLED),
         float(_SETTINGS[Purpose.READ]["statement_timeout"].rstrip("s")),
+        *(_PATIENCE_NS / second, _STANDBY_S),
         float(_SETTINGS[Purpose.LANE]["idle_in_transaction_session_timeout"].rstrip("s")),
         *(AUTH_TIMEOUT, limits.ping_interval, limits.write_deadline),
         *(PATIENCE_S, START_S, HOLD_SECONDS),

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from core.consumer.deliver import Batch as Deliveries
+from core.consumer.deliver import ack_subject, routed_frame, routed_lines
 from core.jetstream.stream.acks import AckEmitter
-from core.protocol.gather import gather
+from core.protocol.gather import Batch, gather
+from core.protocol.routed import routed_message
 from core.pubsub.account import Account
 from core.pubsub.batch import take_together
 from core.pubsub.onward import Splitter
@@ -41,6 +44,10 @@ class ListLink:
                 subject, reply, queues, headers, payload = message
                 assert (account, queues) == (b"$G", ())
                 found.append((subject, reply, headers, payload))
+
+            def on_batch(self, account: bytes, batch: Batch) -> None:
+                for subject, reply, headers, payload in batch.messages():
+                    self.on_message(account, subject, reply, (), headers, payload)
 
         sink: Any = Sink()
         RouteParser(sink).feed(b"".join(self.out))
@@ -88,6 +95,47 @@ def test_a_batch_for_others_too_is_taken_apart(account: Account, link: ListLink)
     batch, _ = gather(b"PUB s.0 0\r\n\r\nPUB s.1 0\r\n\r\n", 0, (9, 99, 9), with_headers=True)
     assert not take_together(account, batch)
     assert link.out == []
+
+
+def _acks(count: int) -> Batch:
+    lines = b"".join(b"PUB $JS.ACK.S.c.1.%d.1.1.0 4\r\n+ACK\r\n" % n for n in range(count))
+    request = b"PUB s.next inbox.1 0\r\n\r\n"
+    return gather(lines + request, 0, (99, 99, 999), with_headers=True)[0]
+
+
+def test_acknowledgements_go_with_what_else_is_for_that_server(
+    account: Account, link: ListLink
+) -> None:
+    account.add_remote(RemoteInterest(link, b"$JS.ACK.>", b"", 0))
+    assert take_together(account, batch := _acks(20))
+    assert len(link.out) == 1
+    assert link.messages() == list(batch.messages())
+
+
+def test_acknowledgements_are_looked_at_where_a_consumer_is(
+    account: Account, link: ListLink
+) -> None:
+    account.add_remote(RemoteInterest(link, b"$JS.ACK.>", b"", 0))
+    account.acks[b"$JS.ACK.S.c"] = lambda *_: None
+    assert not take_together(account, _acks(20))
+    assert link.out == []
+
+
+def test_deliveries_for_a_subject_elsewhere() -> None:
+    columns = ((7, 8), (70, 80), (b"s.a", b"s.%d"), None, (b"x", b"yy"))
+    routed = routed_frame(b"RMSG $G% ", b"inbox.1", b"$JS.ACK.S%.c")
+    lines, size = routed_lines(Deliveries(*columns), routed, 3, 9)
+    assert size == 3
+    assert lines == b"".join(
+        routed_message(
+            *(b"$G%", b"inbox.1", ack_subject(b"$JS.ACK.S%.c", 1, seq, cseq, ts, left)),
+            *((), b"", payload),
+        ).replace(b" %d\r\n" % len(payload), b"@%b %d\r\n" % (subject, len(payload)), 1)
+        for seq, cseq, ts, left, subject, payload in (
+            (7, 3, 70, 9, b"s.a", b"x"),
+            (8, 4, 80, 8, b"s.%d", b"yy"),
+        )
+    )
 
 
 @pytest.mark.parametrize("first", [1, 5, 95])

@@ -7,10 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import ProtocolError
+from core.protocol.gather import Batch
 from core.protocol.routed import interest, routed_message
 from core.route.route_parser import MAX_LINE, RouteParser
 
@@ -75,6 +76,10 @@ class Heard:
 
     def on_message_begun(self) -> None:
         """Anybody may send messages here."""
+
+    def on_batch(self, account: bytes, batch: Batch) -> None:
+        for subject, reply, headers, payload in batch.messages():
+            self.calls.append(("message", account, subject, reply, (), headers, payload))
 
     def __getattr__(self, name: str) -> Any:
         def note(*args: Any, **named: bool) -> None:
@@ -147,6 +152,40 @@ def test_of_anything_any_cut_gives_the_same(words: list[bytes], data: st.DataObj
     cut = data.draw(st.integers(0, len(said)))
     assert outcome(said[:cut], said[cut:]) == outcome(said)
     assert outcome(*(said[at : at + 1] for at in range(len(said)))) == outcome(said)
+
+
+FORMS = st.sampled_from(
+    (
+        *(b"RMSG $G a 4\r\nlong\r\n", b"RMSG $G a.b r 4\r\nlong\r\n", b"RMSG $G a 0\r\n\r\n"),
+        *(b"RMSG B a 4\r\nlong\r\n", b"RMSG B% a%d r% 4\r\nRMSG\r\n", b"rmsg $G a 1\r\nx\r\n"),
+        *(b"RMSG $G a | q 4\r\nlong\r\n", b"RMSG $G a + r q 4\r\nlong\r\n"),
+        *(b"RMSG $G a + 4\r\nlong\r\n", b"RMSG $G a | 4\r\nlong\r\n", b"RMSG $G a 4\nlong\r\n"),
+        *(b"HMSG $G a 12 16\r\n%blong\r\n" % H, b"HMSG $G a r 12 12\r\n%b\r\n" % H),
+        *(b"HMSG $G a r 0 4\r\nlong\r\n", b"HMSG $G a + 12 12\r\n%b\r\n" % H),
+        *(b"RMSG $G a\x0b r 4\r\nlong\r\n", b"RMSG $G a 04\r\nlong\r\n"),
+        *(b" RMSG $G a 4\r\nlong\r\n", b"RMSG\t$G a 4\r\nlong\r\n", b"RMSGS a 4\r\n"),
+        *(b"PING\r\n", b"RS+ $G a.*\r\n"),
+        *(b"RMSG $G a 4\r\nlonger\r\n", b"HMSG $G a 5 4\r\nlong\r\n"),
+    )
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(FORMS, st.integers(1, 30)), min_size=1, max_size=6), st.data())
+def test_a_large_read_gives_the_same_as_single_bytes(
+    runs: list[tuple[bytes, int]], data: st.DataObject
+) -> None:
+    said = b"RMSG $G a 4\r\nlong\r\n" * 50 + b"".join(form * count for form, count in runs)
+    expected = outcome(*(said[at : at + 1] for at in range(len(said))))
+    assert outcome(said) == expected
+    cut = data.draw(st.integers(0, len(said)))
+    assert outcome(said[:cut], said[cut:]) == expected
+
+
+@pytest.mark.parametrize("last", [b"+", b"|", b"\x0b", b"b c", b"\x01"])
+def test_after_messages_of_one_size(last: bytes) -> None:
+    said = b"RMSG $G a 4\r\nlong\r\n" * 60 + b"RMSG $G a %b 4\r\nlong\r\n" % last
+    assert outcome(said) == outcome(*(said[at : at + 1] for at in range(len(said))))
 
 
 def test_lines_of_interest() -> None:

@@ -1,0 +1,184 @@
+"""Direct Get by sequence on a node that does not lead: from storage, for its own clients.
+
+    request ──▶ answered from storage
+         └────▶ passed on to the leader: any other form, streams that storage cannot answer for,
+                storage away, too many waiting ──▶ no responders, where nobody leads
+
+The answers are those of the leader (`DirectGet`). While somebody leads, all requests go to him,
+unless there is a standby to read from. Requests wait for at most two reads at a time, each of many
+messages; what has waited for two seconds, or finds the queue full, is passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+from core.errors import Unavailable
+from core.jetstream.direct.answers import Answers
+from core.jetstream.direct.request import read_request
+from core.protocol.headers import build
+from core.runtime.tasks import spawn, stop
+
+if TYPE_CHECKING:
+    from core.pubsub.account import Account, ServiceSubscription, Session
+    from core.runtime.clock import Clock
+    from core.storage.interface import Row, StoredMessages
+
+_PREFIX = b"$JS.API.DIRECT.GET."
+_PATIENCE_NS = 2_000_000_000
+_WAITING_MAX = 1024
+_BATCH = 128
+_READS = 2
+_STREAMS_MAX = 1024
+_SEQ_MAX = 2**63 - 1
+_NOT_FOUND = b"404 Message Not Found"
+
+
+class _Request(NamedTuple):
+    """A request as it came, when that was, and what it asks for: a sequence, or its `status`."""
+
+    session: Session | None
+    subject: bytes
+    reply: bytes
+    headers: bytes
+    body: bytes
+    since: int
+    seq: int
+    status: bytes
+    no_hdr: bool
+
+    @property
+    def stream(self) -> bytes:
+        return self.subject[len(_PREFIX) :]
+
+
+class StoredGet:
+    """Life cycle: `listen` and `unlisten` in turns, `close`.
+
+    Args:
+        account: whose requests are answered.
+        messages: storage.
+        clock: for how long requests wait.
+    """
+
+    def __init__(self, account: Account, messages: StoredMessages, clock: Clock) -> None:
+        self.has_standby = messages.has_standby
+        self._account = account
+        self._messages = messages
+        self._clock = clock
+        self._subscription: ServiceSubscription | None = None
+        self._waiting: deque[_Request] = deque()
+        self._reads: set[asyncio.Task[None]] = set()
+        self._answers: dict[bytes, Answers] = {}
+
+    def listen(self) -> None:
+        """Answer requests from now on."""
+        if self._subscription is None:
+            subject = _PREFIX + b"*"
+            self._subscription = self._account.subscribe(
+                subject, self._on_request, here=True, instead=True
+            )
+
+    def unlisten(self) -> None:
+        """Take no more requests: those that wait are answered, or passed on."""
+        if self._subscription is not None:
+            self._account.unsubscribe(self._subscription)
+            self._subscription = None
+
+    async def close(self) -> None:
+        """Answer nothing any more."""
+        self.unlisten()
+        self._waiting.clear()
+        await stop(*self._reads)
+        self._messages.close()
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _on_request(
+        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
+    ) -> None:
+        if not reply or self._leads(subject):
+            return
+        found, seq, status, no_hdr = read_request(headers, body), 0, b"", False
+        if isinstance(found, bytes):
+            status = found
+        else:
+            seq, no_hdr = min(found.seq, _SEQ_MAX), found.no_hdr
+        request = _Request(
+            session, subject, reply, headers, body, self._clock.monotonic(), seq, status, no_hdr
+        )
+        is_ours = isinstance(found, bytes) or found.is_by_sequence()
+        if not is_ours or len(self._waiting) >= _WAITING_MAX:
+            self._pass_on(request)
+            return
+        self._waiting.append(request)
+        if len(self._reads) < _READS:
+            task = spawn(self._drain(), name="direct get from storage")
+            self._reads.add(task)
+            task.add_done_callback(self._reads.discard)
+
+    def _leads(self, subject: bytes) -> bool:
+        """Whether this node leads the stream: then it answers from memory."""
+        return any(not each.here for each in self._account.route(subject).services)
+
+    def _pass_on(self, request: _Request) -> None:
+        """Give a request to the leader, or say that nobody answers it."""
+        session, subject, reply, headers, body = request[:5]
+        route = self._account.route(subject)
+        if route.onward is not None:
+            route.onward.call(session, subject, reply, headers, body)
+        elif getattr(session, "no_responders", False) and not (route.targets or route.groups):
+            block = build(((b"Nats-Subject", subject),), 503)
+            self._account.publish(reply, b"", block, b"")
+        self._account.turn.arm()
+
+    # -- answers -----------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Read what waits, again and again while more gathers."""
+        while self._waiting:
+            oldest = self._clock.monotonic() - _PATIENCE_NS
+            batch: list[_Request] = []
+            while self._waiting and len(batch) < _BATCH:
+                request = self._waiting.popleft()
+                if request.since < oldest:
+                    self._pass_on(request)
+                elif request.session is None or not request.session.closed:
+                    batch.append(request)
+            if batch:
+                await self._read(batch)
+
+    async def _read(self, batch: list[_Request]) -> None:
+        """Answer some requests; what storage has no answer to is passed on."""
+        left = dict(enumerate(batch))
+        wanted = [(request.stream.decode(errors="replace"), request.seq) for request in batch]
+        try:
+            async with (
+                asyncio.timeout(_PATIENCE_NS / 1e9),
+                aclosing(self._messages.read(self._account.name, wanted)) as found,
+            ):
+                async for some in found:
+                    for place, row in some:
+                        self._answer(left.pop(place), row)
+                    self._account.turn.arm()
+                    await asyncio.sleep(0)
+        except (Unavailable, TimeoutError):
+            pass
+        for request in left.values():
+            self._pass_on(request)
+
+    def _answer(self, request: _Request, row: Row | None) -> None:
+        answers = self._answers.get(request.stream)
+        if answers is None:
+            if len(self._answers) >= _STREAMS_MAX:
+                self._answers.clear()
+            answers = self._answers[request.stream] = Answers(request.stream, self._account)
+        if request.status or row is None:
+            answers.status(request.reply, request.status or _NOT_FOUND)
+        elif request.no_hdr:
+            self._account.publish(request.reply, b"", b"", row[4])
+        else:
+            self._account.publish(request.reply, b"", answers.header_block(row, b""), row[4])

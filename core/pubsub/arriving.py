@@ -1,0 +1,122 @@
+"""Messages in columns that came from another server: to streams, to consumers, to clients.
+
+What reaches whom is as `core.pubsub.onward.deliver_here` says. Messages in a row that go the same
+way go together: publishes to one stream, acknowledgements, and what one subscription of a client
+gets, on one subject or on the subjects of one inbox. All others are delivered one by one.
+"""
+
+from collections.abc import Sequence
+
+from core.protocol.gather import Batch
+from core.pubsub.account import ACK_PREFIX, Account
+from core.pubsub.batch import take_together
+from core.pubsub.onward import Forward, deliver_here
+from core.pubsub.route import MESSAGE, Route, Subscription
+
+_FEW = 8
+"""Messages to one subscription from which on they go together."""
+
+
+def deliver_batch_here(account: Account, batch: Batch) -> None:
+    """Deliver messages for no queue group; the caller arms the turn."""
+    subjects, count = batch.subjects, len(batch.subjects)
+    if not subjects[0].startswith(ACK_PREFIX):
+        route = account.route(subjects[0])
+        if route.onward is None and route.batch is not None and take_together(account, batch):
+            return
+    at = 0
+    while at < count:
+        if subjects[at].startswith(ACK_PREFIX):
+            at = _acknowledge(account, batch, at)
+        else:
+            at = _deliver(account, batch, at)
+
+
+def _acknowledge(account: Account, batch: Batch, at: int) -> int:
+    """Take the acknowledgements that stand at a place in a row; return where they end."""
+    replies, headers, payloads = batch.replies, batch.headers, batch.payloads
+    acks = {} if account.watches_acks else account.acks
+    for place in range(at, len(payloads)):
+        subject = batch.subjects[place]
+        if not subject.startswith(ACK_PREFIX):
+            return place
+        parts = subject.rsplit(b".", 5)
+        if (take := acks.get(parts[0])) is not None:
+            take(parts, None, replies[place], headers[place], payloads[place])
+        else:
+            deliver_here(account, subject, replies[place], (), headers[place], payloads[place])
+    return len(payloads)
+
+
+def _deliver(account: Account, batch: Batch, at: int) -> int:
+    """Deliver the message at a place, with those after it that go the same way.
+
+    Returns the place of the next one.
+    """
+    subjects = batch.subjects
+    route, stop = account.route(subjects[at]), at + 1
+    if (target := _sole_target(route)) is not None and not batch.has_headers:
+        stop = _end_of_run(account, route, subjects, at)
+        if stop - at >= _FEW and _write(account, target, batch, at, stop):
+            return stop
+    replies, headers, payloads = batch.replies, batch.headers, batch.payloads
+    for place in range(at, stop):
+        message = (subjects[place], replies[place], (), headers[place], payloads[place])
+        deliver_here(account, *message)
+    return stop
+
+
+def _sole_target(route: Route) -> Subscription | None:
+    """Return the only receiver here, if that is a subscription which takes whatever comes."""
+    if len(route.targets) != 1 or not route.plain:
+        return None
+    target = route.targets[0]
+    if target.guard is not None or target.session.closed:
+        return None
+    return target if all(isinstance(each, Forward) for each in route.services) else None
+
+
+def _end_of_run(account: Account, route: Route, subjects: Sequence[bytes], at: int) -> int:
+    """Return where the messages end that have the subject of the one at a place, or its route."""
+    first, stop, count = subjects[at], at + 1, len(subjects)
+    head = first.rpartition(b".")[0]
+    if account.prefixes.get(head) is route:
+        while stop < count:
+            other, _, last = subjects[stop].rpartition(b".")
+            if other != head or not last:
+                break
+            stop += 1
+    else:
+        while stop < count and subjects[stop] == first:
+            stop += 1
+    return stop
+
+
+def _write(account: Account, target: Subscription, batch: Batch, at: int, stop: int) -> bool:
+    """Write messages without headers to one subscription.
+
+    Returns False, with nothing written, when their replies are of several kinds.
+    """
+    subjects: Sequence[bytes] = batch.subjects[at:stop]
+    replies: Sequence[bytes] = batch.replies[at:stop]
+    payloads = batch.payloads[at:stop]
+    lowest, highest = min(replies), max(replies)
+    if lowest.startswith(ACK_PREFIX) and highest.startswith(ACK_PREFIX):
+        replies, marks, subjects = zip(*(each.rpartition(b"@") for each in replies), strict=True)
+        if not all(marks):
+            return False
+    elif highest and (not lowest or ACK_PREFIX in b" ".join(replies)):
+        return False
+    sizes = list(map(len, payloads))
+    mid = target.mid.replace(b"%", b"%%")
+    out = target.session.out
+    if not out:
+        account.turn.dirty.append(target.session)
+    target.sent += len(sizes) * MESSAGE + sum(sizes)
+    if highest:
+        line = b"MSG %%b%b%%b %%d\r\n%%b\r\n" % mid
+        out += map(line.__mod__, zip(subjects, replies, sizes, payloads, strict=True))
+    else:
+        line = b"MSG %%b%b%%d\r\n%%b\r\n" % mid
+        out += map(line.__mod__, zip(subjects, sizes, payloads, strict=True))
+    return True

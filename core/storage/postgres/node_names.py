@@ -1,0 +1,32 @@
+"""Whether the name of a node is taken: two of one name would overwrite each other's rows."""
+
+import asyncio
+from contextlib import suppress
+
+from core.errors import Unavailable
+from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
+
+_PATIENCE_S = 5.0
+# A node that was killed has a row for a while, but no session any more.
+_TAKEN = """
+    select exists (
+        select 1 from jetgate_store.node n join pg_stat_activity a on a.pid = n.session_pid
+         where n.node = $1 and n.seen >= a.backend_start
+           and n.seen > clock_timestamp() - interval '10 seconds')
+"""
+
+
+async def is_taken(connector: Connector, name: str) -> bool:
+    """Say whether a node of this name lives. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            connection = await connector.open(Purpose.READ)
+            try:
+                found = bool(await connection.fetchval(_TAKEN, name))
+                with suppress(*DATABASE_ERRORS):  # what it was opened for is there
+                    await connection.close()
+            finally:
+                connection.terminate()
+    except DATABASE_ERRORS as error:
+        raise Unavailable(trouble(error)) from error
+    return found

@@ -1,0 +1,199 @@
+"""Reads single messages for a node that does not lead: what the primary has, perhaps off a standby.
+
+The primary decides what is there, by one statement with the conditions of the SQL views
+(`migrations.sql_readers`): its heads, purges, records of replaced rows, and its own clock. It gives
+no payload away for that, only time and checksum of each row. The rows themselves come from the
+standby, if there is one and it has them. A row is written once and a sequence given once, so that
+what has the same time and checksum there is the same message, however late the standby is. So
+nothing is read that was removed, though the standby may still have it, and nothing that was
+acknowledged is missing, though the standby may not have it yet.
+
+Streams with interest or work-queue retention are not read: what their consumers are done with is
+in the states of these, which only a leader reads, and leaves the log some time later.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from core.errors import Unavailable
+from core.runtime.clock import Clock
+from core.storage.interface import Row
+from core.storage.postgres.connect import Connector, Purpose, fetch
+from core.storage.postgres.pages import checksum
+from migrations.sql_readers import IS_THERE, STATE
+
+log = logging.getLogger("jetgate.storage")
+
+_SESSIONS = 2
+_CHUNK_BYTES = 4 << 20
+_SECOND = 1_000_000_000
+_PRIMARY_S, _STANDBY_S = 2.0, 0.5
+"""How long each may take."""
+_AVOIDED = 5 * _SECOND
+"""How long a standby is left alone that failed, or is far behind."""
+_FAR_BEHIND = 10 * _SECOND
+
+_CONFIG = r"replace(s.config, '\u0000', '\u2400')::json"
+_JUDGE = f"""
+    select w.place::int, r.stream, r.shelf, m.seq, m.ts, m.crc, m.size, r.now - m.ts as age
+      from unnest($1::text[], $2::bigint[]) with ordinality as w(name, seq, place)
+      join ({STATE}
+             and s.account = $3 and s.name = any($1)
+             and ({_CONFIG} ->> 'allow_direct')::boolean
+             and coalesce({_CONFIG} ->> 'retention', 'limits') = 'limits') as r on r.name = w.name
+      left join lateral (
+        select m.seq, m.ts, m.crc::bigint as crc,
+               octet_length(m.data) + coalesce(octet_length(m.hdr), 0) as size
+          from jetgate_store.message m
+         where m.stream = r.stream and m.shelf = r.shelf and m.seq = w.seq and {IS_THERE}
+      ) as m on true
+"""
+_ROWS = """
+    select m.stream, m.seq, m.ts, m.crc::bigint as crc, m.subject, m.hdr, m.data
+      from unnest($1::int[], $2::int[], $3::bigint[]) as w(stream, shelf, seq)
+      join jetgate_store.message m
+        on m.stream = w.stream and m.shelf = w.shelf and m.seq = w.seq
+"""
+
+
+class _There(NamedTuple):
+    """A message that is there: its place among those wanted, its key, and what is known of it."""
+
+    place: int
+    stream: int
+    shelf: int
+    seq: int
+    ts: int
+    crc: int
+    size: int
+    age: int
+
+
+class PostgresMessages:
+    """StoredMessages over sessions of its own, opened when they are first needed.
+
+    Args:
+        primary: the database.
+        standby: a standby of it; None: there is none.
+        clock: for how long a standby is left alone.
+    """
+
+    def __init__(self, primary: Connector, standby: Connector | None, clock: Clock) -> None:
+        self.has_standby = standby is not None
+        self._primary = _Sessions(primary, Purpose.GET, _PRIMARY_S)
+        self._standby: _Sessions | None = None
+        if standby is not None:
+            self._standby = _Sessions(standby, Purpose.STANDBY, _STANDBY_S)
+        self._clock = clock
+        self._avoided_until = 0
+        self._is_told = False
+
+    async def read(
+        self, account: str, wanted: Sequence[tuple[str, int]]
+    ) -> AsyncGenerator[list[tuple[int, Row | None]]]:
+        """Yield what there is of the messages `wanted`, some at a time. Raises Unavailable."""
+        names, seqs = [name for name, _ in wanted], [seq for _, seq in wanted]
+        judged = await self._primary.fetch(_JUDGE, names, seqs, account)
+        yield [(row["place"] - 1, None) for row in judged if row["seq"] is None]
+        there = [_There(row[0] - 1, *row[1:]) for row in judged if row["seq"] is not None]
+        for chunk in _chunks(there):
+            found = await self._from_standby(chunk)
+            missing = [each for each in chunk if each.place not in found]
+            if missing:
+                found |= await _rows(self._primary, missing)
+            # What is gone by now was removed meanwhile.
+            yield [(each.place, found.get(each.place)) for each in chunk]
+
+    async def _from_standby(self, chunk: Sequence[_There]) -> dict[int, Row]:
+        """Return what the standby has of some messages, nothing if there is none or it is away."""
+        if self._standby is None or self._clock.monotonic() < self._avoided_until:
+            return {}
+        try:
+            async with asyncio.timeout(_STANDBY_S):
+                found = await _rows(self._standby, chunk)
+        except (Unavailable, TimeoutError) as error:
+            self._avoid(str(error) or f"no answer within {_STANDBY_S:g} s")
+            return {}
+        if any(each.place not in found and each.age > _FAR_BEHIND for each in chunk):
+            self._avoid(f"it is more than {_FAR_BEHIND // _SECOND} s behind")
+        elif self._is_told:
+            self._is_told = False
+            log.info("reading from the standby at %s again", self._standby.address)
+        return found
+
+    def _avoid(self, why: str) -> None:
+        assert self._standby is not None, "it was asked"
+        self._avoided_until = self._clock.monotonic() + _AVOIDED
+        if not self._is_told:
+            self._is_told = True
+            log.warning("not reading from the standby at %s: %s", self._standby.address, why)
+
+    def close(self) -> None:
+        """End every session at once."""
+        self._primary.close()
+        if self._standby is not None:
+            self._standby.close()
+
+
+class _Sessions:
+    """A few sessions with one server; all are dropped when it does not answer within seconds."""
+
+    def __init__(self, connector: Connector, purpose: Purpose, within: float) -> None:
+        self.address = connector.address
+        self._connector = connector
+        self._purpose = purpose
+        self._within = within
+        self._pool: Any = None
+        self._opening = asyncio.Lock()
+
+    async def fetch(self, statement: str, *arguments: object) -> list[Any]:
+        """Return the rows of a statement. Raises Unavailable."""
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await self._connector.pool(self._purpose, _SESSIONS)
+        # A driver that gives a statement up waits for PostgreSQL to take note of that.
+        watchdog = asyncio.get_running_loop().call_later(self._within, self.close)
+        try:
+            return await fetch(self._pool, statement, *arguments)
+        finally:
+            watchdog.cancel()
+
+    def close(self) -> None:
+        """End all of them at once."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.terminate()
+
+
+def _chunks(there: Sequence[_There]) -> Iterator[list[_There]]:
+    """Part messages into what is held in memory at a time: one at least."""
+    chunk: list[_There] = []
+    size = 0
+    for each in there:
+        if chunk and size + each.size > _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(each)
+        size += each.size
+    if chunk:
+        yield chunk
+
+
+async def _rows(sessions: _Sessions, chunk: Sequence[_There]) -> dict[int, Row]:
+    """Return what a server has of some messages, by place. Raises Unavailable."""
+    keys = zip(*((each.stream, each.shelf, each.seq) for each in chunk), strict=True)
+    rows = await sessions.fetch(_ROWS, *map(list, keys))
+    found = {(row["stream"], row["seq"]): row for row in rows}
+    messages: dict[int, Row] = {}
+    for each in chunk:
+        row = found.get((each.stream, each.seq))
+        if row is None or (row["ts"], row["crc"]) != (each.ts, each.crc):
+            continue
+        headers, payload = row["hdr"] or b"", row["data"]
+        if checksum(headers, payload) != each.crc:
+            text = f"message at sequence {each.seq} does not match its checksum"
+            raise Unavailable(f"{text} at {sessions.address}")
+        messages[each.place] = (each.seq, each.ts, row["subject"].encode(), headers, payload)
+    return messages

@@ -1,0 +1,143 @@
+"""A PostgreSQL that is given, `jetstream { dsn }`, and may be that of several servers.
+
+One of them leads. The others stand by, and serve their clients through it over a route, to whom has
+`cluster {}`: links between such servers begin with a proof that both know a secret of the database
+(`core.route.database_mesh`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import core
+from core.config.secret_files import secret_of
+from core.database import Database, link_secret
+from core.errors import OperatorError
+from core.front import Front
+from core.route.neighbours import Neighbours
+from core.runtime.threads import imported
+from core.server import Server
+from core.storage.leases import NodeRow
+from nats_server.config.options import JetStreamOptions
+from nats_server.ports_file import join
+
+if TYPE_CHECKING:
+    from core.storage.postgres.connect import Connector
+
+log = logging.getLogger("jetgate.server")
+
+_MODULES = (
+    "core.storage.postgres.preflight",
+    "core.storage.postgres.migrate",
+    "core.campaign",
+    "core.term",
+)
+_UNREACHED_S = 10.0
+"""How long a leader without a route is waited for, in seconds, before that is told."""
+_NAME_S, _LOOK_S = 10.0, 0.5
+_SECOND = 1_000_000_000
+
+
+class Shared:
+    """Life cycle: `open`, `start`, `follow`, `stop`.
+
+    Attributes:
+        row: what other servers of the database see of this one.
+        neighbours: told of them during the campaign.
+        on_standing_by: called after each attempt to lead that has failed.
+    """
+
+    def __init__(self, server: Server, options: JetStreamOptions) -> None:
+        self._server = server
+        self._options = options
+        self._front: Front
+        self._unreached: int | None = None
+        self.row = NodeRow(server.hub.server_name, version=core.__version__)
+        self.row.server_id = server.hub.server_id
+        self.neighbours = Neighbours(server.links)
+        self.neighbours.on_standing_by = self._stand_by
+        self.on_standing_by: Callable[[], None] = lambda: None
+
+    def open(self) -> None:
+        """Nothing has to be claimed: the database is told of this server later."""
+
+    async def start(self) -> Connector:
+        """Return what opens sessions, with a schema of this release. Raises OperatorError."""
+        await imported(*_MODULES)
+        from core.storage.postgres.migrate import migrate  # imported by now
+
+        options = self._options
+        database = Database(
+            secret_of("--dsn", options.dsn, options.dsn_file),
+            "jetstream dsn_file" if options.dsn_file else "jetstream dsn",
+            options.dsn_password_file,
+            options.wait_for_db,
+        )
+        connector = database.connector()
+        await database.checked(connector, self._server.clock)
+        log.info("  Database: %s", connector.address)
+        if await migrate(connector):
+            log.info("The schema in %s is now that of this release", connector.address)
+        await self._claim_name(connector)
+        return connector
+
+    async def _claim_name(self, connector: Connector) -> None:
+        """Wait until no other server of the database has the name. Raises OperatorError."""
+        from core.storage.postgres.node_names import is_taken  # imported by now
+
+        clock, name = self._server.clock, self.row.node
+        began = clock.monotonic()
+        while await is_taken(connector, name):
+            if clock.monotonic() - began > _NAME_S * _SECOND:
+                place = connector.address
+                raise OperatorError(f'another server over {place} has the server_name "{name}"')
+            await asyncio.sleep(_LOOK_S)
+
+    async def follow(self, connector: Connector, front: Front) -> None:
+        """Serve through whoever leads, where there is a route."""
+        from core.api.leaderless import Leaderless  # imported by now
+        from core.jetstream.direct.stored_get import StoredGet
+        from core.storage.postgres.stored_messages import PostgresMessages
+        from core.storage.postgres.stream_subjects import stream_subjects
+
+        hub, self._front = self._server.hub, front
+        self.row.nats = f"nats://{join(hub.host, hub.port)}"
+        front.on_change = self._leader_changed
+        if self._server.links is not None:
+            await self._server.join(await link_secret(connector))
+        account, clock = hub.default_account(), self._server.clock
+        stored_get = StoredGet(account, PostgresMessages(connector, None, clock), clock)
+        read = partial(stream_subjects, connector)
+        front.refuse_by(Leaderless(account, read, stored_get))
+
+    def _stand_by(self) -> None:
+        """Say once that nobody who leads is reached."""
+        now = self._server.clock.monotonic()
+        if self._front.is_led:
+            self._unreached = None
+        elif self._unreached is None:
+            patience = _UNREACHED_S if self._server.links is not None else 0.0
+            self._unreached = now + int(patience * _SECOND)
+        elif 0 < self._unreached <= now:
+            self._unreached = 0
+            log.warning(
+                "JetStream is not available here: another server leads over the database, and there"
+                " is no route to it; both need cluster {} with one name, and routes"
+            )
+        self.on_standing_by()
+
+    def _leader_changed(self) -> None:
+        links, front = self._server.links, self._front
+        leader = None if links is None else links.leader
+        if leader is not None and not front.leads:
+            log.info("JetStream is served through %s, which leads", leader.info.server_name)
+        elif not front.is_led:
+            log.info("No JetStream leader is reachable: publishes wait")
+        self.on_standing_by()
+
+    async def stop(self) -> None:
+        """Leave the database as it is."""

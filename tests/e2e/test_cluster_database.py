@@ -1,0 +1,228 @@
+"""A cluster of `jetgate-nats-server` over one database, and a nats-server without JetStream in it.
+
+Two members have JetStream, `jetstream { dsn }`: one of them leads, and clients of all use it.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import nats
+import pytest
+from nats.js import JetStreamContext
+from nats.js.errors import APIError, NoStreamResponseError
+
+from tests.e2e.test_cluster import connected, peers, unless_unknown, until_meshed
+from tests.e2e.test_drop_in import in_a_loop
+from tests.support.dropin import NAMES, DropIn, config
+from tests.support.eventually import eventually, observed
+from tests.support.pg import PostgresServer
+from tests.support.ports import free_port
+
+OURS, THEIRS = NAMES
+SECRET = "authorization { user: route, password: secret }"
+
+
+def is_healthy(server: DropIn) -> bool:
+    return server.get("/healthz")[0] == 200
+
+
+class Cluster:
+    """Its members by name: `one` and `two` have JetStream, `three` is a nats-server without.
+
+    The others dial `one`, and learn of each other from it.
+    A member that ended comes back with `start`, where its routes were.
+    """
+
+    def __init__(self, place: Path, dsn: str) -> None:
+        self.dsn = dsn
+        self.members: dict[str, DropIn] = {}
+        self._place = place
+        self._ports = {"one": free_port(), "two": free_port()}
+
+    def start(self, name: str) -> DropIn:
+        routes = "" if name == "one" else f"'{self.route('one')}'"
+        port = self._ports.get(name, -1)
+        block = f"name: east, listen: '127.0.0.1:{port}', {SECRET}, routes: [{routes}]"
+        (self._place / name).mkdir(exist_ok=True)
+        lines = ["http: 127.0.0.1:-1", f"server_name: {name}", f"cluster {{ {block} }}"]
+        lines.append("lame_duck_grace_period: 60s")  # no client has to go before it was asked
+        if name in self._ports:
+            lines.append("jetstream { dsn: $DSN }")
+            lines.insert(0, f"DSN: '{self.dsn}'")
+        path = config(self._place / name, *lines)
+        kind = OURS if name in self._ports else THEIRS
+        self.members[name] = DropIn(kind, "-c", path)
+        return self.members[name]
+
+    def route(self, name: str) -> str:
+        return f"nats://route:secret@127.0.0.1:{self._ports[name]}"
+
+    def settled(self) -> None:
+        """Wait until all are linked with all, and those with JetStream know who leads."""
+        until_meshed(*self.members.values())
+        for name in self._ports:
+            eventually(partial(is_healthy, self[name]), within=120)
+
+    def __getitem__(self, name: str) -> DropIn:
+        return self.members[name]
+
+    @property
+    def leader(self) -> str:
+        """The name of the one that leads."""
+        return eventually(lambda: next(filter(self.leads, self._ports), ""), within=120)
+
+    @property
+    def follower(self) -> str:
+        """The name of the one that serves through it."""
+        return "two" if self.leader == "one" else "one"
+
+    def leads(self, name: str) -> bool:
+        """Whether it has led since it was started."""
+        return " ms to start JetStream" in self[name].log()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, durable: PostgresServer) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), durable.fresh_database())
+    try:
+        for name in ("one", "two", "three"):
+            cluster.start(name)
+        cluster.settled()
+        yield cluster
+    finally:
+        for server in cluster.members.values():
+            server.__exit__()
+
+
+@in_a_loop
+async def stored_from_everywhere(servers: list[DropIn]) -> None:
+    async with connected(*servers) as clients:
+        streams = [client.jetstream(timeout=30) for client in clients]
+        for stream in streams:
+            await observed(partial(unless_unknown, stream.account_info))
+        await streams[1].add_stream(name="S", subjects=["s.*"])
+        for number, stream in enumerate(streams):
+            ack = await observed(partial(unless_unknown, stream.publish, f"s.{number}", b"x"))
+            assert ack.seq == number + 1
+        for number, stream in enumerate(streams):
+            pull = await stream.pull_subscribe("s.*", durable=f"d{number}", stream="S")
+            got = await pull.fetch(3, timeout=30)
+            assert [message.subject for message in got] == ["s.0", "s.1", "s.2"]
+            for message in got:
+                await message.ack_sync(timeout=30)
+        await streams[2].delete_stream("S")
+
+
+def test_clients_of_every_member_use_the_jetstream_of_who_leads(cluster: Cluster) -> None:
+    stored_from_everywhere(servers=list(cluster.members.values()))
+
+
+def test_members_with_jetstream_show_it_and_each_other(cluster: Cluster) -> None:
+    for name in ("one", "two"):
+        shown = cluster[name].page("/varz")
+        assert shown["jetstream"]["config"]["store_dir"] == ""
+        page = cluster[name].page("/jsz")
+        assert "disabled" not in page
+        assert page["config"] == shown["jetstream"]["config"]
+        assert cluster[name].get("/healthz") == (200, '{"status":"ok"}')
+        assert peers(cluster[name]) == {"one", "two", "three"} - {name}
+    assert cluster["three"].page("/jsz")["disabled"]
+    told = f"[INF] JetStream is served through {cluster.leader}, which leads"
+    assert told in cluster[cluster.follower].texts()
+    assert cluster.dsn not in cluster["one"].log() + json.dumps(cluster["one"].page("/varz"))
+
+
+async def stored(js: JetStreamContext, payload: bytes) -> None:
+    """Publish until it is acknowledged: while nobody leads it is refused, or reaches nobody."""
+
+    async def is_stored() -> bool:
+        with suppress(APIError, NoStreamResponseError, nats.errors.TimeoutError):
+            await js.publish("kept", payload, headers={"Nats-Msg-Id": payload.decode()})
+            return True
+        return False
+
+    await observed(is_stored, within=120)
+
+
+@in_a_loop
+async def kept(servers: list[DropIn], end: Callable[[], Awaitable[None]]) -> None:
+    """What was acknowledged before the leader ends is there behind it, and publishing goes on."""
+    async with connected(*servers) as clients:
+        streams = [client.jetstream(timeout=30) for client in clients]
+        for stream in streams:
+            await observed(partial(unless_unknown, stream.account_info))
+        await streams[0].add_stream(name="KEPT", subjects=["kept"])
+        for number in range(100):
+            await stored(streams[number % 2], b"%d" % number)
+        await end()
+        for number in range(100, 120):
+            await stored(streams[number % 2], b"%d" % number)
+        pull = await streams[0].pull_subscribe("kept", durable="all", stream="KEPT")
+        found: list[int] = []
+        while len(found) < 120:
+            found += [int(message.data) for message in await pull.fetch(120, timeout=30)]
+        assert found == [*range(120)]
+        assert all(client.is_connected for client in clients)
+        await streams[0].delete_stream("KEPT")
+
+
+def test_when_the_leader_is_killed_another_leads_and_nothing_is_lost(cluster: Cluster) -> None:
+    leader, follower = cluster.leader, cluster.follower
+
+    async def kill() -> None:
+        cluster[leader].process.kill()
+        cluster[leader].end()
+
+    kept(servers=[cluster[follower], cluster["three"]], end=kill)
+    eventually(lambda: cluster.leads(follower))
+    cluster[leader].__exit__()
+    cluster.start(leader)
+    cluster.settled()
+    cluster[leader].until(f"JetStream is served through {follower}, which leads")
+
+
+def test_who_has_jetstream_over_another_database_is_refused_with_one_line(
+    cluster: Cluster, durable: PostgresServer, tmp_path: Path
+) -> None:
+    block = f"cluster {{ name: east, listen: '127.0.0.1:-1', routes: ['{cluster.route('one')}'] }}"
+    path = config(tmp_path, "http: 127.0.0.1:-1", "server_name: rival", block)
+    with DropIn(OURS, "-c", path, "--dsn", durable.fresh_database()) as rival:
+        said = 'this server and "rival" have JetStream over two databases'
+        cluster["one"].until(said)
+        rival.until(said)  # as it was told
+        assert not peers(rival)
+    assert "rival" not in peers(cluster["one"])
+
+
+def test_a_server_without_routes_says_why_it_serves_no_jetstream(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "dsn"
+    file.write_text(cluster.dsn + "\n")
+    path = config(tmp_path, "http: 127.0.0.1:-1", f"jetstream {{ dsn_file: '{file}' }}")
+    with DropIn(OURS, "-c", path) as alone:
+        alone.until("there is no route to it; both need cluster {} with one name, and routes")
+        unled = "JetStream has not established contact with a meta leader"
+        status, text = alone.get("/healthz")
+        assert (status, json.loads(text)["error"]) == (503, unled)
+
+
+def test_lame_duck_mode_of_the_leader_hands_over_before_its_clients_go(
+    cluster: Cluster,
+) -> None:
+    leader, follower = cluster.leader, cluster.follower
+
+    async def leave() -> None:
+        cluster[leader].send(signal.SIGUSR2)
+        await asyncio.to_thread(cluster[leader].until, "[INF] JetStream Shutdown")
+        await observed(lambda: cluster.leads(follower))
+
+    kept(servers=[cluster[leader], cluster["three"]], end=leave)
+    order = cluster[leader].log()
+    handed = order.index(f"JetStream is served through {follower}, which leads")
+    assert handed < order.index("[INF] JetStream Shutdown")
