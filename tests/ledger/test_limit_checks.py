@@ -106,6 +106,6 @@ def test_what_was_made_is_there_until_it_is_deleted(asked: str, found: bool) -> 
         if phase:
             story.ask("object", phase, about=about)  # type: ignore[arg-type]
         else:
-            story.add("drain", "object", **about)
+            story.add("drain", "object", "", **about)
 
     assert story.kinds() == ({"object"} if found else set())
