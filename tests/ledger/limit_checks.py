@@ -79,23 +79,28 @@ def lifetimes(view: View) -> Iterator[Violation]:
             seq: message for message in view.messages[rule.name].values() for seq in message.acked
         }
         asked: dict[tuple[str, int], Event] = {}
-        for event in view.of("get"):
+        faulty = -_LATE_NS
+        for event in view.of("get", "fault"):
+            if event.kind == "fault":
+                faulty = event.t
             if event.stream != rule.name:
                 continue
             key = event.client, event.op
             if event.phase == "invoke":
                 asked[key] = event
             elif (question := asked.get(key)) and (message := at.get(question.seq)):
-                yield from _lived(rule, message, question, event)
+                is_quiet = question.t > faulty + _LATE_NS  # who is cut off can end nothing
+                yield from _lived(rule, message, question, event, is_quiet=is_quiet)
 
 
 def _lived(
-    rule: StreamRule, message: Message, question: Event, answer: Event
+    rule: StreamRule, message: Message, question: Event, answer: Event, *, is_quiet: bool
 ) -> Iterator[Violation]:
     lines = message.sent, question, answer
     if answer.phase == "fail" and answer.t < message.sent.t + rule.ttl - _EARLY_NS:
         yield Violation("lifetime", f"{message.value} was gone before its time", lines)
-    if answer.phase == "ok" and question.t > message.first_ok + rule.ttl + _LATE_NS:
+    is_over = question.t > message.first_ok + rule.ttl + _LATE_NS
+    if answer.phase == "ok" and is_over and is_quiet:
         yield Violation("lifetime", f"{message.value} was there long after its time", lines)
 
 
