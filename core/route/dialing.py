@@ -81,7 +81,8 @@ class Dialer:
                 failures = 0 if link.is_registered else failures + 1
                 if link.is_registered and not link.info.ldm:
                     most = max(most, _LOST_RETRIES)
-                if (other := self._mesh.peers.get(link.info.server_id)) is not None:
+                # A second link is refused before its server has proved who it is.
+                if (other := self._mesh.peers.get(link.claimed_id)) is not None:
                     failures = 0
                     await other.ended.wait()
             pause = _PAUSE_S if is_configured or failures else 0.0

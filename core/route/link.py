@@ -273,6 +273,11 @@ class RouteLink(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def claimed_id(self) -> str:
+        """Whom the peer claims to be, before it is let in or proved; empty: nobody yet."""
+        return self.info.server_id or ("" if self._proving is None else self._proving.peer_id)
+
     def __str__(self) -> str:
         return f"{self.ip}:{self.port} - rid:{self.rid}"
 

@@ -48,6 +48,9 @@ log = logging.getLogger("jetgate.route")
 
 _BACKLOG = 128
 _TICK_SECONDS = 0.25
+_STALL_NS = 1_000_000_000
+_AWAKE_NS = 5_000_000_000
+"""How long a stall counts: a peer that fell silent meanwhile is given up within four seconds."""
 _GRACE_SECONDS = 1.0
 _PROTO = 1
 """What a route understands: INFO more than once. No traces of messages travel with it."""
@@ -85,7 +88,8 @@ class Mesh:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._dialer = Dialer(self)
-        self._ticked = hub.clock.monotonic()
+        self._ticked = self._woke = hub.clock.monotonic()
+        self._stood = 0
         for account in hub.accounts.values():
             account.watchers.append(partial(self._on_interest, account))
         hub.on_overload = self._tell_overload
@@ -189,15 +193,22 @@ class Mesh:
             link.abort()
 
     def _tick(self) -> None:
-        self._ticked = now = self.hub.clock.monotonic()
+        now = self.hub.clock.monotonic()
+        if now - self._ticked > _STALL_NS:
+            self._stood, self._woke = now - self._ticked, now
+        self._ticked = now
         for link in list(self._links):
             link.tick(now)
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
 
     @property
     def stood_still(self) -> int:
-        """Nanoseconds since this process looked after its routes, which it does all the time."""
-        return self.hub.clock.monotonic() - self._ticked
+        """Nanoseconds for which this process looked after no route, until now or just before.
+
+        What has become of its routes meanwhile it may learn only after it has looked at them.
+        """
+        now = self.hub.clock.monotonic()
+        return max(now - self._ticked, self._stood if now - self._woke < _AWAKE_NS else 0)
 
     @property
     def is_listening(self) -> bool:

@@ -68,6 +68,11 @@ class Proving:
         """Whether the peer has said who it is."""
         return self._peer is not None
 
+    @property
+    def peer_id(self) -> str:
+        """The server id that the peer claims; empty: it has not yet."""
+        return "" if self._peer is None else self._peer.server_id
+
     def meet(self, info: RouteInfo) -> None:
         """Take who the peer is. Raises ProtocolError if it is not one that proves anything."""
         if len(info.nonce) < _NONCE_MIN or not info.nonce.isalnum() or not info.server_id.isalnum():

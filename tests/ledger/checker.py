@@ -1,11 +1,11 @@
-"""Judges a history, offline: every promise of `reliability` that can be seen from outside.
+"""Judges a history, offline: every promise that can be seen from outside (README.md lists them).
 
 Each kind of violation is one word, so that controls can say which one they expect.
 """
 
 from collections.abc import Iterator
 
-from tests.ledger import consumer_checks, copy_checks, log_checks, reader_checks
+from tests.ledger import consumer_checks, copy_checks, limit_checks, log_checks, reader_checks
 from tests.ledger.history import Event, Rules
 from tests.ledger.view import View, Violation
 
@@ -24,6 +24,7 @@ CHECKS = (
     *reader_checks.CHECKS,
     *consumer_checks.CHECKS,
     *copy_checks.CHECKS,
+    *limit_checks.CHECKS,
 )
 
 

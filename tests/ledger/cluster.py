@@ -1,4 +1,4 @@
-"""One PostgreSQL with fsync, and nodes of `jetgate serve` over it, each through a proxy."""
+"""One PostgreSQL with fsync, and nodes of `jetgate serve` over it, with proxies around each."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from pathlib import Path
 from typing import Self
@@ -15,14 +15,18 @@ from urllib.request import urlopen
 
 from core.storage.postgres.embedded.directory import SOCKET_NAME
 from tests.ledger.guardless import CONTROL_VARIABLE
-from tests.ledger.proxy import Proxy
+from tests.ledger.proxy import Proxy, RouteProxy
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, _descendants
 from tests.support.pg import PostgresServer
 from tests.support.ports import held_port
 from tests.support.scratch import scratch
+from tests.support.sockets import has_port
 
 Address = tuple[str, int]
+
+_NOT_MIGRATED = "jetgate: cannot migrate"
+"""The last word of a node whose PostgreSQL goes away while it starts."""
 
 
 class Node:
@@ -31,17 +35,30 @@ class Node:
     Args:
         number: Its place among the nodes, from 0 on.
         control: The guard that it runs without; empty: none.
+        peer: Which node connects from a port; None: no node does.
 
     Attributes:
+        proxy: what it reaches PostgreSQL through.
+        routes: what its peers reach it through.
         skew: seconds by which its clock is wrong from its next start on.
     """
 
-    def __init__(self, number: int, socket_path: str, database: str, control: str) -> None:
+    def __init__(
+        self,
+        number: int,
+        socket_path: str,
+        database: str,
+        control: str,
+        peer: Callable[[int], str | None],
+    ) -> None:
         self.name = f"node{number}"
         self.dir = scratch("ledger-node-")
         self.proxy = Proxy(socket_path)
-        self._ports = [held_port(), held_port()]
-        self.nats, self.http = (("127.0.0.1", held.getsockname()[1]) for held in self._ports)
+        self._ports = [held_port(), held_port(), held_port()]
+        self.nats, self.http, self._listen = (
+            ("127.0.0.1", held.getsockname()[1]) for held in self._ports
+        )
+        self.routes = RouteProxy(self._listen[1], peer)
         self._dsn = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?sslmode=disable"
         self._control = control
         self.skew = 0
@@ -51,8 +68,10 @@ class Node:
     def start(self) -> None:
         """Start it; what it serves is seen at its ports."""
         command = [sys.executable, "-m", *self._program(), "serve", "--dsn", self._dsn]
-        command += ["--data", str(self.dir / "data")]
+        command += ["--data", str(self.dir / "data"), "--wait-for-db", "60"]
         command += ["--nats-port", str(self.nats[1]), "--http-port", str(self.http[1])]
+        command += ["--cluster-listen", f"127.0.0.1:{self._listen[1]}"]
+        command += ["--cluster-advertise", f"127.0.0.1:{self.routes.port}"]
         with (self.dir / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -89,7 +108,16 @@ class Node:
 
     @property
     def is_running(self) -> bool:
+        self._notice()
         return self._process is not None
+
+    def connects_from(self, port: int) -> bool:
+        """Whether a connection from this port is one of its own."""
+        return self._process is not None and has_port(self._process.pid, port)
+
+    def addresses(self) -> Iterator[tuple[Address, Address]]:
+        """Where a client tries that stays with this node: its NATS and its HTTP port."""
+        return iter(((self.nats, self.http),))
 
     def failures(self) -> list[str]:
         """How it ended by itself, each time, with the end of its log."""
@@ -99,7 +127,11 @@ class Node:
     def _notice(self) -> None:
         if self._process is not None and (code := self._process.poll()) is not None:
             self._process = None
-            self._failures.append(f"{self.name} ended with {code}: {self.log()[-2000:]}")
+            log = self.log()
+            if log.rstrip().rpartition("\n")[2].startswith(_NOT_MIGRATED):
+                self.start()  # as whoever supervises it does
+                return
+            self._failures.append(f"{self.name} ended with {code}: {log[-2000:]}")
 
     def log(self) -> str:
         """What it printed."""
@@ -119,6 +151,7 @@ class Node:
         self.send(signal.SIGCONT)
         self.end(signal.SIGKILL)
         self.proxy.__exit__()
+        self.routes.__exit__()
         for held in self._ports:
             held.close()
         shutil.rmtree(self.dir, ignore_errors=True)
@@ -146,7 +179,7 @@ class Cluster:
         database = urlsplit(self.dsn).path.removeprefix("/")
         for number in range(self._count):
             path = str(Path(directory) / SOCKET_NAME)
-            self.nodes.append(Node(number, path, database, self._control))
+            self.nodes.append(Node(number, path, database, self._control, self._peer))
         self.nodes[0].start()
         self.wait_for_leader()
         for node in self.nodes[1:]:
@@ -172,6 +205,9 @@ class Cluster:
         """Wait until a node leads."""
         eventually(lambda: self.leader() is not None or self.failures(), within=180)
         assert not self.failures(), self.failures()
+
+    def _peer(self, port: int) -> str | None:
+        return next((node.name for node in self.nodes if node.connects_from(port)), None)
 
     def leader(self) -> Node | None:
         """The first node that says that it leads."""

@@ -4,11 +4,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from tests.ledger.history import ConsumerRule, Event
-from tests.ledger.view import View, Violation
+from tests.ledger.view import View, Violation, part_of
 
 ENDS = {"ack", "term", "all"}
 _TAKEOVER_NS = 10_000_000_000
 """How long after a fault another leader may come, at most."""
+
+_EARLY_NS = 500_000_000
+"""How wrong a node may be about the database's time."""
 
 Key = tuple[str, str]
 
@@ -60,6 +63,36 @@ def deliveries(view: View) -> Iterator[Violation]:
             yield Violation("max-deliver", text, (event,))
 
 
+def waits(view: View) -> Iterator[Violation]:
+    """Nothing comes again before its wait is over, unless it was given back.
+
+    The wait began when a delivery was sent: at the earliest when it was asked for.
+    """
+    bounds = {(rule.stream, rule.name): rule.ack_wait for rule in view.rules.consumers}
+    for (stream, consumer, seq), lines in view.about.items():
+        sent: dict[int, Event] = {}
+        for event in lines:
+            if event.kind == "ack":
+                sent = {} if event.how == "nak" else sent
+                continue
+            before = sent.get(event.count - 1)
+            wait = bounds.get((stream, consumer), 0) - _EARLY_NS
+            if before is not None and event.t < before.since + wait:
+                text = f"{seq} of {stream} came to {consumer} again before its wait was over"
+                yield Violation("early", text, (before, event))
+            sent[event.count] = event
+
+
+def pending(view: View) -> Iterator[Violation]:
+    """No more is delivered and not acknowledged than may be."""
+    bounds = {(rule.stream, rule.name): rule.max_pending for rule in view.rules.consumers}
+    for event in view.of("consumer"):
+        bound = bounds.get(_of(event), 0)
+        if bound and event.unacked > bound:
+            text = f"{event.consumer} has {event.unacked} open, {bound} are allowed"
+            yield Violation("pending", text, (event,))
+
+
 def processed(view: View) -> Iterator[Violation]:
     """Every message was delivered to everyone it is for; what is gone was acknowledged."""
     if not view.is_final():
@@ -78,7 +111,9 @@ def processed(view: View) -> Iterator[Violation]:
         is_gone = view.streams[rule.stream].retention in ("workqueue", "interest")
         for seq, event in _must_have_come(view, rule):
             if seq not in delivered[key]:
-                text = f"{seq} of {rule.stream} never came to {rule.name}"
+                part = part_of(seq, delivered[key])
+                at = f" at {rule.node}" * bool(rule.node)
+                text = f"{seq} of {rule.stream} never came to {rule.name}{at}: lost {part}"
                 yield Violation("unprocessed", text, (event,))
             elif is_gone and seq not in answered[key]:
                 text = f"{seq} of {rule.stream} is gone, {rule.name} never acknowledged it"
@@ -170,4 +205,4 @@ def _letters_due(lines: list[Event]) -> tuple[int, int]:
     return int(("ack", "invoke") not in phases), 1
 
 
-CHECKS = (redelivered, deliveries, processed, floors, letters)
+CHECKS = (redelivered, deliveries, waits, pending, processed, floors, letters)

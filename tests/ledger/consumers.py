@@ -30,6 +30,23 @@ def retry(value: str, count: int) -> str:
     return "term" if kind == 2 else "ack"
 
 
+class Whole:
+    """Up to where everything has come of a stream in which nothing is removed."""
+
+    def __init__(self) -> None:
+        self._end = 0
+        self._beyond: set[int] = set()
+
+    def take(self, seq: int) -> bool:
+        """Take note of a message; whether it and everything before it have come."""
+        if seq > self._end:
+            self._beyond.add(seq)
+        while self._end + 1 in self._beyond:
+            self._end += 1
+            self._beyond.discard(self._end)
+        return seq <= self._end
+
+
 class Consumer(Client):
     """Takes deliveries of one consumer, notes and acknowledges them.
 
@@ -59,6 +76,7 @@ class Consumer(Client):
         self._confirmed = confirmed
         self.stream, self.consumer, self.acks, self.verdict = stream, consumer, acks, verdict
         self._open: dict[bytes, dict[str, Any]] = {}
+        self._whole = Whole()
         self._unacked: tuple[Frame, int] | None = None
         self._taken = 0
 
@@ -97,7 +115,9 @@ class Consumer(Client):
             self._acknowledge(wire, frame, seq, self.verdict(value, count))
         elif self.acks == "all":
             self._taken += 1
-            self._unacked = frame, seq
+            # What was on its way over another connection may be lost: it is not acknowledged.
+            if self._whole.take(seq):
+                self._unacked = frame, seq
             if self._taken % self.every == 0:
                 self.acknowledge_all(wire)
 

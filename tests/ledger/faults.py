@@ -1,6 +1,7 @@
 """What goes wrong in a run, and when: one schedule, made from the seed and printed first."""
 
 import contextlib
+import itertools
 import random
 import signal
 import threading
@@ -30,8 +31,14 @@ KINDS = {
     "hold-to-node": "PostgreSQL hears the leader, who hears nothing",
     "hold-to-database": "the leader hears PostgreSQL, which hears nothing",
     "slow": "what passes between the leader and PostgreSQL is late",
+    "hold-standby": "nothing passes between a node that does not lead and PostgreSQL",
+    "link-cut": "connections between two nodes ended, and new ones",
+    "link-hold": "nothing passes between two nodes",
+    "link-hold-one": "of two nodes one hears the other, who hears nothing",
+    "link-slow": "what passes between two nodes is late",
 }
-_NEED_OTHERS = {"kill-standby", "stop-standby"}
+_STANDBY = {"kill-standby", "stop-standby", "hold-standby"}
+_NEED_OTHERS = {*_STANDBY, "link-cut", "link-hold", "link-hold-one", "link-slow"}
 _END = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
 _TERMINATE = {
     "sessions": f"{_END} and datname = current_database()",
@@ -46,7 +53,7 @@ class Fault:
     Attributes:
         at: seconds after the beginning.
         seconds: how long it lasts, for those that do.
-        which: a number by which one of several nodes is chosen.
+        which: a number by which one of several nodes, links or directions is chosen.
     """
 
     at: float
@@ -67,6 +74,11 @@ _LONGEST = {
     "hold-to-node": 15.0,
     "hold-to-database": 15.0,
     "slow": 6.0,
+    "hold-standby": 15.0,
+    "link-cut": 15.0,
+    "link-hold": 15.0,
+    "link-hold-one": 15.0,
+    "link-slow": 8.0,
 }
 
 
@@ -96,6 +108,11 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
         faults.append(Fault(at, kind, lasts, choose.randrange(1 << 16)))
         at += choose.uniform(*_PAUSE_S)
     return faults
+
+
+def _delay(fault: Fault) -> float:
+    """How late a slow connection is, in seconds."""
+    return 0.05 + fault.which % 200 / 1000
 
 
 class Chaos:
@@ -130,33 +147,59 @@ class Chaos:
             self._history.write("fault", "invoke", text=str(fault))
             self._to_postgres(fault)
             return
-        node = self._victim(fault)
+        victims = self._victims(fault)
+        name = " - ".join(node.name for node in victims)
         with self._busy:
-            if node is None or node.name in self._held:
+            if not victims or name in self._held:
                 self._history.write("fault", "fail", text=f"{fault}: nobody to do it to")
                 return
-            self._held.add(node.name)
-        thread = threading.Thread(target=self._do, args=(fault, node))
+            self._held.add(name)
+        thread = threading.Thread(target=self._do, args=(fault, victims, name))
         self._lasting.append(thread)
         thread.start()
 
-    def _victim(self, fault: Fault) -> Node | None:
+    def _victims(self, fault: Fault) -> tuple[Node, ...]:
+        """The node, or the two nodes, that something is done to; empty: nobody leads."""
+        if fault.kind.startswith("link"):
+            pairs = list(itertools.combinations(self._cluster.nodes, 2))
+            first, second = pairs[fault.which % len(pairs)]
+            return (first, second) if fault.which // len(pairs) % 2 else (second, first)
         leader = self._cluster.leader()
-        if fault.kind not in _NEED_OTHERS:
-            return leader
+        if fault.kind not in _STANDBY:
+            return () if leader is None else (leader,)
         others = [node for node in self._cluster.nodes if node is not leader]
-        return others[fault.which % len(others)]
+        return (others[fault.which % len(others)],)
 
-    def _do(self, fault: Fault, node: Node) -> None:
+    def _do(self, fault: Fault, victims: tuple[Node, ...], name: str) -> None:
         try:
-            self._history.write("fault", "invoke", text=f"{fault} ({node.name})")
-            self._to_node(fault, node)
-            self._history.write("fault", "ok", text=f"{fault} ({node.name})")
+            self._history.write("fault", "invoke", text=f"{fault} ({name})")
+            if fault.kind.startswith("link"):
+                self._to_link(fault, *victims)
+            else:
+                self._to_node(fault, *victims)
+            self._history.write("fault", "ok", text=f"{fault} ({name})")
         except Exception as error:
-            self.failures.append(f"{fault} ({node.name}): {type(error).__name__}: {error}")
+            self.failures.append(f"{fault} ({name}): {type(error).__name__}: {error}")
         finally:
             with self._busy:
-                self._held.discard(node.name)
+                self._held.discard(name)
+
+    def _to_link(self, fault: Fault, one: Node, other: Node) -> None:
+        """Of a link that is held one way, the other node hears nothing."""
+        ends = ((one.routes, other.name, True), (other.routes, one.name, False))
+        for routes, peer, is_one in ends:
+            if fault.kind == "link-cut":
+                routes.cut(peer)
+            elif fault.kind == "link-slow":
+                routes.slow(peer, _delay(fault))
+            else:
+                both = fault.kind == "link-hold"
+                routes.hold(peer, to_peer=both or is_one, from_peer=both or not is_one)
+        try:
+            self._never.wait(fault.seconds)
+        finally:
+            for routes, peer, _ in ends:
+                routes.heal(peer)
 
     def _to_node(self, fault: Fault, node: Node) -> None:
         kind = fault.kind
@@ -172,13 +215,13 @@ class Chaos:
             self._never.wait(fault.seconds)
             node.send(signal.SIGCONT)
         else:
-            self._to_link(fault, node)
+            self._to_database(fault, node)
 
-    def _to_link(self, fault: Fault, node: Node) -> None:
+    def _to_database(self, fault: Fault, node: Node) -> None:
         if fault.kind == "cut":
             node.proxy.cut()
         elif fault.kind == "slow":
-            node.proxy.slow(0.05 + fault.which % 200 / 1000)
+            node.proxy.slow(_delay(fault))
         else:
             node.proxy.hold(
                 to_database=fault.kind != "hold-to-node", to_node=fault.kind != "hold-to-database"

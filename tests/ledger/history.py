@@ -25,6 +25,7 @@ Kind = Literal[
     "stored",
     "fault",
     "end",
+    "object",
 ]
 Phase = Literal["", "invoke", "ok", "fail", "unknown"]
 
@@ -44,9 +45,13 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
         batch: the atomic batch that it is part of, and `of` how many messages.
         identified: it carries a message id.
         how: ack, nak, term, all; last or seq of a get; seq of a removal, or purge, which takes what
-            is before `seq` of a subject; who read the whole stream in the end.
+            is before `seq` of a subject; how the whole stream was read in the end: by SQL, or over
+            NATS from who leads, or from another node; create, delete or info of an object, and
+            left: it is there in the end.
         floor, pending, unacked: of a consumer; `first`, `last`, `messages`: of a stream.
+        subjects, deleted: how many a stream says to have, at the end.
         origin: `<stream> <sequence>` that a copy says to be of.
+        msg_id: that of a message as it was read in the end.
         text: an error, a fault, what does not come to an end.
     """
 
@@ -77,7 +82,10 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
     first: int = 0
     last: int = 0
     messages: int = 0
+    subjects: int = 0
+    deleted: int = 0
     origin: str = ""
+    msg_id: str = ""
     text: str = ""
 
     def told(self) -> str:
@@ -90,7 +98,8 @@ class StreamRule(msgspec.Struct, omit_defaults=True, frozen=True):
 
     Attributes:
         retention: as in its configuration; "latest": the last message of each subject;
-            "removing": what clients remove is gone.
+            "removing": what clients remove is gone; "ring": the latest `max_msgs`; "fading": each
+            message lives for `ttl` nanoseconds.
         mirror: the stream that it equals.
         sources: the streams whose messages it has, each once and in their order.
         letters_of: the consumer whose failed messages it has.
@@ -101,6 +110,8 @@ class StreamRule(msgspec.Struct, omit_defaults=True, frozen=True):
     mirror: str = ""
     sources: tuple[str, ...] = ()
     letters_of: str = ""
+    max_msgs: int = 0
+    ttl: int = 0
 
 
 class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -109,12 +120,30 @@ class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
     Attributes:
         acks: explicit, all or none.
         max_deliver: 0: no bound.
+        max_pending: how many may be delivered and not acknowledged; 0: that is not checked.
+        ack_wait: nanoseconds before which nothing is delivered again by itself; 0: likewise.
+        node: the one that its only client stays with; empty: clients go wherever they are served.
     """
 
     stream: str
     name: str
     acks: str = "explicit"
     max_deliver: int = 0
+    max_pending: int = 0
+    ack_wait: int = 0
+    node: str = ""
+
+
+class ReaderRule(msgspec.Struct, omit_defaults=True, frozen=True):
+    """Who is to read a stream from its beginning to its end, in order.
+
+    Attributes:
+        node: the one that it stays with; empty: it goes wherever it is served.
+    """
+
+    client: str
+    stream: str
+    node: str = ""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -127,6 +156,7 @@ class Rules(msgspec.Struct, frozen=True):
     streams: tuple[StreamRule, ...]
     consumers: tuple[ConsumerRule, ...]
     began: int = 0
+    readers: tuple[ReaderRule, ...] = ()
 
 
 class Writer:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.ledger.history import Event
-from tests.ledger.view import Message, View, Violation, number_of
+from tests.ledger.view import Message, View, Violation, number_of, part_of
 
 _WRONG_NS = 600 * 1_000_000_000  # clocks of nodes are an hour wrong
 
@@ -41,9 +41,7 @@ def _part(value: str, found: set[str]) -> str:
     """Where in the row of its publisher a lost message stood."""
     name, _, number = value.rpartition("-")
     kept = [number_of(other) for other in found if other.rpartition("-")[0] == name]
-    if not any(other > int(number) for other in kept):
-        return "postfix"
-    return "middle" if any(other < int(number) for other in kept) else "prefix"
+    return part_of(int(number), kept)
 
 
 def resurrected(view: View) -> Iterator[Violation]:
@@ -102,7 +100,7 @@ def gaps(view: View) -> Iterator[Violation]:
     if not view.is_final():
         return
     for rule in view.rules.streams:
-        if rule.retention in ("latest", "removing"):
+        if rule.retention in ("latest", "removing", "ring", "fading"):
             continue
         acked = {seq for message in view.messages[rule.name].values() for seq in message.acked}
         found = acked | set(view.seen[rule.name])
@@ -218,18 +216,43 @@ def latest(view: View) -> Iterator[Violation]:
 
 
 def stored(view: View) -> Iterator[Violation]:
-    """Who reads in the end reads the same, over NATS and by SQL, as much as the stream says."""
+    """Who reads in the end reads the same, at each node and by SQL, as much as the stream says."""
     if not view.is_final():
         return
     said = {event.stream: event for event in view.of("stream") if event.phase == "ok"}
     for stream, event in said.items():
-        over_nats, by_sql = view.final(stream), view.final(stream, "SQL")
-        if set(over_nats) != set(by_sql):
-            differing = sorted(set(over_nats) ^ set(by_sql))[:10]
-            yield Violation("stored", f"{stream} differs over NATS and by SQL: {differing}")
-        if event.messages != len(by_sql):
-            text = f"{stream} says to have {event.messages} messages, and has {len(by_sql)}"
-            yield Violation("stored", text, (event,))
+        by_sql = view.final(stream, "SQL")
+        for how in view.ways:
+            if differing := sorted(set(view.final(stream, how)) ^ set(by_sql)):
+                text = f"{stream} differs over {how} and by SQL: {differing[:10]}"
+                yield Violation("stored", text)
+        messages = len(by_sql)
+        subjects = len({each.subject for each in by_sql.values()})
+        deleted = event.last - event.first + 1 - messages if messages else 0
+        told = event.messages, event.subjects, event.deleted
+        if told != (messages, subjects, deleted):
+            text = f"{stream} says to have {told} messages, subjects and deleted"
+            yield Violation("stored", f"{text}, and has {messages, subjects, deleted}", (event,))
+
+
+def headers(view: View) -> Iterator[Violation]:
+    """A message is read with the id that it was sent with, and has none else."""
+    for stream in view.messages:
+        for seq, event in sorted(view.final(stream).items()):
+            message = view.messages[stream].get(event.value)
+            if message and event.msg_id != event.value * message.sent.identified:
+                text = f"{seq} of {stream} has the id {event.msg_id!r}"
+                yield Violation("header", text, (message.sent, event))
+
+
+def answers(view: View) -> Iterator[Violation]:
+    """Nobody is told that a message is a duplicate that was never sent before."""
+    for messages in view.messages.values():
+        for message in messages.values():
+            first = message.tries[0].outcome
+            if first is not None and first.duplicate:
+                text = f"{message.value} was a duplicate when it was sent for the first time"
+                yield Violation("duplicate", text, (message.sent, first))
 
 
 CHECKS = (
@@ -245,4 +268,6 @@ CHECKS = (
     batches,
     latest,
     stored,
+    headers,
+    answers,
 )

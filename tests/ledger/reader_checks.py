@@ -1,9 +1,10 @@
 """What readers are promised: nothing left out, nothing stale, nothing that is gone."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.ledger.history import Event
-from tests.ledger.view import View, Violation
+from tests.ledger.view import View, Violation, part_of
 
 
 def followers(view: View) -> Iterator[Violation]:
@@ -20,6 +21,22 @@ def followers(view: View) -> Iterator[Violation]:
             text = f"{event.client} got {event.seq} of {event.stream} instead of {expected}"
             yield Violation("reader", text, (*([before] if before else []), event))
         last[key] = event
+
+
+def views(view: View) -> Iterator[Violation]:
+    """Who is to read a whole stream has read what is left of it, at every node."""
+    if not view.is_final():
+        return
+    read: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for event in view.of("read"):
+        read[event.client, event.stream].add(event.seq)
+    for rule in view.rules.readers:
+        came = read[rule.client, rule.stream]
+        for seq, event in sorted(view.final(rule.stream).items()):
+            if seq not in came:
+                text = f"{seq} of {rule.stream} never came to {rule.client}"
+                at = f" at {rule.node}" * bool(rule.node)
+                yield Violation("view", f"{text}{at}: lost {part_of(seq, came)}", (event,))
 
 
 _TOLD = ("publish", "deliver", "read", "get")
@@ -104,4 +121,4 @@ def _got(view: View, known: _Knowledge, question: Event, event: Event) -> Iterat
         yield Violation("removed", text, (told, question, event))
 
 
-CHECKS = (followers, infos, gets)
+CHECKS = (followers, views, infos, gets)

@@ -11,6 +11,7 @@ from websockets.sync.client import connect
 
 from tests.ledger.client import Address, Addresses, Client, answer_flow_control
 from tests.ledger.history import Writer
+from tests.ledger.pinned import frames_of
 from tests.ledger.publishers import direct_get
 from tests.ledger.scenario import CONSUMERS, SECOND, STREAMS
 from tests.support.wire import Closed, Frame, Wire
@@ -109,19 +110,8 @@ class SocketReader(Client):
             del sub["from"]
             sub["after"] = {"incarnation": self._incarnation, "seq": self.last}
         socket.send(json.dumps(sub))
-        quiet = 0
-        while not self.stopping.is_set():
-            try:
-                told = json.loads(socket.recv(timeout=self.patience / 5))
-            except TimeoutError:
-                quiet += 1
-                if quiet > 5:
-                    raise
-                socket.send('{"type": "ping", "id": 2}')
-                continue
-            quiet = 0
-            for frame in told if isinstance(told, list) else [told]:
-                self._take(frame)
+        for frame in frames_of(self, socket):
+            self._take(frame)
 
     def _take(self, frame: dict[str, Any]) -> None:
         kind = frame["type"]
@@ -192,6 +182,8 @@ def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any]
         if state is not None:
             said = {"first": state["first_seq"], "last": state["last_seq"]}
             said["messages"] = state["messages"]
+            said["subjects"] = state.get("num_subjects", 0)
+            said["deleted"] = state.get("num_deleted", 0)
     finally:
         client.history.write("stream", "ok" if state is not None else "fail", **known, **said)
     return state

@@ -4,18 +4,20 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.ledger import scenario
+from tests.ledger.bounded import Fader, Filler, Maker
 from tests.ledger.checker import Violation, check
-from tests.ledger.client import GONE, Addresses, Client, header
-from tests.ledger.cluster import Cluster
+from tests.ledger.client import GONE, Client, header
+from tests.ledger.cluster import Cluster, Node
 from tests.ledger.consumers import Puller, Pushed, retry
 from tests.ledger.faults import Chaos, Fault
 from tests.ledger.history import Event, SharedWriter, Writer, read_history, read_rules, write_rules
+from tests.ledger.pinned import RestConsumer, SocketConsumer, TailReader
 from tests.ledger.publishers import Batcher, KeyWriter, Publisher, RestPublisher, Rival
 from tests.ledger.readers import (
     Getter,
@@ -60,11 +62,14 @@ class Outcome:
     violations: list[Violation]
 
 
-class Load:
-    """Every client of a run."""
+Follower = OrderedReader | SocketReader | TailReader
 
-    def __init__(self, addresses: Addresses, directory: Path, seed: int) -> None:
-        at = (addresses, directory)
+
+class Load:
+    """Every client of a run: some go wherever they are served, some stay with one node."""
+
+    def __init__(self, cluster: Cluster, directory: Path, seed: int) -> None:
+        at = (cluster.addresses, directory)
         self.publishers: list[Client] = [
             Publisher("many", *at, window=16, pace=0.2),
             Publisher("plain", *at, window=8, pace=0.25, ids=False),
@@ -81,9 +86,18 @@ class Load:
             RestPublisher("rest", *at),
             Remover("bin1", *at, seed),
             Remover("bin2", *at, seed),
+            # Without ids, as of the work queue.
+            Publisher("ring", *at, stream="RING", window=8, pace=0.2, ids=False),
+            Filler("full1", *at),
+            Filler("full2", *at),
+            Fader("fader", *at),
+            Maker("MAKER", *at),
         ]
         log: dict[str, Any] = {"stream": "LOG"}
-        self.ordered, self.socket = OrderedReader("ordered", *at), SocketReader("socket", *at)
+        self.followers: list[Follower] = [
+            OrderedReader("ordered", *at),
+            SocketReader("socket", *at),
+        ]
         self.readers: list[Client] = [
             Puller("explicit", *at, **log, consumer="EXPLICIT"),
             Puller("none", *at, **log, consumer="NONE", acks="none"),
@@ -107,8 +121,24 @@ class Load:
             Puller("second", *at, stream="INTEREST", consumer="SECOND"),
             Getter("getter", *at, seed),
             Observer("observer", *at),
-            self.ordered,
-            self.socket,
+        ]
+        for number, node in enumerate(cluster.nodes):
+            self._stay(number, node, directory, seed)
+        self.readers += self.followers
+
+    def _stay(self, number: int, node: Node, directory: Path, seed: int) -> None:
+        """Add who stays with one node."""
+        at = (node.addresses, directory)
+        self.followers += [
+            OrderedReader(f"ordered{number}", *at),
+            SocketReader(f"socket{number}", *at),
+            TailReader(f"tail{number}", *at),
+        ]
+        self.readers += [
+            Puller(f"pull{number}", *at, stream="LOG", consumer=f"PULL{number}"),
+            RestConsumer(f"fetch{number}", *at, consumer=f"REST{number}"),
+            SocketConsumer(f"feed{number}", *at, consumer=f"SOCKET{number}"),
+            Getter(f"getter{number}", *at, seed),
         ]
 
     def start(self) -> None:
@@ -137,11 +167,11 @@ def play(plan: Plan, directory: Path, said: Callable[[str], None]) -> Outcome:
     Args:
         said: is told what happens.
     """
-    write_rules(directory, scenario.rules())
+    write_rules(directory, scenario.rules(plan.nodes))
     with Cluster(plan.nodes, plan.control) as cluster, SharedWriter(directory, "run") as history:
         with _talk(cluster) as wire:
-            scenario.create(wire)
-        load = Load(cluster.addresses, directory, plan.seed)
+            scenario.create(wire, plan.nodes)
+        load = Load(cluster, directory, plan.seed)
         chaos = Chaos(cluster, history)
         load.start()
         try:
@@ -204,21 +234,28 @@ class _Finisher:
             left.append(f"MIRROR is at {last['MIRROR']} of {last['LOG']}")
         if last["SUM"] < last["LOG"] + last["HOPPER"]:
             left.append(f"SUM has {last['SUM']} of {last['LOG'] + last['HOPPER']}")
-        for reader in (load.ordered, load.socket):
+        for reader in load.followers:
             if reader.last < last["LOG"]:
                 left.append(f"{reader.name} is at {reader.last} of {last['LOG']}")
-        for name, (stream, _) in scenario.CONSUMERS.items():
+        for name, (stream, _) in scenario.consumers(len(self._cluster.nodes)).items():
             info = observe_consumer(self, wire, stream, name)
             if info is None or info["num_pending"] or info["num_ack_pending"]:
                 left.append(f"{name} is not done: {info}")
         return left
 
     def read(self) -> list[str]:
-        """Read every stream to its end, over NATS and by SQL."""
+        """Read every stream to its end, over NATS from each node, and by SQL."""
         try:
             with _talk(self._cluster) as wire:
                 for name in scenario.STREAMS:
-                    self._read_over_nats(wire, name)
+                    self._read_over_nats(wire, name, "NATS")
+                for name in wire.api("STREAM.NAMES")["streams"]:
+                    if name not in scenario.STREAMS:
+                        self.history.write("object", stream=name, how="left")
+            for node in self._cluster.nodes:
+                with _connected(node) as wire:
+                    for name in scenario.STREAMS:
+                        self._read_over_nats(wire, name, node.name)
         except GONE as error:
             return [f"what is left cannot be read: {type(error).__name__}: {error}"]
         statement = "select stream, seq, subject, data from jetgate.messages order by stream, seq"
@@ -228,25 +265,26 @@ class _Finisher:
             )
         return []
 
-    def _read_over_nats(self, wire: Wire, stream: str) -> None:
+    def _read_over_nats(self, wire: Wire, stream: str, how: str) -> None:
         state = observe_stream(self, wire, stream)
         if not state or not state["messages"]:
             return
-        config = {"name": "READER", "ack_policy": "none", "mem_storage": True}
+        reader = f"READER-{how}"
+        config = {"name": reader, "ack_policy": "none", "mem_storage": True}
         body = {"stream_name": stream, "config": config}
-        answer = wire.api(f"CONSUMER.CREATE.{stream}.READER", body)
+        answer = wire.api(f"CONSUMER.CREATE.{stream}.{reader}", body)
         assert "error" not in answer, answer
         inbox, left = b"all.%s" % stream.encode(), state["messages"]
         wire.send(b"SUB %s %s\r\n" % (inbox, inbox))
         while left:
             ask = {"batch": min(left, 500), "expires": 5 * scenario.SECOND}
-            subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.READER"
+            subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{reader}"
             wire.publish(subject, json.dumps(ask).encode(), reply=inbox)
             for _ in range(ask["batch"]):
-                self._note(stream, wire.frame())
+                self._note(stream, wire.frame(), how)
             left -= ask["batch"]
 
-    def _note(self, stream: str, frame: Frame) -> None:
+    def _note(self, stream: str, frame: Frame, how: str) -> None:
         if not frame.reply:
             raise Silence(f"{stream} cannot be read to its end: {frame}")
         parts = frame.reply.split(b".")
@@ -257,18 +295,25 @@ class _Finisher:
             subject=frame.subject.decode(),
             value=frame.payload.decode(),
             time=int(parts[7]),
+            msg_id=header(frame, "Nats-Msg-Id"),
             origin=" ".join(header(frame, "Nats-Stream-Source").split(" ")[:2]),
-            how="NATS",
+            how=how,
         )
 
 
 @contextlib.contextmanager
-def _talk(cluster: Cluster) -> Any:
+def _talk(cluster: Cluster) -> Iterator[Wire]:
     """A connection to who leads; raises ConnectionError when nobody does for long."""
     try:
         leader = eventually(cluster.leader, within=_LEADER_S)
     except AssertionError:
         raise ConnectionError("nobody leads") from None
-    with Wire(leader.nats, timeout=10) as wire:
+    with _connected(leader) as wire:
+        yield wire
+
+
+@contextlib.contextmanager
+def _connected(node: Node) -> Iterator[Wire]:
+    with Wire(node.nats, timeout=10) as wire:
         wire.hello()
         yield wire

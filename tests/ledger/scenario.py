@@ -3,11 +3,14 @@
 import time
 from typing import Any
 
-from tests.ledger.history import ConsumerRule, Rules, StreamRule
+from tests.ledger.history import ConsumerRule, ReaderRule, Rules, StreamRule
 from tests.support.wire import Wire
 
 SECOND = 1_000_000_000
 _LONG = 3600 * SECOND  # no id is forgotten during a run
+TTL_S = 2
+"""How long messages of FADING live, seconds."""
+_ACK_WAIT = 2 * SECOND
 
 STREAMS: dict[str, dict[str, Any]] = {
     "LOG": {"subjects": ["log.>"], "allow_direct": True, "allow_atomic": True},
@@ -19,6 +22,9 @@ STREAMS: dict[str, dict[str, Any]] = {
     "MIRROR": {"mirror": {"name": "LOG"}, "mirror_direct": True},
     "SUM": {"sources": [{"name": "LOG"}, {"name": "HOPPER"}]},
     "DEAD": {},
+    "RING": {"subjects": ["ring.>"], "max_msgs": 40},
+    "FULL": {"subjects": ["full.>"], "max_msgs": 20, "discard": "new"},
+    "FADING": {"subjects": ["fading.>"], "allow_direct": True, "allow_msg_ttl": True},
 }
 
 CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -32,17 +38,40 @@ CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
     "QUEUE": ("LOG", {"deliver_subject": "push.all", "deliver_group": "members"}),
     "RETRY": ("LOG", {"max_deliver": 3, "metadata": {"jetgate.dead_letter": "DEAD"}}),
     "TRASHER": ("TRASH", {}),
-    "WORKER": ("WORK", {}),
+    "WORKER": ("WORK", {"max_ack_pending": 40}),
     "FIRST": ("INTEREST", {}),
     "SECOND": ("INTEREST", {}),
 }
 
 
-_RETENTIONS = {"KV": "latest", "TRASH": "removing"}  # what a configuration does not say
+PINNED = ("PULL", "REST", "SOCKET")
+"""Consumers of which each node has one; its only client stays with that node."""
+FOLLOWERS = ("ordered", "socket")
+"""Who reads LOG wherever it is served, from its beginning."""
+PINNED_FOLLOWERS = ("ordered", "socket", "tail")
+"""Who does so at one node; each node has one."""
 
 
-def rules() -> Rules:
+def consumers(nodes: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Every consumer of a run over so many nodes."""
+    pinned: dict[str, tuple[str, dict[str, Any]]] = {
+        f"{name}{number}": ("LOG", {}) for name in PINNED for number in range(nodes)
+    }
+    return {**CONSUMERS, **pinned}
+
+
+_RETENTIONS = {  # what a configuration does not say
+    "KV": "latest",
+    "TRASH": "removing",
+    "FULL": "removing",
+    "RING": "ring",
+    "FADING": "fading",
+}
+
+
+def rules(nodes: int) -> Rules:
     """What the checker holds a run to."""
+    of_nodes = {f"{name}{number}": f"node{number}" for name in PINNED for number in range(nodes)}
     return Rules(
         tuple(_stream_rule(name, config) for name, config in STREAMS.items()),
         tuple(
@@ -51,10 +80,21 @@ def rules() -> Rules:
                 name,
                 acks=config.get("ack_policy", "explicit"),
                 max_deliver=config.get("max_deliver", 0),
+                max_pending=config.get("max_ack_pending", 0),
+                ack_wait=_ACK_WAIT,
+                node=of_nodes.get(name, ""),
             )
-            for name, (stream, config) in CONSUMERS.items()
+            for name, (stream, config) in consumers(nodes).items()
         ),
         time.time_ns() - time.monotonic_ns(),
+        (
+            *(ReaderRule(name, "LOG") for name in FOLLOWERS),
+            *(
+                ReaderRule(f"{name}{number}", "LOG", f"node{number}")
+                for name in PINNED_FOLLOWERS
+                for number in range(nodes)
+            ),
+        ),
     )
 
 
@@ -65,10 +105,12 @@ def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
         mirror=config.get("mirror", {}).get("name", ""),
         sources=tuple(source["name"] for source in config.get("sources", [])),
         letters_of="RETRY" if name == "DEAD" else "",
+        max_msgs=config.get("max_msgs", 0),
+        ttl=TTL_S * SECOND if name == "FADING" else 0,
     )
 
 
-def create(wire: Wire) -> None:
+def create(wire: Wire, nodes: int) -> None:
     """Create them all."""
     for name, config in STREAMS.items():
         made = {"name": name, "duplicate_window": _LONG, **config}
@@ -76,8 +118,8 @@ def create(wire: Wire) -> None:
             del made["duplicate_window"]
         answer = wire.api(f"STREAM.CREATE.{name}", made)
         assert "error" not in answer, (name, answer)
-    for name, (stream, config) in CONSUMERS.items():
-        wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": 2 * SECOND, **config}
+    for name, (stream, config) in consumers(nodes).items():
+        wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": _ACK_WAIT, **config}
         answer = wire.api(
             f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": wanted}
         )

@@ -7,134 +7,7 @@ import msgspec
 import pytest
 
 from tests.ledger.checker import check
-from tests.ledger.history import ConsumerRule, Event, Kind, Phase, Rules, StreamRule
-
-RULES = Rules(
-    (
-        StreamRule("LOG"),
-        StreamRule("KV", retention="latest"),
-        StreamRule("TRASH", retention="removing"),
-        StreamRule("WORK", retention="workqueue"),
-        StreamRule("MIRROR", mirror="LOG"),
-        StreamRule("SUM", sources=("LOG", "WORK")),
-        StreamRule("DEAD", letters_of="C"),
-    ),
-    (
-        ConsumerRule("LOG", "C", max_deliver=3),
-        ConsumerRule("LOG", "ALL", acks="all"),
-        ConsumerRule("WORK", "W"),
-    ),
-)
-
-
-class Story:
-    """A history that tests write line by line; each line is a little later than the one before."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.ops = 0
-
-    def add(self, client: str, kind: Kind, phase: Phase = "", **said: Any) -> Event:
-        """A line; `t` of its own if none is said."""
-        said.setdefault("t", 10 * len(self.events) + 10)
-        self.events.append(Event(client=client, kind=kind, phase=phase, **said))
-        return self.events[-1]
-
-    def publish(self, value: str, seq: int, stream: str = "LOG", **said: Any) -> None:
-        """Publish and be acknowledged; 0: never answered, -1: refused."""
-        client = value.rpartition("-")[0]
-        self.ops += 1
-        known = {"op": self.ops, "stream": stream, "value": value}
-        said.setdefault("subject", f"{stream.lower()}.{client}")
-        self.add(client, "publish", "invoke", **known, **said)
-        if seq > 0:
-            self.add(client, "publish", "ok", **known, seq=seq)
-        else:
-            self.add(client, "publish", "fail" if seq else "unknown", **known)
-
-    def deliver(self, value: str, seq: int, consumer: str = "C", **said: Any) -> None:
-        """A delivery, asked for just before."""
-        stream = "WORK" if consumer == "W" else "LOG"
-        said = {"count": 1, "since": 10 * len(self.events), **said}
-        said.setdefault("subject", f"{stream.lower()}.{value.rpartition('-')[0]}")
-        self.add(
-            consumer, "deliver", stream=stream, consumer=consumer, value=value, seq=seq, **said
-        )
-
-    def ack(self, seq: int, consumer: str = "C", how: str = "ack", phase: Phase = "ok") -> None:
-        """An acknowledgement and what came of it."""
-        self.ops += 1
-        stream = "WORK" if consumer == "W" else "LOG"
-        known = {
-            "op": self.ops, "stream": stream, "consumer": consumer, "seq": seq, "how": how
-        }  # fmt: skip
-        self.add(consumer, "ack", "invoke", **known)
-        self.add(consumer, "ack", phase, **known)
-
-    def ask(self, kind: Kind, phase: Phase = "ok", client: str = "asks", **said: Any) -> None:
-        """A question and its answer; `about` is said by both, a dict."""
-        self.ops += 1
-        about = {"op": self.ops, **said.pop("about")}
-        self.add(client, kind, "invoke", **about)
-        self.add(client, kind, phase, **{**about, **said})
-
-    def read(self, value: str, seq: int, client: str = "reader") -> None:
-        """Somebody who follows the stream gets a message."""
-        subject = f"log.{value.rpartition('-')[0]}"
-        self.add(client, "read", stream="LOG", value=value, seq=seq, subject=subject)
-
-    def store(self, stream: str, *values: str, **said: Any) -> None:
-        """What a stream has in the end, from sequence 1 on."""
-        for seq, value in enumerate(values, 1):
-            if value:
-                name = "work" if value.startswith("w") else "log"
-                subject = f"{name}.{value.rpartition('-')[0]}"
-                known = {"stream": stream, "seq": seq, "value": value, "subject": subject, **said}
-                self.add("run", "stored", how="SQL", **known)
-                self.add("run", "stored", how="NATS", time=1000 + seq, **known)
-
-    def kinds(self, rules: Rules = RULES) -> set[str]:
-        """What the checker says."""
-        events = sorted(self.events, key=lambda event: event.t)
-        return {violation.kind for violation in check(events, rules)}
-
-
-def sound() -> Story:
-    """Everything once, and every promise kept."""
-    story = Story()
-    for number in (1, 2, 3):
-        story.publish(f"p-{number}", number, identified=True)
-    story.publish("w-1", 1, "WORK", identified=True)
-    story.ask("stream", about={"stream": "LOG"}, last=3, first=1, messages=3)
-    for number in (1, 2, 3):
-        story.read(f"p-{number}", number)
-        story.deliver(f"p-{number}", number, "ALL")
-    story.ack(3, "ALL", how="all")
-    story.deliver("p-1", 1)
-    story.ack(1)
-    story.deliver("p-2", 2)
-    story.ack(2, how="term")
-    for count in (1, 2, 3):
-        story.deliver("p-3", 3, count=count)
-        story.ack(3, how="nak")
-    story.deliver("w-1", 1, "W")
-    story.ack(1, "W")
-    story.ask("consumer", about={"stream": "LOG", "consumer": "C"}, floor=2, last=3)
-    return story
-
-
-def ended(story: Story) -> Story:
-    """What is left of the sound story."""
-    values = ["p-1", "p-2", "p-3"]
-    story.store("LOG", *values)
-    story.store("MIRROR", *values)
-    story.store("SUM", *values, "w-1")
-    for event in story.events:
-        if event.stream == "SUM":
-            event.origin = "WORK 1" if event.value == "w-1" else f"LOG {event.seq}"
-    story.store("DEAD", "p-2", "p-3")
-    return story
-
+from tests.ledger.story import RULES, Story, ended, replaced, sound, without
 
 Change = Callable[[Story], object]
 
@@ -150,25 +23,6 @@ def test_nothing_is_missing_of_a_run_that_was_not_read_to_its_end() -> None:
     assert story.kinds() == {"stuck"}
 
 
-def without(story: Story, **wanted: Any) -> None:
-    """Take out the lines of which all this is true."""
-    story.events = [
-        event
-        for event in story.events
-        if any(getattr(event, name) != value for name, value in wanted.items())
-    ]
-
-
-def replaced(story: Story, change: dict[str, Any], **wanted: Any) -> None:
-    """Change the lines of which all this is true."""
-    story.events = [
-        msgspec.structs.replace(event, **change)
-        if all(getattr(event, name) == value for name, value in wanted.items())
-        else event
-        for event in story.events
-    ]
-
-
 LATE: dict[str, Change] = {
     "lost": lambda story: without(story, kind="stored", value="p-3"),
     "disagreement": lambda story: story.read("p-1", 3, client="other"),
@@ -182,6 +36,11 @@ LATE: dict[str, Change] = {
     "letter": lambda story: story.store("DEAD", "", "", "", "p-2"),
     "copy": lambda story: without(story, kind="stored", stream="MIRROR", seq=2),
     "reader": lambda story: story.read("p-3", 3),
+    "view": lambda story: without(story, kind="read", seq=3),
+    "header": lambda story: replaced(story, {"msg_id": "p-9"}, kind="stored", stream="LOG", seq=3),
+    "pending": lambda story: story.ask(
+        "consumer", about={"stream": "LOG", "consumer": "C"}, floor=3, last=9, unacked=6
+    ),
     "died": lambda story: story.add("run", "end", "fail", how="died", text="node0 ended with 1"),
 }
 """A word of the checker, and what makes it say that."""
@@ -202,6 +61,18 @@ def test_what_is_lost_is_told_apart_by_its_place() -> None:
         without(story, kind="stored", value=gone)
         events = sorted(story.events, key=lambda event: event.t)
         found += [wrong.text for wrong in check(events, RULES) if wrong.kind == "lost"]
+
+    assert [text.rpartition(" ")[2] for text in found] == ["prefix", "middle", "postfix"]
+
+
+@pytest.mark.parametrize("kind", ["read", "deliver"])
+def test_what_never_came_to_a_node_is_told_apart_by_its_place(kind: str) -> None:
+    found = []
+    for gone in (1, 2, 3):
+        story = ended(sound())
+        without(story, kind=kind, seq=gone, stream="LOG")
+        events = sorted(story.events, key=lambda event: event.t)
+        found += [wrong.text for wrong in check(events, RULES) if " at node1: lost" in wrong.text]
 
     assert [text.rpartition(" ")[2] for text in found] == ["prefix", "middle", "postfix"]
 

@@ -1,14 +1,17 @@
-"""The proxy between a node and PostgreSQL: what it holds is late, what it cuts is gone."""
+"""The proxies around a node: what they hold is late, what they cut is gone."""
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.ledger.proxy import Proxy
+from tests.ledger.proxy import Proxy, RouteProxy
+from tests.support.sockets import has_port
 
 SAID = b"select 1"
 
@@ -19,22 +22,34 @@ def proxy(tmp_path: Path) -> Iterator[Proxy]:
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
-        listener.listen()
-        thread = threading.Thread(target=_echo, args=(listener,))
-        thread.start()
-        with Proxy(path) as made:
+        with serving(listener), Proxy(path) as made:
             yield made
+
+
+@contextmanager
+def serving(listener: socket.socket) -> Iterator[None]:
+    """Say again what is heard."""
+    listener.listen()
+    thread = threading.Thread(target=_echo, args=(listener,))
+    thread.start()
+    try:
+        yield
+    finally:
         listener.shutdown(socket.SHUT_RDWR)
         thread.join(30)
 
 
 def _echo(listener: socket.socket) -> None:
-    with suppress(OSError):  # the listener is closed
+    with ThreadPoolExecutor(4) as pool, suppress(OSError):  # until the listener is closed
         while True:
             connection, _ = listener.accept()
-            with connection:
-                while heard := connection.recv(4096):
-                    connection.sendall(heard)
+            pool.submit(_answer, connection)
+
+
+def _answer(connection: socket.socket) -> None:
+    with connection, suppress(OSError):
+        while said := connection.recv(4096):
+            connection.sendall(said)
 
 
 def connect(proxy: Proxy) -> socket.socket:
@@ -86,3 +101,46 @@ def test_what_is_slowed_comes(proxy: Proxy) -> None:
         client.sendall(SAID)
 
         assert heard(client) == SAID
+
+
+def test_what_is_done_to_one_peer_of_a_node_leaves_the_others_alone() -> None:
+    peers: dict[int, str] = {}
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        stack.enter_context(serving(listener))
+        routes = stack.enter_context(RouteProxy(listener.getsockname()[1], peers.get))
+        one, other, stranger = (stack.enter_context(socket.socket()) for _ in range(3))
+        for client, name in ((one, "one"), (other, "other"), (stranger, "")):
+            client.settimeout(30)
+            client.bind(("127.0.0.1", 0))
+            if name:
+                peers[client.getsockname()[1]] = name
+            client.connect(("127.0.0.1", routes.port))
+
+        assert heard(stranger) == b""
+        for to_peer, from_peer in ((True, False), (False, True)):
+            routes.hold("one", to_peer=to_peer, from_peer=from_peer)
+            for client in (one, other):
+                client.sendall(SAID)
+            assert heard(other) == SAID
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(1)
+            one.settimeout(30)
+            routes.heal("one")
+            assert heard(one) == SAID
+        routes.cut("one")
+        assert heard(one) == b""
+        other.sendall(SAID)
+        assert heard(other) == SAID
+
+
+def test_the_process_of_a_connection_is_known_by_its_port() -> None:
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        own.listen()
+        port = own.getsockname()[1]
+        assert has_port(os.getpid(), port)
+        assert not has_port(os.getppid(), port)
+    assert not has_port(os.getpid(), port)

@@ -11,8 +11,14 @@ from tests.ledger.faults import KINDS, Fault, schedule
 from tests.ledger.run import Plan, play
 
 
-def test_nothing_is_lost_when_who_leads_is_killed_and_who_leads_then_leaves(tmp_path: Path) -> None:
-    faults = (Fault(1.5, "kill", 0.0, 0), Fault(4.0, "term", 0.0, 0))
+def test_nothing_is_lost_when_leaders_are_killed_and_leave_and_a_link_is_cut(
+    tmp_path: Path,
+) -> None:
+    faults = (
+        Fault(1.5, "kill", 0.0, 0),
+        Fault(3.0, "link-cut", 0.5, 0),
+        Fault(4.0, "term", 0.0, 0),
+    )
 
     outcome = play(Plan(6.0, 20261123, 2, faults), tmp_path, print)
 

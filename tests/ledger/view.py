@@ -1,7 +1,7 @@
 """The history of a run in the order in which its checks ask for it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tests.ledger.history import Event, Rules, StreamRule
@@ -107,6 +107,11 @@ class View:
         """Whether the run was read to its end: else nothing can be said to be missing."""
         return bool(self.stored)
 
+    @property
+    def ways(self) -> set[str]:
+        """How streams were read in the end."""
+        return {how for ways in self.stored.values() for how in ways}
+
     def with_retention(self, *retentions: str) -> Iterator[StreamRule]:
         """The streams that keep their messages in one of these ways."""
         return (rule for rule in self.rules.streams if rule.retention in retentions)
@@ -165,3 +170,10 @@ def _covers(removal: Event, subject: str, seq: int) -> bool:
 def number_of(value: str) -> int:
     """The how manieth message of its publisher."""
     return int(value.rpartition("-")[2])
+
+
+def part_of(place: int, kept: Collection[int]) -> str:
+    """Where among those that are left a lost one stood: prefix, middle or postfix."""
+    if place > max(kept, default=0):
+        return "postfix"
+    return "prefix" if place < min(kept) else "middle"

@@ -1,0 +1,135 @@
+"""What limits promise: never more than they allow, never less, nothing refused without need."""
+
+from collections.abc import Iterator
+
+from tests.ledger.history import Event, StreamRule
+from tests.ledger.view import Message, Try, View, Violation
+
+_SECOND = 1_000_000_000
+_EARLY_NS = _SECOND // 2
+"""How wrong a node may be about the database's time."""
+_LATE_NS = 10 * _SECOND
+"""How long what is over may be shown: whoever led before is stopped, or cut off, meanwhile."""
+_FULL = '"err_code": 10077'
+
+
+def limits(view: View) -> Iterator[Violation]:
+    """A stream never says to have more messages than it may."""
+    for event in view.of("stream"):
+        rule = view.streams.get(event.stream)
+        if rule is not None and rule.max_msgs and event.messages > rule.max_msgs:
+            text = f"{event.stream} has {event.messages} messages, {rule.max_msgs} are allowed"
+            yield Violation("limit", text, (event,))
+
+
+def rings(view: View) -> Iterator[Violation]:
+    """Of a stream that discards what is old, the latest are there, and as many as it may have."""
+    if not view.is_final():
+        return
+    for rule in view.with_retention("ring"):
+        found = set(view.final(rule.name))
+        acked = {
+            seq: event
+            for message in view.messages[rule.name].values()
+            for seq, event in message.acked.items()
+        }
+        end = max(found | set(acked), default=0)
+        first = max(1, end - rule.max_msgs + 1)
+        for seq in sorted(set(range(first, end + 1)) - found):
+            lines = (acked[seq],) if seq in acked else ()
+            yield Violation("limit", f"{rule.name} has lost {seq}, from {first} to {end}", lines)
+        for seq in sorted(found - set(range(first, end + 1))):
+            text = f"{rule.name} still has {seq}, before {first}"
+            yield Violation("limit", text, (view.final(rule.name)[seq],))
+
+
+def refusals(view: View) -> Iterator[Violation]:
+    """Only a stream that may have been full refuses for that reason."""
+    for stream, messages in view.messages.items():
+        refused = [
+            each
+            for message in messages.values()
+            for each in message.tries
+            if each.phase == "fail" and each.outcome and _FULL in each.outcome.text
+        ]
+        for each in refused:
+            most = view.streams[stream].max_msgs
+            possible = sum(_may_be_there(view, stream, each, one) for one in messages.values())
+            if not most or possible < most:
+                text = f"{each.sent.value} was refused by {stream}, which had at most {possible}"
+                lines = tuple(line for line in (each.sent, each.outcome) if line)
+                yield Violation("limit", text, lines)
+
+
+def _may_be_there(view: View, stream: str, refused: Try, message: Message) -> bool:
+    """Whether a message may have been in a stream when another one was refused."""
+    if refused.outcome is None or message.sent.t > refused.outcome.t or not message.may_be_stored:
+        return False
+    removals = view.removed(stream, message.sent.subject, max(message.acked, default=1 << 62))
+    return not any(
+        removal.phase == "ok" and removal.outcome and removal.outcome.t < refused.sent.t
+        for removal in removals
+    )
+
+
+def lifetimes(view: View) -> Iterator[Violation]:
+    """What has a TTL is there as long as that, and not for much longer, whoever is asked."""
+    for rule in view.with_retention("fading"):
+        at = {
+            seq: message for message in view.messages[rule.name].values() for seq in message.acked
+        }
+        asked: dict[tuple[str, int], Event] = {}
+        faulty = -_LATE_NS
+        for event in view.of("get", "fault"):
+            if event.kind == "fault":
+                faulty = event.t
+            if event.stream != rule.name:
+                continue
+            key = event.client, event.op
+            if event.phase == "invoke":
+                asked[key] = event
+            elif (question := asked.get(key)) and (message := at.get(question.seq)):
+                is_quiet = question.t > faulty + _LATE_NS  # who is cut off can end nothing
+                yield from _lived(rule, message, question, event, is_quiet=is_quiet)
+
+
+def _lived(
+    rule: StreamRule, message: Message, question: Event, answer: Event, *, is_quiet: bool
+) -> Iterator[Violation]:
+    lines = message.sent, question, answer
+    if answer.phase == "fail" and answer.t < message.sent.t + rule.ttl - _EARLY_NS:
+        yield Violation("lifetime", f"{message.value} was gone before its time", lines)
+    is_over = question.t > message.first_ok + rule.ttl + _LATE_NS
+    if answer.phase == "ok" and is_over and is_quiet:
+        yield Violation("lifetime", f"{message.value} was there long after its time", lines)
+
+
+def objects(view: View) -> Iterator[Violation]:
+    """A stream that was made is there until it is deleted, and gone from then on.
+
+    Each is made and deleted by one client, one after the other. One whose making or end is unknown
+    may be there or not.
+    """
+    known: dict[str, Event | None] = {}
+    left: dict[str, Event] = {}
+    for event in view.of("object"):
+        if event.how == "left":
+            left[event.stream] = event
+        elif event.how == "info":
+            last = known.get(event.stream)
+            if last is not None and event.phase == ("ok" if last.how == "delete" else "fail"):
+                text = f"{event.stream} is {'there' if event.phase == 'ok' else 'gone'}"
+                yield Violation("object", f"{text} after: {last.how}", (last, event))
+        elif event.phase != "invoke":
+            known[event.stream] = event if event.phase == "ok" else None
+        else:
+            known[event.stream] = None
+    if not view.is_final():
+        return
+    for name, last in known.items():
+        if last is not None and (name in left) != (last.how == "create"):
+            text = f"{name} is {'there' if name in left else 'gone'} in the end"
+            yield Violation("object", f"{text}, after: {last.how}", (last,))
+
+
+CHECKS = (limits, rings, refusals, lifetimes, objects)
