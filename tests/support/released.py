@@ -63,7 +63,16 @@ _CONSUMERS: list[tuple[str, dict[str, Any]]] = [
     ("NEWS", {"durable_name": "one", "ack_wait": _YEARS}),
     ("NEWS", {"durable_name": "other", "ack_wait": _YEARS, "filter_subject": "news.sport"}),
 ]
-_TRANSIENT = {"ts", "last_active", "active", "lag", "pause_remaining", "push_bound", "num_waiting"}
+_TRANSIENT = {
+    "cluster",
+    "ts",
+    "last_active",
+    "active",
+    "lag",
+    "pause_remaining",
+    "push_bound",
+    "num_waiting",
+}
 """Members of answers that are about the moment, or about connections."""
 
 
