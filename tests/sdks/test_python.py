@@ -1,6 +1,7 @@
 """The Python SDK: what it sends, reads, repeats and raises."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -165,6 +166,21 @@ def test_what_was_fetched_and_not_taken_is_given_back(url: str, name: str) -> No
                 second = await anext(aiter(messages))
             assert (first.payload, second.payload) == (b"0", b"1")
             assert second.delivered == 2
+
+    run(scenario)
+
+
+def test_who_drops_a_consumption_gives_back_what_was_not_taken(url: str, name: str) -> None:
+    async def scenario() -> None:
+        async with stream(url, name) as js:
+            await js.put_consumer(name, "C", ack_policy="explicit", ack_wait=3600 * 10**9)
+            await js.publish_many(sdk.Outgoing(f"{name}.x", str(i)) for i in range(3))
+            assert (await anext(aiter(js.consume(name, "C")))).payload == b"0"
+            gc.collect()
+            async with js.consume(name, "C") as messages:
+                deliveries = aiter(messages)
+                again = [await anext(deliveries) for _ in range(2)]
+            assert [(each.payload, each.delivered) for each in again] == [(b"1", 2), (b"2", 2)]
 
     run(scenario)
 

@@ -118,9 +118,7 @@ class Consumption:
     """
 
     def __init__(self, transport: Transport, fetch: Fetch) -> None:
-        self._transport = transport
-        self._fetch = fetch
-        self._deliveries = transport.kept(self._run())
+        self._deliveries = transport.kept(_Fetching(transport, fetch).run())
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self._deliveries
@@ -140,7 +138,16 @@ class Consumption:
         """Stop, and give back what was fetched and not taken."""
         await self._deliveries.aclose()
 
-    async def _run(self) -> AsyncGenerator[Delivery, None]:
+
+class _Fetching:
+    """One fetch after the other; it knows nothing of who iterates, and so ends when he is gone."""
+
+    def __init__(self, transport: Transport, fetch: Fetch) -> None:
+        self._transport = transport
+        self._fetch = fetch
+
+    async def run(self) -> AsyncGenerator[Delivery, None]:
+        """The deliveries, without end."""
         backoff = Backoff(self._transport.retry)
         while True:
             try:

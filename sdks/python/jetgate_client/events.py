@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetgate_client.errors import ConnectionLost, JetgateError, is_passing, problem_from
+from jetgate_client.iteration import Iteration
 from jetgate_client.retrying import Backoff
 from jetgate_client.transport import EVENTS, Answer, Transport, path_of
 
@@ -46,7 +47,7 @@ async def parsed(answer: Answer) -> AsyncGenerator[ServerEvent, None]:
 
 def follow(
     transport: Transport, path: str, query: Mapping[str, str], *, resumes: bool
-) -> AsyncGenerator[ServerEvent | None, None]:
+) -> Iteration[ServerEvent | None]:
     """The events of a feed, for ever; None: it was begun again.
 
     `resumes`: the feed goes on behind the last event, as Last-Event-ID. Raises what cannot pass by

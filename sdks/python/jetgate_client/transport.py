@@ -2,10 +2,9 @@
 
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
-from weakref import WeakSet
 
 import httpx
 
@@ -17,6 +16,7 @@ from jetgate_client.errors import (
     is_passing,
     problem_of,
 )
+from jetgate_client.iteration import Iteration, Iterations
 from jetgate_client.retrying import Backoff, Retry
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Transport:
         self._timeout = timeout
         self._auth = auth
         self._verify = verify
-        self._feeds: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
+        self._iterations = Iterations()
         self.http = httpx.AsyncClient(
             base_url=url,
             auth=auth,
@@ -104,16 +104,13 @@ class Transport:
         asked = next(self._auth.auth_flow(httpx.Request("GET", self.http.base_url)))
         return {"Authorization": asked.headers["Authorization"]}
 
-    def kept(self, feed: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-        """Let a feed that is left open end before its connection does."""
-        self._feeds.add(feed)
-        return feed
+    def kept(self, generator: AsyncGenerator[T, None]) -> Iteration[T]:
+        """Iterate over what ends before its connection does, if it is left open."""
+        return Iteration(self._iterations, generator)
 
     async def aclose(self) -> None:
         """End what is left open, and close the connections."""
-        for feed in list(self._feeds):
-            with suppress(RuntimeError):  # somebody reads it: the end of its connection ends it
-                await feed.aclose()
+        await self._iterations.aclose()
         await self.http.aclose()
 
     async def send(self, method: str, path: str, **request: Any) -> httpx.Response:

@@ -1,0 +1,84 @@
+"""Iterations that nobody has to end: whoever drops one, or closes the client, ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Iterations:
+    """The iterations of one client.
+
+    Each is held here until it ends. A generator that nobody held would be ended by the collector,
+    together with the connection that it reads from, in any order.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[AsyncGenerator[Any, None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def hold(self, generator: AsyncGenerator[Any, None]) -> None:
+        """Hold one that begins."""
+        self._open.add(generator)
+
+    async def end(self, generator: AsyncGenerator[Any, None]) -> None:
+        """End one, unless somebody reads it: the end of its connection ends that."""
+        self._open.discard(generator)
+        with suppress(RuntimeError):
+            await generator.aclose()
+
+    def forget(self, generator: AsyncGenerator[Any, None]) -> None:
+        """Hold one no longer that has ended."""
+        self._open.discard(generator)
+
+    def drop(self, generator: AsyncGenerator[Any, None], loop: asyncio.AbstractEventLoop) -> None:
+        """End one that nobody iterates over any more; called by the collector, in any thread."""
+        if generator in self._open and not loop.is_closed():
+            loop.call_soon_threadsafe(self._end_soon, generator)
+
+    def _end_soon(self, generator: AsyncGenerator[Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self.end(generator))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def aclose(self) -> None:
+        """End all."""
+        for generator in list(self._open):
+            await self.end(generator)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+
+class Iteration(AsyncIterator[T], Generic[T]):
+    """What a generator yields; once dropped, it is ended soon."""
+
+    def __init__(self, iterations: Iterations, generator: AsyncGenerator[T, None]) -> None:
+        self._iterations = iterations
+        self._generator = generator
+        self._is_begun = False
+
+    def __aiter__(self) -> Iteration[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        if not self._is_begun:
+            self._is_begun = True
+            self._iterations.hold(self._generator)
+            loop = asyncio.get_running_loop()
+            dropped = weakref.finalize(self, self._iterations.drop, self._generator, loop)
+            dropped.atexit = False
+        try:
+            return await anext(self._generator)
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                self._iterations.forget(self._generator)
+            raise
+
+    async def aclose(self) -> None:
+        """End it now."""
+        await self._iterations.end(self._generator)
