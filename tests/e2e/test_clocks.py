@@ -157,7 +157,7 @@ def take_over(former: Process, standby: Process) -> None:
     eventually(lambda: "standing by" in standby.stderr(), within=120)
     former.send(signal.SIGKILL)
     former.end()
-    assert standby.ports
+    eventually(lambda: "leading as " in standby.stderr(), within=60)
 
 
 def check_what_is_shown(process: Process, dsn: str, ahead: float) -> None:
