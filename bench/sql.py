@@ -37,8 +37,9 @@ async def load(admin: Any, rows: int) -> None:
     """Fill the streams, and leave statistics as they are after a bulk load."""
     for n, config in enumerate(_KINDS.values(), start=1):
         await admin.execute(
-            "insert into jetgate_store.stream (stream, account, name, shelf, created, config) "
-            "values ($1, '$G', 'S' || $1::int, $2, 0, $3)", n, int(n == 3), config,
+            "insert into jetgate_store.stream"
+            " (stream, account, name, shelf, created, lease_group, config) "
+            "values ($1, '$G', 'S' || $1::int, $2, 0, 0, $3)", n, int(n == 3), config,
         )  # fmt: skip
         await admin.execute(
             "insert into jetgate_store.head values ($1, 1, $2, $3, 0, $3, 0)",
@@ -109,8 +110,9 @@ async def held(server: EmbeddedPostgres, admin: Any, reading: Reading) -> None:
     pool = await server.connector.pool(Purpose.WRITE, 1)
     sweeper = PostgresReader(pool)
     await admin.execute(
-        "insert into jetgate_store.stream (stream, account, name, shelf, created, config) values "
-        "(9, '$G', 'KV', 1, 0, '{\"max_msgs_per_subject\": 1}')"
+        "insert into jetgate_store.stream"
+        " (stream, account, name, shelf, created, lease_group, config) values "
+        "(9, '$G', 'KV', 1, 0, 0, '{\"max_msgs_per_subject\": 1}')"
     )
     await admin.execute("insert into jetgate_store.head values (9, 1, 1, 0, 0, 0, 0)")
     last, page = 0, f"select {_COLUMNS} from jetgate.log where id = 9 order by seq"

@@ -11,6 +11,7 @@ from core.storage.health import StorageHealth
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
+from core.storage.postgres.locks import LEASE_GROUPS
 
 
 async def campaign(
@@ -30,6 +31,7 @@ async def campaign(
         PostgresLeases(connector),
         clock,
         row or NodeRow(nuid()),
+        range(LEASE_GROUPS),
         health=health,
         follower=follower,
     )

@@ -4,6 +4,9 @@ The connection may have been lost while a COMMIT was under way. The epochs are b
 head rows are read, so that no COMMIT of the lost connection can still land; what a head row says
 then is the outcome.
 
+A commit that was fenced was not made: another node has led one of its streams since. Which, the
+heads tell (`find_fenced`); the others are led on.
+
 The database itself may have gone back meanwhile. Then memory is worth nothing: the term ends, and
 the next one finds out what was lost (`find_losses`).
 """
@@ -13,7 +16,7 @@ from collections.abc import Mapping
 
 from core.cluster.leadership import Leadership
 from core.errors import Fenced
-from core.jetstream.lane import Runner
+from core.jetstream.lane import Work
 from core.jetstream.registry import Registry
 from core.storage.acknowledged import Acknowledged
 from core.storage.interface import Catalog, ConsumerRow, Head, LogWriter, PurgeRow, StreamRow
@@ -21,9 +24,6 @@ from core.stream.machine import StreamMachine
 from core.stream.plan import StreamPlan
 
 log = logging.getLogger("jetgate.storage")
-
-Work = list[tuple[Runner, StreamPlan]]
-"""Streams, each with the plan that was to be committed."""
 
 CATALOGUE = 0
 """The stream number of the catalogue's own head row."""
@@ -35,10 +35,11 @@ async def lead_again(
     registry: Registry,
     work: Work,
     changes: int = 0,
-) -> tuple[Work, int]:
-    """Return what of `work` turns out committed, and the catalogue's new epoch.
+) -> tuple[Work, Work, int]:
+    """Return what of `work` turns out committed, what does not, and the catalogue's new epoch.
 
-    Every stream takes its new epoch. `changes`: how many the catalogue has had.
+    Every stream takes its new epoch; those that are not led any more are left out. `changes`: how
+    many the catalogue has had.
 
     Raises:
         Fenced: another node has led since, or storage is not where this node left it.
@@ -49,6 +50,7 @@ async def lead_again(
     heads = await writer.heads([CATALOGUE, *runners])
     plans = {runner.stream: plan for runner, plan in work}
     committed: Work = []
+    rest: Work = []
     for stream, runner in runners.items():
         plan = plans.get(stream)
         if plan is not None and _is_committed(heads, stream, plan):
@@ -57,10 +59,36 @@ async def lead_again(
             raise Fenced(f"stream {runner.name} is gone")
         elif not _is_as_left(heads[stream], runner.machine, plan):
             raise Fenced(f"stream {runner.name} is not as this node left it")
+        elif plan is not None:
+            rest.append((runner, plan))
         runner.epoch = heads[stream].epoch
     if heads[CATALOGUE].last_seq < changes:
         raise Fenced("the catalogue has lost changes")
-    return committed, heads[CATALOGUE].epoch
+    return committed, rest, heads[CATALOGUE].epoch
+
+
+async def find_fenced(writer: LogWriter, epoch: int, work: Work) -> set[int]:
+    """Return the streams of a commit that was fenced which another node has led since, by number.
+
+    `epoch`: that of the catalogue, as this node knows it.
+
+    Raises:
+        Fenced: it leads the catalogue too, or a stream is not where this node left it.
+        Unavailable: storage is away.
+    """
+    heads = await writer.heads([CATALOGUE, *(runner.stream for runner, _ in work)])
+    if heads[CATALOGUE].epoch != epoch:
+        raise Fenced("another node leads the catalogue")
+    fenced = set()
+    for runner, plan in work:
+        head = heads.get(runner.stream)
+        if head is None or head.epoch != runner.epoch:
+            fenced.add(runner.stream)
+        elif head.last_seq != plan.before:
+            raise Fenced(f"stream {runner.stream} is not where this node left it")
+    if not fenced:
+        raise Fenced("a commit was refused, and nobody else leads its streams")
+    return fenced
 
 
 def _is_as_left(head: Head, machine: StreamMachine, plan: StreamPlan | None) -> bool:

@@ -25,7 +25,7 @@ from core.cluster.members import REPLICAS_MAX, Cluster, peer_id
 from core.jetstream.advisories import Advisories
 from core.jetstream.dead_letters import DeadLetters
 from core.jetstream.janitor import Janitor
-from core.jetstream.lane import Lane
+from core.jetstream.lane import Lane, Work
 from core.jetstream.log.tail import TailBudget
 from core.jetstream.registry import Registry
 from core.jetstream.resources import Resources
@@ -37,7 +37,7 @@ from core.jetstream.trust import Trust
 from core.model.account import ServerLimits
 from core.pubsub.account import ServiceSubscription
 from core.pubsub.server import SYSTEM_ACCOUNT
-from core.recovery import CATALOGUE, Work, find_losses, lead_again
+from core.recovery import CATALOGUE, find_fenced, find_losses, lead_again
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
 from core.runtime.tasks import spawn, stop
@@ -176,11 +176,13 @@ class Term:
             self._clock,
             leadership.trusted,
             self.recover,
+            self._sift,
             self._depose,
             leadership.health,
         )
         self.lane.release = self._release
         leadership.reopened = self.lane.verify
+        leadership.gave_up = self._give_up_groups
         trust = Trust(leadership.trusted)
         leadership.confirmed = trust.confirm
         self.registry = Registry(self._account, self._services(sweeper, trust))
@@ -316,6 +318,7 @@ class Term:
         for row in streams:
             if row.account == self._account.name:
                 await self.registry.open(row, by_stream.get(row.stream, []))
+        self._give_up_groups()  # those that were lost meanwhile
         self.transactions.restore(await self.catalog.ledgers())
         for stream, shelf in await self.catalog.dropped_streams():
             self.janitor.drop(stream, shelf)
@@ -346,16 +349,30 @@ class Term:
             self.lane.stopped = True
             self.deposed.set()
 
-    async def recover(self, work: Work) -> Work:
-        """Lead again after storage was away; return the plans that turn out committed."""
+    def _give_up_groups(self, _gone: frozenset[int] = frozenset()) -> None:
+        """Give up the streams in groups that this node does not lead any more."""
+        for runner in list(self.registry.streams.values()):
+            if runner.lease_group not in self.leadership.groups:
+                self.registry.give_up(runner)
+
+    async def _sift(self, work: Work) -> Work:
+        """Give up the streams of a fenced commit that another node leads; return the others."""
+        fenced = await find_fenced(self.writer, self.catalog.epoch, work)
+        for runner in list(self.registry.streams.values()):
+            if runner.stream in fenced:
+                self.registry.give_up(runner)
+        return [(runner, plan) for runner, plan in work if runner.stream not in fenced]
+
+    async def recover(self, work: Work) -> tuple[Work, Work]:
+        """Lead again after storage was away; return which plans turn out committed, which not."""
         self._in_doubt = work
-        committed, epoch = await lead_again(
+        committed, rest, epoch = await lead_again(
             self.leadership, self.writer, self.registry, work, self.catalog.changes
         )
         self.catalog.epoch = self.registry.epoch = epoch
         self._in_doubt = []
         self._compared = self.leadership.session
-        return committed
+        return committed, rest
 
     def _step_down(self, successor: str) -> None:
         if not self.stepping_down.is_set():

@@ -1,23 +1,28 @@
 """Leadership of one node: acquire it, keep it with heartbeats, notice its loss.
 
-    standby --- lock taken, epochs bumped ---> leading --- another node bumped ---> lost
-       ^ wait; end the session of a stalled holder  | session gone: not trusted, take it again
+    standby --- locks taken, epochs bumped ---> leading --- another node bumped all ---> lost
+       ^ wait; end the session of a stalled holder  | session gone: not trusted, take them again
+                                                    | another node bumped some: those given up
 
-*Rules.* The lock is a hint, the epochs are the truth. They are bumped in one transaction before
-anything is read, so that no write of an earlier leader can be committed later. Each bump stores a
-token of this node beside the catalogue's epoch: while it is there, no other node has led since.
-Time is the database's, measured with each heartbeat (`core.storage.database_time`).
+*Rules.* Streams are led by groups, each with a lock: one session holds those of all groups that a
+node leads, and one heartbeat confirms them. Which groups a node campaigns for is said by who makes
+the leadership; today it gets all of them or none. The locks are a hint, the epochs are the truth.
+They are bumped in one transaction before anything is read, so that no write of an earlier leader
+can be committed later. Each bump stores a token of this leadership in the rows of its groups: while
+it is there, no other node has led the group since. Time is the database's, measured with each
+heartbeat (`core.storage.database_time`).
 
 *Failure.* While PostgreSQL is unreachable nobody leads: `trusted` becomes False within seconds and
-`acquire` raises Unavailable. When it is back the lock is taken again; the token shows whether this
-node is still the leader. `lost` is final: the node must start anew as a standby.
+`acquire` raises Unavailable. When it is back the locks are taken again; the tokens show which
+groups this node still leads, and the others are given up. Without any, or without that of the
+catalogue, the leadership is `lost`, which is final: the node must start anew as a standby.
 """
 
 import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from core.cluster.lease import LeaseTimes, TrustWindow
@@ -32,6 +37,8 @@ log = logging.getLogger("jetgate.cluster")
 
 _SECOND = 1_000_000_000
 _POLLS_FOR_ADDRESS = 12
+_CATALOGUE = 0
+"""The group that the catalogue is led with. It is taken first: its holder finds the others free."""
 
 
 class Follower(Protocol):
@@ -58,9 +65,10 @@ class Leadership:
     """The leadership of one node.
 
     Args:
-        store: the session that holds the lock.
+        store: the session that holds the locks.
         clock: the machine's.
         row: what other nodes see of this node.
+        groups: the lease groups to lead, that of the catalogue among them.
         times: the intervals of leases.
         health: told whether storage answers.
         follower: told of the other nodes; None: nobody is.
@@ -69,8 +77,11 @@ class Leadership:
         row: what other nodes see of this node; its addresses may be filled in later.
         health: what it was told.
         epoch: the catalogue's epoch under which the node leads; 0 before it does.
+        groups: which lease groups it leads, as far as it knows.
+        token: what says in their rows that it is this leadership.
         clock: the time of the database, by which everything is stored; from when the node leads.
         lost: set when another node has taken over.
+        gave_up: called when another node has taken over some groups, with these.
         stays: whether the node goes on when it has released the leadership, and its row with it.
         reopened: called when this node leads on in another session than before.
         confirmed: called each time it turns out that this node still leads.
@@ -81,6 +92,7 @@ class Leadership:
         store: LeaseStore,
         clock: Clock,
         row: NodeRow,
+        groups: Iterable[int],
         *,
         times: LeaseTimes | None = None,
         health: StorageHealth | None = None,
@@ -89,8 +101,11 @@ class Leadership:
         self.row = row
         self.health = health or StorageHealth(clock)
         self.epoch = 0
+        self.groups: frozenset[int] = frozenset()
+        self.token = secrets.randbits(62) + 1
         self.clock: Clock
         self.lost = asyncio.Event()
+        self.gave_up: Callable[[frozenset[int]], None] = lambda _groups: None
         self.stays = False
         self.reopened: Callable[[], None] = lambda: None
         self.confirmed: Callable[[], None] = lambda: None
@@ -100,7 +115,7 @@ class Leadership:
         self._times = times or LeaseTimes()
         self._follower = follower
         self._window = TrustWindow(self._times)
-        self._token = secrets.randbits(62) + 1
+        self._wanted = frozenset(groups)
         self._session_lock = asyncio.Lock()  # one operation at a time on the session of the store
         self._heartbeats: asyncio.Task[None] | None = None
         self._last_beat = -self._times.beat
@@ -112,7 +127,7 @@ class Leadership:
 
     @property
     def session(self) -> int:
-        """The process id of the session that holds the lock; 0: there is none now."""
+        """The process id of the session that holds the locks; 0: there is none now."""
         return self._store.pid if self._store.is_open else 0
 
     def trusted(self) -> bool:
@@ -120,13 +135,14 @@ class Leadership:
         return self._store.is_open and self._window.trusted(self._clock.monotonic())
 
     async def acquire(self) -> None:
-        """Become the leader, with every epoch bumped.
+        """Become the leader, with every epoch of the groups bumped.
 
-        The first call waits until the lock is free. A later one, after storage was unreachable,
-        takes the lock again and bumps, so that no COMMIT of a lost connection can succeed.
+        The first call waits until the locks are free. A later one, after storage was unreachable,
+        takes them again and bumps, so that no COMMIT of a lost connection can succeed. Groups that
+        another node has led since are given up.
 
         Raises:
-            Fenced: another node has led since; final.
+            Fenced: another node has led all of them since, or the catalogue; final.
             Unavailable: PostgreSQL is not reachable (only if this node has led before).
         """
         if self.epoch == 0:
@@ -137,7 +153,7 @@ class Leadership:
             await self._checked(self._renew())
 
     async def release(self) -> None:
-        """Release the lock, so that another node need not wait. Safe to call twice."""
+        """Release the locks, so that another node need not wait. Safe to call twice."""
         await stop(self._heartbeats)
         self._heartbeats = None
         self._window.withdraw()
@@ -146,7 +162,7 @@ class Leadership:
                 async with asyncio.timeout(0.5):
                     await (self._store.unlock() if self.stays else self._store.leave(self.row))
             except (Unavailable, TimeoutError) as error:
-                log.info("the lock ends with its session: %s", error)
+                log.info("the locks end with their session: %s", error)
         self._store.close()
         # Who asks storage for something next finds out anew.
         self.health.works(SESSION)
@@ -187,7 +203,7 @@ class Leadership:
             await self._follower.pause(seconds)
 
     async def _attempt(self, *, may_lead: bool = True) -> Holder | None:
-        """Try once to become the leader; return the holder of the lock if that is another node.
+        """Try once to become the leader; return who leads the catalogue if that is another node.
 
         Who may not lead says only that it is there.
         """
@@ -200,12 +216,13 @@ class Leadership:
                     await self._beat()
                     self._last_beat = started
                 if not may_lead:
-                    return await self._store.holder()
-                if not await self._store.take():
-                    return await self._end_stalled_holder()
+                    return (await self._store.holders((_CATALOGUE,))).get(_CATALOGUE)
+                if held := await self._take_all():
+                    return await self._end_stalled_holders(held)
                 await self._beat()
             # Without timeout: it waits for transactions of the last leader.
-            self.epoch = await self._store.bump(self._token, None)
+            bumped = await self._store.bump(self._wanted, self.token, None, self.row.node)
+            self.groups, self.epoch = bumped.groups, bumped.epoch
             self.clock = self._time = DatabaseClock(self._clock, self.health.time)
         except TimeoutError:
             self._store.close()
@@ -216,15 +233,27 @@ class Leadership:
         self._window.confirm(started)
         return None
 
-    async def _end_stalled_holder(self) -> Holder | None:
-        """Return the holder of the lock; terminate its session if it is stalled."""
-        holder = await self._store.holder()
-        if holder is not None and holder.silence > self._times.stale:
-            log.warning(
-                "taking over: %s was silent for %.1f s", holder.shown, holder.silence / _SECOND
-            )
-            await self._store.end_session(holder.pid)
-        return holder
+    async def _take_all(self) -> frozenset[int]:
+        """Take the locks of all groups that are wanted, or none; return which others hold."""
+        first = await self._store.take((_CATALOGUE,))
+        if not first:
+            return frozenset((_CATALOGUE,))
+        rest = self._wanted - first
+        taken = await self._store.take(rest)
+        if taken != rest:
+            await self._store.give(taken | first)
+        return rest - taken
+
+    async def _end_stalled_holders(self, groups: frozenset[int]) -> Holder | None:
+        """Return who leads the catalogue; terminate the sessions that have groups and stall."""
+        holders = await self._store.holders(groups)
+        for holder in set(holders.values()):
+            if holder.silence > self._times.stale:
+                log.warning(
+                    "taking over: %s was silent for %.1f s", holder.shown, holder.silence / _SECOND
+                )
+                await self._store.end_session(holder.pid)
+        return holders.get(_CATALOGUE)
 
     # -- leading -----------------------------------------------------------------------------
 
@@ -249,7 +278,7 @@ class Leadership:
         in_time = self.health.slow(SESSION, times.late / _SECOND, why)
         try:
             async with asyncio.timeout(times.answer / _SECOND):
-                await self._ensure_lock()
+                await self._ensure_locks()
                 await self._beat()
                 if self.health.fails(SPACE) and await self._store.has_space():
                     self.health.works(SPACE)
@@ -276,13 +305,15 @@ class Leadership:
     async def _renew(self) -> None:
         started = self._clock.monotonic()
         async with asyncio.timeout(self._times.answer / _SECOND):
-            await self._ensure_lock()
-        self.epoch = await self._store.bump(self._token, self._token)
+            await self._ensure_locks()
+        bumped = await self._store.bump(self.groups, self.token, self.token, self.row.node)
+        self._lead_on(bumped.groups, "another node has led since")
+        self.epoch = bumped.epoch
         self._window.confirm(started)
         self.confirmed()
 
-    async def _ensure_lock(self) -> None:
-        """Make sure that this node has the lock and no other node has led since.
+    async def _ensure_locks(self) -> None:
+        """Make sure that this node has its locks; give up groups that other nodes have led since.
 
         Raises Fenced or Unavailable.
         """
@@ -292,17 +323,33 @@ class Leadership:
         self._window.withdraw()
         former = self._store.pid
         await self._store.open()
-        if not await self._store.take():
-            holder = await self._store.holder()
-            if holder is None:
-                raise Unavailable("the lock is between two holders")
-            if holder.pid != former:
-                raise Fenced(f"{holder.node or 'another node'} holds the lock")
-            # PostgreSQL has not noticed yet that this node's last session ended.
-            await self._store.end_session(former)
-            raise Unavailable("waiting for the end of our last session")
-        if await self._store.token() != self._token:
-            raise Fenced("another node has led since")
+        taken = await self._store.take(self.groups)
+        why = "another node has led since"
+        if missing := self.groups - taken:
+            holders = await self._store.holders(missing)
+            if any(holder.pid == former for holder in holders.values()):
+                # PostgreSQL has not noticed yet that this node's last session ended.
+                await self._store.end_session(former)
+                raise Unavailable("waiting for the end of our last session")
+            if len(holders) < len(missing):
+                raise Unavailable("a lock is between two holders")
+            others = sorted({holder.node or "another node" for holder in holders.values()})
+            why = f"locks are held by {', '.join(others)}"
+        tokens = await self._store.tokens(taken)
+        kept = frozenset(group for group in taken if tokens.get(group) == self.token)
+        if kept != taken:
+            await self._store.give(taken - kept)
+        self._lead_on(kept, why)
+
+    def _lead_on(self, groups: frozenset[int], why: str) -> None:
+        """Lead only these groups from now on. Raises Fenced where that is no leadership."""
+        gone = self.groups - groups
+        if _CATALOGUE in gone or not groups:
+            raise Fenced(why)
+        self.groups = groups
+        if gone:
+            log.warning("%d of %d lease groups are lost: %s", len(gone), len(gone | groups), why)
+            self.gave_up(gone)
 
     async def _checked(self, check: Awaitable[None]) -> None:
         """Run a check; close the session when it fails, since its state is unknown."""

@@ -9,6 +9,9 @@ Failure: when the connection is lost during COMMIT the plans are kept, unacknowl
 heads are read again under a bumped epoch; a plan whose head is there was committed and is acked,
 one whose head is not there is committed again. What was gathered meanwhile is refused after two
 seconds (JSClusterNotAvail) so that no client waits for ever.
+
+A commit that is fenced was not made, and its publishes are not answered: another node leads one of
+its streams. Those are given up, and the rest is committed without them.
 """
 
 import asyncio
@@ -57,13 +60,19 @@ class Runner(Protocol):
     def refuse_gathered(self, error: ApiError) -> None: ...
 
 
+Work = list[tuple[Runner, StreamPlan]]
+"""Streams, each with its plan in one commit."""
+
+
 class Lane:
     """The one writer of a node.
 
     Args:
         recover: called after storage failed; returns when this node leads again with fresh
-            epochs, and tells which of the given plans were committed. Raises Unavailable
-            while storage is away, Fenced when another node has taken over.
+            epochs, and tells which of the given plans were committed, and which are to be. Raises
+            Unavailable while storage is away, Fenced when another node has taken over.
+        sift: called when a commit was fenced; gives up the streams that another node leads, and
+            returns the others with their plans. Raises Fenced when that is all, Unavailable.
         deposed: called when another node leads; the lane stops.
         health: told whether storage takes commits.
 
@@ -77,9 +86,8 @@ class Lane:
         turn: Turn,
         clock: Clock,
         trusted: Callable[[], bool],
-        recover: Callable[
-            [list[tuple[Runner, StreamPlan]]], Awaitable[list[tuple[Runner, StreamPlan]]]
-        ],
+        recover: Callable[[Work], Awaitable[tuple[Work, Work]]],
+        sift: Callable[[Work], Awaitable[Work]],
         deposed: Callable[[str], None],
         health: StorageHealth | None = None,
     ) -> None:
@@ -89,6 +97,7 @@ class Lane:
         self._clock = clock
         self._trusted = trusted
         self._recover = recover
+        self._sift = sift
         self._deposed = deposed
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -150,8 +159,8 @@ class Lane:
         await self._taken.wait()
 
     async def _round(self) -> None:
-        work: list[tuple[Runner, StreamPlan]] = []
-        decided: list[tuple[Runner, StreamPlan]] = []
+        work: Work = []
+        decided: Work = []
         rows = 0
         away = False
         for _ in range(len(self.ready)):
@@ -200,7 +209,7 @@ class Lane:
             say()
         self._turn.run()
 
-    async def _commit(self, work: list[tuple[Runner, StreamPlan]]) -> None:
+    async def _commit(self, work: Work) -> None:
         """Commit, then emit; resolve what failed."""
         while work and not self.stopped:
             started = self._clock.monotonic()
@@ -208,9 +217,9 @@ class Lane:
                 if not self._trusted():
                     raise Unavailable("leadership is not confirmed")
                 await self._write(work)
-            except Fenced as error:
-                self._depose(str(error))
-                return
+            except Fenced:
+                work = await self._without_fenced(work)
+                continue
             except Refused as error:
                 await self._part(work, error)
                 return
@@ -224,7 +233,7 @@ class Lane:
             self._emit(work)
             return
 
-    async def _write(self, work: list[tuple[Runner, StreamPlan]]) -> None:
+    async def _write(self, work: Work) -> None:
         commits = [StreamCommit(r.stream, r.shelf, r.epoch, plan) for r, plan in work]
         impatient = asyncio.get_running_loop().call_later(PATIENCE, self._be_impatient)
         try:
@@ -239,14 +248,14 @@ class Lane:
         self.health.failed(COMMITS, f"no answer to COMMIT within {PATIENCE:g} s")
         self._refuse_gathered()
 
-    def _emit(self, work: list[tuple[Runner, StreamPlan]]) -> None:
+    def _emit(self, work: Work) -> None:
         self.health.committed()
         self.commits += 1
         for runner, plan in work:
             self.messages += len(plan.texts)
             runner.emit(plan)
 
-    async def _part(self, work: list[tuple[Runner, StreamPlan]], error: Refused) -> None:
+    async def _part(self, work: Work, error: Refused) -> None:
         """Storage refused and nothing was written: one stream must not fail the others."""
         if len(work) > 1:
             for pair in work:
@@ -267,15 +276,25 @@ class Lane:
             else api_error("JSStreamStoreFailed", err=_REFUSED),
         )
 
-    async def _settle(
-        self, work: list[tuple[Runner, StreamPlan]]
-    ) -> list[tuple[Runner, StreamPlan]]:
+    async def _without_fenced(self, work: Work) -> Work:
+        """Return what of a fenced commit is to be committed again."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._sift(work)
+        except Fenced as error:
+            self._depose(str(error))
+            return []
+        except (Unavailable, TimeoutError) as error:
+            self.health.failed(COMMITS, str(error) or "no answer yet")
+            return await self._settle(work)
+
+    async def _settle(self, work: Work) -> Work:
         """Wait for storage and leadership; emit what turns out committed, return the rest."""
         patient_until = self._clock.monotonic() + int(PATIENCE * 1e9)
         while not self.stopped:
             try:
                 async with asyncio.timeout(PATIENCE):
-                    committed = await self._recover(work)
+                    committed, rest = await self._recover(work)
             except Fenced as error:
                 self._depose(str(error))
                 return []
@@ -288,7 +307,6 @@ class Lane:
             if committed:
                 self._emit(committed)
                 self._tell()
-            rest = [pair for pair in work if pair not in committed]
             if not rest:  # else their commit tells
                 self.health.works(COMMITS)
             return rest

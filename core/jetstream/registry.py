@@ -54,20 +54,22 @@ class Registry:
         self.services = services
         self.streams: dict[str, StreamRunner] = {}
         self.epoch = 0
+        self._elsewhere: dict[str, StreamConfig] = {}  # what another node leads now
         self._left: list[StreamRunner] = []
         self._changes = asyncio.Lock()
         if services.resources is not None:
             services.resources.used = self._used
 
     def configs(self) -> dict[str, StreamConfig]:
-        """Return the configurations of all streams by name."""
-        return {name: runner.config for name, runner in self.streams.items()}
+        """Return the configurations of all streams by name, whoever leads them."""
+        return self._elsewhere | {name: runner.config for name, runner in self.streams.items()}
 
     def stream(self, name: str) -> StreamRunner:
-        """Return a stream; raises ApiError JSStreamNotFound."""
+        """Return a stream; raises ApiError JSStreamNotFound, JSClusterNotAvail."""
         runner = self.streams.get(name)
         if runner is None:
-            raise api_error("JSStreamNotFound")
+            is_there = name in self._elsewhere
+            raise api_error("JSClusterNotAvail" if is_there else "JSStreamNotFound")
         return runner
 
     # -- load --------------------------------------------------------------------------------
@@ -125,18 +127,22 @@ class Registry:
                 if not is_same(config, existing.config):
                     raise api_error("JSStreamNameExist")
                 return existing, False
+            if config.name in self._elsewhere:
+                raise api_error("JSClusterNotAvail")
             check_overlap(config, self.configs().values())
             last = max(config.first_seq, 1) - 1
             head = Head(self.epoch, config.first_seq, last, 0, 0, 0)
             created = self.services.clock.now()
             shelf = shelf_for(config)
             text = encode(config).decode()
-            number = await or_not_available(
+            number, group = await or_not_available(
                 self.services.catalog.add_stream(
                     self.account.name, config.name, shelf, created, text, head
                 )
             )
-            row = StreamRow(number, self.account.name, config.name, shelf, created, text, head)
+            row = StreamRow(
+                number, self.account.name, config.name, shelf, created, text, head, group
+            )
             runner = StreamRunner(row, config, self.account, self.services)
             self.streams[config.name] = runner
             runner.start()
@@ -152,8 +158,9 @@ class Registry:
         """
         async with self._changes:
             runner = self.stream(config.name)
-            others = [r.config for r in self.streams.values() if r is not runner]
-            check_overlap(config, others)
+            others = self.configs()
+            del others[config.name]
+            check_overlap(config, others.values())
             old = runner.config
             try:
                 await runner.reconfigure(config, lambda: self._save(runner, config))
@@ -213,6 +220,18 @@ class Registry:
             self._tell_copiers(name)
             runner.advisories.stream_deleted(name)
             self.services.janitor.drop(runner.stream, runner.shelf)
+
+    def give_up(self, runner: StreamRunner) -> None:
+        """Stop leading a stream, which another node leads now: nothing more is said of it here."""
+        if self.streams.get(runner.name) is not runner:
+            return
+        log.warning("another node leads stream %s", runner.name)
+        consumers = set(runner.consumers.values())
+        del self.streams[runner.name]
+        self._elsewhere[runner.name] = runner.config
+        self._left.append(runner)
+        runner.close(shutdown=True)
+        self.services.states.forget(consumers)
 
     def known(self, doubtful: Mapping[int, int]) -> dict[Key, Known]:
         """Return what clients have seen of each stream, also after `close`.

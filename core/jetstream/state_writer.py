@@ -8,7 +8,7 @@ than a fifth of the time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Protocol
 
 from core.errors import Fenced, Unavailable
@@ -42,6 +42,7 @@ class StateWriter:
         self._deposed = deposed
         self._dirty: dict[Stateful, None] = {}
         self._waiting: list[tuple[Stateful, Callable[[], None]]] = []
+        self._flushing: list[tuple[Stateful, Callable[[], None]]] = []  # who waits for this flush
         self._urgent = asyncio.Event()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -61,6 +62,12 @@ class StateWriter:
         self.mark(consumer)
         self._waiting.append((consumer, done))
         self._urgent.set()
+
+    def forget(self, consumers: Container[Stateful]) -> None:
+        """Write and answer nothing more of consumers that another node leads now."""
+        self._dirty = {each: None for each in self._dirty if each not in consumers}
+        for waiting in (self._waiting, self._flushing):
+            waiting[:] = [pair for pair in waiting if pair[0] not in consumers]
 
     async def run(self) -> None:
         """Flush until cancelled."""
@@ -84,6 +91,7 @@ class StateWriter:
         """Write everything that is dirty now."""
         dirty, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
+        self._flushing = waiting
         self._wake.clear()
         self._urgent.clear()
         writes = [w for w in (consumer.state_write() for consumer in dirty) if w is not None]

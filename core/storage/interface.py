@@ -44,6 +44,7 @@ class StreamRow:
     created: int
     config: str
     head: Head
+    lease_group: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -298,8 +299,8 @@ class Catalog(Protocol):
 
     async def add_stream(
         self, account: str, name: str, shelf: int, created: int, config: str, head: Head
-    ) -> int:
-        """Add a stream with its head row; return its number."""
+    ) -> tuple[int, int]:
+        """Add a stream with its head row; return its number and its lease group."""
         ...
 
     async def set_stream(self, stream: int, config: str) -> None:

@@ -1,6 +1,10 @@
-"""The interface of leases: a session that holds the locks, heartbeats, epochs."""
+"""The interface of leases: a session that holds locks, heartbeats, epochs.
 
-from collections.abc import Sequence
+Each stream is in a lease group, a number from 0. Whoever leads a group holds its lock, and has
+given its streams a new epoch. The catalogue itself is led with group 0.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,8 +67,21 @@ class PeerRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Bumped:
+    """What a bump has done.
+
+    Attributes:
+        groups: those whose streams have new epochs.
+        epoch: the catalogue's.
+    """
+
+    groups: frozenset[int]
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
-    """The session that holds the lock.
+    """The session that holds a lock.
 
     Attributes:
         pid: process id of its backend.
@@ -105,28 +122,33 @@ class LeaseStore(Protocol):
         """End the session, and the locks with it, without waiting."""
         ...
 
-    async def take(self) -> bool:
-        """Take the locks of all lease groups, or none; return whether that succeeded."""
+    async def take(self, groups: Collection[int]) -> frozenset[int]:
+        """Take the locks of groups that are free, without waiting; return which were."""
         ...
 
-    async def holder(self) -> Holder | None:
-        """Return the holder of the locks."""
+    async def give(self, groups: Collection[int]) -> None:
+        """Release the locks of groups, which this session has."""
+        ...
+
+    async def holders(self, groups: Collection[int]) -> Mapping[int, Holder]:
+        """Return who holds the locks of groups; nobody holds those that are left out."""
         ...
 
     async def end_session(self, pid: int) -> None:
         """Terminate the session of a holder."""
         ...
 
-    async def bump(self, token: int, expected: int | None) -> int:
-        """Give every head and consumer a new epoch and store `token`; return the catalogue's epoch.
+    async def bump(
+        self, groups: Collection[int], token: int, expected: int | None, node: str
+    ) -> Bumped:
+        """Give the streams of groups and their consumers new epochs; say who leads the groups.
 
-        Raises:
-            Fenced: the stored token is not `expected` (None: any is accepted).
+        Those whose token is not `expected` (None: any is) are led by another node, and left out.
         """
         ...
 
-    async def token(self) -> int:
-        """Return the token that the last `bump` stored."""
+    async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
+        """Return the tokens that the last bumps of groups stored."""
         ...
 
     async def beat(self, row: NodeRow) -> int:

@@ -50,7 +50,7 @@ _TABLES = (
     ) with (fillfactor = 20, {_HOT})
     """,
     # Row 0 is the head of the catalogue itself: whoever changes streams or consumers checks it.
-    # Its `bytes` hold the token of the node that bumped the epochs last.
+    # Its `last_seq` counts the changes: the version of the catalogue.
     "insert into jetgate_store.head values (0, 0, 0, 0, 0, 0, 0)",
     "create sequence jetgate_store.stream_number as integer",
     # The generated columns are for the views. JSON text may hold an escaped NUL, which PostgreSQL

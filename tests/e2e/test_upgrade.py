@@ -90,6 +90,9 @@ def test_a_revision_that_was_released_stays_as_it_was(
     """A change of the schema is a revision of its own once there is a release."""
     run_migrate(released)
 
+    spread = "select count(*) from jetgate_store.stream where lease_group = stream % 256"
+    assert on(released, spread) == on(released, "select count(*) from jetgate_store.stream")
+    assert on(released, "select bytes from jetgate_store.head where stream = 0") == [(0,)]
     assert on(released, COLUMNS) == on(server.fresh_database(), COLUMNS)
 
 

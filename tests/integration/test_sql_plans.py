@@ -17,11 +17,11 @@ BACKLOG = 3000
 """Replaced rows that are not deleted yet, in the stream with one message per subject."""
 
 _LOAD = f"""
-insert into jetgate_store.stream (stream, account, name, shelf, created, config) values
-  (1, '$G', 'PLAIN', 0, 0, '{{}}'),
-  (2, '$G', 'TTL', 0, 0, '{{"allow_msg_ttl": true, "max_age": 3600000000000}}'),
-  (3, '$G', 'KV', 1, 0, '{{"max_msgs_per_subject": 1}}'),
-  (4, '$G', 'PURGED', 0, 0, '{{}}');
+insert into jetgate_store.stream (stream, account, name, shelf, created, lease_group, config) values
+  (1, '$G', 'PLAIN', 0, 0, 0, '{{}}'),
+  (2, '$G', 'TTL', 0, 0, 0, '{{"allow_msg_ttl": true, "max_age": 3600000000000}}'),
+  (3, '$G', 'KV', 1, 0, 0, '{{"max_msgs_per_subject": 1}}'),
+  (4, '$G', 'PURGED', 0, 0, 0, '{{}}');
 insert into jetgate_store.head
   select s, 1, case s when 4 then {ROWS // 2} else 1 end, {ROWS}, 0, {ROWS}, 0
     from generate_series(1, 4) as s;

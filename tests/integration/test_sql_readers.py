@@ -184,8 +184,9 @@ async def _insert(connection: Any, n: int, config: StreamConfig, store: MemorySt
         f' "max_msgs_per_subject": {config.max_msgs_per_subject}}}'
     )
     await connection.execute(
-        "insert into jetgate_store.stream (stream, account, name, shelf, created, config)"
-        " values ($1, '$G', $2, $1 % 2, 0, $3)", n, f"S{n}", text,
+        "insert into jetgate_store.stream"
+        " (stream, account, name, shelf, created, lease_group, config)"
+        " values ($1, '$G', $2, $1 % 2, 0, 0, $3)", n, f"S{n}", text,
     )  # fmt: skip
     head = store.head
     await connection.execute(

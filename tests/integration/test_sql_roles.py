@@ -13,8 +13,11 @@ from core.storage.postgres.readers import PostgresReaders, ReadLimits, scram_ver
 from tests.support.pg import PostgresServer
 
 _TWO_STREAMS = """
-insert into jetgate_store.stream (stream, account, name, shelf, created, config) values
-  (1, '$G', 'OPEN', 0, 0, '{}'), (2, '$G', 'SECRET', 0, 0, '{}'), (3, 'B', 'OPEN', 0, 0, '{}');
+insert into jetgate_store.stream (stream, account, name, shelf, created, lease_group, config)
+values
+  (1, '$G', 'OPEN', 0, 0, 0, '{}'),
+  (2, '$G', 'SECRET', 0, 0, 0, '{}'),
+  (3, 'B', 'OPEN', 0, 0, 0, '{}');
 insert into jetgate_store.head select s, 1, 1, 3, 3, 3, 0 from generate_series(1, 3) as s;
 insert into jetgate_store.message (seq, ts, stream, shelf, crc, subject, hdr, data)
   select g, g, s, 0, 0, 'of.' || s, null, convert_to(s || ' ' || g, 'UTF8')

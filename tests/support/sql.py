@@ -24,8 +24,8 @@ def on(dsn: str, *statements: str, arguments: tuple[object, ...] = ()) -> list[A
 
 
 STREAM = """
-    insert into jetgate_store.stream (stream, account, name, shelf, created, config)
-    values ({n}, '$G', '{name}', {shelf}, 0, '{config}')
+    insert into jetgate_store.stream (stream, account, name, shelf, created, lease_group, config)
+    values ({n}, '$G', '{name}', {shelf}, 0, 0, '{config}')
 """
 HEAD = "insert into jetgate_store.head values ({n}, 1, {first}, {last}, {now}, 0, 0)"
 MESSAGES = """

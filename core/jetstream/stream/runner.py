@@ -74,6 +74,7 @@ class StreamRunner:
         self.stream = row.stream
         self.shelf = row.shelf
         self.epoch = row.head.epoch
+        self.lease_group = row.lease_group
         self.created = row.created
         self.name = row.name
         self.identity = short_hash(f"{account.name}.{row.name}.{row.created}").decode()

@@ -16,11 +16,12 @@ from core.errors import Fenced, OutcomeUnknown, StorageError
 from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
 from core.storage.postgres.connect import DATABASE_ERRORS, fetch, unavailable
 from core.storage.postgres.ledger import LOAD_LEDGERS, entry_of
+from core.storage.postgres.locks import LEASE_GROUPS
 from core.stream.ledger import Entry
 
 _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config,
-           h.epoch, h.first_seq, h.last_seq, h.last_ts, h.msgs, h.bytes
+           h.epoch, h.first_seq, h.last_seq, h.last_ts, h.msgs, h.bytes, s.lease_group
     from jetgate_store.stream s join jetgate_store.head h using (stream)
     where not s.dropped order by s.stream
 """
@@ -44,6 +45,21 @@ _RAISE_HEADS = """
        set last_seq = x.last, first_seq = case h.msgs when 0 then x.last + 1 else h.first_seq end
       from unnest($1::int[], $2::bigint[]) as x(stream, last)
      where h.stream = x.stream and h.last_seq < x.last
+"""
+
+# The stream goes to the lease group that has the fewest, of several the lowest.
+_ADD_STREAM = f"""
+    with s as (
+      insert into jetgate_store.stream (account, name, shelf, created, config, lease_group)
+      select $1, $2, $3, $4, $5, g
+        from generate_series(0, {LEASE_GROUPS - 1}) as g
+        left join jetgate_store.stream o on o.lease_group = g and not o.dropped
+       group by g order by count(o.stream), g limit 1
+      returning stream, lease_group),
+    h as (
+      insert into jetgate_store.head (stream, epoch, first_seq, last_seq, last_ts, msgs, bytes)
+      select stream, $6, $7, $8, 0, 0, 0 from s)
+    select stream, lease_group from s
 """
 
 # Seconds between two attempts to find out the outcome of a change, and for all of them.
@@ -130,7 +146,7 @@ class PostgresCatalog:
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
         """Return all streams, consumers and unfinished purges."""
         streams = [
-            StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[6:]))
+            StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[6:12]), row[12])
             for row in await self._fetch(_LOAD_STREAMS)
         ]
         consumers = [ConsumerRow(*row) for row in await self._fetch(_LOAD_CONSUMERS)]
@@ -145,15 +161,11 @@ class PostgresCatalog:
 
     async def add_stream(
         self, account: str, name: str, shelf: int, created: int, config: str, head: Head
-    ) -> int:
-        """Add a stream with its head row; return its number."""
+    ) -> tuple[int, int]:
+        """Add a stream with its head row; return its number and its lease group."""
         row = await self._change(
             (
-                "with s as (insert into jetgate_store.stream "
-                "(account, name, shelf, created, config) values ($1, $2, $3, $4, $5) "
-                "returning stream) insert into jetgate_store.head "
-                "(stream, epoch, first_seq, last_seq, last_ts, msgs, bytes) "
-                "select stream, $6, $7, $8, 0, 0, 0 from s returning stream",
+                _ADD_STREAM,
                 account,
                 name,
                 shelf,
@@ -173,7 +185,7 @@ class PostgresCatalog:
                 ),
             ),
         )
-        return int(row[0])
+        return row[0], row[1]
 
     async def set_stream(self, stream: int, config: str) -> None:
         """Change a stream's configuration."""

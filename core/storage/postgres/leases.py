@@ -1,7 +1,14 @@
 """LeaseStore in PostgreSQL: advisory locks, heartbeats and epochs.
 
-Streams hash into lease groups. A node holds one session-level advisory lock per group it leads, all
-on one direct connection that does nothing else. Today a node leads all groups or none.
+A node holds one session-level advisory lock per lease group that it leads, all on one direct
+connection that does nothing else. Beside the locks, rows say who leads which group, for people and
+for a node that comes back: while the token of its own leadership is there, nobody else has led.
+
+*The catalogue.* `bump` keeps the head of the catalogue (stream 0) locked, after the rows of the
+groups and before the heads of streams. So a change of the catalogue that is under way is finished
+first, and whoever leads then reads what it has created. With group 0 the epoch of the catalogue
+changes too, which ends the changes of an earlier leader. While one node leads all groups nothing
+else is needed; where several lead, a change must hold the row of the group that it concerns.
 
 Heartbeats are written on the same session, so each proves that the locks still exist. A heartbeat
 need not survive a crash of the database (`synchronous_commit = off`); an epoch must, and does.
@@ -9,40 +16,40 @@ need not survive a crash of the database (`synchronous_commit = off`); an epoch 
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import asyncpg
 
-from core.errors import Fenced, Unavailable
+from core.errors import Unavailable
 from core.storage.health import Outage
-from core.storage.leases import Holder, NodeRow, PeerRow
+from core.storage.leases import Bumped, Holder, NodeRow, PeerRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
-from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
+from core.storage.postgres.locks import LOCK_CLASS
 
-# Group 0 is taken first: whoever has it finds the others free.
-_TAKE_FIRST = f"select pg_try_advisory_lock({LOCK_CLASS}, 0)"
-_TAKE_REST = f"""
-    select count(*) filter (where not pg_try_advisory_lock({LOCK_CLASS}, g))
-      from generate_series(1, {LEASE_GROUPS - 1}) as g
-"""
+_TAKE = f"select g from unnest($1::int[]) as g where pg_try_advisory_lock({LOCK_CLASS}, g)"
+_GIVE = f"select count(pg_advisory_unlock({LOCK_CLASS}, g)) from unnest($1::int[]) as g"
 
 # A holder without a heartbeat is silent since its session began. A process id may be reused, so a
 # heartbeat from before the session began is that of another node and does not count.
-_HOLDER = f"""
-    select l.pid, coalesce(n.node, '') as node, coalesce(n.nats, '') as nats,
+_HOLDERS = f"""
+    select l.groups, l.pid, coalesce(n.node, '') as node, coalesce(n.nats, '') as nats,
            (extract(epoch from clock_timestamp() - greatest(n.seen, a.backend_start))
              * 1000000000)::bigint as silence
-      from pg_locks l
+      from (select pid, array_agg(objid::bigint) as groups from pg_locks
+             where locktype = 'advisory' and classid = {LOCK_CLASS} and objsubid = 2 and granted
+               and objid::bigint = any($1::bigint[])
+               and database = (select oid from pg_database where datname = current_database())
+             group by pid) as l
       left join lateral (
              select node, nats, seen from jetgate_store.node
               where session_pid = l.pid order by seen desc limit 1) as n on true
       left join pg_stat_activity a on a.pid = l.pid
-     where l.locktype = 'advisory' and l.classid = {LOCK_CLASS} and l.objid = 0 and l.objsubid = 2
-       and l.granted
-       and l.database = (select oid from pg_database where datname = current_database())
 """
+
+_CATALOGUE = 0
+"""Its head, and the group that it is led with."""
 
 TIME = "select (extract(epoch from clock_timestamp()) * 1000000000)::bigint"
 """The time of the database, nanoseconds since the Unix epoch."""
@@ -79,27 +86,45 @@ _FILL = """
     insert into jetgate_store.space_probe select repeat('x', 8000) from generate_series(1, 128)
 """
 
-# Heads are locked in the order in which writers lock them, against deadlocks. The token is in a
-# column of the catalogue's head that has no other use. Consumers get the epoch of their stream.
-_TOKEN = "select bytes from jetgate_store.head where stream = 0"
-_LOCK_HEADS = "select stream from jetgate_store.head order by stream for update"
 # Of a node that stands still in the middle of a transaction, also of a COPY: it does not end by
 # itself as long as the node's machine answers.
-_WAIT_FOR_HEADS = "set local lock_timeout = '1s'"
+_WAIT_FOR_LOCKS = "set local lock_timeout = '1s'"
 _END_STANDING_STILL = """
     select pg_terminate_backend(a.pid) from pg_stat_activity a join pg_locks l using (pid)
-     where l.relation = 'jetgate_store.head'::regclass and l.granted and l.mode <> 'AccessShareLock'
+     where l.relation in ('jetgate_store.head'::regclass, 'jetgate_store.lease'::regclass)
+       and l.granted and l.mode <> 'AccessShareLock'
        and l.database = (select oid from pg_database where datname = current_database())
        and a.pid <> pg_backend_pid() and a.wait_event = 'ClientRead'
        and a.state_change < clock_timestamp() - interval '1 second'
 """
-_BUMP_HEADS = """
-    update jetgate_store.head
-       set epoch = epoch + 1, bytes = case when stream = 0 then $1 else bytes end
+# Rows of groups before heads, and heads in the order in which writers lock them, against deadlocks.
+# That of the catalogue is locked by a statement of its own: the next one then sees every stream
+# that was created. Consumers get the epoch of their stream.
+_TOKENS = """
+    select lease_group, token from jetgate_store.lease where lease_group = any($1::int[])
 """
+_LOCK_LEASES = """
+    select lease_group from jetgate_store.lease
+     where lease_group = any($1::int[]) and ($2::bigint is null or token = $2)
+     order by lease_group for update
+"""
+_LOCK_CATALOGUE = "select from jetgate_store.head where stream = 0 for update"
+_LOCK_HEADS = """
+    select stream from jetgate_store.head
+     where stream in (select stream from jetgate_store.stream
+                       where lease_group = any($1::int[]) and not dropped)
+     order by stream for update
+"""
+_BUMP_HEADS = "update jetgate_store.head set epoch = epoch + 1 where stream = any($1::int[])"
 _BUMP_CONSUMERS = """
     update jetgate_store.consumer c set epoch = h.epoch
-      from jetgate_store.head h where h.stream = c.stream
+      from jetgate_store.head h where h.stream = c.stream and h.stream = any($1::int[])
+"""
+# Who leads on in another session has led since.
+_LEAD = """
+    update jetgate_store.lease
+       set token = $2, node = $3, since = case when token = $2 then since else clock_timestamp() end
+     where lease_group = any($1::int[])
 """
 
 
@@ -142,58 +167,73 @@ class PostgresLeases:
             with contextlib.suppress(asyncpg.InternalClientError, OSError):
                 connection.terminate()
 
-    async def take(self) -> bool:
-        """Take the locks of all groups, or none."""
+    async def take(self, groups: Collection[int]) -> frozenset[int]:
+        """Take the locks of groups that are free; return which were."""
         with self._translated() as connection:
-            if not await connection.fetchval(_TAKE_FIRST):
-                return False
-            if await connection.fetchval(_TAKE_REST) == 0:
-                return True
-            await connection.execute("select pg_advisory_unlock_all()")
-            return False
+            return frozenset(row[0] for row in await connection.fetch(_TAKE, sorted(groups)))
 
-    async def holder(self) -> Holder | None:
-        """Return the holder of the lock of the first group."""
+    async def give(self, groups: Collection[int]) -> None:
+        """Release the locks of groups, which this session has."""
         with self._translated() as connection:
-            row = await connection.fetchrow(_HOLDER)
-            if row is None:
-                return None
-            return Holder(row["pid"], row["silence"] or 0, row["node"], row["nats"])
+            await connection.execute(_GIVE, sorted(groups))
+
+    async def holders(self, groups: Collection[int]) -> Mapping[int, Holder]:
+        """Return who holds the locks of groups."""
+        with self._translated() as connection:
+            found = {}
+            for row in await connection.fetch(_HOLDERS, list(groups)):
+                holder = Holder(row["pid"], row["silence"] or 0, row["node"], row["nats"])
+                found.update(dict.fromkeys(row["groups"], holder))
+            return found
 
     async def end_session(self, pid: int) -> None:
         """Terminate a backend, which runs under this node's role."""
         with self._translated() as connection:
             await connection.execute("select pg_terminate_backend($1)", pid)
 
-    async def bump(self, token: int, expected: int | None) -> int:
-        """Give every head and consumer a new epoch, durably; return the catalogue's.
+    async def bump(
+        self, groups: Collection[int], token: int, expected: int | None, node: str
+    ) -> Bumped:
+        """Give the streams of groups and their consumers new epochs, durably.
 
         It waits for transactions of the last leader; those that nobody goes on with are ended.
         """
         with self._translated() as connection:
             while True:
                 try:
-                    return await self._bump(connection, token, expected)
+                    return await self._bump(connection, groups, token, expected, node)
                 except asyncpg.LockNotAvailableError:
                     await connection.execute(_END_STANDING_STILL)
 
-    async def _bump(self, connection: Any, token: int, expected: int | None) -> int:
+    async def _bump(
+        self,
+        connection: Any,
+        groups: Collection[int],
+        token: int,
+        expected: int | None,
+        node: str,
+    ) -> Bumped:
         async with connection.transaction():
             await connection.execute("set local synchronous_commit = on")
-            await connection.execute(_WAIT_FOR_HEADS)
-            await connection.execute(_LOCK_HEADS)
-            if expected is not None and await connection.fetchval(_TOKEN) != expected:
-                raise Fenced("another node has led since")
-            await connection.execute(_BUMP_HEADS, token)
-            await connection.execute(_BUMP_CONSUMERS)
-            return int(
-                await connection.fetchval("select epoch from jetgate_store.head where stream = 0")
+            await connection.execute(_WAIT_FOR_LOCKS)
+            rows = await connection.fetch(_LOCK_LEASES, list(groups), expected)
+            found = [row[0] for row in rows]
+            await connection.execute(_LOCK_CATALOGUE)
+            streams = [row[0] for row in await connection.fetch(_LOCK_HEADS, found)]
+            heads = [_CATALOGUE, *streams] if _CATALOGUE in found else streams
+            await connection.execute(_BUMP_HEADS, heads)
+            await connection.execute(_BUMP_CONSUMERS, streams)
+            await connection.execute(_LEAD, found, token, node)
+            epoch = await connection.fetchval(
+                "select epoch from jetgate_store.head where stream = 0"
             )
+        # Behind COMMIT: nothing that was not committed is believed to be led.
+        return Bumped(frozenset(found), int(epoch))
 
-    async def token(self) -> int:
-        """Return the token that the last `bump` stored."""
+    async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
+        """Return the tokens that the last bumps of groups stored."""
         with self._translated() as connection:
-            return int(await connection.fetchval(_TOKEN))
+            return {row[0]: row[1] for row in await connection.fetch(_TOKENS, list(groups))}
 
     async def beat(self, row: NodeRow) -> int:
         """Write the row of a node with the current time; return that."""

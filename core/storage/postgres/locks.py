@@ -2,7 +2,7 @@
 
 LOCK_CLASS = 0x6A67
 LEASE_GROUPS = 256
-"""Leases are the numbers from 0 to below this."""
+"""Lease groups, and their locks, are the numbers from 0 to below this."""
 MIGRATION_LOCK = -1
 PROBE_LOCK = -2
 """Taken for a moment to find out whether there is a connection pooler."""

@@ -68,6 +68,8 @@ class Bench:
         self.written: list[list[tuple[int, int]]] = []
         self.faults: list[Fault] = []
         self.recoveries: list[Fault] = []
+        self.sifts: list[Exception] = []
+        self.led_elsewhere: set[int] = set()
         self.committed_after_all = False
         self.deposed = ""
         self.trust = True
@@ -77,7 +79,9 @@ class Bench:
         self.go.set()
         self.during_recovery: Callable[[], None] = lambda: None
         self.before_write: Callable[[], None] = lambda: None
-        self.lane = Lane(self, Turn(), self.clock, lambda: self.trust, self.recover, self.depose)
+        self.lane = Lane(
+            self, Turn(), self.clock, lambda: self.trust, self.recover, self.sift, self.depose
+        )
 
     def acknowledge(self, said: tuple[str, int, int]) -> None:
         self.said.append(said)
@@ -99,13 +103,18 @@ class Bench:
     async def close(self) -> None:
         return None
 
-    async def recover(self, work: list[Any]) -> list[Any]:
+    async def sift(self, work: list[Any]) -> list[Any]:
+        if self.sifts:
+            raise self.sifts.pop(0)
+        return [pair for pair in work if pair[0].stream not in self.led_elsewhere]
+
+    async def recover(self, work: list[Any]) -> tuple[list[Any], list[Any]]:
         self.during_recovery()
         fault = self.recoveries.pop(0) if self.recoveries else None
         if fault is not None:
             raise fault
         self.trust = True
-        return work if self.committed_after_all else []
+        return (work, []) if self.committed_after_all else ([], work)
 
     def depose(self, why: str) -> None:
         self.deposed = why
@@ -247,6 +256,7 @@ def test_the_lane_goes_on_after_a_refusal() -> None:
 def test_a_fenced_commit_deposes_and_says_nothing() -> None:
     async def scenario(bench: Bench) -> None:
         bench.faults = [Fenced("stream 1")]
+        bench.sifts = [Fenced("another node leads the catalogue")]
         FakeRunner(bench, 1).publish()
         await bench.lane.drain()
 
@@ -255,6 +265,51 @@ def test_a_fenced_commit_deposes_and_says_nothing() -> None:
     assert bench.said == []
     assert bench.deposed
     assert bench.lane.stopped
+
+
+def test_a_fenced_commit_gives_up_one_stream_and_the_rest_is_written() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Fenced("1 of 3 heads")]
+        bench.led_elsewhere = {2}
+        for stream in (1, 2, 3):
+            FakeRunner(bench, stream).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.written == [[(1, 1), (3, 1)]]
+    assert bench.said == [("ack", 1, 1), ("ack", 3, 1)]
+    assert not bench.deposed
+
+
+def test_when_all_streams_of_a_fenced_commit_are_given_up_the_lane_goes_on() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Fenced("stream 1")]
+        bench.led_elsewhere = {1}
+        FakeRunner(bench, 1).publish()
+        await bench.lane.drain()
+        FakeRunner(bench, 2).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.said == [("ack", 2, 1)]
+    assert not bench.deposed
+
+
+def test_when_nobody_can_tell_what_was_fenced_the_lane_leads_again_first() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.faults = [Fenced("1 of 2 heads")]
+        bench.sifts = [Unavailable("no connection")]
+        FakeRunner(bench, 1).publish()
+        FakeRunner(bench, 2).publish()
+        await bench.lane.drain()
+
+    bench = run(scenario)
+
+    assert bench.written == [[(1, 1), (2, 1)]]
+    assert bench.said == [("ack", 1, 1), ("ack", 2, 1)]
+    assert bench.lane.health.outages == 1
 
 
 def test_an_unknown_outcome_that_was_committed_is_acknowledged_once() -> None:
@@ -421,6 +476,7 @@ def test_drain_waits_for_the_commit_in_flight() -> None:
 def test_drain_does_not_hang_on_a_deposed_lane() -> None:
     async def scenario(bench: Bench) -> None:
         bench.faults = [Fenced("stream 1")]
+        bench.sifts = [Fenced("another node leads the catalogue")]
         runner = FakeRunner(bench, 1)
         runner.publish()
         runner.publish()

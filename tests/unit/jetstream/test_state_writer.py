@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+import pytest
+
 from core.errors import Fenced, Unavailable
 from core.jetstream.state_writer import StateWriter
 from core.runtime.tasks import stop
@@ -121,6 +123,25 @@ def test_a_double_ack_during_a_write_waits_for_the_next_one() -> None:
 
     assert bench.writes == [[(1, b"0")], [(1, b"1")]]
     assert bench.done == ["first", "second"]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_double_ack_to_what_another_node_leads_is_not_answered(is_written: bool) -> None:
+    """Whether its state was on its way or not."""
+
+    async def scenario(bench: Bench) -> None:
+        given_up, kept = Consumer(1), Consumer(2)
+        if is_written:
+            bench.go.clear()
+        for consumer, what in ((given_up, "given up"), (kept, "kept")):
+            bench.states.sync(consumer, bench.note(what))
+        if is_written:
+            await bench.in_flight.wait()
+        bench.states.forget({given_up})
+        bench.go.set()
+        await bench.states.drain()
+
+    assert run(scenario).done == ["kept"]
 
 
 def test_states_wait_while_storage_is_away() -> None:

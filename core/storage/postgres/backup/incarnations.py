@@ -17,8 +17,11 @@ from core.runtime.clock import Clock
 Name = tuple[str, str]
 """Account and name of a stream."""
 
-# Heads in the order in which writers lock them. Everything that a leader remembers is over then.
-_LOCK = "select stream from jetgate_store.head order by stream for update"
+# In the order in which leaders and writers lock them. All that a leader remembers is over then.
+_LOCK = (
+    "select from jetgate_store.lease order by lease_group for update",
+    "select from jetgate_store.head order by stream for update",
+)
 _STREAMS = """
     select stream, account, name, created, config from jetgate_store.stream
      where not dropped order by stream
@@ -27,12 +30,15 @@ _EPOCHS = (
     "update jetgate_store.head set epoch = $1",
     "update jetgate_store.consumer set epoch = $1",
 )
+# A node that led what was there before must not take this for what it left.
+_NOBODY_LEADS = "update jetgate_store.lease set token = 0, node = '', since = null"
 _KEY = "uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())"
 
 
 async def lock_heads(session: Any) -> None:
     """Keep every writer and every coming leader waiting until the transaction ends."""
-    await session.execute(_LOCK)
+    for statement in _LOCK:
+        await session.execute(statement)
 
 
 async def renew(
@@ -51,6 +57,7 @@ async def renew(
     highest = await session.fetchval("select coalesce(max(epoch), 0) from jetgate_store.head")
     for statement in _EPOCHS:
         await session.execute(statement, max(highest, epoch) + 1)
+    await session.execute(_NOBODY_LEADS)
     streams = await session.fetch(_STREAMS)
     created = max([clock.now(), *(row["created"] + 1 for row in streams)])
     for row in streams:

@@ -22,6 +22,7 @@ from core.storage.postgres.backup.manifest import Manifest
 from core.storage.postgres.backup.sums import Checker, Difference, require_columns
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 from core.storage.postgres.leases import PostgresLeases
+from core.storage.postgres.locks import LEASE_GROUPS
 
 # What a backup has rows of, `message_...` aside; `remote` alone is not of a stream.
 _OF_STREAMS = ("head", "stream", "consumer", "purge", "replaced", "source", "schedule", "ledger")
@@ -234,10 +235,10 @@ async def require_no_leader(connector: Connector) -> None:
     leases = PostgresLeases(connector)
     await leases.open()
     try:
-        holder = await leases.holder()
+        holders = await leases.holders(range(LEASE_GROUPS))
     finally:
         leases.close()
-    if holder is not None:
+    for holder in holders.values():
         raise OperatorError(f"{_called(holder)} leads in {connector.address}: stop it first")
 
 

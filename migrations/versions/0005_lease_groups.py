@@ -1,0 +1,49 @@
+"""Lease groups: which one a stream is in, and who leads each; which request created what."""
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+STATEMENTS: tuple[str, ...] = (
+    # A stream that is not there yet gets the group that has the fewest streams when it is created.
+    # `creation` is the id of the request that created a row: an attempt that is made again touches
+    # only what carries its own. 0: there is no such request any more.
+    """
+    alter table jetgate_store.stream
+      add column lease_group smallint check (lease_group between 0 and 255),
+      add column creation    bigint not null default 0
+    """,
+    "update jetgate_store.stream set lease_group = stream % 256",
+    "alter table jetgate_store.stream alter column lease_group set not null",
+    "create index stream_lease_group on jetgate_store.stream (lease_group) where not dropped",
+    "alter table jetgate_store.consumer add column creation bigint not null default 0",
+    # Who leads a group: for people and other nodes to read. Writers never consult it; what they
+    # check is the epoch in the head of each stream. The token is that of the leadership, chosen by
+    # chance: as long as it is there, no other node has led the group since.
+    """
+    create table jetgate_store.lease (
+      lease_group smallint primary key check (lease_group between 0 and 255),
+      token       bigint not null default 0,
+      node        text collate "C" not null default '',
+      since       timestamptz
+    ) with (fillfactor = 50)
+    """,
+    "insert into jetgate_store.lease (lease_group) select generate_series(0, 255)",
+    # It held the one token that there was.
+    "update jetgate_store.head set bytes = 0 where stream = 0",
+    "analyze jetgate_store.lease",
+)
+
+
+def upgrade() -> None:
+    """Run the statements in order."""
+    from alembic import op  # a new database gets STATEMENTS without it
+
+    for statement in STATEMENTS:
+        op.get_bind().exec_driver_sql(statement)
+
+
+def downgrade() -> None:
+    """Refuse: revisions are forward only."""
+    raise RuntimeError("jetgate's schema revisions are forward only")

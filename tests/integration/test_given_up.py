@@ -1,0 +1,160 @@
+"""Streams that another node leads now, one by one, while this one leads the others on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeout
+from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
+from nats.js.client import JetStreamContext
+from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
+
+from core.runtime.clock import SystemClock
+from core.server import Server, ServerOptions
+from core.storage.postgres.connect import Connector
+from core.term import Term
+from tests.support.eventually import observed
+from tests.support.node import lead
+from tests.support.sql import on
+
+_BUMP = "update jetgate_store.head set epoch = epoch + 1 where stream = any($1::int[]) returning 1"
+_NOBODY = (NoStreamResponseError, NoRespondersError, ServiceUnavailableError)
+_NOT_LED = (*_NOBODY, NatsTimeout)
+
+
+class Place:
+    """A term with streams A and B, a client, and publishers of both."""
+
+    def __init__(self, database: str, term: Term, client: Client) -> None:
+        self.database, self.term, self.client = database, term, client
+        self.js: JetStreamContext = client.jetstream()
+        self.acked: dict[str, list[int]] = {"A": [], "B": []}
+        self.is_over = False
+
+    async def publish(self, stream: str, patience: float) -> None:
+        """Publish until the end, or until nobody is there; what is not answered is left."""
+        while not self.is_over:
+            try:
+                ack = await self.js.publish(stream.lower(), b"x", timeout=patience)
+            except NatsTimeout:
+                continue
+            except _NOBODY:
+                return
+            assert ack.stream == stream
+            self.acked[stream].append(ack.seq)
+
+    def runner(self, stream: str) -> int:
+        return self.term.registry.streams[stream].stream
+
+    async def sql(self, statement: str, *arguments: object) -> list[tuple[int, ...]]:
+        return await asyncio.to_thread(on, self.database, statement, arguments=arguments)
+
+
+def scenario(run: Callable[[Place], Awaitable[None]], database: str) -> None:
+    async def go() -> None:
+        server = Server(ServerOptions(port=0), SystemClock())
+        term = await lead(server, Connector(database), name="n")
+        try:
+            await server.listen()
+            client = await nats.connect(server.nats_address)
+            try:
+                place = Place(database, term, client)
+                for name in ("A", "B"):
+                    await place.js.add_stream(StreamConfig(name=name, subjects=[name.lower()]))
+                await run(place)
+            finally:
+                await client.close()
+        finally:
+            server.close_ports()
+            await term.retire()
+            await server.disconnect()
+            await term.stop()
+
+    async def limited() -> None:
+        async with asyncio.timeout(60):
+            await go()
+
+    asyncio.run(limited())
+
+
+def test_a_stream_that_another_node_leads_is_given_up_and_the_others_go_on(database: str) -> None:
+    async def run(place: Place) -> None:
+        js, acked = place.js, place.acked
+        explicit = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT)
+        pulls = await js.pull_subscribe("a", durable="C", stream="A", config=explicit)
+        number = place.runner("A")
+        load = [
+            asyncio.ensure_future(place.publish(name, patience))
+            for name, patience in (("A", 0.5), ("A", 0.5), ("B", 50), ("B", 50))
+        ]
+        await observed(lambda: min(map(len, acked.values())) > 20)
+        [message] = await pulls.fetch(1, timeout=10)
+
+        await place.sql(_BUMP, [number])
+
+        await asyncio.gather(*load[:2])
+        before = len(acked["B"])
+        await observed(lambda: len(acked["B"]) > before + 20)
+        place.is_over = True
+        await asyncio.gather(*load)
+        assert not place.term.deposed.is_set()
+
+        # What was acknowledged is there, and no sequence was given twice.
+        [(last,)] = await place.sql(
+            "select last_seq from jetgate_store.head where stream = $1", number
+        )
+        stored = "select seq from jetgate_store.message where stream = $1 order by seq"
+        assert await place.sql(stored, number) == [(seq,) for seq in range(1, last + 1)]
+        assert len(set(acked["A"])) == len(acked["A"])
+        assert max(acked["A"]) <= last
+        assert sorted(acked["B"]) == list(range(1, len(acked["B"]) + 1))
+
+        for request in (js.stream_info("A"), js.add_stream(name="A", subjects=["a"])):
+            with pytest.raises(APIError) as refused:
+                await request
+            assert refused.value.err_code == 10008
+        with pytest.raises(_NOT_LED):
+            await message.ack_sync(timeout=5)
+        assert (await js.stream_info("B")).state.last_seq == len(acked["B"])
+
+    scenario(run, database)
+
+
+def test_with_the_catalogue_everything_is_given_up(database: str) -> None:
+    async def run(place: Place) -> None:
+        await place.js.publish("a", b"x")
+        await place.sql(_BUMP, [0, place.runner("A")])
+
+        with pytest.raises(_NOT_LED):
+            await place.js.publish("a", b"x", timeout=0.2)
+
+        await observed(place.term.deposed.is_set)
+
+    scenario(run, database)
+
+
+def test_the_streams_of_a_lost_group_are_closed_without_a_commit(database: str) -> None:
+    async def run(place: Place) -> None:
+        leadership = place.term.leadership
+        group = place.term.registry.streams["A"].lease_group
+        explicit = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT)
+        await place.js.pull_subscribe("a", durable="C", stream="A", config=explicit)
+        waits = await place.client.subscribe("answers")
+        await place.client.publish(
+            "$JS.API.CONSUMER.MSG.NEXT.A.C", b'{"batch": 1, "expires": 30000000000}', "answers"
+        )
+        await place.client.flush()
+
+        leadership.groups -= {group}
+        leadership.gave_up(frozenset({group}))
+
+        ended = await waits.next_msg(timeout=10)
+        assert (ended.headers or {})["Status"] == "409"
+        with pytest.raises(_NOT_LED):
+            await place.js.publish("a", b"x", timeout=3)
+        assert (await place.js.publish("b", b"x")).seq == 1
+
+    scenario(run, database)
