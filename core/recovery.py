@@ -91,6 +91,21 @@ async def find_fenced(writer: LogWriter, epoch: int, work: Work) -> set[int]:
     return fenced
 
 
+async def check_consumers(writer: LogWriter, registry: Registry) -> None:
+    """See that storage has what the consumers of streams are, beside the places where they stand.
+
+    Raises:
+        Fenced: it has lost changes of them.
+        Unavailable: storage is away again.
+    """
+    runners = {runner.stream: runner for runner in registry.streams.values()}
+    known = {stream: runner.consumers.changes for stream, runner in runners.items()}
+    found = await writer.consumer_changes(list(known))
+    for stream, changes in known.items():
+        if found.get(stream, changes) < changes:
+            raise Fenced(f"stream {runners[stream].name} has lost changes of its consumers")
+
+
 def _is_as_left(head: Head, machine: StreamMachine, plan: StreamPlan | None) -> bool:
     """Whether a head row has what memory has, or what a plan on its way makes of it.
 
@@ -142,6 +157,7 @@ async def find_losses(
     for loss in filter(acknowledged.count, losses):
         log.error("%s", loss.text)
     if raised := {loss.stream: loss.upto for loss in losses if loss.upto}:
-        await catalog.raise_heads(raised)
+        epochs = {row.stream: row.head.epoch for row in found[0]}
+        await catalog.raise_heads({stream: (epochs[stream], s) for stream, s in raised.items()})
         found = await catalog.load()
     return found

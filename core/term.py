@@ -9,6 +9,7 @@ leadership is a new term, loaded from storage.
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from core.api.dispatcher import Dispatcher
 from core.api.domain import serve_domain
 from core.api.routes import CLUSTER_ROUTES, META_ROUTES, OWN_ROUTES, ROUTES
 from core.client.loopback import attach
+from core.cluster.following import CatalogueFollower
 from core.cluster.leadership import Leadership
 from core.cluster.members import REPLICAS_MAX, Cluster, peer_id
 from core.jetstream.advisories import Advisories
@@ -37,14 +39,15 @@ from core.jetstream.trust import Trust
 from core.model.account import ServerLimits
 from core.pubsub.account import ServiceSubscription
 from core.pubsub.server import SYSTEM_ACCOUNT
-from core.recovery import CATALOGUE, find_fenced, find_losses, lead_again
+from core.recovery import CATALOGUE, check_consumers, find_fenced, find_losses, lead_again
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
 from core.runtime.tasks import spawn, stop
 from core.server import Server
 from core.storage.health import COMMITS, SPACE
-from core.storage.interface import ConsumerRow
+from core.storage.interface import CatalogueNews, CatalogueRow, ConsumerRow, StreamRow
 from core.storage.postgres.catalog import PostgresCatalog
+from core.storage.postgres.catalogue_source import PostgresCatalogueSource
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.migrate import check_revision
 from core.storage.postgres.nodes import delete_node
@@ -111,10 +114,15 @@ class Pools:
 
 
 async def load(
-    server: Server, connector: Connector, leadership: Leadership, options: TermOptions
+    server: Server,
+    connector: Connector,
+    leadership: Leadership,
+    options: TermOptions,
+    catalogue: CatalogueFollower | None = None,
 ) -> "Term":
     """Load everything that a leadership leads, and serve it.
 
+    `catalogue` is what the process knows of the streams of all nodes; None: there are no others.
     When this fails, or is cancelled, nothing is left; the leadership is released by the caller.
 
     Raises:
@@ -122,7 +130,8 @@ async def load(
         OperatorError: the schema is that of a newer release.
         Unavailable: PostgreSQL is away.
     """
-    term = Term(server, connector, leadership, await Pools.open(connector), options)
+    known = catalogue or CatalogueFollower(PostgresCatalogueSource(connector))
+    term = Term(server, connector, leadership, await Pools.open(connector), options, known)
     try:
         await term.start()
     except BaseException:
@@ -151,6 +160,7 @@ class Term:
         leadership: Leadership,
         pools: Pools,
         options: TermOptions,
+        catalogue: CatalogueFollower,
     ) -> None:
         self.leadership = leadership
         self.deposed = asyncio.Event()
@@ -163,10 +173,14 @@ class Term:
         self._pools = pools
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_loaded = False
+        self._epoch = 0  # that of the catalogue's head
         self._compared = 0  # the session of the leadership when storage was as memory has it
         self._in_doubt: Work = []  # plans of which nobody knows yet whether they were committed
         self.writer = PostgresLog(partial(connector.open, Purpose.LANE))
-        self.catalog = PostgresCatalog(pools.writers, self._depose)
+        self.catalogue = catalogue
+        self.catalog = PostgresCatalog(
+            pools.writers, self._depose, catalogue.catalogue, self._leases
+        )
         sweeper = PostgresReader(pools.writers, self._is_compared)
         self.janitor = Janitor(self._clock, sweeper, self.catalog)
         self.states = StateWriter(self.catalog, self._turn, self._clock, self._depose)
@@ -218,6 +232,7 @@ class Term:
             reader=PostgresReader(pools.readers),
             sweeper=sweeper,
             catalog=self.catalog,
+            catalogue=self.catalogue,
             lane=self.lane,
             states=self.states,
             janitor=self.janitor,
@@ -244,6 +259,10 @@ class Term:
         if (system := self._hub.accounts.get(SYSTEM_ACCOUNT)) is not None:
             dispatchers.append(Dispatcher(system, served, META_ROUTES))
         return dispatchers
+
+    def _leases(self) -> dict[int, int]:
+        """Return the tokens of the lease groups that this node leads."""
+        return dict.fromkeys(self.leadership.groups, self.leadership.token)
 
     def _limits(self) -> ServerLimits:
         options = self._options
@@ -304,10 +323,10 @@ class Term:
         self._compared = self.leadership.session
         await check_revision(self._pools.readers)
         head = (await self.writer.heads([CATALOGUE]))[CATALOGUE]
-        self.catalog.epoch = self.registry.epoch = head.epoch
-        self.catalog.changes = head.last_seq
+        self._epoch = head.epoch
         acknowledged = self.leadership.health.acknowledged
         streams, consumers, purges = await find_losses(acknowledged, self.catalog, head)
+        self.catalogue.catalogue.take(_all_of(head.last_seq, streams))
         by_stream: dict[int, list[ConsumerRow]] = {}
         for consumer in consumers:
             by_stream.setdefault(consumer.stream, []).append(consumer)
@@ -357,7 +376,7 @@ class Term:
 
     async def _sift(self, work: Work) -> Work:
         """Give up the streams of a fenced commit that another node leads; return the others."""
-        fenced = await find_fenced(self.writer, self.catalog.epoch, work)
+        fenced = await find_fenced(self.writer, self._epoch, work)
         for runner in list(self.registry.streams.values()):
             if runner.stream in fenced:
                 self.registry.give_up(runner)
@@ -367,9 +386,10 @@ class Term:
         """Lead again after storage was away; return which plans turn out committed, which not."""
         self._in_doubt = work
         committed, rest, epoch = await lead_again(
-            self.leadership, self.writer, self.registry, work, self.catalog.changes
+            self.leadership, self.writer, self.registry, work, self.catalogue.catalogue.version
         )
-        self.catalog.epoch = self.registry.epoch = epoch
+        await check_consumers(self.writer, self.registry)
+        self._epoch = epoch
         self._in_doubt = []
         self._compared = self.leadership.session
         return committed, rest
@@ -389,7 +409,7 @@ class Term:
         """Keep what clients have seen for the next leadership of this process."""
         doubtful = {runner.stream: plan.last_seq for runner, plan in self._in_doubt}
         self.leadership.health.acknowledged.remember(
-            self.catalog.epoch, self.catalog.changes, self.registry.known(doubtful)
+            self._epoch, self.catalogue.catalogue.version, self.registry.known(doubtful)
         )
 
     # -- stopping ----------------------------------------------------------------------------
@@ -436,3 +456,12 @@ class Term:
             self.leadership.health.works(what)
         self._release()
         await self.leadership.release()
+
+
+def _all_of(version: int, streams: Iterable[StreamRow]) -> CatalogueNews:
+    """Return streams that were loaded as what the catalogue had at a version, or later."""
+    rows = [
+        CatalogueRow(row.stream, row.account, row.name, row.lease_group, row.creation, row.config)
+        for row in streams
+    ]
+    return CatalogueNews(version, rows, is_whole=True)

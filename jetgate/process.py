@@ -46,6 +46,7 @@ from jetgate.http_tls import tls_of
 from jetgate.ports_file import PortsFile, url
 
 if TYPE_CHECKING:
+    from core.cluster.following import CatalogueFollower
     from core.cluster.leadership import Leadership
     from core.monitor.system import SystemServices
     from core.route.database_mesh import DatabaseMesh
@@ -108,6 +109,7 @@ class Process:
         self._node: Node | None = None
         self._neighbours: Neighbours | None = None
         self._system: SystemServices | None = None
+        self._catalogue: CatalogueFollower | None = None
         self._imports: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._answering = asyncio.Lock()
@@ -253,13 +255,22 @@ class Process:
         from core.api.leaderless import Leaderless  # imported by now
         from core.jetstream.direct.stored_get import StoredGet
         from core.storage.postgres.stored_messages import PostgresMessages
-        from core.storage.postgres.stream_subjects import stream_subjects
 
-        account = self._server.hub.default_account()
+        account, known = self._server.hub.default_account(), self._known_streams()
         messages = PostgresMessages(self._connector, self._standby, self._clock)
         stored_get = StoredGet(account, messages, self._clock)
-        read = partial(stream_subjects, self._connector)
-        self._life.front.refuse_by(Leaderless(account, read, stored_get))
+        self._life.front.refuse_by(Leaderless(account, known.catalogue, stored_get))
+
+    def _known_streams(self) -> CatalogueFollower:
+        """What this process knows of the streams of all nodes; it follows them from then on."""
+        from core.cluster.following import CatalogueFollower  # imported by now
+        from core.storage.postgres.catalogue_source import PostgresCatalogueSource
+
+        if self._catalogue is None:
+            self._catalogue = CatalogueFollower(PostgresCatalogueSource(self._connector))
+            if self._neighbours is not None:
+                self._neighbours.follow(self._catalogue)
+        return self._catalogue
 
     async def _campaign(self) -> Leadership:
         """Wait until this process leads; publishes go to who does meanwhile."""
@@ -312,7 +323,8 @@ class Process:
         neighbours = self._neighbours
         cluster = None if neighbours is None else neighbours.cluster
         options = TermOptions(remotes=self._config.remotes, cluster=cluster)
-        return await load(self._server, self._connector, leadership, options)
+        known = self._known_streams()
+        return await load(self._server, self._connector, leadership, options, known)
 
     async def leave(self) -> None:
         """Have clients go elsewhere, and close the HTTP port."""
@@ -328,6 +340,8 @@ class Process:
         if self._system is not None:
             await self._system.stop()
         await self._server.close()
+        if self._catalogue is not None:
+            await self._catalogue.close()
         if self._postgres is not None:
             await self._postgres.stop()
         self._stalls.stop()

@@ -91,7 +91,8 @@ class JetStream:
     async def _load(self, leadership: Leadership) -> Term:
         from core.term import load  # imported by `start`
 
-        return await load(self._server, self._connector, leadership, self._options())
+        known = None if self.shared is None else self.shared.known(self._connector)
+        return await load(self._server, self._connector, leadership, self._options(), known)
 
     def _options(self) -> TermOptions:
         from core.term import TermOptions  # imported by `start`

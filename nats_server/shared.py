@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import core
@@ -26,6 +25,7 @@ from nats_server.config.options import JetStreamOptions
 from nats_server.ports_file import join
 
 if TYPE_CHECKING:
+    from core.cluster.following import CatalogueFollower
     from core.storage.postgres.connect import Connector
 
 log = logging.getLogger("jetgate.server")
@@ -61,6 +61,7 @@ class Shared:
         self.neighbours = Neighbours(server.links)
         self.neighbours.on_standing_by = self._stand_by
         self.on_standing_by: Callable[[], None] = lambda: None
+        self._known: CatalogueFollower | None = None
 
     def open(self) -> None:
         """Nothing has to be claimed: the database is told of this server later."""
@@ -102,7 +103,6 @@ class Shared:
         from core.api.leaderless import Leaderless  # imported by now
         from core.jetstream.direct.stored_get import StoredGet
         from core.storage.postgres.stored_messages import PostgresMessages
-        from core.storage.postgres.stream_subjects import stream_subjects
 
         hub, self._front = self._server.hub, front
         self.row.nats = f"nats://{join(hub.host, hub.port)}"
@@ -111,8 +111,17 @@ class Shared:
             await self._server.join(await link_secret(connector))
         account, clock = hub.default_account(), self._server.clock
         stored_get = StoredGet(account, PostgresMessages(connector, None, clock), clock)
-        read = partial(stream_subjects, connector)
-        front.refuse_by(Leaderless(account, read, stored_get))
+        front.refuse_by(Leaderless(account, self.known(connector).catalogue, stored_get))
+
+    def known(self, connector: Connector) -> CatalogueFollower:
+        """What this server knows of the streams of all; it follows them from then on."""
+        from core.cluster.following import CatalogueFollower  # imported by now
+        from core.storage.postgres.catalogue_source import PostgresCatalogueSource
+
+        if self._known is None:
+            self._known = CatalogueFollower(PostgresCatalogueSource(connector))
+            self.neighbours.follow(self._known)
+        return self._known
 
     def _stand_by(self) -> None:
         """Say once that nobody who leads is reached."""
@@ -141,3 +150,5 @@ class Shared:
 
     async def stop(self) -> None:
         """Leave the database as it is."""
+        if self._known is not None:
+            await self._known.close()

@@ -37,6 +37,7 @@ PREFIX = b"$JS.API."
 OWN_PREFIX = b"$JG.API."
 """Below it is what only jetgate serves; anywhere else such requests have no responders."""
 QUEUE_MAX = 10_000
+_NOT_FOUND = api_error("JSStreamNotFound").err_code
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
 SUBJECTS = (
@@ -230,7 +231,8 @@ class Dispatcher:
             call: Call[Any] = Call(waiting.names, request, waiting.headers)
             return await route.handler(self._server, call)
         except ApiError as error:
-            return route.response(error=ErrorBody.of(error))
+            found = await self._found(waiting.names, error)
+            return route.response(error=ErrorBody.of(found))
         except StorageError as error:
             waits.warning("%s is not served: %s", route.subject, error)
             return route.response(error=ErrorBody.of(api_error("JSClusterNotAvail")))
@@ -238,6 +240,13 @@ class Dispatcher:
             log.exception("%s failed", route.subject)
             unexpected = api_error("JSStreamGeneral", err="internal error")
             return route.response(error=ErrorBody.of(unexpected))
+
+    async def _found(self, names: tuple[str, ...], error: ApiError) -> ApiError:
+        """Return an error, or another one where the stream is there, and led by another node."""
+        is_unknown = bool(names) and error.err_code == _NOT_FOUND
+        if is_unknown and await self._server.registry.is_elsewhere(names[0]):
+            return api_error("JSClusterNotAvail")
+        return error
 
     def _answer(self, waiting: QueuedRequest, response: Response) -> None:
         counters = self._server.counters

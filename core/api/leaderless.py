@@ -1,79 +1,70 @@
 """What a node answers while it can reach no leader: that JetStream is not available (10008).
 
 Without this a publisher would be told that nobody listens, which means to him that there is no such
-stream. The streams are those that storage knew last; they are read when a leader is lost, and what
-was known before is kept if that fails. Requests of consumers for messages have no responders then,
-as in the reference without a leader: to their clients an answer is a message. So has Direct Get,
-but for what storage answers (`core.jetstream.direct.stored_get`).
+stream. The streams are those of the catalogue as this node knows it (`core.cluster.catalogue`).
+Requests of consumers for messages have no responders then, as in the reference without a leader: to
+their clients an answer is a message. So has Direct Get, but for what storage answers
+(`core.jetstream.direct.stored_get`).
 
 Only requests are answered, and only those of clients of this node. Others reach it over a link, by
 mistake, just after it has led: then those too.
 """
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 
 from core.api.dispatcher import API_SUBJECTS
 from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES
-from core.errors import StorageError
+from core.cluster.catalogue import Catalogue
 from core.jetstream.direct.stored_get import StoredGet
 from core.model import codec
 from core.model.api_errors import api_error
 from core.model.response import ErrorBody
 from core.pubsub.account import Account, ServiceSubscription
 from core.pubsub.route import ServiceCall, Session
-from core.runtime.tasks import spawn, stop
-from core.storage.interface import StreamSubjects
 from core.stream.texts import json_text, refusal
 
-log = logging.getLogger("jetgate.api")
-
-Read = Callable[[], Awaitable[Sequence[StreamSubjects]]]
 _PREFIX = b"$J"
 
 
 class Leaderless:
-    """Life cycle: `learn`, then `start` and `stop` in turns, `close`.
+    """Life cycle: `start` and `stop` in turns, `close`.
 
     Args:
         account: whose requests are answered.
-        read: returns the streams that there are. Raises Unavailable.
+        catalogue: the streams that there are.
         stored_get: answers Direct Get from storage; None: nobody does.
 
     Attributes:
         has_led: whether this node was the last leader that it knows of.
-        on_learned: called when the streams were read.
+        on_learned: called when the streams are known, or others than before.
     """
 
-    def __init__(self, account: Account, read: Read, stored_get: StoredGet | None = None) -> None:
+    def __init__(
+        self, account: Account, catalogue: Catalogue, stored_get: StoredGet | None = None
+    ) -> None:
         self.has_led = False
         self.on_learned: Callable[[], None] = lambda: None
         self._account = account
-        self._read = read
+        self._catalogue = catalogue
         self._stored_get = stored_get
-        self._streams: Sequence[StreamSubjects] | None = None
+        catalogue.on_change.append(self._learn)
         self._table = RouteTable((*ROUTES, *OWN_ROUTES))
         self._is_started = False
         self._subscriptions: list[ServiceSubscription] = []
-        self._reading: asyncio.Task[None] | None = None
 
     @property
     def is_known(self) -> bool:
-        """Whether the streams were read once."""
-        return self._streams is not None
+        """Whether the streams are known."""
+        return self._catalogue.is_known
 
     def start(self) -> None:
         """Answer requests from now on."""
-        if self._is_started:
-            return
-        self._is_started = True
-        if self._stored_get is not None:
-            self._stored_get.listen()
-        self._subscribe()
-        if self._reading is None or self._reading.done():
-            self._reading = spawn(self.learn(), name="streams without a leader")
+        if not self._is_started:
+            self._is_started = True
+            if self._stored_get is not None:
+                self._stored_get.listen()
+            self._subscribe()
 
     def stop(self) -> None:
         """Answer nothing: somebody leads. Another node may leave Direct Get to a standby."""
@@ -89,17 +80,11 @@ class Leaderless:
     async def close(self) -> None:
         """Answer nothing any more."""
         self.stop()
-        await stop(self._reading)
         if self._stored_get is not None:
             await self._stored_get.close()
 
-    async def learn(self) -> None:
-        """Read which streams there are; keep what is known if that fails."""
-        try:
-            self._streams = await self._read()
-        except StorageError as error:
-            log.debug("the streams cannot be read: %s", error)
-            return
+    def _learn(self) -> None:
+        """Answer for other streams than before, or for the first ones."""
         if self._is_started:
             self._unsubscribe()
             self._subscribe()
@@ -111,10 +96,10 @@ class Leaderless:
 
         for subject in API_SUBJECTS:
             listen(subject, self._refuse_request)
-        for stream in self._streams or ():
-            if stream.account == self._account.name and not stream.no_ack:
+        for stream in self._catalogue.of(self._account.name).values():
+            if not stream.config.no_ack:
                 call = self._refuser(stream.name)
-                for each in stream.subjects:
+                for each in stream.config.subjects:
                     listen(each.encode(), call)
 
     def _unsubscribe(self) -> None:

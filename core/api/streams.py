@@ -45,7 +45,7 @@ async def create(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamCr
         limits=server.config_limits,
         pedantic=call.request.pedantic,
     )
-    runner, _ = await server.registry.create_stream(config)
+    runner, _ = await server.registry.create_stream(config, server.config_limits)
     found = replace(await runner.info(), domain="")  # the reference omits it here
     return StreamCreateResponse(info=_shown(found), did_create=True)
 

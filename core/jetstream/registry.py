@@ -11,21 +11,22 @@ import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from core.cluster.catalogue import stored_config
 from core.cluster.groups import stream_group
-from core.errors import ApiError, OperatorError
+from core.errors import ApiError, StorageError
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
 from core.jetstream.stream.runner import StreamRunner
-from core.model.account import AccountStats
+from core.model.account import AccountStats, ServerLimits
 from core.model.api_errors import api_error
 from core.model.codec import decode_lenient, encode
 from core.model.consumer import ConsumerConfig
-from core.model.gojson import JsonError
 from core.model.stream import Retention, Storage, StreamConfig
 from core.pubsub.account import Account
+from core.runtime.nuid import random_id
 from core.storage.acknowledged import Key, Known
-from core.storage.interface import ConsumerRow, Head, StreamRow
-from core.stream.config import check_overlap, is_same
+from core.storage.interface import ConsumerRow, NewStream, StreamRow
+from core.stream.config import NO_LIMITS, check_overlap, check_room, is_same
 from core.stream.plan import StreamPlan
 
 log = logging.getLogger("jetgate.streams")
@@ -42,8 +43,8 @@ def shelf_for(config: StreamConfig) -> int:
 
 def _known(runner: StreamRunner, doubtful: int = 0) -> Known:
     """What clients have seen of a stream."""
-    mirrors = runner.config.mirror is not None
-    return Known(runner.log.first_seq, runner.machine.last_seq, doubtful, mirrors)
+    mirrors, changes = runner.config.mirror is not None, runner.consumers.changes
+    return Known(runner.log.first_seq, runner.machine.last_seq, doubtful, mirrors, changes)
 
 
 class Registry:
@@ -53,8 +54,6 @@ class Registry:
         self.account = account
         self.services = services
         self.streams: dict[str, StreamRunner] = {}
-        self.epoch = 0
-        self._elsewhere: dict[str, StreamConfig] = {}  # what another node leads now
         self._left: list[StreamRunner] = []
         self._changes = asyncio.Lock()
         if services.resources is not None:
@@ -62,31 +61,42 @@ class Registry:
 
     def configs(self) -> dict[str, StreamConfig]:
         """Return the configurations of all streams by name, whoever leads them."""
-        return self._elsewhere | {name: runner.config for name, runner in self.streams.items()}
+        known = self.services.catalogue.catalogue.of(self.account.name)
+        return {name: stream.config for name, stream in known.items()}
 
     def stream(self, name: str) -> StreamRunner:
         """Return a stream; raises ApiError JSStreamNotFound, JSClusterNotAvail."""
         runner = self.streams.get(name)
         if runner is None:
-            is_there = name in self._elsewhere
+            known = self.services.catalogue.catalogue
+            is_there = known.find(self.account.name, name) is not None
             raise api_error("JSClusterNotAvail" if is_there else "JSStreamNotFound")
         return runner
+
+    async def is_elsewhere(self, name: str) -> bool:
+        """Whether a stream may be there that this node does not lead.
+
+        One that is not known is looked for once where other nodes may have created it.
+        """
+        follower = self.services.catalogue
+        if name in self.streams or not follower.has_peers():
+            return False
+        if follower.catalogue.find(self.account.name, name) is None:
+            try:
+                await follower.look()
+            except StorageError:
+                return True
+        is_there = follower.catalogue.find(self.account.name, name) is not None
+        return is_there and name not in self.streams
 
     # -- load --------------------------------------------------------------------------------
 
     async def open(self, row: StreamRow, consumers: list[ConsumerRow]) -> StreamRunner:
         """Bring one stream back from storage, with its consumers.
 
-        Raises OperatorError: its row is damaged. Without it nobody could tell the stream from one
-        that was deleted, so nothing is served then, and nothing removed.
+        Raises OperatorError: its row is damaged.
         """
-        try:
-            config = decode_lenient(StreamConfig, row.config.encode())
-        except JsonError as error:
-            raise OperatorError(
-                f"the configuration of stream {row.name} cannot be read"
-                f" (jetgate_store.stream, stream {row.stream}): {error}"
-            ) from error
+        config = stored_config(row.name, row.stream, row.config)
         runner = StreamRunner(row, config, self.account, self.services)
         await runner.restore(row.head)
         for consumer in consumers:
@@ -116,9 +126,12 @@ class Registry:
 
     # -- streams -----------------------------------------------------------------------------
 
-    async def create_stream(self, config: StreamConfig) -> tuple[StreamRunner, bool]:
+    async def create_stream(
+        self, config: StreamConfig, limits: ServerLimits = NO_LIMITS
+    ) -> tuple[StreamRunner, bool]:
         """Create a checked stream; (the stream, False) when an identical one exists.
 
+        What it was checked for beside other streams is checked again when there are new ones.
         Raises ApiError.
         """
         async with self._changes:
@@ -127,29 +140,35 @@ class Registry:
                 if not is_same(config, existing.config):
                     raise api_error("JSStreamNameExist")
                 return existing, False
-            if config.name in self._elsewhere:
-                raise api_error("JSClusterNotAvail")
-            check_overlap(config, self.configs().values())
-            last = max(config.first_seq, 1) - 1
-            head = Head(self.epoch, config.first_seq, last, 0, 0, 0)
-            created = self.services.clock.now()
-            shelf = shelf_for(config)
-            text = encode(config).decode()
-            number, group = await or_not_available(
-                self.services.catalog.add_stream(
-                    self.account.name, config.name, shelf, created, text, head
-                )
-            )
-            row = StreamRow(
-                number, self.account.name, config.name, shelf, created, text, head, group
-            )
-            runner = StreamRunner(row, config, self.account, self.services)
-            self.streams[config.name] = runner
-            runner.start()
-            self._tell_copiers(config.name, is_new=True)
-            self._tell_led(runner)
-            runner.advisories.stream_created(config.name)
-            return runner, True
+            runner = await self._create(config, limits)
+        await self._shared()
+        return runner, True
+
+    async def _create(self, config: StreamConfig, limits: ServerLimits) -> StreamRunner:
+        check = partial(self._check_new, config, limits)
+        check()
+        created, creation = self.services.clock.now(), random_id()
+        shelf, text = shelf_for(config), encode(config).decode()
+        new = NewStream(
+            self.account.name, config.name, shelf, created, creation, text, config.first_seq
+        )
+        row = await or_not_available(self.services.catalog.add_stream(new, check))
+        runner = StreamRunner(row, config, self.account, self.services)
+        self.streams[config.name] = runner
+        runner.start()
+        self._tell_copiers(config.name, is_new=True)
+        self._tell_led(runner)
+        runner.advisories.stream_created(config.name)
+        return runner
+
+    def _check_new(self, config: StreamConfig, limits: ServerLimits) -> None:
+        """Refuse a stream that cannot be created beside those of all nodes."""
+        others = self.configs()
+        if (existing := others.get(config.name)) is not None:
+            is_there = is_same(config, existing)  # and led by another node
+            raise api_error("JSClusterNotAvail" if is_there else "JSStreamNameExist")
+        check_room(config, others.values(), limits)
+        check_overlap(config, others.values())
 
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
         """Change a stream to a checked configuration.
@@ -158,9 +177,7 @@ class Registry:
         """
         async with self._changes:
             runner = self.stream(config.name)
-            others = self.configs()
-            del others[config.name]
-            check_overlap(config, others.values())
+            self._check_changed(config)
             old = runner.config
             try:
                 await runner.reconfigure(config, lambda: self._save(runner, config))
@@ -170,7 +187,19 @@ class Registry:
                 raise
             self._tell_copiers(config.name)
             runner.advisories.stream_updated(config.name)
-            return runner
+        await self._shared()
+        return runner
+
+    def _check_changed(self, config: StreamConfig) -> None:
+        """Refuse a configuration that a stream cannot have beside those of all nodes."""
+        others = self.configs()
+        others.pop(config.name, None)
+        check_overlap(config, others.values())
+
+    async def _shared(self) -> None:
+        """Return when other nodes know what this one has changed, or that takes too long."""
+        follower = self.services.catalogue
+        await follower.shared(follower.catalogue.version)
 
     def tell_led(self) -> None:
         """Tell who listens that this node leads what has several replicas: it took over."""
@@ -196,8 +225,9 @@ class Registry:
             runner.copier.reconnected(api)
 
     async def _save(self, runner: StreamRunner, config: StreamConfig) -> None:
-        text = encode(config).decode()
-        await or_not_available(self.services.catalog.set_stream(runner.stream, text))
+        text, check = encode(config).decode(), partial(self._check_changed, config)
+        change = self.services.catalog.set_stream(runner.stream, text, lambda: runner.epoch, check)
+        await or_not_available(change)
 
     async def delete_stream(self, name: str) -> None:
         """Delete a stream and its consumers.
@@ -208,7 +238,8 @@ class Registry:
             runner = self.stream(name)
 
             async def drop(_now: int) -> StreamPlan:
-                await or_not_available(self.services.catalog.drop_stream(runner.stream))
+                drop = self.services.catalog.drop_stream(runner.stream, lambda: runner.epoch)
+                await or_not_available(drop)
                 del self.streams[name]
                 self.services.acknowledged.deleted(self._key(runner), _known(runner))
                 runner.close()
@@ -220,6 +251,7 @@ class Registry:
             self._tell_copiers(name)
             runner.advisories.stream_deleted(name)
             self.services.janitor.drop(runner.stream, runner.shelf)
+        await self._shared()
 
     def give_up(self, runner: StreamRunner) -> None:
         """Stop leading a stream, which another node leads now: nothing more is said of it here."""
@@ -228,7 +260,6 @@ class Registry:
         log.warning("another node leads stream %s", runner.name)
         consumers = set(runner.consumers.values())
         del self.streams[runner.name]
-        self._elsewhere[runner.name] = runner.config
         self._left.append(runner)
         runner.close(shutdown=True)
         self.services.states.forget(consumers)

@@ -16,6 +16,7 @@ from core.storage.interface import Catalog, LogReader, Sweeper
 from core.stream.batching import Quota
 
 if TYPE_CHECKING:
+    from core.cluster.following import CatalogueFollower
     from core.consumer.machine import ConsumerMachine
     from core.jetstream.janitor import Janitor
     from core.jetstream.lane import Lane
@@ -72,6 +73,7 @@ class Services:
     reader: LogReader
     sweeper: Sweeper
     catalog: Catalog
+    catalogue: CatalogueFollower
     lane: Lane
     states: StateWriter
     janitor: Janitor

@@ -185,4 +185,9 @@ def any_collision(some: Sequence[str], others: Iterable[str]) -> bool:
     if len(some) > PAIRWISE_MAX:
         patterns = SubjectTrie(some)
         return any(patterns.collides(other) for other in others)
+    heads = {mine.partition(".")[0] for mine in some}
+    if not any(head[:1] in "*>" for head in heads):
+        # Then most others differ in their first token already.
+        firsts = ((other, other.partition(".")[0]) for other in others)
+        others = (other for other, head in firsts if head in heads or head[:1] in "*>")
     return any(collide(other, mine) for other in others for mine in some)

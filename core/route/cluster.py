@@ -66,8 +66,8 @@ class Cluster(Protocol[L]):
         """Take note of a server that another one knows."""
         ...
 
-    def changed(self, link: L) -> None:
-        """Take note that the peer has told something new of itself."""
+    def changed(self, link: L, before: RouteInfo) -> None:
+        """Take note that the peer has told something new of itself, which was so before."""
         ...
 
     def gone(self, link: L) -> None:

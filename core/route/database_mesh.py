@@ -30,6 +30,7 @@ from core.route.link import RouteLink
 from core.route.mesh import Mesh
 from core.route.proof import Proving, cluster_name
 from core.route.settings import ClusterSettings
+from core.route.versions import Versions
 
 log = logging.getLogger("jetgate.route")
 
@@ -44,6 +45,7 @@ class DatabaseMesh(Mesh):
     Attributes:
         on_leader: called when the leader among the peers may be another one, or none.
         on_succession: called when a peer that leads no longer has named another node to lead next.
+        versions: what of the catalogue this node and the others have read.
         on_released: called when a peer that has led no longer does, and its locks are free.
     """
 
@@ -60,6 +62,7 @@ class DatabaseMesh(Mesh):
         self._successor = ""
         self._services = LocalInterest()
         self.takes_others = bool(settings.name)
+        self.versions = Versions(self.peers, self.announce)
 
     def join(self, secret: bytes) -> None:
         """Belong to the nodes that know a secret, from before `listen` on."""
@@ -140,6 +143,7 @@ class DatabaseMesh(Mesh):
             leads=self._leads,
             released=self._has_released,
             successor=self._successor,
+            catalogue=self.versions.own,
         )
         return info if self.takes_others else replace(info, gossip_mode=_NO_GOSSIP)
 
@@ -163,8 +167,9 @@ class DatabaseMesh(Mesh):
             self._begin_interest(link.say)
 
     def joined(self, link: RouteLink) -> None:
-        """Say that this node leads, behind its interest."""
-        if self._leads:
+        """Say that this node leads, behind its interest, and what it has read since its INFO."""
+        self.versions.hear(link)
+        if self._leads or self.versions.own:
             link.say(encode_info(self.own_info()))
 
     def met(self, info: RouteInfo) -> None:
@@ -172,9 +177,12 @@ class DatabaseMesh(Mesh):
         if self.takes_others:
             super().met(info)
 
-    def changed(self, link: RouteLink) -> None:
+    def changed(self, link: RouteLink, before: RouteInfo) -> None:
         """Take note of who leads; whoever still says so under an epoch that is over is left."""
-        super().changed(link)
+        self.versions.hear(link)
+        if replace(before, catalogue=link.info.catalogue) == link.info:
+            return
+        super().changed(link, before)
         if link.info.leads:
             self._successor = ""  # whoever was named has had its time
             leads = [peer.info.leads for peer in self.peers.values()]
@@ -188,6 +196,7 @@ class DatabaseMesh(Mesh):
     def gone(self, link: RouteLink) -> None:
         """Take a closed link out, and with it perhaps the leader."""
         super().gone(link)
+        self.versions.look()
         if link.info.leads or link.info.begins:
             self.on_released()
             self.on_leader()

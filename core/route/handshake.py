@@ -25,7 +25,8 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     `nonce` and `proof` (`core.route.proof`); `begins`: what is to come until the next INFO is the
     interest of who leads; `leads`: the epoch under which the node leads and serves now; `released`:
     that it has stopped to, and its locks are free; `successor`: the name of the node that is to
-    lead next, others wait for a while.
+    lead next, others wait for a while; `catalogue`: the version that it has read
+    (`core.route.versions`).
     """
 
     server_id: str
@@ -56,6 +57,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     leads: int = msgspec.field(name="jetgate_leads", default=0)
     released: bool = msgspec.field(name="jetgate_released", default=False)
     successor: str = msgspec.field(name="jetgate_successor", default="")
+    catalogue: int = msgspec.field(name="jetgate_catalogue", default=0)
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):
@@ -103,7 +105,16 @@ def decode_connect(body: bytes) -> RouteConnect:
 
 def without_leadership(info: RouteInfo) -> RouteInfo:
     """Return what a server says of itself, without what only nodes of one database tell others."""
-    return msgspec.structs.replace(info, nonce="", proof="", begins=False, leads=0, released=False)
+    return msgspec.structs.replace(
+        info,
+        nonce="",
+        proof="",
+        begins=False,
+        leads=0,
+        released=False,
+        successor="",
+        catalogue=0,
+    )
 
 
 def takes_name(own: str, is_dynamic: bool, other: str, other_is_dynamic: bool) -> bool:

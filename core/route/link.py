@@ -298,8 +298,9 @@ class RouteLink(asyncio.Protocol):
         if not self.info.server_id:
             self._begin(info)
         elif info.server_id == self.info.server_id:
+            before = self.info
             self.info = info if self.is_proved else without_leadership(info)
-            self._cluster.changed(self)
+            self._cluster.changed(self, before)
         elif info.server_id:
             self._cluster.met(info)
 

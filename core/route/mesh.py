@@ -447,7 +447,7 @@ class Mesh:
         url = RouteUrl(host=host, port=port, user=given[0], password=given[1])
         self._dialer.keep(url, is_configured=False)
 
-    def changed(self, link: RouteLink) -> None:
+    def changed(self, link: RouteLink, before: RouteInfo) -> None:
         """Take note that a peer has told something new of itself."""
         self.on_change()
 

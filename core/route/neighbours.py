@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
+from core.cluster.following import CatalogueFollower
 from core.cluster.members import Cluster
-from core.cluster.membership import Membership
+from core.cluster.membership import SILENT, Membership
 from core.route.database_mesh import DatabaseMesh
 from core.storage.leases import PeerRow
 
@@ -28,6 +29,8 @@ class Neighbours:
 
     def __init__(self, mesh: DatabaseMesh | None) -> None:
         self.on_standing_by: Callable[[], None] = lambda: None
+        self._on_version: Callable[[int], None] = lambda _version: None
+        self._has_others = False
         self._mesh = mesh
         self.cluster: Cluster | None = None
         self._hurry = asyncio.Event()
@@ -44,6 +47,18 @@ class Neighbours:
             mesh.on_released = self._hasten
             mesh.on_succession = self._leave_it
 
+    def follow(self, known: CatalogueFollower) -> None:
+        """Have what a node knows of the catalogue follow what the others change, and tell them."""
+        mesh = self._mesh
+        if mesh is None:
+            return  # it has no links: what others do it finds out when it leads
+        catalogue, versions = known.catalogue, mesh.versions
+        catalogue.on_change.append(lambda: versions.read(catalogue.version))
+        known.shared = versions.read_by_all
+        known.has_peers = lambda: self._has_others or bool(mesh.nodes)
+        versions.on_heard = self._on_version = known.heard
+        known.heard(0)
+
     def stands_by(self) -> None:
         """Hear that another node leads, or none."""
         self.on_standing_by()
@@ -58,7 +73,13 @@ class Neighbours:
         if self.cluster is not None:
             self.cluster.met(rows)
         mesh = self._mesh
-        if mesh is None or mesh.is_leaving or mesh.takes_others:
+        if mesh is None:
+            return
+        own = mesh.hub.server_id
+        self._has_others = any(row.server_id != own and row.silence < SILENT for row in rows)
+        if rows:
+            self._on_version(rows[0].catalogue)
+        if mesh.is_leaving or mesh.takes_others:
             return  # members of a cluster are found by their routes
         changes = self._membership.follow(rows, mesh.peers, mesh.hub.clock.monotonic())
         for address in changes.drop:

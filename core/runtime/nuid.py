@@ -1,4 +1,4 @@
-"""Unique identifiers in the form NATS uses: 22 base-62 characters."""
+"""Unique identifiers: in the form NATS uses (22 base-62 characters), and as numbers."""
 
 import secrets
 
@@ -15,3 +15,8 @@ def nuid(length: int = 22) -> str:
     while len(made) < length:
         made += secrets.token_bytes(length + 8).translate(_TABLE, _UNEVEN)
     return made[:length].decode()
+
+
+def random_id() -> int:
+    """Return a random number from 1 to 2^62, which is a `bigint` of PostgreSQL."""
+    return secrets.randbits(62) + 1

@@ -30,12 +30,14 @@ class Known:
         last: the last one that was acknowledged.
         doubtful: the last one on its way, which readers of the database may have seen.
         mirrors: whether another stream gives the sequences.
+        consumer_changes: how many changes its consumers had.
     """
 
     first: int
     last: int
     doubtful: int = 0
     mirrors: bool = False
+    consumer_changes: int = 0
 
     @property
     def upto(self) -> int:
@@ -75,7 +77,7 @@ class Acknowledged:
     _changes: int = 0
     _streams: dict[Key, Known] = field(default_factory=dict)
     _deleted: dict[Key, Known] = field(default_factory=dict)
-    _told: set[Key | None] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
 
     def remember(self, epoch: int, changes: int, streams: Mapping[Key, Known]) -> None:
         """Take what a term leaves: the catalogue's epoch, its changes so far, and its streams."""
@@ -99,9 +101,9 @@ class Acknowledged:
         present = {(row.account, row.name, row.created): row for row in rows}
         changes = self._changes - catalogue.last_seq
         if changes > 0:
-            what = "1 change" if changes == 1 else f"{changes} changes"
-            found.append(Loss(None, f"the database lost {what} of streams and consumers"))
+            found.append(Loss(None, f"the database lost {_changes(changes)} of streams"))
         for key, row in present.items():
+            found += self._lost_changes(key, row)
             if (known := self._deleted.get(key)) is not None:
                 text = f"the database lost the deletion of stream {row.name}: it is there again"
                 found.append(Loss(key, text, 0, row.stream, known.upto))
@@ -112,13 +114,24 @@ class Acknowledged:
             found += [_lost_stream(key, known) for key, known in gone]
         return found
 
+    def _lost_changes(self, key: Key, row: StreamRow) -> list[Loss]:
+        """What consumers of a stream have lost beside the places where they stand."""
+        known = self._streams.get(key) or self._deleted.get(key)
+        lost = 0 if known is None else known.consumer_changes - row.consumer_changes
+        text = f"the database lost {_changes(lost)} of consumers of stream {row.name}"
+        return [Loss(key, text)] if lost > 0 else []
+
     def count(self, loss: Loss) -> bool:
         """Count a loss; False: it was counted since the last `remember`, when loading failed."""
-        if loss.key in self._told:
+        if loss.text in self._told:
             return False
-        self._told.add(loss.key)
+        self._told.add(loss.text)
         self.lost += loss.sequences
         return True
+
+
+def _changes(count: int) -> str:
+    return "1 change" if count == 1 else f"{count} changes"
 
 
 def _lost_end(key: Key, row: StreamRow, known: Known) -> Loss:

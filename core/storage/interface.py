@@ -8,7 +8,7 @@ epoch, `Unavailable` when storage cannot be reached or refused the work (nothing
 are nanoseconds since the Unix epoch.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,7 +35,11 @@ class Head:
 
 @dataclass(slots=True, frozen=True)
 class StreamRow:
-    """A stream in the catalogue; `config` is JSON."""
+    """A stream in the catalogue; `config` is JSON.
+
+    `creation` is the id of the request that created it, `consumer_changes` how many changes its
+    consumers had.
+    """
 
     stream: int
     account: str
@@ -45,21 +49,91 @@ class StreamRow:
     config: str
     head: Head
     lease_group: int = 0
+    creation: int = 0
+    consumer_changes: int = 0
 
 
 @dataclass(slots=True, frozen=True)
-class StreamSubjects:
-    """A stream and what it listens to; with `no_ack` publishers want no answer."""
+class CatalogueRow:
+    """A stream as every node knows it; of one that is deleted only its number counts."""
+
+    stream: int
+    account: str = ""
+    name: str = ""
+    lease_group: int = 0
+    creation: int = 0
+    config: str = ""
+    is_deleted: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class CatalogueNews:
+    """What the catalogue has at a version.
+
+    Attributes:
+        version: how many changes there had been.
+        rows: the streams that have changed; all there are, if `is_whole`.
+        is_whole: whether streams without a row are gone.
+    """
+
+    version: int
+    rows: Sequence[CatalogueRow]
+    is_whole: bool
+
+
+class CatalogueView(Protocol):
+    """What a process knows of the streams of all nodes."""
+
+    @property
+    def version(self) -> int:
+        """How many changes there had been, as far as is known."""
+        ...
+
+    @property
+    def takings(self) -> int:
+        """How often something new was taken."""
+        ...
+
+    def take(self, news: CatalogueNews) -> None:
+        """Take what has changed; what is known already changes nothing."""
+        ...
+
+    def smallest(self, groups: Iterable[int]) -> int:
+        """Return which of some lease groups has the fewest streams."""
+        ...
+
+
+class CatalogueSource(Protocol):
+    """Reads the catalogue for nodes that need not lead."""
+
+    async def news(self, since: int) -> CatalogueNews:
+        """Return what has changed since a version (below 0: everything). Raises Unavailable."""
+        ...
+
+    async def close(self) -> None:
+        """End the session, if there is one."""
+        ...
+
+
+@dataclass(slots=True, frozen=True)
+class NewStream:
+    """A stream to be created; `creation` is the id of the request, `config` is JSON."""
 
     account: str
     name: str
-    subjects: tuple[str, ...]
-    no_ack: bool
+    shelf: int
+    created: int
+    creation: int
+    config: str
+    first_seq: int
 
 
 @dataclass(slots=True, frozen=True)
 class ConsumerRow:
-    """A consumer in the catalogue; `config` is JSON, `state` as encoded by the machine."""
+    """A consumer in the catalogue; `config` is JSON, `state` as encoded by the machine.
+
+    `creation` is the id of the request that created it.
+    """
 
     stream: int
     consumer: int
@@ -68,6 +142,7 @@ class ConsumerRow:
     epoch: int
     config: str
     state: bytes | None
+    creation: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -116,6 +191,10 @@ class LogWriter(Protocol):
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
         """Return the head rows of streams."""
+        ...
+
+    async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
+        """Return how many changes the consumers of streams had."""
         ...
 
     async def close(self) -> None:
@@ -297,21 +376,28 @@ class Catalog(Protocol):
         """Return what the ledgers of all streams have, each with its stream."""
         ...
 
-    async def add_stream(
-        self, account: str, name: str, shelf: int, created: int, config: str, head: Head
-    ) -> tuple[int, int]:
-        """Add a stream with its head row; return its number and its lease group."""
+    async def add_stream(self, new: NewStream, check: Callable[[], None]) -> StreamRow:
+        """Add a stream with its head row; return it.
+
+        `check` is called, within the transaction, when something is known that was not when this
+        was called: it raises what is wrong with the stream now.
+        """
         ...
 
-    async def set_stream(self, stream: int, config: str) -> None:
-        """Change the configuration of a stream."""
+    async def set_stream(
+        self, stream: int, config: str, epoch: Callable[[], int], check: Callable[[], None]
+    ) -> None:
+        """Change the configuration of a stream, under its epoch at the time."""
         ...
 
-    async def raise_heads(self, last: Mapping[int, int]) -> None:
-        """Let streams, by number, go on behind a sequence that they do not have."""
+    async def raise_heads(self, heads: Mapping[int, tuple[int, int]]) -> None:
+        """Let streams, by number, go on behind a sequence that they do not have.
+
+        `heads`: the epoch of each, and that sequence.
+        """
         ...
 
-    async def drop_stream(self, stream: int) -> None:
+    async def drop_stream(self, stream: int, epoch: Callable[[], int]) -> None:
         """Delete a stream with its consumers; its messages are deleted later."""
         ...
 
@@ -323,14 +409,19 @@ class Catalog(Protocol):
         """Delete the row of a deleted stream, after its messages."""
         ...
 
-    async def add_consumer(self, row: ConsumerRow) -> int:
-        """Add a consumer; return its number."""
+    async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
+        """Add a consumer, under the epoch of its stream at the time.
+
+        Returns its number, and how many changes the consumers of the stream had.
+        """
         ...
 
-    async def set_consumer(self, stream: int, consumer: int, config: str) -> None:
-        """Change the configuration of a consumer."""
+    async def set_consumer(
+        self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
+    ) -> int:
+        """Change the configuration of a consumer; return how many changes there were."""
         ...
 
-    async def drop_consumer(self, stream: int, consumer: int) -> None:
-        """Delete a consumer."""
+    async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
+        """Delete a consumer; return how many changes there were."""
         ...

@@ -56,6 +56,7 @@ class PeerRow:
         port: the port for that.
         silence: nanoseconds since its last heartbeat.
         age: nanoseconds since its first one.
+        catalogue: the version of the catalogue in the database.
     """
 
     node: str
@@ -64,6 +65,7 @@ class PeerRow:
     port: int
     silence: int
     age: int
+    catalogue: int = 0
 
 
 @dataclass(frozen=True, slots=True)

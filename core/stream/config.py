@@ -5,7 +5,7 @@ the reference's, because a request with several mistakes gets the first. Feature
 does not run are validated here all the same; `core.model.unsupported` refuses them afterwards.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -83,9 +83,7 @@ def check_create(
     if config.mirror_direct and config.mirror is None:
         raise invalid("stream has no mirror but does have mirror direct")
     others = {key: value for key, value in streams.items() if key != name}
-    if 0 < limits.max_streams <= len(others):
-        raise api_error("JSMaximumStreamsLimit")
-    check_reservation(config, others.values(), limits)
+    check_room(config, others.values(), limits)
     config = check(config, streams, limits=limits, pedantic=pedantic)
     _check_replicas(config, limits)
     existing = streams.get(name)
@@ -142,6 +140,15 @@ def check_overlap(config: StreamConfig, others: Iterable[StreamConfig]) -> None:
     theirs = (subject for other in others for subject in other.subjects)
     if any_collision(config.subjects, theirs):
         raise api_error("JSStreamSubjectOverlap")
+
+
+def check_room(
+    config: StreamConfig, others: Collection[StreamConfig], limits: ServerLimits
+) -> None:
+    """Refuse one stream more than the account may have, or what it has not left to reserve."""
+    if 0 < limits.max_streams <= len(others):
+        raise api_error("JSMaximumStreamsLimit")
+    check_reservation(config, others, limits)
 
 
 def check_reservation(

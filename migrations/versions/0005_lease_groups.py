@@ -18,6 +18,21 @@ STATEMENTS: tuple[str, ...] = (
     "alter table jetgate_store.stream alter column lease_group set not null",
     "create index stream_lease_group on jetgate_store.stream (lease_group) where not dropped",
     "alter table jetgate_store.consumer add column creation bigint not null default 0",
+    # The version of the catalogue that changed a stream last, and how many changes its consumers
+    # had. Who follows the catalogue asks for what is above the version that he has; of a stream
+    # that is deleted, the last ten thousand versions tell him.
+    """
+    alter table jetgate_store.stream
+      add column version          bigint not null default 0,
+      add column consumer_changes bigint not null default 0
+    """,
+    "create index stream_version on jetgate_store.stream (version)",
+    """
+    create table jetgate_store.deletion (
+      version bigint primary key,
+      stream  integer not null
+    )
+    """,
     # Who leads a group: for people and other nodes to read. Writers never consult it; what they
     # check is the epoch in the head of each stream. The token is that of the leadership, chosen by
     # chance: as long as it is there, no other node has led the group since.

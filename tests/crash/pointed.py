@@ -200,10 +200,10 @@ def _instrument_take_over(points: Points, store: Any, life: Any) -> None:
     """It begins once the lock is had: how often a node asks for it before is no part of it."""
     take = store.take
 
-    async def taken(self: Any) -> bool:
-        if is_taken := await take(self):
+    async def taken(self: Any, groups: Any) -> Any:
+        if found := await take(self, groups):
             points.begin("take_over")
-        return bool(is_taken)
+        return found
 
     store.take = taken
     drive(life, "_load", points, ())  # in a task of its own

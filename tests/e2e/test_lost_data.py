@@ -138,7 +138,7 @@ def test_what_postgresql_lost_is_told_and_no_sequence_is_given_twice(
         told = "the database lost "
         eventually(lambda: len(about(process, told)) == 6)
         assert sorted(line[25:].split(told)[1] for line in about(process, told)) == [
-            "2 changes of streams and consumers",
+            "2 changes of streams",
             "sequence 1 of stream EMPTY; it goes on with 2",
             "sequence 2 of stream LAST; it goes on with 3",
             "sequences 4..6 of stream S; it goes on with 7",

@@ -18,7 +18,7 @@ from core.model.codec import decode_lenient
 from core.model.consumer import ConsumerConfig as StoredConsumer
 from core.model.stream import StreamConfig
 from core.storage.interface import ConsumerRow, StreamCommit
-from core.storage.postgres import catalog
+from core.storage.postgres import outcomes
 from tests.support.node import Node, add_stream, running_node
 
 Change = Callable[[JetStreamContext], Awaitable[object]]
@@ -94,7 +94,7 @@ async def served(dsn: str) -> AsyncIterator[tuple[Node, JetStreamContext]]:
 def test_a_change_whose_commit_is_not_answered_is_made_once(
     database: str, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
-    monkeypatch.setattr(catalog, "_OUTCOME_TIMEOUT_S", 60.0)  # however slow the machine
+    monkeypatch.setattr(outcomes, "OUTCOME_TIMEOUT_S", 60.0)  # however slow the machine
 
     async def scenario() -> None:
         async with served(database) as (node, js):
@@ -113,7 +113,7 @@ def test_a_change_whose_commit_is_not_answered_is_made_once(
 def test_a_node_that_cannot_learn_how_a_change_ended_begins_anew(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "_OUTCOME_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(outcomes, "OUTCOME_TIMEOUT_S", 0.05)
 
     async def scenario() -> None:
         async with served(database) as (node, js):
@@ -138,9 +138,9 @@ def test_a_consumer_created_while_the_epochs_are_bumped_is_of_the_new_one(
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
             add = node.catalog.add_consumer
 
-            async def late(row: ConsumerRow) -> int:
+            async def late(row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
                 await node.term.recover([])
-                return await add(row)
+                return await add(row, epoch)
 
             monkeypatch.setattr(node.catalog, "add_consumer", late)
             await js.add_consumer("S", consumer())

@@ -1,6 +1,7 @@
 """A consumer that nobody uses is deleted once, however long the commit of that takes."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -37,10 +38,10 @@ def test_it_is_deleted_once(
             catalog = stream.services.catalog
             drop = catalog.drop_consumer
 
-            async def slow(stream: int, consumer: int) -> None:
+            async def slow(stream: int, consumer: int, epoch: Callable[[], int]) -> int:
                 asked.append(consumer)
                 await gate.wait()
-                await drop(stream, consumer)
+                return await drop(stream, consumer, epoch)
 
             monkeypatch.setattr(catalog, "drop_consumer", slow)
             await stream.consumers.create(CONFIG)
@@ -70,11 +71,11 @@ def test_what_could_not_be_deleted_is_deleted_later(
             catalog = stream.services.catalog
             drop = catalog.drop_consumer
 
-            async def failing(stream: int, consumer: int) -> None:
+            async def failing(stream: int, consumer: int, epoch: Callable[[], int]) -> int:
                 asked.append(consumer)
                 if len(asked) == 1:
                     raise StorageError("away")
-                await drop(stream, consumer)
+                return await drop(stream, consumer, epoch)
 
             monkeypatch.setattr(catalog, "drop_consumer", failing)
             await stream.consumers.create(CONFIG)

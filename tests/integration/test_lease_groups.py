@@ -9,15 +9,18 @@ from typing import Any
 import asyncpg
 import pytest
 
+from core.cluster.catalogue import Catalogue
 from core.cluster.leadership import Leadership
 from core.cluster.lease import LeaseTimes
 from core.errors import Fenced, Unavailable
 from core.runtime.clock import SystemClock
-from core.storage.interface import Head
+from core.storage.interface import NewStream
 from core.storage.leases import NodeRow
 from core.storage.postgres.catalog import PostgresCatalog
+from core.storage.postgres.catalogue_source import read_news
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.leases import PostgresLeases
+from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
 from tests.support.sql import on
 
@@ -277,7 +280,7 @@ def test_a_new_stream_gets_the_group_that_has_the_fewest(database: str) -> None:
     on(
         database,
         "insert into jetgate_store.stream (account, name, shelf, created, lease_group, config)"
-        " select 'A', 'S' || g, 0, 0, g % 256, '{}' from generate_series(0, 300) as g"
+        " select 'A', 'S' || g, 0, 0, g % 256, '{\"name\":\"S\"}' from generate_series(0, 300) as g"
         " where g not in (2, 200)",
         "update jetgate_store.stream set dropped = true where name in ('S7', 'S299')",
         "select 1",
@@ -286,9 +289,13 @@ def test_a_new_stream_gets_the_group_that_has_the_fewest(database: str) -> None:
     async def run() -> None:
         pool = await Connector(database).pool(Purpose.WRITE, 1)
         try:
-            catalog = PostgresCatalog(pool, lambda _why: None)
+            known = Catalogue()
+            known.take(await read_news(pool.fetch, known.version))
+            leases = dict.fromkeys(range(LEASE_GROUPS), 0)
+            catalog = PostgresCatalog(pool, lambda _why: None, known, lambda: leases)
             for n in range(6):
-                await catalog.add_stream("B", f"N{n}", 0, 0, "{}", Head(0, 1, 0, 0, 0, 0))
+                new = NewStream("B", f"N{n}", 0, 0, n + 1, '{"name":"N"}', 1)
+                await catalog.add_stream(new, lambda: None)
         finally:
             pool.terminate()
 

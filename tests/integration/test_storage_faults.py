@@ -156,9 +156,9 @@ def test_a_consumer_whose_creation_was_committed_without_an_answer(
         consumers, add = node.registry.streams["S"].consumers, node.catalog.add_consumer
         config = ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT)
 
-        async def unheard(row: ConsumerRow) -> int:
+        async def unheard(row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
             monkeypatch.undo()
-            await add(row)
+            await add(row, epoch)
             raise Unavailable("the connection was lost")
 
         monkeypatch.setattr(node.catalog, "add_consumer", unheard)

@@ -15,6 +15,7 @@ from core.jetstream.lane import Lane
 from core.jetstream.state_writer import StateWriter
 from core.jetstream.trust import Trust
 from core.route.database_mesh import DatabaseMesh
+from core.route.handshake import RouteInfo
 from core.route.link import RouteLink
 from core.storage.database_time import DatabaseClock
 from core.storage.postgres import connect
@@ -118,8 +119,8 @@ def resend_handed() -> None:
             given.append((self.info.leads, lines))
         send(self, lines, sent)
 
-    def again(self: DatabaseMesh, link: RouteLink) -> None:
-        changed(self, link)
+    def again(self: DatabaseMesh, link: RouteLink, before: RouteInfo) -> None:
+        changed(self, link, before)
         if link.info.leads:
             former = [lines for epoch, lines in given if epoch < link.info.leads]
             for _ in former:

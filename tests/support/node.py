@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from core.campaign import campaign
+from core.cluster.following import CatalogueFollower
 from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.server import Server, ServerOptions
@@ -48,15 +49,16 @@ async def lead(
     *,
     name: str = "node",
     clock: SystemClock | None = None,
+    known: CatalogueFollower | None = None,
 ) -> Term:
     """Wait until a server leads, load everything that it leads and serve it.
 
-    `clock` takes the place of the database's.
+    `clock` takes the place of the database's; `known` is what it knows of other nodes' streams.
     """
     leadership = await campaign(connector, server.clock, row=NodeRow(name))
     leadership.clock = clock or leadership.clock
     try:
-        return await load(server, connector, leadership, options or TermOptions())
+        return await load(server, connector, leadership, options or TermOptions(), known)
     except BaseException:
         await leadership.release()
         raise

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
+from core.cluster.following import CatalogueFollower
 from core.errors import ApiError
 from core.jetstream.changes import Change
 from core.jetstream.janitor import Janitor
@@ -241,15 +242,19 @@ class MemoryStore:
 
     # -- the catalogue -----------------------------------------------------------------------
 
-    async def add_consumer(self, row: ConsumerRow) -> int:
+    async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
         self.consumers += 1
-        return self.consumers
+        return self.consumers, self.consumers
 
-    async def set_consumer(self, stream: int, consumer: int, config: str) -> None:
+    async def set_consumer(
+        self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
+    ) -> int:
         """Configurations are not read back."""
+        return 0
 
-    async def drop_consumer(self, stream: int, consumer: int) -> None:
+    async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
         """Consumers are not read back."""
+        return 0
 
     async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:
         raise AssertionError("no test schedules here")
@@ -314,6 +319,7 @@ def services(
         reader=cast(Any, store),
         sweeper=cast(Any, store),
         catalog=cast(Any, store),
+        catalogue=CatalogueFollower(cast(Any, store)),
         lane=cast(Any, StandInLane()),
         states=states,
         janitor=Janitor(clock, cast(Any, store), cast(Any, store)),

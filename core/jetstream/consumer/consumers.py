@@ -28,7 +28,7 @@ from core.model.api_errors import api_error
 from core.model.consumer import Action, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from core.model.versions import stamp_consumer
 from core.model.wire import ZERO_TIME
-from core.runtime.nuid import nuid
+from core.runtime.nuid import nuid, random_id
 from core.runtime.tasks import spawn
 from core.storage.interface import ConsumerRow
 
@@ -42,7 +42,11 @@ _NO_LIMITS = ServerLimits()
 
 
 class Consumers(dict[str, ConsumerRunner]):
-    """The consumers of a stream by name."""
+    """The consumers of a stream by name.
+
+    Attributes:
+        changes: how many the catalogue has had of them.
+    """
 
     def __init__(self, stream: ConsumedStream) -> None:
         super().__init__()
@@ -51,6 +55,7 @@ class Consumers(dict[str, ConsumerRunner]):
         self._catalog = stream.services.catalog
         self._started = False
         self._changing = asyncio.Lock()
+        self.changes = 0
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -112,8 +117,8 @@ class Consumers(dict[str, ConsumerRunner]):
                 await self._stream.services.letters.taken(runner)
             await self._stream.caught_up()
             if not runner.hidden:
-                change = self._catalog.drop_consumer(self._log.stream, runner.consumer)
-                await or_not_available(change)
+                drop = self._catalog.drop_consumer(self._log.stream, runner.consumer, self._epoch)
+                self.changes = await or_not_available(drop)
             if self.get(name) is runner:
                 del self[name]
             runner.close(deleted=True)
@@ -211,6 +216,10 @@ class Consumers(dict[str, ConsumerRunner]):
 
     # -- steps -------------------------------------------------------------------------------
 
+    def _epoch(self) -> int:
+        """The stream's epoch by now: it may be bumped while a change is under way."""
+        return self._stream.epoch
+
     async def _add(self, name: str, config: ConsumerConfig) -> ConsumerRunner:
         stream = self._stream
         created = stream.services.clock.now()
@@ -218,8 +227,11 @@ class Consumers(dict[str, ConsumerRunner]):
         if not runner.hidden:
             state = encode(runner.machine.state(0))
             text = codec.encode(config).decode()
-            row = ConsumerRow(self._log.stream, 0, name, created, stream.epoch, text, state)
-            runner.consumer = await or_not_available(self._catalog.add_consumer(row))
+            row = ConsumerRow(
+                self._log.stream, 0, name, created, stream.epoch, text, state, random_id()
+            )
+            added = self._catalog.add_consumer(row, self._epoch)
+            runner.consumer, self.changes = await or_not_available(added)
         await runner.pending_count.count()
         self._enter(runner)
         runner.tell_led()
@@ -236,8 +248,10 @@ class Consumers(dict[str, ConsumerRunner]):
             return runner
         if not runner.hidden:
             text = codec.encode(config).decode()
-            change = self._catalog.set_consumer(self._log.stream, runner.consumer, text)
-            await or_not_available(change)
+            change = self._catalog.set_consumer(
+                self._log.stream, runner.consumer, text, self._epoch
+            )
+            self.changes = await or_not_available(change)
         filters = runner.config.filters
         runner.configure(config)
         if config.filters != filters:

@@ -103,6 +103,7 @@ class StreamRunner:
             services.janitor,
         )
         self._open_parts()
+        self.consumers.changes = row.consumer_changes
 
     def _open_parts(self) -> None:
         """Make what reads and changes the log."""

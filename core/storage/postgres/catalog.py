@@ -1,32 +1,51 @@
 """The catalogue in PostgreSQL: which streams and consumers exist, and the states of consumers.
 
-Every transaction that changes it checks the epoch of the catalogue's own head row (stream 0), so a
-deposed node can create, change or drop nothing. Stream numbers are never reused.
+Every change of a stream raises the version of the catalogue: the `last_seq` of its own head row
+(stream 0). That row stays locked until the transaction ends, so that one change follows upon the
+other, whoever makes it. Who finds that there were others since it has looked reads them and checks
+anew what it is about to do, within the transaction. A stream is created by who holds the lease of
+its group, changed and dropped under its epoch. Consumers are changed under the epoch of their
+stream alone (`consumer_changes`). Stream numbers are never reused.
 
-*Failure.* A change whose COMMIT was sent and not answered is repeated, over whatever the first
-attempt left, until its outcome is known, so that memory and storage never differ. When the outcome
-stays unknown the node must load everything anew (`in_doubt`).
+*Locks.* They are taken in this order, also by a takeover: lease, heads by their numbers, streams.
+
+*Failure.* A change whose COMMIT was sent and not answered is repeated until its outcome is known,
+so that memory and storage never differ. What an earlier attempt has created is known by the id of
+the request; nothing else is touched. When the outcome stays unknown the node must load everything
+anew (`in_doubt`).
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from core.errors import Fenced, OutcomeUnknown, StorageError
-from core.storage.interface import ConsumerRow, Head, PurgeRow, StateWrite, StreamRow
-from core.storage.postgres.connect import DATABASE_ERRORS, fetch, unavailable
+from core.errors import Fenced
+from core.storage.interface import (
+    CatalogueNews,
+    CatalogueRow,
+    CatalogueView,
+    ConsumerRow,
+    Head,
+    NewStream,
+    PurgeRow,
+    StateWrite,
+    StreamRow,
+)
+from core.storage.postgres import consumer_changes
+from core.storage.postgres.catalogue_source import KEPT, read_news
+from core.storage.postgres.connect import fetch
 from core.storage.postgres.ledger import LOAD_LEDGERS, entry_of
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.outcomes import Outcomes
 from core.stream.ledger import Entry
 
 _LOAD_STREAMS = """
-    select s.stream, s.account, s.name, s.shelf, s.created, s.config,
-           h.epoch, h.first_seq, h.last_seq, h.last_ts, h.msgs, h.bytes, s.lease_group
+    select s.stream, s.account, s.name, s.shelf, s.created, s.config, s.lease_group, s.creation,
+           s.consumer_changes, h.epoch, h.first_seq, h.last_seq, h.last_ts, h.msgs, h.bytes
     from jetgate_store.stream s join jetgate_store.head h using (stream)
     where not s.dropped order by s.stream
 """
 _LOAD_CONSUMERS = """
-    select c.stream, c.consumer, c.name, c.created, c.epoch, c.config, c.state
+    select c.stream, c.consumer, c.name, c.created, c.epoch, c.config, c.state, c.creation
     from jetgate_store.consumer c join jetgate_store.stream s using (stream)
     where not s.dropped order by c.stream, c.consumer
 """
@@ -43,31 +62,50 @@ _WRITE_STATES = """
 _RAISE_HEADS = """
     update jetgate_store.head h
        set last_seq = x.last, first_seq = case h.msgs when 0 then x.last + 1 else h.first_seq end
-      from unnest($1::int[], $2::bigint[]) as x(stream, last)
-     where h.stream = x.stream and h.last_seq < x.last
+      from unnest($1::int[], $2::bigint[], $3::bigint[]) as x(stream, epoch, last)
+     where h.stream = x.stream and h.epoch = x.epoch and h.last_seq < x.last
 """
 
-# The stream goes to the lease group that has the fewest, of several the lowest.
-_ADD_STREAM = f"""
+_RAISE = "update jetgate_store.head set last_seq = last_seq + 1 where stream = 0 returning last_seq"
+# Waits for any earlier attempt whose COMMIT is still in flight.
+_WAIT = "select last_seq from jetgate_store.head where stream = 0 for no key update"
+_FIRST_EPOCH = 1
+# A takeover of the group writes its lease first: it waits for this, or this for it.
+_HOLD = """
+    select from jetgate_store.lease where lease_group = $1 and token = $2 for share
+"""
+_ADD = f"""
     with s as (
-      insert into jetgate_store.stream (account, name, shelf, created, config, lease_group)
-      select $1, $2, $3, $4, $5, g
-        from generate_series(0, {LEASE_GROUPS - 1}) as g
-        left join jetgate_store.stream o on o.lease_group = g and not o.dropped
-       group by g order by count(o.stream), g limit 1
-      returning stream, lease_group),
-    h as (
-      insert into jetgate_store.head (stream, epoch, first_seq, last_seq, last_ts, msgs, bytes)
-      select stream, $6, $7, $8, 0, 0, 0 from s)
-    select stream, lease_group from s
+      insert into jetgate_store.stream
+             (lease_group, version, account, name, shelf, created, creation, config)
+      values ($1, $2, $3, $4, $5, $6, $7, $8) returning stream)
+    insert into jetgate_store.head (stream, epoch, first_seq, last_seq, last_ts, msgs, bytes)
+    select stream, {_FIRST_EPOCH}, $9::bigint, greatest($9::bigint, 1) - 1, 0, 0, 0 from s
+ returning stream
 """
+_CREATED = """
+    select s.stream, s.lease_group, h.epoch
+      from jetgate_store.stream s join jetgate_store.head h using (stream) where s.creation = $1
+"""
+_LED = "select from jetgate_store.head where stream = $1 and epoch = $2"
+_SET = """
+    update jetgate_store.stream set config = $2, version = $3 where stream = $1
+ returning account, name, lease_group, creation
+"""
+_DROPPED = "select from jetgate_store.stream where stream = $1 and not dropped"
+# What belongs to a stream. The janitor deletes its messages, and in the end its row.
+_BELONGINGS = ("consumer", "purge", "replaced", "source", "schedule", "ledger", "head")
+_DELETE = "".join(f"delete from jetgate_store.{t} where stream = {{0}};" for t in _BELONGINGS)
+_DROP = """
+    with dropped as (
+      update jetgate_store.stream set dropped = true, name = '' || stream || ' dropped'
+       where stream = $1 returning stream)
+    insert into jetgate_store.deletion (version, stream) select $2, stream from dropped
+"""
+_FORGET = "delete from jetgate_store.deletion where version < $1"
 
-# Seconds between two attempts to find out the outcome of a change, and for all of them.
-_RETRY_S = 0.1
-_OUTCOME_TIMEOUT_S = 2.0
-
-Statement = tuple[Any, ...]
-"""SQL and its arguments."""
+Check = Callable[[], None]
+"""Raises ApiError where what is about to be done cannot be done any more."""
 
 
 class PostgresCatalog:
@@ -76,77 +114,58 @@ class PostgresCatalog:
     Args:
         pool: sessions that may write.
         in_doubt: called when the outcome of a change stays unknown.
-
-    Attributes:
-        epoch: that of the catalogue's head.
-        changes: how many the catalogue had since the beginning, as far as this node knows.
+        view: what this process knows of the catalogue; it is told what is read and changed.
+        leases: return the tokens of the lease groups that this node leads.
     """
 
-    def __init__(self, pool: Any, in_doubt: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        pool: Any,
+        in_doubt: Callable[[str], None],
+        view: CatalogueView,
+        leases: Callable[[], Mapping[int, int]],
+    ) -> None:
         self._pool = pool
-        self._in_doubt = in_doubt
-        self.epoch = 0
-        self.changes = 0
+        self._outcomes = Outcomes(pool, in_doubt)
+        self._view = view
+        self._leases = leases
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         return await fetch(self._pool, statement, *arguments)
 
-    async def _change(self, *statements: Statement, undo: Sequence[Statement] = ()) -> Any:
-        """Run statements in one transaction fenced by the catalogue's epoch.
+    def _checked(self, check: Check) -> Check:
+        """Return a check for later, which has been made with what is known now."""
+        takings = self._view.takings
+        return lambda: check() if self._view.takings != takings else None
 
-        Args:
-            statements: what to change.
-            undo: what to run before them if an earlier attempt may have been committed.
+    async def _raise(self, session: Any, check: Check) -> int:
+        """Raise the version in a transaction; return it. What is new is taken before the check."""
+        version = int(await session.fetchval(_RAISE))
+        if version != self._view.version + 1:
+            news = await read_news(session.fetch, self._view.version)
+            self._view.take(replace(news, version=version - 1))
+        check()
+        return version
 
-        Returns the first row of the last statement. Raises Fenced, Unavailable, OutcomeUnknown.
-        """
-        try:
-            return await self._attempt(statements)
-        except OutcomeUnknown:
-            pass
-        try:
-            async with asyncio.timeout(_OUTCOME_TIMEOUT_S):
-                return await self._retry((*undo, *statements))
-        except TimeoutError:
-            self._in_doubt("the outcome of a change of the catalogue is not known")
-            raise OutcomeUnknown("no answer to COMMIT of a change of the catalogue") from None
+    async def _hold(self, session: Any) -> int:
+        """Choose a lease group for a stream, and keep others from taking it over meanwhile."""
+        leases = self._leases()
+        if not leases:
+            raise Fenced("this node leads no lease group")
+        group = self._view.smallest(leases)
+        if await session.fetchrow(_HOLD, group, leases[group]) is None:
+            raise Fenced(f"another node leads lease group {group}")
+        return group
 
-    async def _retry(self, statements: Sequence[Statement]) -> Any:
-        """Repeat a transaction until it is known to be committed."""
-        while True:
-            try:
-                return await self._attempt(statements)
-            except StorageError:
-                # Fenced too: the lane may just have bumped the epochs for the same reason.
-                await asyncio.sleep(_RETRY_S)
-
-    async def _attempt(self, statements: Sequence[Statement]) -> Any:
-        complete = False
-        try:
-            async with self._pool.acquire() as connection, connection.transaction():
-                # Waits for any earlier change whose COMMIT is still in flight.
-                held = await connection.fetchval(
-                    "update jetgate_store.head set last_seq = last_seq + 1 "
-                    "where stream = 0 and epoch = $1 returning last_seq",
-                    self.epoch,
-                )
-                if held is None:
-                    raise Fenced(f"catalogue epoch {self.epoch} is over")
-                row = None
-                for statement, *arguments in statements:
-                    row = await connection.fetchrow(statement, *arguments)
-                complete = True
-        except DATABASE_ERRORS as error:
-            if complete:
-                raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
-            raise await unavailable(self._pool, error) from error
-        self.changes = held
-        return row
+    async def _catch_up(self, session: Any) -> None:
+        """Take what is new, once no attempt of this node is under way any more."""
+        await session.execute(_WAIT)
+        self._view.take(await read_news(session.fetch, self._view.version))
 
     async def load(self) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
         """Return all streams, consumers and unfinished purges."""
         streams = [
-            StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[6:12]), row[12])
+            StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[9:]), *row[6:9])
             for row in await self._fetch(_LOAD_STREAMS)
         ]
         consumers = [ConsumerRow(*row) for row in await self._fetch(_LOAD_CONSUMERS)]
@@ -159,60 +178,92 @@ class PostgresCatalog:
         """Return what the ledgers of all streams have, each with its stream."""
         return list(map(entry_of, await self._fetch(LOAD_LEDGERS)))
 
-    async def add_stream(
-        self, account: str, name: str, shelf: int, created: int, config: str, head: Head
-    ) -> tuple[int, int]:
-        """Add a stream with its head row; return its number and its lease group."""
-        row = await self._change(
-            (
-                _ADD_STREAM,
-                account,
-                name,
-                shelf,
-                created,
-                config,
-                head.epoch,
-                head.first_seq,
-                head.last_seq,
-            ),
-            undo=(
-                (
-                    "with s as (delete from jetgate_store.stream where account = $1 and name = $2 "
-                    "returning stream) delete from jetgate_store.head using s "
-                    "where head.stream = s.stream",
-                    account,
-                    name,
-                ),
-            ),
+    async def add_stream(self, new: NewStream, check: Check) -> StreamRow:
+        """Add a stream with its head row; return it.
+
+        It goes to the group that has the fewest, of those that this node leads.
+        """
+        check = self._checked(check)
+        made = (new.account, new.name, new.shelf, new.created, new.creation, new.config)
+
+        async def add(session: Any, is_again: bool) -> tuple[int, int, int, int]:
+            if is_again:
+                await self._catch_up(session)
+                if (found := await session.fetchrow(_CREATED, new.creation)) is not None:
+                    return 0, *found
+            group = await self._hold(session)
+            version = await self._raise(session, check)
+            number = await session.fetchval(_ADD, group, version, *made, new.first_seq)
+            return version, number, group, _FIRST_EPOCH
+
+        version, number, group, epoch = await self._outcomes.run(add)
+        row = CatalogueRow(number, new.account, new.name, group, new.creation, new.config)
+        self._changed(version, row)
+        last = max(new.first_seq, 1) - 1
+        head = Head(epoch, new.first_seq, last, 0, 0, 0)
+        return StreamRow(
+            number,
+            new.account,
+            new.name,
+            new.shelf,
+            new.created,
+            new.config,
+            head,
+            group,
+            new.creation,
         )
-        return row[0], row[1]
 
-    async def set_stream(self, stream: int, config: str) -> None:
-        """Change a stream's configuration."""
-        await self._change(
-            ("update jetgate_store.stream set config = $2 where stream = $1", stream, config)
+    def _changed(self, version: int, row: CatalogueRow) -> None:
+        """Know of a change of this node; of an earlier attempt (version 0) it does already."""
+        self._view.take(CatalogueNews(version, (row,), is_whole=False))
+
+    async def set_stream(
+        self, stream: int, config: str, epoch: Callable[[], int], check: Check
+    ) -> None:
+        """Change a stream's configuration, under its epoch at the time."""
+        check = self._checked(check)
+
+        async def change(session: Any, is_again: bool) -> tuple[int, CatalogueRow]:
+            version = await self._raise(session, check)
+            await _require(session, stream, epoch(), "for key share")
+            account, name, group, creation = await session.fetchrow(_SET, stream, config, version)
+            return version, CatalogueRow(stream, account, name, group, creation, config)
+
+        self._changed(*await self._outcomes.run(change))
+
+    async def raise_heads(self, heads: Mapping[int, tuple[int, int]]) -> None:
+        """Let streams, by number, go on behind a sequence that they do not have.
+
+        `heads`: the epoch of each, and that sequence.
+        """
+        columns = (
+            list(heads),
+            [epoch for epoch, _ in heads.values()],
+            [s for _, s in heads.values()],
         )
 
-    async def raise_heads(self, last: Mapping[int, int]) -> None:
-        """Let streams, by number, go on behind a sequence that they do not have."""
-        await self._change((_RAISE_HEADS, list(last), list(last.values())))
+        async def change(session: Any, is_again: bool) -> None:
+            await session.execute(_RAISE_HEADS, *columns)
 
-    async def drop_stream(self, stream: int) -> None:
+        await self._outcomes.run(change)
+
+    async def drop_stream(self, stream: int, epoch: Callable[[], int]) -> None:
         """Delete a stream; its messages are deleted later (`dropped_streams`)."""
-        await self._change(
-            ("delete from jetgate_store.consumer where stream = $1", stream),
-            ("delete from jetgate_store.purge where stream = $1", stream),
-            ("delete from jetgate_store.replaced where stream = $1", stream),
-            ("delete from jetgate_store.source where stream = $1", stream),
-            ("delete from jetgate_store.schedule where stream = $1", stream),
-            ("delete from jetgate_store.ledger where stream = $1", stream),
-            ("delete from jetgate_store.head where stream = $1", stream),
-            (
-                "update jetgate_store.stream set dropped = true, name = '' || stream || ' dropped' "
-                "where stream = $1",
-                stream,
-            ),
-        )
+
+        async def drop(session: Any, is_again: bool) -> int:
+            if is_again:
+                await self._catch_up(session)
+                if await session.fetchrow(_DROPPED, stream) is None:
+                    return 0
+            version = await self._raise(session, lambda: None)
+            await _require(session, stream, epoch(), "for update")
+            await session.execute(_DELETE.format(stream))
+            await session.execute(_DROP, stream, version)
+            await session.execute(_FORGET, version - KEPT)
+            return version
+
+        version = await self._outcomes.run(drop)
+        self._changed(version, CatalogueRow(stream, is_deleted=True))
 
     async def dropped_streams(self) -> list[tuple[int, int]]:
         """Return (stream, shelf) of deleted streams that may still have messages."""
@@ -223,54 +274,35 @@ class PostgresCatalog:
         """Delete the row of a deleted stream, after its messages."""
         await self._fetch("delete from jetgate_store.stream where stream = $1 and dropped", stream)
 
-    async def add_consumer(self, row: ConsumerRow) -> int:
-        """Add a consumer; return its number, never used before in its stream.
+    async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
+        """Add a consumer, under the epoch of its stream at the time.
 
-        A row of that name, left by an earlier attempt with unknown outcome, is replaced.
+        Returns its number, never used before in its stream, and how many changes the consumers of
+        the stream had.
         """
-        found = await self._change(
-            (
-                "delete from jetgate_store.consumer where stream = $1 and name = $2",
-                row.stream,
-                row.name,
-            ),
-            (
-                "with s as (update jetgate_store.stream set next_consumer = next_consumer + 1 "
-                "where stream = $1 returning next_consumer - 1 as n) "
-                "insert into jetgate_store.consumer "
-                "(stream, consumer, name, created, epoch, config, state) "
-                # The epoch as it is now: it may have been bumped since the row was made.
-                "select $1, n, $2, $3, h.epoch, $4, $5 from s, jetgate_store.head h "
-                "where h.stream = $1 returning consumer",
-                row.stream,
-                row.name,
-                row.created,
-                row.config,
-                row.state,
-            ),
-        )
-        return int(found[0])
 
-    async def set_consumer(self, stream: int, consumer: int, config: str) -> None:
-        """Change a consumer's configuration."""
-        await self._change(
-            (
-                "update jetgate_store.consumer set config = $3 where stream = $1 and consumer = $2",
-                stream,
-                consumer,
-                config,
-            )
-        )
+        async def add(session: Any, is_again: bool) -> tuple[int, int]:
+            return await consumer_changes.add(session, row, epoch())
 
-    async def drop_consumer(self, stream: int, consumer: int) -> None:
-        """Delete a consumer."""
-        await self._change(
-            (
-                "delete from jetgate_store.consumer where stream = $1 and consumer = $2",
-                stream,
-                consumer,
-            )
-        )
+        return await self._outcomes.run(add)
+
+    async def set_consumer(
+        self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
+    ) -> int:
+        """Change a consumer's configuration; return how many changes those of the stream had."""
+
+        async def change(session: Any, is_again: bool) -> int:
+            return await consumer_changes.change(session, stream, consumer, config, epoch())
+
+        return await self._outcomes.run(change)
+
+    async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
+        """Delete a consumer; return how many changes those of the stream had."""
+
+        async def drop(session: Any, is_again: bool) -> int:
+            return await consumer_changes.drop(session, stream, consumer, epoch())
+
+        return await self._outcomes.run(drop)
 
     async def write(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
         """Write the states of consumers in one statement; return the (stream, consumer) written.
@@ -289,3 +321,9 @@ class PostgresCatalog:
             [s.redelivered for s in states],
         )
         return {(row[0], row[1]) for row in rows}
+
+
+async def _require(session: Any, stream: int, epoch: int, lock: str) -> None:
+    """Lock the head of a stream in a transaction. Raises Fenced when it has another epoch."""
+    if await session.fetchrow(f"{_LED} {lock}", stream, epoch) is None:
+        raise Fenced(f"epoch {epoch} of stream {stream} is over")

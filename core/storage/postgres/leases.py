@@ -6,9 +6,8 @@ for a node that comes back: while the token of its own leadership is there, nobo
 
 *The catalogue.* `bump` keeps the head of the catalogue (stream 0) locked, after the rows of the
 groups and before the heads of streams. So a change of the catalogue that is under way is finished
-first, and whoever leads then reads what it has created. With group 0 the epoch of the catalogue
-changes too, which ends the changes of an earlier leader. While one node leads all groups nothing
-else is needed; where several lead, a change must hold the row of the group that it concerns.
+first, and whoever leads then reads what it has created. A change holds the row of its group, or the
+head of its stream under the epoch, so an earlier leader makes none after that.
 
 Heartbeats are written on the same session, so each proves that the locks still exist. A heartbeat
 need not survive a crash of the database (`synchronous_commit = off`); an epoch must, and does.
@@ -72,7 +71,8 @@ _BEAT = """
 _PEERS = """
     select node, server_id, route_host as host, route_port as port,
            (extract(epoch from clock_timestamp() - seen) * 1000000000)::bigint as silence,
-           (extract(epoch from clock_timestamp() - started) * 1000000000)::bigint as age
+           (extract(epoch from clock_timestamp() - started) * 1000000000)::bigint as age,
+           (select last_seq from jetgate_store.head where stream = 0) as catalogue
       from jetgate_store.node where route_port > 0
 """
 

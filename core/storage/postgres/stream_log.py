@@ -55,6 +55,13 @@ _INSERT_REPLACING = _INSERT_ONE.replace(
       select $1::int, $17::bigint, $18::bigint[] from fence)""",
 )
 _INSERTED = "INSERT 0 1"
+_HEADS = """
+    select stream, epoch, first_seq, last_seq, last_ts, msgs, bytes
+      from jetgate_store.head where stream = any($1::int[])
+"""
+_CONSUMER_CHANGES = """
+    select stream, consumer_changes from jetgate_store.stream where stream = any($1::int[])
+"""
 _BIGINT_MAX = (1 << 63) - 1
 _CLOSE_TIMEOUT_S = 0.2
 
@@ -275,17 +282,20 @@ class PostgresLog:
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
         """Return the head rows of streams. Raises Unavailable."""
+        rows = await self._fetch(_HEADS, streams)
+        return {row[0]: Head(*row[1:]) for row in rows}
+
+    async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
+        """Return how many changes the consumers of streams had. Raises Unavailable."""
+        return dict(await self._fetch(_CONSUMER_CHANGES, streams))
+
+    async def _fetch(self, statement: str, streams: Sequence[int]) -> list[Any]:
         connection = await self._ready()
         try:
-            rows = await connection.fetch(
-                "select stream, epoch, first_seq, last_seq, last_ts, msgs, bytes "
-                "from jetgate_store.head where stream = any($1::int[])",
-                list(streams),
-            )
+            return list(await connection.fetch(statement, list(streams)))
         except DATABASE_ERRORS as error:
             self._drop()
             raise Unavailable(trouble(error)) from error
-        return {row[0]: Head(*row[1:]) for row in rows}
 
     async def close(self) -> None:
         """Close the connection."""

@@ -61,7 +61,13 @@ class Bench:
             "TEST.*", body, request, StreamDeleteResponse, handler, level, may_wait=may_wait
         )
         clock = SimpleNamespace(now=lambda: 0)
-        self.server = ApiServer(registry=None, clock=clock, transactions=None)  # type: ignore[arg-type]  # doubles
+        self.elsewhere: set[str] = set()
+
+        async def is_elsewhere(name: str) -> bool:
+            return name in self.elsewhere
+
+        registry = SimpleNamespace(is_elsewhere=is_elsewhere)
+        self.server = ApiServer(registry=registry, clock=clock, transactions=None)  # type: ignore[arg-type]  # doubles
         self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]  # doubles
 
     def request(
@@ -145,6 +151,11 @@ def test_an_error_becomes_json_of_the_routes_type() -> None:
             "description": "stream not found",
         }
         assert bench.server.counters == Counters(total=1, errors=1)
+        # A stream that another node leads is not unknown.
+        bench.elsewhere.add("S")
+        bench.request("S")
+        answer = (await bench.settle())[-1]
+        assert answer["error"]["err_code"] == 10008
 
     _run(steps())
 

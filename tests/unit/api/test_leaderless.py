@@ -2,43 +2,44 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
 from core.api.leaderless import Leaderless
-from core.errors import Unavailable
+from core.cluster.catalogue import Catalogue
 from core.jetstream.direct.stored_get import StoredGet
-from core.storage.interface import StreamSubjects
-from tests.support.eventually import observed
+from core.model import codec
+from core.model.stream import StreamConfig
+from core.storage.interface import CatalogueNews, CatalogueRow
 from tests.support.sessions import ListSession, idle_hub, listen
 
-STREAMS = (
-    StreamSubjects("$G", "S", ("s.>", "t"), False),
-    StreamSubjects("$G", "Q", ("quiet",), True),
-    StreamSubjects("OTHER", "O", ("other",), False),
-)
 ERROR = {"code": 503, "err_code": 10008, "description": "JetStream system temporarily unavailable"}
+
+
+def row(number: int, name: str, *subjects: str, account: str = "$G", **more: Any) -> CatalogueRow:
+    config = codec.encode(StreamConfig(name=name, subjects=subjects, **more)).decode()
+    return CatalogueRow(number, account, name, config=config)
+
+
+STREAMS = (
+    row(1, "S", "s.>", "t"),
+    row(2, "Q", "quiet", no_ack=True),
+    row(3, "O", "other", account="OTHER"),
+)
 
 
 class Bench:
     """An account with a client that gets the answers."""
 
-    def __init__(self, streams: Sequence[StreamSubjects] = STREAMS) -> None:
-        hub = idle_hub()
-        self.account = hub.default_account()
-        self.streams: Sequence[StreamSubjects] | None = streams
-        self.reads = 0
+    def __init__(self, *streams: CatalogueRow) -> None:
+        self.account = idle_hub().default_account()
         self.session = ListSession()
         listen(self.account, self.session, b"r")
-        self.leaderless = Leaderless(self.account, self.read)
-
-    async def read(self) -> Sequence[StreamSubjects]:
-        self.reads += 1
-        if self.streams is None:
-            raise Unavailable("away")
-        return self.streams
+        self.catalogue = Catalogue()
+        self.leaderless = Leaderless(self.account, self.catalogue)
+        if streams:
+            self.catalogue.take(CatalogueNews(3, streams, is_whole=True))
 
     def ask(self, subject: bytes, reply: bytes = b"r", *, from_peer: bool = False) -> Any:
         """Publish as a client, or as it comes over a link; the answer, if there is one."""
@@ -50,69 +51,51 @@ class Bench:
 
 
 def test_publishes_and_requests_are_refused_and_nothing_else_is_answered() -> None:
-    async def scenario() -> None:
-        bench = Bench()
-        await bench.leaderless.learn()
-        assert not bench.account.has_interest(b"s.a")
-        bench.leaderless.start()
+    bench = Bench(*STREAMS)
+    assert not bench.account.has_interest(b"s.a")
+    bench.leaderless.start()
 
-        for subject in (b"s.a", b"t"):
-            assert bench.ask(subject) == {"error": ERROR, "stream": "S", "seq": 0}
-        info = bench.ask(b"$JS.API.STREAM.INFO.S")
-        assert info["type"] == "io.nats.jetstream.api.v1.stream_info_response"
-        assert info["error"] == ERROR
-        assert bench.ask(b"$JS.API.INFO")["error"] == ERROR
-        assert bench.ask(b"s.a", b"") is None
-        # Whose answer would be taken for a message, and what no stream of this account has.
-        for nobody in (b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"$JS.API.DIRECT.GET.S", b"other", b"u"):
-            assert not bench.account.has_interest(nobody)
-        bench.leaderless.stop()
-        assert not bench.account.has_interest(b"s.a")
-        assert not bench.account.has_interest(b"$JS.API.INFO")
-        await bench.leaderless.close()
-
-    asyncio.run(scenario())
+    for subject in (b"s.a", b"t"):
+        assert bench.ask(subject) == {"error": ERROR, "stream": "S", "seq": 0}
+    info = bench.ask(b"$JS.API.STREAM.INFO.S")
+    assert info["type"] == "io.nats.jetstream.api.v1.stream_info_response"
+    assert info["error"] == ERROR
+    assert bench.ask(b"$JS.API.INFO")["error"] == ERROR
+    assert bench.ask(b"s.a", b"") is None
+    # Whose answer would be taken for a message, and what no stream of this account has.
+    for nobody in (b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"$JS.API.DIRECT.GET.S", b"other", b"u"):
+        assert not bench.account.has_interest(nobody)
+    bench.leaderless.stop()
+    assert not bench.account.has_interest(b"s.a")
+    assert not bench.account.has_interest(b"$JS.API.INFO")
 
 
 @pytest.mark.parametrize("has_led", [False, True])
 def test_what_comes_from_peers_is_answered_by_who_has_led(has_led: bool) -> None:
-    async def scenario() -> None:
-        bench = Bench()
-        await bench.leaderless.learn()
-        bench.leaderless.has_led = has_led
-        bench.leaderless.start()
-        assert (bench.ask(b"t", from_peer=True) is not None) == has_led
-        assert (bench.ask(b"$JS.API.INFO", from_peer=True) is not None) == has_led
-        await bench.leaderless.close()
-
-    asyncio.run(scenario())
+    bench = Bench(*STREAMS)
+    bench.leaderless.has_led = has_led
+    bench.leaderless.start()
+    assert (bench.ask(b"t", from_peer=True) is not None) == has_led
+    assert (bench.ask(b"$JS.API.INFO", from_peer=True) is not None) == has_led
 
 
-def test_streams_are_read_at_each_loss_and_kept_where_that_fails() -> None:
-    async def scenario() -> None:
-        bench = Bench(())
-        bench.streams = None
-        bench.leaderless.start()
-        await observed(lambda: bench.reads == 1)
-        assert not bench.leaderless.is_known
-        bench.leaderless.stop()
+def test_what_the_catalogue_has_is_refused_from_when_it_is_known() -> None:
+    bench = Bench()
+    learned: list[bool] = []
+    bench.leaderless.on_learned = lambda: learned.append(True)
+    bench.leaderless.start()
+    assert not bench.leaderless.is_known
 
-        bench.streams = STREAMS
-        learned: list[bool] = []
-        bench.leaderless.on_learned = lambda: learned.append(True)
-        bench.leaderless.start()
-        await observed(lambda: learned)
-        assert bench.leaderless.is_known
-        assert bench.ask(b"t")["error"] == ERROR
-        bench.leaderless.stop()
+    bench.catalogue.take(CatalogueNews(3, STREAMS, is_whole=True))
+    assert (bench.leaderless.is_known, learned) == (True, [True])
+    assert bench.ask(b"t")["error"] == ERROR
 
-        bench.streams = None
-        bench.leaderless.start()
-        await observed(lambda: bench.reads == 3)
-        assert bench.ask(b"t")["error"] == ERROR
-        await bench.leaderless.close()
-
-    asyncio.run(scenario())
+    changed = CatalogueRow(1, is_deleted=True), row(4, "NEW", "new")
+    bench.catalogue.take(CatalogueNews(5, changed, is_whole=False))
+    assert bench.ask(b"new")["stream"] == "NEW"
+    assert not bench.account.has_interest(b"t")
+    bench.leaderless.stop()
+    assert not bench.account.has_interest(b"new")
 
 
 class _StoredGet:
@@ -138,7 +121,7 @@ def test_direct_get_is_answered_while_nobody_leads_or_beside_another_by_a_standb
 ) -> None:
     async def scenario() -> None:
         bench, get = Bench(), _StoredGet(has_standby=has_standby)
-        leaderless = Leaderless(bench.account, bench.read, cast(StoredGet, get))
+        leaderless = Leaderless(bench.account, bench.catalogue, cast(StoredGet, get))
         leaderless.stop()  # another node leads when this one starts
         assert get.is_listening == has_standby
         leaderless.start()

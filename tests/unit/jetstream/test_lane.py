@@ -100,6 +100,9 @@ class Bench:
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
         return {}
 
+    async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
+        return {}
+
     async def close(self) -> None:
         return None
 

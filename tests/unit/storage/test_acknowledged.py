@@ -51,6 +51,20 @@ def test_a_stream_that_is_gone_is_lost_only_if_the_catalogue_went_back() -> None
     assert loss == Loss(S, "the database lost stream S which was empty", 0)
 
 
+def test_changes_of_consumers_are_told_beside_messages() -> None:
+    known = remembered(Known(1, 50, consumer_changes=5))
+    later = StreamRow(1, "$G", "S", 0, 7, "{}", Head(6, 1, 50, 0, 50, 0), consumer_changes=6)
+
+    assert known.losses(LATER, [later]) == []
+    found = known.losses(LATER, [row(40)])
+    text = "the database lost 5 changes of consumers of stream S"
+    assert found[0] == Loss(S, text)
+    assert [(loss.stream, loss.upto, known.count(loss)) for loss in found] == [
+        (0, 0, True),
+        (1, 50, True),
+    ]
+
+
 def test_losses_are_counted_once_however_often_loading_fails() -> None:
     known = remembered(Known(1, 50))
     known.deleted(("$G", "OLD", 1), Known(1, 4))

@@ -32,6 +32,11 @@ _EPOCHS = (
 )
 # A node that led what was there before must not take this for what it left.
 _NOBODY_LEADS = "update jetgate_store.lease set token = 0, node = '', since = null"
+# Versions count from that of this place; who follows reads everything anew.
+_UNFOLLOWED = (
+    "update jetgate_store.stream set version = 0",
+    "delete from jetgate_store.deletion",
+)
 _KEY = "uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())"
 
 
@@ -57,7 +62,8 @@ async def renew(
     highest = await session.fetchval("select coalesce(max(epoch), 0) from jetgate_store.head")
     for statement in _EPOCHS:
         await session.execute(statement, max(highest, epoch) + 1)
-    await session.execute(_NOBODY_LEADS)
+    for statement in (_NOBODY_LEADS, *_UNFOLLOWED):
+        await session.execute(statement)
     streams = await session.fetch(_STREAMS)
     created = max([clock.now(), *(row["created"] + 1 for row in streams)])
     for row in streams:

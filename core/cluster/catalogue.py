@@ -1,0 +1,138 @@
+"""Which streams there are, as every node knows them, whoever leads them. No I/O.
+
+Each change of the catalogue raises its version by one. What is known is all that was so at one
+version; what changed since is added (`take`), from wherever it comes first: a change that this node
+has made itself, a reading of storage. The same news taken twice is taken once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from core.errors import OperatorError
+from core.model.codec import decode_lenient
+from core.model.gojson import JsonError
+from core.model.stream import StreamConfig
+
+if TYPE_CHECKING:
+    from core.storage.interface import CatalogueNews, CatalogueRow
+
+UNREAD = -1
+"""The version of a catalogue of which nothing is known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStream:
+    """A stream.
+
+    Attributes:
+        number: that of its rows.
+        account: whose it is.
+        name: its name.
+        lease_group: the group that it is led with.
+        creation: the id of the request that created it.
+        config: its configuration.
+    """
+
+    number: int
+    account: str
+    name: str
+    lease_group: int
+    creation: int
+    config: StreamConfig
+
+
+def stored_config(name: str, number: int, text: str) -> StreamConfig:
+    """Return the configuration of a stream as its row has it.
+
+    Raises OperatorError: the row is damaged. Without it nobody could tell the stream from one that
+    was deleted, so nothing is served then, and nothing removed.
+    """
+    try:
+        return decode_lenient(StreamConfig, text.encode())
+    except JsonError as error:
+        raise OperatorError(
+            f"the configuration of stream {name} cannot be read"
+            f" (jetgate_store.stream, stream {number}): {error}"
+        ) from error
+
+
+class Catalogue:
+    """The streams of all accounts at one version.
+
+    Attributes:
+        version: how many changes there had been.
+        on_change: called when something is known that was not before.
+        takings: how often news were taken.
+    """
+
+    def __init__(self) -> None:
+        self.version = UNREAD
+        self.on_change: list[Callable[[], None]] = []
+        self.takings = 0
+        self._streams: dict[int, KnownStream] = {}
+        self._accounts: dict[str, dict[str, KnownStream]] = {}
+        self._groups: Counter[int] = Counter()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was read once."""
+        return self.version > UNREAD
+
+    def find(self, account: str, name: str) -> KnownStream | None:
+        """Return a stream by its name."""
+        return self._accounts.get(account, {}).get(name)
+
+    def of(self, account: str) -> Mapping[str, KnownStream]:
+        """Return the streams of an account by name."""
+        return self._accounts.get(account, {})
+
+    def smallest(self, groups: Iterable[int]) -> int:
+        """Return which of some lease groups has the fewest streams; of several the lowest."""
+        return min(groups, key=lambda group: (self._groups[group], group))
+
+    # -- news --------------------------------------------------------------------------------
+
+    def take(self, news: CatalogueNews, takings: int | None = None) -> None:
+        """Take what has changed; what is known already changes nothing. Raises OperatorError.
+
+        `takings`: how often news had been taken when the reading of these began, if they were read.
+        All streams as they are then replace what is known, even where the database went back.
+        """
+        if news.is_whole:
+            if news.version < self.version and takings not in (None, self.takings):
+                return  # read before what was taken meanwhile
+            self._forget_all()
+        elif news.version <= self.version:
+            return
+        for row in news.rows:
+            self._put(row)
+        self.version = news.version
+        self.takings += 1
+        for call in self.on_change:
+            call()
+
+    def _forget_all(self) -> None:
+        self._streams.clear()
+        self._accounts.clear()
+        self._groups.clear()
+
+    def _put(self, row: CatalogueRow) -> None:
+        before = self._streams.pop(row.stream, None)
+        if before is not None:
+            of_account = self._accounts[before.account]
+            if of_account.get(before.name) is before:  # else another has the name by now
+                del of_account[before.name]
+            self._groups[before.lease_group] -= 1
+        if row.is_deleted:
+            return
+        config = stored_config(row.name, row.stream, row.config)
+        found = KnownStream(
+            row.stream, row.account, row.name, row.lease_group, row.creation, config
+        )
+        self._streams[row.stream] = found
+        self._accounts.setdefault(row.account, {})[row.name] = found
+        self._groups[row.lease_group] += 1

@@ -1,0 +1,96 @@
+"""Following the catalogue: what other nodes have changed is known here soon.
+
+A node hears of a version (by a link, with a heartbeat) and reads what is new, once however many
+have asked meanwhile. It tells the others which version it has read; who has changed something
+answers its client when all that are linked have read it, or after a quarter of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from core.cluster.catalogue import Catalogue
+from core.errors import OperatorError, StorageError, Unavailable
+from core.runtime.tasks import spawn, stop
+
+if TYPE_CHECKING:
+    from core.storage.interface import CatalogueSource
+
+log = logging.getLogger("jetgate.cluster")
+
+
+async def _alone(version: int) -> None:
+    """Return at once: there are no other nodes."""
+
+
+class CatalogueFollower:
+    """What one process knows of the catalogue, and how it learns more.
+
+    Attributes:
+        catalogue: what is known.
+        has_peers: whether other nodes could have changed something.
+        shared: returns when the linked nodes have read a version, or that takes too long.
+    """
+
+    def __init__(self, source: CatalogueSource) -> None:
+        self.catalogue = Catalogue()
+        self.has_peers: Callable[[], bool] = lambda: False
+        self.shared: Callable[[int], Awaitable[None]] = _alone
+        self._source = source
+        self._turn = asyncio.Lock()
+        self._asked = self._read = 0
+        self._error: StorageError | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._heard = 0
+
+    def heard(self, version: int) -> None:
+        """Hear that a version is there; it is read if it is new."""
+        self._heard = version
+        is_reading = self._reading is not None and not self._reading.done()
+        if version > self.catalogue.version and not is_reading:
+            self._reading = spawn(self._follow(), name="catalogue")
+
+    async def _follow(self) -> None:
+        """Read until what was heard of is known; a database that went back never has it."""
+        before = None
+        while before != (before := self.catalogue.version) < self._heard:
+            try:
+                await self.look()
+            except StorageError as error:
+                log.debug("the catalogue cannot be read: %s", error)
+                return
+
+    async def look(self) -> None:
+        """Know whatever was committed before this call; several share one reading.
+
+        Raises:
+            Unavailable: storage does not answer.
+        """
+        self._asked += 1
+        asked = self._asked
+        async with self._turn:
+            if self._read < asked:
+                await self._look(self._asked)
+            if self._error is not None:
+                raise self._error
+
+    async def _look(self, asked: int) -> None:
+        """Read once for all who have asked by now, and keep how that ended for them."""
+        takings = self.catalogue.takings
+        self._error = None
+        try:
+            self.catalogue.take(await self._source.news(self.catalogue.version), takings)
+        except StorageError as error:
+            self._error = error
+        except OperatorError as error:  # who would lead ends with it
+            log.error("%s", error)
+            self._error = Unavailable(str(error))
+        self._read = asked
+
+    async def close(self) -> None:
+        """Follow no more."""
+        await stop(self._reading)
+        await self._source.close()

@@ -1,0 +1,88 @@
+"""Creating, changing and dropping consumers, each in one statement under their stream's epoch.
+
+The lock on the head (`for key share`) keeps a takeover waiting, which locks it `for update`; the
+lane, whose updates touch no key, passes. The stream counts the changes of its consumers, by which a
+leader notices that the database has lost some.
+"""
+
+from typing import Any
+
+from core.errors import Fenced
+from core.storage.interface import ConsumerRow
+
+_LED = """
+    led as (select stream, epoch from jetgate_store.head
+             where stream = $1 and epoch = $2 for key share)
+"""
+# What an earlier attempt has left, and carries the id of this request, is what was wanted.
+_ADD = f"""
+    with {_LED}, counted as (
+      update jetgate_store.stream s
+         set next_consumer = next_consumer + 1, consumer_changes = consumer_changes + 1
+        from led where s.stream = led.stream
+   returning next_consumer - 1 as number, consumer_changes, led.epoch),
+    added as (
+      insert into jetgate_store.consumer
+             (stream, consumer, name, created, creation, epoch, config, state)
+      select $1, number, $3, $4, $5, epoch, $6, $7 from counted
+          on conflict (stream, name) do nothing returning consumer)
+    select (select consumer_changes from counted), (select consumer from added)
+"""
+_CREATED = "select consumer from jetgate_store.consumer where stream = $1 and creation = $2"
+_LEFT = "delete from jetgate_store.consumer where stream = $1 and name = $2"
+_COUNTED = f"""
+    with {_LED}, counted as (
+      update jetgate_store.stream s set consumer_changes = consumer_changes + 1
+        from led where s.stream = led.stream
+   returning s.stream, consumer_changes),
+"""
+_SET = f"""{_COUNTED} changed as (
+      update jetgate_store.consumer c set config = $4 from counted
+       where c.stream = counted.stream and c.consumer = $3)
+    select consumer_changes from counted
+"""
+_DROP = f"""{_COUNTED} dropped as (
+      delete from jetgate_store.consumer c using counted
+       where c.stream = counted.stream and c.consumer = $3)
+    select consumer_changes from counted
+"""
+
+
+async def add(session: Any, row: ConsumerRow, epoch: int) -> tuple[int, int]:
+    """Add a consumer; return its number and how many changes its stream's consumers had.
+
+    A row of that name which is not of this request is what an attempt has left that was given up:
+    who leads the stream has no such consumer.
+
+    Raises Fenced when the stream has another epoch.
+    """
+    made = (row.name, row.created, row.creation, row.config, row.state)
+    changes, number = await session.fetchrow(_ADD, row.stream, epoch, *made)
+    if changes is None:
+        raise _fenced(row.stream, epoch)
+    if number is None:
+        number = await session.fetchval(_CREATED, row.stream, row.creation)
+    if number is None:
+        await session.execute(_LEFT, row.stream, row.name)
+        changes, number = await session.fetchrow(_ADD, row.stream, epoch, *made)
+    return number, changes
+
+
+async def change(session: Any, stream: int, consumer: int, config: str, epoch: int) -> int:
+    """Change a configuration; return as `add` does. Raises Fenced."""
+    return _changes(await session.fetchval(_SET, stream, epoch, consumer, config), stream, epoch)
+
+
+async def drop(session: Any, stream: int, consumer: int, epoch: int) -> int:
+    """Delete a consumer; return as `add` does. Raises Fenced."""
+    return _changes(await session.fetchval(_DROP, stream, epoch, consumer), stream, epoch)
+
+
+def _changes(found: int | None, stream: int, epoch: int) -> int:
+    if found is None:
+        raise _fenced(stream, epoch)
+    return found
+
+
+def _fenced(stream: int, epoch: int) -> Fenced:
+    return Fenced(f"epoch {epoch} of stream {stream} is over")

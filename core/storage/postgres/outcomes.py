@@ -1,0 +1,72 @@
+"""Transactions that are made again until it is known how they ended.
+
+An answer to COMMIT may be lost with its connection. A transaction that has sent COMMIT holds locks
+until it is over, so the next attempt, which takes the same ones, finds what the first has left.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from core.errors import OutcomeUnknown, StorageError
+from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
+
+T = TypeVar("T")
+Work = Callable[[Any, bool], Awaitable[T]]
+"""The statements of a transaction on a session; whether an earlier attempt may be committed."""
+
+# Seconds between two attempts to find out an outcome, and for all of them.
+RETRY_S = 0.1
+OUTCOME_TIMEOUT_S = 2.0
+
+
+class Outcomes:
+    """Runs transactions over a pool.
+
+    Args:
+        pool: sessions that may write.
+        in_doubt: called when the outcome of a transaction stays unknown.
+    """
+
+    def __init__(self, pool: Any, in_doubt: Callable[[str], None]) -> None:
+        self._pool = pool
+        self._in_doubt = in_doubt
+
+    async def run(self, work: Work[T]) -> T:
+        """Run a transaction; return what `work` returns.
+
+        Raises:
+            Fenced: another node leads what was to be changed.
+            Unavailable: storage is away; nothing was changed.
+            OutcomeUnknown: it stays unknown whether anything was.
+        """
+        try:
+            return await self._attempt(work, is_again=False)
+        except OutcomeUnknown:
+            pass
+        try:
+            async with asyncio.timeout(OUTCOME_TIMEOUT_S):
+                return await self._retry(work)
+        except TimeoutError:
+            self._in_doubt("the outcome of a change of the catalogue is not known")
+            raise OutcomeUnknown("no answer to COMMIT of a change of the catalogue") from None
+
+    async def _retry(self, work: Work[T]) -> T:
+        while True:
+            try:
+                return await self._attempt(work, is_again=True)
+            except StorageError:
+                # Fenced too: the lane may just have bumped the epochs for the same reason.
+                await asyncio.sleep(RETRY_S)
+
+    async def _attempt(self, work: Work[T], *, is_again: bool) -> T:
+        complete = False
+        try:
+            async with self._pool.acquire() as connection, connection.transaction():
+                result = await work(connection, is_again)
+                complete = True
+        except DATABASE_ERRORS as error:
+            if complete:
+                raise OutcomeUnknown(f"connection lost during COMMIT: {error}") from error
+            raise await unavailable(self._pool, error) from error
+        return result

@@ -1,0 +1,126 @@
+"""What a node knows of the streams of all: news taken in any order, and readings shared."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from core.cluster.catalogue import Catalogue
+from core.cluster.following import CatalogueFollower
+from core.errors import Unavailable
+from core.storage.interface import CatalogueNews, CatalogueRow
+
+
+def row(number: int, name: str, group: int = 0) -> CatalogueRow:
+    return CatalogueRow(number, "$G", name, group, 7, f'{{"name":"{name}"}}')
+
+
+def news(version: int, *rows: CatalogueRow, is_whole: bool = False) -> CatalogueNews:
+    return CatalogueNews(version, rows, is_whole)
+
+
+def known(catalogue: Catalogue) -> tuple[int, dict[str, int]]:
+    return catalogue.version, {name: s.number for name, s in catalogue.of("$G").items()}
+
+
+def test_news_are_added_and_those_that_are_known_change_nothing() -> None:
+    catalogue = Catalogue()
+    assert not catalogue.is_known
+    catalogue.take(news(2, row(1, "A"), row(2, "B"), is_whole=True))
+    # The name of a deleted stream may be that of a new one, in whatever order they come.
+    catalogue.take(news(4, row(3, "A"), CatalogueRow(1, is_deleted=True)))
+    assert known(catalogue) == (4, {"A": 3, "B": 2})
+    catalogue.take(news(3, row(1, "A")))
+    assert known(catalogue) == (4, {"A": 3, "B": 2})
+    assert catalogue.find("OTHER", "A") is None
+
+
+def test_everything_replaces_what_is_known_unless_more_was_taken_since_it_was_read() -> None:
+    catalogue = Catalogue()
+    catalogue.take(news(5, row(1, "A"), is_whole=True))
+    began = catalogue.takings
+    catalogue.take(news(6, row(2, "B")))
+    catalogue.take(news(5, row(1, "A"), is_whole=True), began)
+    assert known(catalogue) == (6, {"A": 1, "B": 2})
+    # A database that went back has less than was known.
+    catalogue.take(news(3, row(1, "A"), is_whole=True), catalogue.takings)
+    assert known(catalogue) == (3, {"A": 1})
+
+
+def test_the_smallest_of_some_groups_has_the_fewest_streams() -> None:
+    catalogue = Catalogue()
+    rows = (row(1, "A", 0), row(2, "B", 1), row(3, "C", 1), row(4, "D", 2))
+    catalogue.take(news(4, *rows, is_whole=True))
+    assert catalogue.smallest(range(3)) == 0
+    assert catalogue.smallest((1, 2)) == 2
+    catalogue.take(news(6, CatalogueRow(2, is_deleted=True), CatalogueRow(3, is_deleted=True)))
+    assert catalogue.smallest((0, 1, 2)) == 1
+
+
+class Source:
+    """A storage whose readings a test lets through."""
+
+    def __init__(self) -> None:
+        self.readings: list[asyncio.Future[CatalogueNews]] = []
+        self.asked = asyncio.Semaphore(0)
+
+    async def news(self, since: int) -> CatalogueNews:
+        self.readings.append(asyncio.get_running_loop().create_future())
+        self.asked.release()
+        return await self.readings[-1]
+
+    async def close(self) -> None:
+        """There is no session."""
+
+
+async def _turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_those_who_ask_during_a_reading_share_the_next_one(fails: bool) -> None:
+    async def scenario() -> None:
+        source = Source()
+        follower = CatalogueFollower(source)
+        first = asyncio.ensure_future(follower.look())
+        await source.asked.acquire()
+        others = [asyncio.ensure_future(follower.look()) for _ in range(20)]
+        await _turn()
+        source.readings[0].set_result(news(1, is_whole=True))
+        await first
+        await source.asked.acquire()
+        if fails:
+            source.readings[1].set_exception(Unavailable("away"))
+        else:
+            source.readings[1].set_result(news(2, row(1, "A")))
+        ends: list[Any] = await asyncio.gather(*others, return_exceptions=True)
+        assert [isinstance(end, Unavailable) for end in ends] == [fails] * 20
+        assert len(source.readings) == 2
+        assert follower.catalogue.version == (1 if fails else 2)
+        await follower.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_heard_of_is_read_until_it_is_known() -> None:
+    async def scenario() -> None:
+        source = Source()
+        follower = CatalogueFollower(source)
+        follower.heard(1)
+        await source.asked.acquire()
+        follower.heard(2)
+        source.readings[0].set_result(news(1, is_whole=True))
+        await source.asked.acquire()
+        source.readings[1].set_result(news(2, row(1, "A")))
+        await _turn()
+        assert follower.catalogue.version == 2
+        # The database went back: what a peer has read before that is not there any more.
+        follower.heard(9)
+        await source.asked.acquire()
+        source.readings[2].set_result(news(2))
+        await _turn()
+        assert len(source.readings) == 3
+        await follower.close()
+
+    asyncio.run(scenario())
