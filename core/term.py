@@ -9,7 +9,7 @@ leadership is a new term, loaded from storage.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -42,7 +42,7 @@ from core.pubsub.server import SYSTEM_ACCOUNT
 from core.recovery import CATALOGUE, check_consumers, find_fenced, find_losses, lead_again
 from core.remote.keeper import Remotes
 from core.remote.settings import Remote
-from core.runtime.tasks import spawn, stop
+from core.runtime.tasks import outcome, spawn, stop
 from core.server import Server
 from core.storage.health import COMMITS, SPACE
 from core.storage.interface import CatalogueNews, CatalogueRow, ConsumerRow, StreamRow
@@ -334,13 +334,29 @@ class Term:
         sweeper = self.registry.services.sweeper
         for stream in {purge.stream for purge in purges}:
             await sweeper.delete_purged(stream, shelves[stream])
-        for row in streams:
-            if row.account == self._account.name:
-                await self.registry.open(row, by_stream.get(row.stream, []))
+        await self._open(
+            iter([row for row in streams if row.account == self._account.name]), by_stream
+        )
         self._give_up_groups()  # those that were lost meanwhile
         self.transactions.restore(await self.catalog.ledgers())
         for stream, shelf in await self.catalog.dropped_streams():
             self.janitor.drop(stream, shelf)
+
+    async def _open(
+        self, rows: Iterator[StreamRow], consumers: Mapping[int, list[ConsumerRow]]
+    ) -> None:
+        """Bring streams back, as many at a time as there are sessions to read with."""
+
+        async def open_some() -> None:
+            for row in rows:
+                await self.registry.open(row, consumers.get(row.stream, []))
+
+        work = [spawn(outcome(open_some()), name="loading streams") for _ in range(_READERS)]
+        try:
+            for error in filter(None, await asyncio.gather(*work)):
+                raise error
+        finally:
+            await stop(*work)
 
     async def _expire_overdue(self) -> None:
         """Let leave, before anybody can ask for it, what expired while no node was there."""
