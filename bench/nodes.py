@@ -1,145 +1,68 @@
-"""Three nodes over one PostgreSQL: the leader, another node, all at once, and over kill -9.
+"""Three nodes over one PostgreSQL: rates, kill -9 and stalls, a thousand streams, idling.
 
-python -m bench.nodes [--kills 10] [--scale 1.0] [--no-rates]
+python -m bench.nodes [--only PART] [--scale 1.0] [--kills 10] [--stalls 3]
+                      [--seconds 240] [--every 30] [--streams 1000] [--settles 5]
 """
 
 import argparse
-import time
-from collections.abc import Sequence
-from statistics import median
 
-from bench.load import Measure, stream
-from bench.pull import pull_all
-from bench.wire import Connection, Lane, one_by_one, percentile, publishes, pump
-from tests.support.jetgate import JetgateServer
+from bench.nodes_kills import kills, stalls, steady
+from bench.nodes_many import create, idle, settle
+from bench.nodes_rates import NODES, compare, everywhere
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
 
-NODES, RUNS = 3, 3
-PUBLISHES, LATENCIES = 100_000, 1000
-PAYLOAD = b"x" * 128
+PARTS = {
+    "rates": "publish and pull at the leader, at another node, at all",
+    "kills": "kill -9 of the leader under load",
+    "steady": "one of three killed every so many seconds",
+    "stalls": "SIGSTOP of the leader, and the leader cut off from PostgreSQL",
+    "settle": "many streams after kill -9 of the leader",
+    "idle": "what PostgreSQL and the nodes use while nothing happens",
+}
 
 
-def rates(node: JetgateServer, name: str, scale: float) -> Measure:
-    """Messages a second published, and pulled and acknowledged; microseconds of one publish."""
-    count = int(PUBLISHES * scale)
-    connection = Connection(node.address)
-    stream(connection, name)
-    connection.send(b"SUB _INBOX.p.* 1\r\n")
-    subject = f"{name}.a".encode()
-    taken = pump([Lane(connection, publishes(subject, count, PAYLOAD, b"_INBOX.p"))], window=4000)
-    alone = one_by_one(connection, publishes(subject, LATENCIES, PAYLOAD, b"_INBOX.p"))
-    connection.close()
-    connection = Connection(node.address)
-    config = {"durable_name": "c", "ack_policy": "explicit", "max_ack_pending": 100_000}
-    body = {"stream_name": name, "config": config}
-    connection.api(f"CONSUMER.DURABLE.CREATE.{name}.c", body)
-    pulled = pull_all(connection, name, "c", count)
-    connection.api(f"STREAM.DELETE.{name}")
-    connection.close()
-    return {
-        "publishes/s": count / taken,
-        "p50 us": percentile(alone, 0.5) / 1000,
-        "p99 us": percentile(alone, 0.99) / 1000,
-        "pulls/s": count / pulled,
-    }
-
-
-def compare(nodes: Nodes, scale: float) -> None:
-    """Print what the leader serves, and what another node does through it."""
-    places = {"leader": nodes.leader, "other": nodes.followers[0]}
-    found: dict[str, list[Measure]] = {place: [] for place in places}
-    for run in range(RUNS):
-        for place, node in places.items():
-            found[place].append(rates(node, f"R{run}{place}", scale))
-    for key in found["leader"][0]:
-        near, far = (median(each[key] for each in found[place]) for place in places)
-        print(f"{key:12} leader {near:10.0f}  other {far:10.0f}  ratio {far / near:.2f}")
-
-
-def publish_from(places: Sequence[JetgateServer], name: str, scale: float) -> float:
-    """Messages a second that a publisher at each of these nodes gets acknowledged in all."""
-    count = int(PUBLISHES * scale)
-    connections = [Connection(node.address) for node in places]
-    stream(connections[0], name)
-    lanes = []
-    for number, connection in enumerate(connections):
-        connection.send(b"SUB _INBOX.p%d.* 1\r\n" % number)
-        connection.flush()
-        subject, inbox = f"{name}.{number}".encode(), b"_INBOX.p%d" % number
-        lanes.append(Lane(connection, publishes(subject, count, PAYLOAD, inbox)))
-    taken = pump(lanes, window=4000)
-    connections[0].api(f"STREAM.DELETE.{name}")
-    for connection in connections:
-        connection.close()
-    return len(lanes) * count / taken
-
-
-def everywhere(nodes: Nodes, scale: float) -> None:
-    """Print what three publishers reach at one node, the leader, and at one node each."""
-    leader = nodes.leader
-    places = {"one": [leader] * NODES, "all": [leader, *nodes.followers]}
-    found: dict[str, list[float]] = {place: [] for place in places}
-    for run in range(RUNS):
-        for place, some in places.items():
-            found[place].append(publish_from(some, f"E{run}{place}", scale))
-    one, each = (median(found[place]) for place in places)
-    print(f"{NODES} publishers   one {one:10.0f}  each node {each:6.0f}  ratio {each / one:.2f}")
-
-
-def kill(nodes: Nodes) -> float:
-    """Kill the leader; the seconds until a publish through another node is acknowledged."""
-    leader, other = nodes.leader, nodes.followers[0]
-    connection = Connection(other.address)
-    connection.send(b"SUB _INBOX.k.* 1\r\n")
-    connection.flush()
-    began = time.perf_counter()
-    leader.kill()
-    for number in range(100_000):
-        connection.send(publishes(b"KILL.a", 1, b"%d" % number, b"_INBOX.k")[0])
-        if b'"error"' not in _answer(connection):
-            break
-    taken = time.perf_counter() - began
-    connection.close()
-    leader.start()
-    return taken
-
-
-def _answer(connection: Connection) -> bytes:
-    """What a publish is answered; nothing for half a second: it had gone to whom was killed."""
-    connection.sock.settimeout(0.5)
-    data = b""
-    try:
-        while data.count(b"\n") < 2:
-            data += connection.sock.recv(65536)
-    except TimeoutError:
-        return b'"error"'
-    finally:
-        connection.sock.settimeout(30)
-    return data
+def options() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.nodes",
+        description="Three nodes over one PostgreSQL. Parts: "
+        + "; ".join(f"{name}: {what}" for name, what in PARTS.items()),
+    )
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part; repeatable")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the messages of the rates")
+    parser.add_argument("--kills", type=int, default=10, help="of the leader, under load")
+    parser.add_argument("--stalls", type=int, default=3, help="of each kind")
+    parser.add_argument("--seconds", type=float, default=240, help="how long nodes are killed")
+    parser.add_argument("--every", type=float, default=30, help="seconds between two such kills")
+    parser.add_argument("--streams", type=int, default=1000, help="that settle, and idle")
+    parser.add_argument("--settles", type=int, default=5, help="kills with that many streams")
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Start three nodes, measure, and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--no-rates", action="store_true")
-    options = parser.parse_args()
-    with (
-        PostgresServer(settings={"fsync": "on"}) as postgres,
-        Nodes(postgres.fresh_database(), NODES) as nodes,
-    ):
-        if not options.no_rates:
-            compare(nodes, options.scale)
-            everywhere(nodes, options.scale)
-        connection = Connection(nodes.leader.address)
-        stream(connection, "KILL")
-        connection.close()
-        measured = [kill(nodes) for _ in range(options.kills)]
-        if measured:
-            worst = max(measured)
-            print(f"publish after kill -9: median {median(measured):.2f} s, worst {worst:.2f} s")
+    """Start nodes for each part, measure, and print."""
+    chosen = options()
+    parts = chosen.only or list(PARTS)
+    with PostgresServer(settings={"fsync": "on"}) as postgres:
+        if {"rates", "kills", "steady"} & {*parts}:
+            with Nodes(postgres.fresh_database(), NODES) as nodes:
+                if "rates" in parts:
+                    compare(nodes, chosen.scale)
+                    everywhere(nodes, chosen.scale)
+                if "kills" in parts:
+                    kills(nodes, chosen.kills)
+                if "steady" in parts:
+                    steady(nodes, chosen.seconds, chosen.every)
+        if "stalls" in parts:
+            stalls(postgres, chosen.stalls)
+        if {"settle", "idle"} & {*parts}:
+            with Nodes(postgres.fresh_database(), NODES) as nodes:
+                create(nodes, chosen.streams, chosen.streams)
+                if "settle" in parts:
+                    settle(nodes, chosen.streams, chosen.settles)
+                if "idle" in parts:
+                    idle(postgres, nodes)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,186 @@
+"""Publishers that outlive nodes: they reconnect, and give up waiting, as clients do."""
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Self
+
+from bench.wire import CHUNK, HELLO, Address
+
+PATIENCE_S = 0.5
+"""How long a publisher whose window is full waits for an acknowledgement before it sends anew."""
+TICK_S = 0.01
+_RETRY_S = 0.05
+_CONNECT_S = 1.0
+
+
+class Publisher:
+    """One connection; all of it happens in the thread of its `Load`.
+
+    Args:
+        number: its node, and the end of its subject.
+        nodes: where the nodes listen.
+        stream: where it publishes.
+        payload: what it publishes.
+        window: messages sent that are not answered, at most; 0: as many as `rate` says.
+        rate: messages a second, whether they are answered or not; 0: as many as there are answers.
+
+    Attributes:
+        acks: messages that were acknowledged, by the tick in which that was read.
+        last: when the last acknowledgement was read; `time.perf_counter`, as all times here.
+        gap: the longest time without one since `mark`, in seconds, and when it ended.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        nodes: Sequence[Address],
+        stream: str,
+        payload: bytes,
+        *,
+        window: int = 0,
+        rate: float = 0,
+    ) -> None:
+        self.home = self.place = number
+        self.acks: Counter[int] = Counter()
+        self.last = time.perf_counter()
+        self.gap, self.gap_end = 0.0, self.last
+        self.sock: socket.socket | None = None
+        self.wants_home = False
+        self._nodes, self._window, self._rate = nodes, window, rate
+        kind = "w" if window else "r"
+        self._inbox = b"_INBOX.%b%d." % (kind.encode(), number)
+        self._head = b"PUB %b.%d %b" % (stream.encode(), number, self._inbox)
+        self._tail = b" %d\r\n%b\r\n" % (len(payload), payload)
+        self._sent = self._answered = self._base = 0
+        self._rest = self._out = b""
+        self._began = self._retry_at = self._moved = 0.0
+
+    def mark(self) -> None:
+        """Measure the longest time without an acknowledgement from now on."""
+        self.last = self.gap_end = time.perf_counter()
+        self.gap = 0.0
+
+    def connect(self, now: float) -> bool:
+        """Connect to the node of its own, or the next that accepts; whether it did."""
+        if now < self._retry_at:
+            return False
+        if self.wants_home:
+            self.place, self.wants_home = self.home, False
+        try:
+            self.sock = socket.create_connection(self._nodes[self.place], timeout=_CONNECT_S)
+        except OSError:
+            self.place = (self.place + 1) % len(self._nodes)
+            self._retry_at = now + _RETRY_S
+            return False
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.setblocking(False)
+        self._rest, self._out = b"", HELLO % b"" + b"SUB %b* 1\r\n" % self._inbox
+        self._answered, self._began, self._moved = self._sent, now, now
+        self._base = self._sent
+        return True
+
+    def read(self, now: float) -> None:
+        """Count what is answered. Raises OSError: the connection is over."""
+        assert self.sock is not None
+        piece = self.sock.recv(CHUNK)
+        if not piece:
+            raise ConnectionResetError
+        whole, _, self._rest = (self._rest + piece).rpartition(b"\r\n")
+        if b"PING" in whole:
+            self._out += b"PONG\r\n"
+        if acks := whole.count(b'"seq":'):
+            self.acks[int(now / TICK_S)] += acks
+            if now - self.last > self.gap:
+                self.gap, self.gap_end = now - self.last, now
+            self.last = self._moved = now
+        at = whole.rfind(b"MSG " + self._inbox)  # of MSG and HMSG; acknowledgements come in order
+        if at >= 0:
+            begin = at + 4 + len(self._inbox)
+            self._answered = int(whole[begin : whole.index(b" ", begin)]) + 1
+            if not acks:  # refused: a client that is refused waits before it tries again
+                self._retry_at = now + _RETRY_S
+
+    def write(self, now: float) -> None:
+        """Send what may be sent by now. Raises OSError: the connection is over."""
+        assert self.sock is not None
+        if self._window and now - self._moved > PATIENCE_S:
+            self._answered, self._moved = self._sent, now
+        if len(self._out) < CHUNK and now >= self._retry_at:
+            count = self._due(now)
+            numbers = range(self._sent, self._sent + count)
+            self._out += b"".join(self._head + b"%d" % i + self._tail for i in numbers)
+            self._sent += count
+        with contextlib.suppress(BlockingIOError):
+            self._out = self._out[self.sock.send(self._out) :] if self._out else b""
+
+    def _due(self, now: float) -> int:
+        if self._window:
+            return max(0, self._window - (self._sent - self._answered))
+        return max(0, int((now - self._began) * self._rate) - (self._sent - self._base))
+
+    def close(self) -> None:
+        """End the connection."""
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+
+
+class Load:
+    """Publishers in a thread of their own, which ends with the block."""
+
+    def __init__(self, publishers: Sequence[Publisher]) -> None:
+        self.publishers = publishers
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def mark(self) -> None:
+        """Measure the longest time without an acknowledgement from now on."""
+        for publisher in self.publishers:
+            publisher.mark()
+
+    def go_home(self) -> None:
+        """Have each publisher connect to its own node again."""
+        for publisher in self.publishers:
+            publisher.wants_home = publisher.place != publisher.home
+
+    def flows(self, since: float) -> bool:
+        """Whether each publisher was acknowledged something later than that."""
+        return all(publisher.last > since for publisher in self.publishers)
+
+    def _run(self) -> None:
+        with contextlib.closing(select.epoll()) as poll:
+            while not self._over.is_set():
+                self._turn(poll)
+        for publisher in self.publishers:
+            publisher.close()
+
+    def _turn(self, poll: select.epoll) -> None:
+        ready = {fd for fd, _ in poll.poll(0.002)}
+        for publisher in self.publishers:
+            now = time.perf_counter()
+            if publisher.wants_home:
+                publisher.close()
+            if publisher.sock is None:
+                if not publisher.connect(now):
+                    continue
+                assert publisher.sock is not None, "connected"
+                poll.register(publisher.sock.fileno(), select.EPOLLIN)
+            try:
+                if publisher.sock.fileno() in ready:
+                    publisher.read(now)
+                publisher.write(now)
+            except OSError:
+                publisher.close()

@@ -1,0 +1,138 @@
+"""A thousand streams on several nodes: until they settle after a kill, and what idling costs."""
+
+import select
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.creations import requests
+from bench.processor import family, own, used
+from bench.wire import CHUNK, Address, Connection, Lane, pump
+from tests.support.nodes import Nodes
+from tests.support.pg import PostgresServer
+
+MESSAGES = 10
+AGAIN_S, LOST_S = 0.1, 3.0
+"""When what was refused is asked again, and what was not answered: it was given to who is gone."""
+REST_S, IDLE_S = 20, 30
+
+
+def create(nodes: Nodes, streams: int, consumers: int) -> None:
+    """Create streams, some messages in each, and a consumer on the first of them."""
+    connection = Connection(nodes.leader.address)
+    connection.send(b"SUB _INBOX.c 1\r\n")
+    connection.flush()
+    bodies = requests("stream", "M", streams) + requests("consumer", "M", consumers)
+    pump([Lane(connection, bodies)], window=64)
+    messages = [
+        b"PUB M%d.a _INBOX.c 5\r\nhello\r\n" % number
+        for _ in range(MESSAGES)
+        for number in range(streams)
+    ]
+    pump([Lane(connection, messages)], window=2000)
+    connection.close()
+    print(f"{streams} streams, {consumers} consumers, {len(messages)} messages", flush=True)
+
+
+def settle(nodes: Nodes, streams: int, count: int) -> None:
+    """Kill the leader; print the seconds until each stream answers and stores at each node."""
+    taken = []
+    for number in range(count):
+        leader = nodes.leader
+        others = [node.address for node in nodes.all if node is not leader]
+        checks = [_Check(address, streams) for address in others]
+        began = time.perf_counter()
+        leader.kill()
+        _until_settled(checks)
+        taken.append(time.perf_counter() - began)
+        print(f"settled {number + 1}: {taken[-1]:.2f} s", flush=True)
+        leader.start()
+        nodes.settled()
+    if taken:
+        print(
+            f"{streams} streams answer and store at both other nodes after kill -9 of the leader:"
+            f" {median(taken):.2f} s (median), {max(taken):.2f} s (worst)",
+            flush=True,
+        )
+
+
+class _Check:
+    """Asks each stream at one node for its state, and publishes to it, until both are answered."""
+
+    def __init__(self, address: Address, streams: int) -> None:
+        self.connection = Connection(address)
+        self.connection.send(b"SUB _INBOX.s.* 1\r\n")
+        self.connection.flush()
+        # What is not answered well yet, and when it is asked next.
+        self.open = {f"{kind}{number}": 0.0 for number in range(streams) for kind in "ip"}
+        self._rest = b""
+
+    def ask(self, now: float) -> None:
+        """Send what is to be asked now; what is not answered at all, again after seconds."""
+        parts = []
+        for key, due in self.open.items():
+            if due <= now:
+                to = "$JS.API.STREAM.INFO.M" + key[1:] if key[0] == "i" else f"M{key[1:]}.a"
+                parts.append(f"PUB {to} _INBOX.s.{key} 0\r\n\r\n")
+                self.open[key] = now + LOST_S
+        self.connection.send("".join(parts).encode())
+
+    def read(self) -> None:
+        """Take what is answered well."""
+        whole, _, self._rest = (self._rest + self.connection.sock.recv(CHUNK)).rpartition(b"\r\n")
+        before = b""
+        for line in whole.split(b"\r\n"):
+            if line.startswith(b"{") and before.startswith(b"MSG "):
+                key = before.split(b" ")[1].rpartition(b".")[2].decode()
+                if b'"error"' not in line:
+                    self.open.pop(key, None)
+                elif key in self.open:
+                    self.open[key] = time.perf_counter() + AGAIN_S
+            before = line
+        if before.startswith(b"MSG "):  # its payload is on the way
+            self._rest = before + b"\r\n" + self._rest
+
+
+def _until_settled(checks: Sequence[_Check]) -> None:
+    poll = select.epoll()
+    by_fd = {check.connection.sock.fileno(): check for check in checks}
+    for fd in by_fd:
+        poll.register(fd, select.EPOLLIN)
+    deadline = time.perf_counter() + 120
+    while any(check.open for check in checks):
+        now = time.perf_counter()
+        assert now < deadline, [len(check.open) for check in checks]
+        for check in checks:
+            check.ask(now)
+        for fd, _ in poll.poll(0.05):
+            by_fd[fd].read()
+    poll.close()
+    for check in checks:
+        check.connection.close()
+
+
+def idle(postgres: PostgresServer, nodes: Nodes) -> None:
+    """Print what PostgreSQL and the nodes use of a core when nobody asks for anything."""
+    nodes.settled()
+    time.sleep(REST_S)
+    root = int((postgres.server.data / "postmaster.pid").read_text().split()[0])
+    roots = {"PostgreSQL": root, **{f"node {i}": n.pid for i, n in enumerate(nodes.all)}}
+    before = {name: used(pid) for name, pid in roots.items()}
+    each = {pid: own(pid) for pid in family(root)}
+    began = time.perf_counter()
+    time.sleep(IDLE_S)
+    taken = time.perf_counter() - began
+    print(f"idle for {taken:.0f} s, of a core:")
+    for name, pid in roots.items():
+        print(f"  {name:12} {(used(pid) - before[name]) / taken:6.2%}")
+    busiest = {pid: own(pid) - each.get(pid, 0.0) for pid in family(root)}
+    for pid in sorted(busiest, key=lambda pid: -busiest[pid])[:5]:
+        print(f"    {busiest[pid] / taken:6.2%} {_title(pid)}", flush=True)
+
+
+def _title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()[:60]
+    except OSError:
+        return "ended"
