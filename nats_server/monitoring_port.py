@@ -41,7 +41,10 @@ _REASONS = {
 
 
 class Monitor:
-    """Serves the pages. Life cycle: `start`, `show` as soon as there is a server, `stop`."""
+    """Serves the pages.
+
+    Life cycle: `start`, `watch` before clients come, `show` as soon as all is served, `stop`.
+    """
 
     def __init__(self, options: Options, clock: Clock) -> None:
         self._options = options
@@ -73,14 +76,17 @@ class Monitor:
         self._server = await asyncio.start_server(self._client, sock=listening, limit=_HEAD_MAX)
         log.info("Starting http monitor on %s", join(self.host, self.port))
 
-    def show(self, server: Server, term: "Term | None", front: "Front") -> None:
-        """Show these from now on; without a term a JetStream that is led elsewhere, if any is."""
-        if self._source is None:
-            self._nats = server
-            about = _about(self._options, server)
-            self._source = Source(about, server.hub, self._clock, self._started)
-            self._source.watch(server.hub)
-            self._source.mesh = server.mesh
+    def watch(self, server: Server) -> None:
+        """Keep from now on what there is to tell of connections that close, also before `show`."""
+        self._nats = server
+        about = _about(self._options, server)
+        self._source = Source(about, server.hub, self._clock, self._started)
+        self._source.watch(server.hub)
+        self._source.mesh = server.mesh
+
+    def show(self, term: "Term | None", front: "Front") -> None:
+        """Serve the pages; without a term they show a JetStream that is led elsewhere, if any."""
+        assert self._source is not None, "watch comes first"
         if term is not None:
             self._source.jetstream = JetStream(registry=term.registry, api=term.api)
         elif self._options.jetstream.enabled:
@@ -145,7 +151,7 @@ class Monitor:
         if not parts.path.endswith("/healthz"):
             await self._until_shown()
         source = self._source
-        if source is None:
+        if source is None or not self._shown.is_set():
             return Page(b'{"status":"unavailable","error":"server is starting"}', 503)
         base = self._options.http_base_path.rstrip("/")
         path = unquote(parts.path)

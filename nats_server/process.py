@@ -229,13 +229,15 @@ class Process:
         if front.leads:
             return
         if self._monitor is not None:
-            self._monitor.show(self._server, None, front)
+            self._monitor.show(None, front)
         if front.is_led:
             self._say_ready()
 
     def listening(self) -> None:
         """Tell where everything is."""
         self._has_listened = True
+        if self._monitor is not None:
+            self._monitor.watch(self._server)
         options = self._options
         if self._server.ws_port is not None:
             websocket = websocket_of(options.websocket)
@@ -251,7 +253,7 @@ class Process:
         self._jetstream.serve(term)
         if self._monitor is not None:
             assert self._life is not None, "it leads"
-            self._monitor.show(self._server, term, self._life.front)
+            self._monitor.show(term, self._life.front)
         self._say_ready()
 
     def _say_ready(self) -> None:
@@ -378,7 +380,7 @@ class Process:
         """Show nothing of a term that ends, unless the next one is that of this server too."""
         shared = self._shared
         if shared is not None and self._monitor is not None and self._life is not None:
-            self._monitor.show(self._server, None, self._life.front)
+            self._monitor.show(None, self._life.front)
         self._jetstream.step_down()
 
     async def leave(self) -> None:

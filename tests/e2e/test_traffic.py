@@ -133,3 +133,15 @@ def test_a_closed_connection_keeps_its_counts(server: DropIn) -> None:
     [shown] = eventually(closed)
     assert tuple(shown[field] for field in FIELDS) == (2, 7, 2, 7)
     assert tuple(server.page("/varz")[field] for field in FIELDS) == (2, 7, 2, 7)
+
+
+def test_a_connection_that_closed_while_the_server_started_is_shown(server: DropIn) -> None:
+    with connected(server, b"early") as client:  # as soon as it listens: streams are yet to load
+        client.send(b"SUB foo 1\r\n")
+        client.flush()
+
+    def closed() -> list[str]:
+        found = server.page("/connz?state=closed")["connections"]
+        return [each.get("name", "") for each in found]
+
+    assert eventually(closed) == ["early"]
