@@ -97,7 +97,8 @@ class JetStream:
     def _options(self) -> TermOptions:
         from core.term import TermOptions  # imported by `start`
 
-        return TermOptions(**self._told)
+        cluster = None if self.shared is None else self.shared.neighbours.cluster
+        return TermOptions(**self._told, cluster=cluster)
 
     def serve(self, term: Term | None) -> None:
         """JetStream is served from now on."""

@@ -16,7 +16,7 @@ from core.config.addresses import listen
 from core.errors import OperatorError
 from core.monitor.pages import Page, serve
 from core.monitor.query import Query
-from core.monitor.source import About, JetStream, Source
+from core.monitor.source import About, Cluster, JetStream, Source
 from core.runtime.clock import Clock
 from core.server import Server
 from nats_server.config.options import JetStreamOptions, Options
@@ -76,13 +76,16 @@ class Monitor:
         self._server = await asyncio.start_server(self._client, sock=listening, limit=_HEAD_MAX)
         log.info("Starting http monitor on %s", join(self.host, self.port))
 
-    def watch(self, server: Server) -> None:
-        """Keep from now on what there is to tell of connections that close, also before `show`."""
+    def watch(self, server: Server, cluster: Cluster | None) -> None:
+        """Keep from now on what there is to tell of connections that close, also before `show`.
+
+        `cluster`: the nodes that could lead.
+        """
         self._nats = server
         about = _about(self._options, server)
         self._source = Source(about, server.hub, self._clock, self._started)
         self._source.watch(server.hub)
-        self._source.mesh = server.mesh
+        self._source.mesh, self._source.cluster = server.mesh, cluster
 
     def show(self, term: "Term | None", front: "Front") -> None:
         """Serve the pages; without a term they show a JetStream that is led elsewhere, if any."""

@@ -237,7 +237,8 @@ class Process:
         """Tell where everything is."""
         self._has_listened = True
         if self._monitor is not None:
-            self._monitor.watch(self._server)
+            cluster = None if (shared := self._shared) is None else shared.neighbours.cluster
+            self._monitor.watch(self._server, cluster)
         options = self._options
         if self._server.ws_port is not None:
             websocket = websocket_of(options.websocket)

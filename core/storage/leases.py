@@ -47,13 +47,13 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """Where a node accepts routes.
+    """Another node, and where it accepts routes.
 
     Attributes:
         node: its name.
         server_id: as its INFO has it.
         host: where it is reached.
-        port: the port for that.
+        port: the port for that; 0: it is found by its routes.
         silence: nanoseconds since its last heartbeat.
         age: nanoseconds since its first one.
         catalogue: the version of the catalogue in the database.
@@ -161,7 +161,7 @@ class LeaseStore(Protocol):
         ...
 
     async def peers(self) -> Sequence[PeerRow]:
-        """Return all nodes that accept routes, this one included."""
+        """Return all nodes that have links or routes, this one included."""
         ...
 
     async def has_space(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -82,8 +83,8 @@ class Cluster:
         return "two" if self.leader == "one" else "one"
 
     def leads(self, name: str) -> bool:
-        """Whether it has led since it was started."""
-        return " ms to start JetStream" in self[name].log()
+        """Whether it leads, as it says itself."""
+        return bool(self[name].page("/jsz")["meta_cluster"].get("leader") == name)
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,40 @@ def test_members_with_jetstream_show_it_and_each_other(cluster: Cluster) -> None
     told = f"[INF] JetStream is served through {cluster.leader}, which leads"
     assert told in cluster[cluster.follower].texts()
     assert cluster.dsn not in cluster["one"].log() + json.dumps(cluster["one"].page("/varz"))
+
+
+@in_a_loop
+async def shown_by_infos(cluster: Cluster) -> None:
+    async with connected(*cluster.members.values()) as clients:
+        streams = [client.jetstream(timeout=30) for client in clients]
+        for stream in streams:
+            await observed(partial(unless_unknown, stream.account_info))
+        await streams[2].add_stream(name="SHOWN", subjects=["shown"], num_replicas=2)
+        for stream in streams:
+            found = (await stream.stream_info("SHOWN")).cluster
+            assert found is not None
+            assert (found.name, found.leader) == ("east", cluster.leader)
+            assert [each.name for each in found.replicas or ()] == [cluster.follower]
+
+        follower = cluster.follower
+        subject = "$JS.API.STREAM.LEADER.STEPDOWN.SHOWN"
+        answer = json.loads((await clients[2].request(subject, timeout=30)).data)
+        assert answer["success"]
+        await observed(lambda: cluster.leads(follower))
+        await observed(partial(unless_unknown, streams[1].delete_stream, "SHOWN"))
+
+
+def test_infos_name_the_members_that_could_lead_and_a_leader_hands_over(
+    cluster: Cluster,
+) -> None:
+    for name in ("one", "two"):
+
+        def meta(name: str = name) -> dict[str, Any]:
+            return dict(cluster[name].page("/jsz")["meta_cluster"])
+
+        eventually(lambda: meta()["cluster_size"] == 2)
+        assert (meta()["name"], meta()["leader"]) == ("east", cluster.leader)
+    shown_by_infos(cluster=cluster)
 
 
 async def stored(js: JetStreamContext, payload: bytes) -> None:

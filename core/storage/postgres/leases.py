@@ -73,7 +73,7 @@ _PEERS = """
            (extract(epoch from clock_timestamp() - seen) * 1000000000)::bigint as silence,
            (extract(epoch from clock_timestamp() - started) * 1000000000)::bigint as age,
            (select last_seq from jetgate_store.head where stream = 0) as catalogue
-      from jetgate_store.node where route_port > 0
+      from jetgate_store.node where server_id <> ''
 """
 
 _OUTAGES = "update jetgate_store.node set outages = $2 where node = $1"
@@ -252,7 +252,7 @@ class PostgresLeases:
             return int(time)
 
     async def peers(self) -> Sequence[PeerRow]:
-        """Return all nodes that accept routes."""
+        """Return all nodes that have links or routes."""
         with self._translated() as connection:
             return [PeerRow(**row) for row in await connection.fetch(_PEERS)]
 
