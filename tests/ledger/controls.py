@@ -164,14 +164,11 @@ CONTROLS: dict[str, Control] = {
     ),
     "no-trust": Control(
         without_trust,
-        frozenset({"stale", "floor", "redelivered"}),
-        # Clients try the first node first: it is the second that leads when its link is cut.
-        tuple(
-            fault
-            for begin in (2, 17, 32)
-            for fault in (*_kills(begin), Fault(begin + 4, "cut", 9.0, 0))
-        ),
-        48,
+        frozenset({"stale", "floor"}),
+        # Who leads hears neither PostgreSQL nor its successor, whom most clients go to; its own
+        # observer asks on.
+        (Fault(2, "link-hold", 11.0, 0), Fault(2.1, "hold", 11.0, 0)),
+        13,
         nodes=2,
     ),
     "no-database-time": Control(
@@ -192,8 +189,8 @@ CONTROLS: dict[str, Control] = {
     "asynchronous-commit": Control(
         commit_asynchronously,
         frozenset({"lost", "disagreement", "stale", "floor", "redelivered"}),
-        # What of the log is in PostgreSQL's memory alone goes with its processes.
-        tuple(Fault(at, "postgres-kill", 0.0, 0) for at in (3, 6, 9)),
+        # With synchronous commits everything that was acknowledged is before the cut.
+        tuple(Fault(at, "postgres-power", 0.0, 0) for at in (3, 6, 9)),
         12,
     ),
     "no-epochs": Control(

@@ -139,6 +139,7 @@ class Load:
             RestConsumer(f"fetch{number}", *at, consumer=f"REST{number}"),
             SocketConsumer(f"feed{number}", *at, consumer=f"SOCKET{number}"),
             Getter(f"getter{number}", *at, seed),
+            Observer(f"observer{number}", *at, streams=("LOG",), consumers=("WORKER",)),
         ]
 
     def start(self) -> None:
