@@ -3,6 +3,7 @@
 `python -m tests.ledger --control NAME`. Nothing in the product knows of it.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from core.route.database_mesh import DatabaseMesh
 from core.route.handshake import RouteInfo
 from core.route.link import RouteLink
 from core.storage.database_time import DatabaseClock
-from core.storage.postgres import connect
+from core.storage.postgres import catalog, connect, consumer_changes
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream import checks
 from core.stream.dedup import DedupWindow
@@ -27,6 +28,7 @@ from tests.ledger.faults import Fault
 from tests.ledger.run import Plan
 from tests.support.faulty_node import acknowledge_early
 
+_LINGER_S = 0.5
 _DRAIN_S = 20.0  # what is broken need not come to an end
 
 
@@ -104,6 +106,31 @@ def without_trust() -> None:
     _replace(Trust, "is_back", is_back)
 
 
+def without_key_share() -> None:
+    """A change of a consumer keeps no takeover waiting. It takes a while, else none is met."""
+    guard, require = "for key share", catalog._require
+    for name in ("_ADD", "_SET", "_DROP"):
+        _replace(consumer_changes, name, getattr(consumer_changes, name).replace(guard, ""))
+    linger_in_changes()
+
+    async def see(session: Any, stream: int, epoch: int, lock: str) -> None:
+        await require(session, stream, epoch, lock.replace(guard, ""))
+
+    _replace(catalog, "_require", see)
+
+
+def linger_in_changes() -> None:
+    """Consumers are added half a second before that is committed."""
+    add = consumer_changes.add
+
+    async def slowly(session: Any, row: Any, epoch: int) -> tuple[int, int]:
+        made = await add(session, row, epoch)
+        await asyncio.sleep(_LINGER_S)
+        return made
+
+    _replace(consumer_changes, "add", slowly)
+
+
 def without_database_time() -> None:
     """Each node believes its own clock."""
     _replace(DatabaseClock, "now", lambda self: self._machine.now())
@@ -169,6 +196,14 @@ CONTROLS: dict[str, Control] = {
         # observer asks on.
         (Fault(2, "link-hold", 11.0, 0), Fault(2.1, "hold", 11.0, 0)),
         13,
+        nodes=2,
+    ),
+    "no-key-share": Control(
+        without_key_share,
+        frozenset({"object"}),
+        # Another node leads when the change is committed, and has not read it.
+        tuple(Fault(at, "stop", 6.5, 0) for at in (2, 11, 20)),
+        27,
         nodes=2,
     ),
     "no-database-time": Control(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ledger import scenario
-from tests.ledger.bounded import Fader, Filler, Maker
+from tests.ledger.bounded import Fader, Filler, Hirer, Maker
 from tests.ledger.checker import Violation, check
 from tests.ledger.client import GONE, Client, header
 from tests.ledger.cluster import Cluster, Node
@@ -92,6 +92,8 @@ class Load:
             Filler("full2", *at),
             Fader("fader", *at),
             Maker("MAKER", *at),
+            Hirer("hirer1", *at),
+            Hirer("hirer2", *at),
         ]
         log: dict[str, Any] = {"stream": "LOG"}
         self.followers: list[Follower] = [
@@ -253,6 +255,8 @@ class _Finisher:
                 for name in wire.api("STREAM.NAMES")["streams"]:
                     if name not in scenario.STREAMS:
                         self.history.write("object", stream=name, how="left")
+                for name in wire.api(f"CONSUMER.NAMES.{Hirer.stream}")["consumers"]:
+                    self.history.write("object", stream=Hirer.stream, consumer=name, how="left")
             for node in self._cluster.nodes:
                 with _connected(node) as wire:
                     for name in scenario.STREAMS:
