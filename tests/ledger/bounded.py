@@ -125,7 +125,7 @@ class Hirer(Client):
 
     def _make(self, wire: Wire, consumer: str, action: str) -> str:
         """Make one or change it: its description is what was done last."""
-        config = {"name": consumer, "description": action, "deliver_policy": "new"}
+        config = {"durable_name": consumer, "description": action, "deliver_policy": "new"}
         config["ack_policy"] = "explicit"
         body = {"stream_name": self.stream, "action": action, "config": config}
         return self._ask(wire, consumer, "CREATE", body, action)
