@@ -28,7 +28,7 @@ from tests.ledger.faults import Fault
 from tests.ledger.run import Plan
 from tests.support.faulty_node import acknowledge_early
 
-_LINGER_S = 0.5
+_LINGER_S = 1.0
 _DRAIN_S = 20.0  # what is broken need not come to an end
 
 
@@ -120,7 +120,7 @@ def without_key_share() -> None:
 
 
 def linger_in_changes() -> None:
-    """Consumers are added half a second before that is committed."""
+    """Consumers are added a second before that is committed."""
     add = consumer_changes.add
 
     async def slowly(session: Any, row: Any, epoch: int) -> tuple[int, int]:
@@ -201,9 +201,13 @@ CONTROLS: dict[str, Control] = {
     "no-key-share": Control(
         without_key_share,
         frozenset({"object"}),
-        # Another node leads when the change is committed, and has not read it.
-        tuple(Fault(at, "stop", 6.5, 0) for at in (2, 11, 20)),
-        27,
+        # The COMMIT of a change arrives when another node leads, which has not read it.
+        tuple(
+            fault
+            for begin in (2, 13, 24)
+            for fault in (Fault(begin, "link-hold", 8.5, 0), Fault(begin + 0.1, "hold", 6.9, 0))
+        ),
+        33,
         nodes=2,
     ),
     "no-database-time": Control(

@@ -92,8 +92,6 @@ class Load:
             Filler("full2", *at),
             Fader("fader", *at),
             Maker("MAKER", *at),
-            Hirer("hirer1", *at),
-            Hirer("hirer2", *at),
         ]
         log: dict[str, Any] = {"stream": "LOG"}
         self.followers: list[Follower] = [
@@ -131,6 +129,7 @@ class Load:
     def _stay(self, number: int, node: Node, directory: Path, seed: int) -> None:
         """Add who stays with one node."""
         at = (node.addresses, directory)
+        self.publishers.append(Hirer(f"hirer{number}", *at))
         self.followers += [
             OrderedReader(f"ordered{number}", *at),
             SocketReader(f"socket{number}", *at),
