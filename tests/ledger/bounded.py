@@ -100,7 +100,7 @@ class Hirer(Client):
     As of a stream, the name of one of which something is unknown is not used again.
     """
 
-    patience = 20.0  # what its node says when PostgreSQL is back is an answer
+    patience = 10.0  # what its node says when PostgreSQL is back is an answer
     stream = "RING"
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:

@@ -204,10 +204,10 @@ CONTROLS: dict[str, Control] = {
         # The COMMIT of a change arrives when another node leads, which has not read it.
         tuple(
             fault
-            for begin in (2, 13, 24)
+            for begin in (2, 16, 30)
             for fault in (Fault(begin, "link-hold", 8.5, 0), Fault(begin + 0.1, "hold", 6.9, 0))
         ),
-        33,
+        39,
         nodes=2,
     ),
     "no-database-time": Control(
