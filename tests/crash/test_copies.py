@@ -16,7 +16,7 @@ BATCH = 1500
 
 async def _publish_some(at: Copies, round_: int) -> None:
     """Publish into both origins; wait for a third of the acknowledgements only."""
-    js = at.client.jetstream()
+    js = at.client.jetstream(timeout=30)
     pending = [
         await js.publish_async(at.subject(short, f"k{i % 7}"), b"%d.%d" % (round_, i))
         for i in range(BATCH)

@@ -15,7 +15,7 @@ TAILS = ("a", "b", "c")
 
 async def _count(at: Copies, numbers: range, awaited: int) -> None:
     """Add each number once, under an id of its own; wait for some of the acknowledgements."""
-    js = at.client.jetstream()
+    js = at.client.jetstream(timeout=30)
     pending = []
     for n in numbers:
         headers = {"Nats-Incr": str(n), "Nats-Msg-Id": str(n)}

@@ -92,7 +92,7 @@ def _left(server: JetgateServer) -> int:
         with Wire(server.address) as wire:
             wire.hello()
             return int(wire.api(f"STREAM.INFO.{STREAM}")["state"]["messages"])
-    except GONE:
+    except (*GONE, KeyError):
         return -1
 
 

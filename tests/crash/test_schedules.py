@@ -38,7 +38,7 @@ def test_every_schedule_is_sent_once() -> None:
 
 async def _schedule(at: Copies) -> None:
     """Have many schedules come due one after the other, and one every second."""
-    js = at.client.jetstream()
+    js = at.client.jetstream(timeout=30)
     begin = datetime.now(UTC) + timedelta(seconds=1)
     pending = []
     for n in range(ONCE):

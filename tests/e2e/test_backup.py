@@ -111,7 +111,7 @@ class Publisher(threading.Thread):
             while not self._ends.is_set():
                 texts = [str(number + i) for i in range(20)]
                 number += len(texts)
-                js = client.jetstream()
+                js = client.jetstream(timeout=30)
                 acks = await asyncio.gather(
                     *(js.publish("s.1", t.encode(), timeout=60) for t in texts)
                 )

@@ -80,7 +80,10 @@ class Asking:
         return answer
 
     async def led(self, name: str, but: str = "") -> dict[str, Any]:
-        """The cluster of a stream, once it has a leader, another one than that."""
+        """The cluster of a stream, once it has a leader, another one than that.
+
+        Since when it leads, the leader alone says: the reference lets others answer before it does.
+        """
 
         async def look() -> dict[str, Any] | None:
             try:
@@ -88,7 +91,8 @@ class Asking:
             except (NoRespondersError, TimeoutError):
                 return None
             found = dict(answer.get("cluster", {}))
-            return found if found.get("leader", but) != but else None
+            is_by_leader = "leader_since" in found or "replicas" not in found
+            return found if is_by_leader and found.get("leader", but) != but else None
 
         return await observed(look, within=60)
 

@@ -109,6 +109,7 @@ def test_it_starts_says_so_and_stops(name: str, number: signal.Signals, tmp_path
         url = server.url
         assert greeting(server).startswith(b"INFO {")
         assert pid.read_text() == str(server.process.pid)
+        server.until("[INF] Server is ready")  # clients are greeted a little before
 
         server.send(number)
 

@@ -53,7 +53,8 @@ def by_pull_consumer(server: JetgateServer, stream: str, count: int) -> list[Mes
 
     async def read() -> list[Message]:
         client = await nats.connect("nats://{}:{}".format(*server.address))
-        pull = await client.jetstream().pull_subscribe(">", durable="reader", stream=stream)
+        js = client.jetstream(timeout=30)
+        pull = await js.pull_subscribe(">", durable="reader", stream=stream)
         found: list[Message] = []
         while len(found) < count:
             for msg in await pull.fetch(500, timeout=30):

@@ -96,7 +96,8 @@ def test_everything_is_served_by_a_node_that_does_not_lead(nodes: Nodes) -> None
             pull = await there.pull_subscribe("all.>", durable="pull")
             for message in await pull.fetch(5, timeout=PATIENT):
                 await message.ack_sync(timeout=PATIENT)
-            assert (await near.jetstream().consumer_info("ALL", "pull")).num_ack_pending == 0
+            here = near.jetstream(timeout=PATIENT)
+            assert (await here.consumer_info("ALL", "pull")).num_ack_pending == 0
 
             push = await js.subscribe("all.>", durable="push")
             assert [(await push.next_msg(PATIENT)).data for _ in range(5)] == [*map(_text, seqs)]
@@ -111,7 +112,7 @@ def test_everything_is_served_by_a_node_that_does_not_lead(nodes: Nodes) -> None
             assert await watcher.updates(timeout=PATIENT) is None
             await bucket.put("a", b"1")
             assert (await watcher.updates(timeout=PATIENT)).value == b"1"
-            assert (await (await near.jetstream().key_value("KEYS")).get("a")).value == b"1"
+            assert (await (await here.key_value("KEYS")).get("a")).value == b"1"
 
             async def answer(message: Any) -> None:
                 await message.respond(message.data + b"!")
@@ -270,7 +271,7 @@ def _failed_publishes(nodes: Nodes) -> float:
         leader, (one, other) = nodes.leader, nodes.followers
         async with client(one) as nc, client(other) as far:
             await nc.jetstream(timeout=PATIENT).add_stream(name="MOVE", subjects=["move.>"])
-            before = (await nc.jetstream().stream_info("MOVE")).state.messages
+            before = (await nc.jetstream(timeout=PATIENT).stream_info("MOVE")).state.messages
             publishers = [c.jetstream(timeout=PATIENT) for c in (nc, far)]
             is_over = False
             sent = 0

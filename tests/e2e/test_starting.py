@@ -1,5 +1,6 @@
 """How a start is from outside: connections at once, publishes once they can be kept, signals."""
 
+import itertools
 import json
 import shutil
 import signal
@@ -20,6 +21,7 @@ from tests.e2e.test_commands import Process, request
 from tests.support.best import best, kept_waiting
 from tests.support.dropin import DropIn
 from tests.support.eventually import eventually
+from tests.support.late import Watch, unless_late
 from tests.support.pg import PostgresServer
 from tests.support.scratch import scratch
 
@@ -28,6 +30,8 @@ PLAIN = ("-a", "127.0.0.1", "-p", "-1")
 _POINTS = 20
 _MASKS = ("SigCgt", "SigIgn")
 _BETWEEN = 2_000_000  # nanoseconds of a processor: Python needs some ten thousand
+_START_S = 0.4  # so long a start takes at least, and says that it is one
+STARTING = (503, "urn:jetgate:problem:starting")
 _STREAM = json.dumps({"name": "S", "subjects": ["s.>"]}).encode()
 
 
@@ -74,13 +78,18 @@ def greeted(*arguments: str) -> float:
 
 
 def greeted_by_dev(data: Path) -> float:
-    """Seconds from its start until `jetgate dev` greets a client and says `starting` over HTTP."""
+    """Seconds from its start until `jetgate dev` greets a client and says `starting` over HTTP.
+
+    For ever, if we were so late to ask that it had started.
+    """
     began = time.monotonic()
     with Process("dev", "--nats-port", "0", "--http-port", "0", data=data) as server:
         host, _, port = server.ports["nats"].removeprefix("nats://").partition(":")
         with connected((host, int(port))):
-            assert status_of(server) == (503, "urn:jetgate:problem:starting")
-            return time.monotonic() - began - kept_waiting(server.pid)
+            status = status_of(server)
+            assert status in (STARTING, (200, None))
+            taken = time.monotonic() - began - kept_waiting(server.pid)
+            return taken if status == STARTING else float("inf")
 
 
 def greeted_by_serve(dsn: str, data: Path) -> float:
@@ -91,7 +100,7 @@ def greeted_by_serve(dsn: str, data: Path) -> float:
         host, _, port = server.ports["nats"].removeprefix("nats://").partition(":")
         with connected((host, int(port))) as client:
             taken = time.monotonic() - began - kept_waiting(server.pid)
-            assert status_of(server) in ((503, "urn:jetgate:problem:starting"), (200, None))
+            assert status_of(server) in (STARTING, (200, None))
             create_stream(client)
             return taken
 
@@ -158,10 +167,17 @@ def test_what_comes_before_jetstream_is_loaded_is_kept_in_order(store: Path) -> 
 
 
 def test_a_start_answers_over_http_that_it_is_one(store: Path) -> None:
-    with Process("dev", "--nats-port", "0", "--http-port", "0", data=store) as server:
-        assert status_of(server) == (503, "urn:jetgate:problem:starting")
-        assert request(server.ports, "GET", "/v1/streams")[0] == 200  # waits for it
-        assert request(server.ports, "GET", "/readyz")[0] == 200
+    places = (store / str(number) for number in itertools.count())
+
+    def attempt(watch: Watch) -> None:
+        with Process("dev", "--nats-port", "0", "--http-port", "0", data=next(places)) as server:
+            with watch.within(_START_S):
+                status = status_of(server)
+            assert request(server.ports, "GET", "/v1/streams")[0] == 200  # waits for it
+            assert request(server.ports, "GET", "/readyz")[0] == 200
+            assert status == STARTING
+
+    unless_late(attempt)
 
 
 def _is_ended(data: Path) -> bool:

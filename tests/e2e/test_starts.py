@@ -239,8 +239,8 @@ async def test_a_copy_made_while_the_server_was_down_is_served(name: str, tmp_pa
     first, copy = tmp_path / "first", tmp_path / "copy"
     with DropIn(name, *PLAIN, "-js", "-sd", str(first)) as server:
         client = await nats.connect(server.url)
-        await client.jetstream().add_stream(name="S", subjects=["s.>"])
-        await client.jetstream().publish("s.1", b"kept")
+        await client.jetstream(timeout=30).add_stream(name="S", subjects=["s.>"])
+        await client.jetstream(timeout=30).publish("s.1", b"kept")
         await client.close()
         assert serves_and_stops(server) == 0
 
@@ -253,6 +253,6 @@ async def test_a_copy_made_while_the_server_was_down_is_served(name: str, tmp_pa
     ):
         for each in (server, other):
             client = await nats.connect(each.url)
-            message = await client.jetstream().get_msg("S", 1)
+            message = await client.jetstream(timeout=30).get_msg("S", 1)
             assert message.data == b"kept"
             await client.close()

@@ -2,6 +2,7 @@
 
 import re
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,22 @@ def connected(server: DropIn, more: bytes = b"") -> Wire:
 
 
 def traces(server: DropIn) -> list[str]:
-    """What the log has of clients, without their addresses; `1: ` is in front of the first one."""
+    """What the log has of clients, without their addresses; `1: ` is in front of the first one.
+
+    And without what a server asks those that are there for two seconds, and is answered.
+    """
     found = [match for text in server.texts() if (match := CLIENT.fullmatch(text))]
     numbers = list(dict.fromkeys(match[1] for match in found))
-    return [f"{numbers.index(each[1]) + 1}: {STAMP.sub('T', each[2])}" for each in found]
+    asked: Counter[str] = Counter()
+    shown = []
+    for client, text in (match.groups() for match in found):
+        if text.endswith("->> [PING]"):
+            asked[client] += 1
+        elif asked[client] and text.endswith("<<- [PONG]"):
+            asked[client] -= 1
+        else:
+            shown.append(f"{numbers.index(client) + 1}: {STAMP.sub('T', text)}")
+    return shown
 
 
 def test_every_operation_is_logged_as_it_happens(name: str) -> None:

@@ -63,7 +63,7 @@ def test_nats_py_reads_a_batch_and_an_event(stream: Stream, address: str) -> Non
     stream.publish("b", b"{}", Content_Type="application/json", **event)
 
     async def read(client: Client) -> list[Msg]:
-        js = client.jetstream()
+        js = client.jetstream(timeout=30)
         pulled = await js.pull_subscribe(stream.subject(">"), durable="P", stream=stream.name)
         return await pulled.fetch(3, timeout=30)
 
@@ -83,10 +83,10 @@ def test_http_goes_on_where_nats_py_paused_and_acknowledged(stream: Stream, addr
         stream.publish("a")
 
     async def take_one(client: Client) -> None:
-        js = client.jetstream()
+        js = client.jetstream(timeout=30)
         pulled = await js.pull_subscribe_bind("C", stream=stream.name)
         (msg,) = await pulled.fetch(1, timeout=30)
-        await msg.ack_sync()
+        await msg.ack_sync(timeout=30)
 
     run(address, take_one)
 
@@ -100,7 +100,7 @@ def test_what_nats_py_terminates_is_a_letter(stream: Stream, address: str) -> No
     stream.publish("a", b"bad")
 
     async def terminate(client: Client) -> None:
-        js = client.jetstream()
+        js = client.jetstream(timeout=30)
         metadata = {"jetgate.dead_letter": dead}
         config = ConsumerConfig(durable_name="C", metadata=metadata)
         await js.add_consumer(stream.name, config)

@@ -317,7 +317,7 @@ class History:
             return
         subscription = await self.js.pull_subscribe_bind("C", "S")
         for message in await subscription.fetch(5, timeout=5):
-            await message.ack_sync()
+            await message.ack_sync(timeout=30)
         await subscription.unsubscribe()
 
     async def compare(self, connection: Any) -> None:

@@ -53,7 +53,7 @@ def test_connections_stay_from_one_term_to_the_next(database: str) -> None:
         term = await lead(server, connector, name="first")
         await server.listen()
         nc = await nats.connect(server.nats_address)
-        js = nc.jetstream()
+        js = nc.jetstream(timeout=30)
         await js.add_stream(StreamConfig(name="S", subjects=["s.>"], allow_direct=True))
         await js.add_stream(StreamConfig(name="COPY", mirror=StreamSource(name="S")))
         await js.add_consumer(

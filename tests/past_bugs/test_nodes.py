@@ -102,11 +102,16 @@ def depose(dsn: str, leader: JetgateServer, others: list[JetgateServer]) -> Jetg
     assert leader.process is not None
     leader.process.send_signal(signal.SIGSTOP)
     on(dsn, END_HOLDER)
+    return leading(others)
 
-    def heir() -> JetgateServer | None:
-        return next((node for node in others if numbers(node)["jetgate_leader"]), None)
 
-    return eventually(heir, within=60)
+def leading(nodes: list[JetgateServer]) -> JetgateServer:
+    """The one of these nodes that leads, once one does."""
+
+    def look() -> JetgateServer | None:
+        return next((node for node in nodes if numbers(node)["jetgate_leader"]), None)
+
+    return eventually(look, within=60)
 
 
 def test_a_deleted_stream_is_not_revived_by_a_node_that_comes_back(dsn: str, nodes: Nodes) -> None:
@@ -240,7 +245,7 @@ def test_nothing_is_lost_when_nodes_leave_stand_still_and_are_killed(
     acked |= {store(third, "all", b"%d" % n): b"%d" % n for n in range(5, 10)}
     assert first.process.wait(60) == 0
     first.process = None
-    leader = next(each for each in (second, third) if numbers(each)["jetgate_leader"])
+    leader = leading([second, third])
     other = third if leader is second else second
     assert depose(dsn, leader, [other]) is other
     acked |= {store(other, "all", b"%d" % n): b"%d" % n for n in range(10, 15)}

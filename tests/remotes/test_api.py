@@ -66,9 +66,9 @@ def test_the_api_of_the_other_system_is_here_under_its_name(database: str, hub: 
             there = nc.jetstream(domain="hub", timeout=20)
             await there.add_stream(name="API", subjects=["api.>"])
             direct = await nats.connect(url(hub))
-            await direct.jetstream().publish("api.one", b"1")
+            await direct.jetstream(timeout=30).publish("api.one", b"1")
             info = await there.stream_info("API")
-            names = [each.config.name for each in await nc.jetstream().streams_info()]
+            names = [each.config.name for each in await nc.jetstream(timeout=30).streams_info()]
             with pytest.raises(NotFoundError):
                 await there.stream_info("NONE")
             message = await there.get_msg("API", 1)
@@ -88,7 +88,7 @@ def test_a_pull_consumer_is_read_and_acknowledged(database: str, hub: NatsServer
     async def work() -> None:
         async with attached(database, Remote("hub", url(hub))) as (_, nc):
             direct = await nats.connect(url(hub))
-            origin = direct.jetstream()
+            origin = direct.jetstream(timeout=30)
             await origin.add_stream(name="PULL", subjects=["pull.>"])
             for number in range(50):
                 await origin.publish("pull.x", b"%d" % number)
@@ -177,7 +177,7 @@ def test_explicit_acks_of_a_push_consumer_reach_their_consumer(
             await there.add_stream(name="ACKED", subjects=["acked.>"])
             direct = await nats.connect(url(hub))
             for number in range(5):
-                await direct.jetstream().publish("acked.x", b"%d" % number)
+                await direct.jetstream(timeout=30).publish("acked.x", b"%d" % number)
             sub = await there.subscribe("acked.>", stream="ACKED", durable="d", manual_ack=True)
             for _ in range(5):
                 await (await sub.next_msg(timeout=20)).ack()

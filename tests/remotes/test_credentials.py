@@ -30,7 +30,7 @@ def streams(remote: Remote) -> int:
         assert isinstance(client, Client)
         try:
             await client.open()
-            answer = await client.request(b"$JS.API.INFO")
+            answer = await client.request(b"$JS.API.INFO", within=30)
             return int(msgspec.json.decode(answer.payload)["streams"])
         finally:
             await client.close()

@@ -61,9 +61,9 @@ def test_its_clients_read_our_streams_and_change_nothing(database: str, hub: Nat
         server = ServerOptions(port=0, users=users)
         async with running_node(database, options=options, server=server) as node:
             ours = await nats.connect(node.nats_address, user="ann", password="secret")
-            await ours.jetstream().add_stream(name="OURS", subjects=["ours.>"])
+            await ours.jetstream(timeout=30).add_stream(name="OURS", subjects=["ours.>"])
             for number in range(30):
-                await ours.jetstream().publish(f"ours.{number}", b"%d" % number)
+                await ours.jetstream(timeout=30).publish(f"ours.{number}", b"%d" % number)
             nc = await nats.connect(f"nats://127.0.0.1:{hub.address[1]}")
             there = nc.jetstream(domain="gate", timeout=20)
             info = await once_served(there)
@@ -71,7 +71,7 @@ def test_its_clients_read_our_streams_and_change_nothing(database: str, hub: Nat
             pulled = await sub.fetch(30, timeout=20)
             for msg in pulled:
                 await msg.ack_sync(timeout=20)
-            acked = await ours.jetstream().consumer_info("OURS", "puller")
+            acked = await ours.jetstream(timeout=30).consumer_info("OURS", "puller")
             pushed = await there.subscribe("ours.>", stream="OURS", ordered_consumer=True)
             seen = [(await pushed.next_msg(timeout=20)).subject for _ in range(30)]
             with pytest.raises(NoRespondersError):

@@ -77,7 +77,7 @@ class NatsPy:
         await self._held.nak()
 
     async def ack(self) -> None:
-        await self._held.ack_sync()
+        await self._held.ack_sync(timeout=30)
 
     async def put(self, bucket: str, key: str, text: str) -> int:
         return await (await self._js.key_value(bucket)).put(key, text.encode())
@@ -410,7 +410,7 @@ async def everybody(
                 _in_node(os.fspath(sdk), url) as typescript,
             ):
                 yield {
-                    "nats-py": NatsPy(client.jetstream()),
+                    "nats-py": NatsPy(client.jetstream(timeout=30)),
                     "nats.js": official,
                     "REST": Rest(http),
                     "WebSocket": WebSocket(socket),

@@ -19,7 +19,7 @@ class Place:
     def __init__(self, node: Node, client: Client) -> None:
         self.node = node
         self.client = client
-        self.js = client.jetstream()
+        self.js = client.jetstream(timeout=30)
 
     def app(self, name: str = "app", run: str = "run", stream: str = "S") -> App:
         """Return an app that writes into a stream."""

@@ -77,7 +77,7 @@ class App:
 
     async def stage_block(self, attempt: Attempt, block: bytes, rows: int) -> None:
         """Stage one block, whatever is in it."""
-        js = self.client.jetstream()
+        js = self.client.jetstream(timeout=30)
         ack = await js.publish(f"$JG.STAGE.{self.stream}.{attempt.id}", block, timeout=30)
         attempt.took(ack.seq, block, rows)
 
