@@ -132,7 +132,7 @@ async def held(server: EmbeddedPostgres, admin: Any, reading: Reading) -> None:
             await log.commit([StreamCommit(9, 1, 1, plan)])
             last += 1000
         gone = range(last - 1000 - _SWEEP + 1, last - 1000 + 1)
-        await sweeper.delete_rows(9, 1, [seq for seq in gone if seq > 0], 2 * last)
+        await sweeper.delete_rows(9, 1, [seq for seq in gone if seq > 0], 2 * last, None)
         puts += _SWEEP
         if now >= shown + 5:
             size = await admin.fetchval("select pg_total_relation_size('jetgate_store.message_1')")

@@ -333,7 +333,7 @@ class Term:
         shelves = {row.stream: row.shelf for row in streams}
         sweeper = self.registry.services.sweeper
         for stream in {purge.stream for purge in purges}:
-            await sweeper.delete_purged(stream, shelves[stream])
+            await sweeper.delete_purged(stream, shelves[stream], 0)  # which ids count shows later
         await self._open(
             iter([row for row in streams if row.account == self._account.name]), by_stream
         )

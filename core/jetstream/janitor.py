@@ -86,6 +86,7 @@ class Janitor:
             try:
                 for log in list(self._wanted.values()):
                     await self._sweep_at_leisure(log)
+                    await self.forget_ids(log)
                     if not (log.removed.rows or log.removed.purges):
                         self._wanted.pop(log.stream, None)
                 while self._dropped:
@@ -128,22 +129,35 @@ class Janitor:
         return True
 
     async def _sweep_range(self, log: StreamLog, below: int) -> None:
-        gone = await self._sweeper.delete_below(log.stream, log.shelf, below, _RANGE_ROWS)
+        since = self._ids_since(log)
+        gone = await self._sweeper.delete_below(log.stream, log.shelf, below, _RANGE_ROWS, since)
         self.rows += gone
         if gone < _RANGE_ROWS:
             self._swept_below[log.stream] = below
 
+    def _ids_since(self, log: StreamLog) -> int | None:
+        """Since when the ids of messages of a stream count; None: it has none."""
+        return log.machine.ids_since(self._clock.now())
+
+    async def forget_ids(self, log: StreamLog) -> None:
+        """Delete the ids of removed messages that the duplicate window is over for."""
+        window = log.machine.dedup.window
+        if window > 0 and not log.closed:
+            await self._sweeper.forget_ids(log.stream, self._clock.now() - window)
+
     async def _sweep_scattered(self, log: StreamLog) -> None:
         rows, record = log.removed.next_rows(_SCATTERED_ROWS)
-        await self._sweeper.delete_rows(log.stream, log.shelf, rows, record)
+        since = self._ids_since(log)
+        await self._sweeper.delete_rows(log.stream, log.shelf, rows, record, since)
         log.removed.mark_deleted(rows)
         self._forget_later(log, rows)
 
     async def _sweep_purged(self, log: StreamLog) -> None:
         rows, are_last = log.removed.next_purged(_SCATTERED_ROWS)
-        await self._sweeper.delete_rows(log.stream, log.shelf, rows, 0)
+        since = self._ids_since(log)
+        await self._sweeper.delete_rows(log.stream, log.shelf, rows, 0, since)
         if are_last:
-            await self._sweeper.delete_purged(log.stream, log.shelf)
+            await self._sweeper.delete_purged(log.stream, log.shelf, since)
         log.removed.mark_purged_deleted(rows)
         self._forget_later(log, rows)
         if not log.removed.purges:
@@ -160,8 +174,9 @@ class Janitor:
     async def _drop_rows(self, stream: int, shelf: int) -> None:
         gone = _RANGE_ROWS
         while gone >= _RANGE_ROWS:
-            gone = await self._sweeper.delete_below(stream, shelf, 1 << 62, _RANGE_ROWS)
+            gone = await self._sweeper.delete_below(stream, shelf, 1 << 62, _RANGE_ROWS, None)
             self.rows += gone
+        await self._sweeper.forget_ids(stream, 1 << 62)
         await self._catalog.forget_stream(stream)
 
 

@@ -27,6 +27,7 @@ from core.runtime.clock import Clock
 from core.runtime.turn import Turn
 from core.storage.health import COMMITS, SPACE, StorageHealth
 from core.storage.interface import LogWriter, StreamCommit
+from core.stream.machine import StreamMachine
 from core.stream.plan import StreamPlan
 
 log = logging.getLogger("jetgate.lane")
@@ -54,6 +55,8 @@ class Runner(Protocol):
     queued: bool
 
     async def next_plan(self, limit: int, now: int) -> StreamPlan | None: ...
+    @property
+    def machine(self) -> StreamMachine: ...
     def has_work(self) -> bool: ...
     def emit(self, plan: StreamPlan) -> None: ...
     def fail(self, plan: StreamPlan, error: ApiError) -> None: ...
@@ -234,7 +237,10 @@ class Lane:
             return
 
     async def _write(self, work: Work) -> None:
-        commits = [StreamCommit(r.stream, r.shelf, r.epoch, plan) for r, plan in work]
+        commits = [
+            StreamCommit(r.stream, r.shelf, r.epoch, plan, self._ids_since(r, plan))
+            for r, plan in work
+        ]
         impatient = asyncio.get_running_loop().call_later(PATIENCE, self._be_impatient)
         try:
             async with asyncio.timeout(STALLED):
@@ -243,6 +249,9 @@ class Lane:
             raise OutcomeUnknown(f"no answer to COMMIT within {STALLED:g} s") from None
         finally:
             impatient.cancel()
+
+    def _ids_since(self, runner: Runner, plan: StreamPlan) -> int | None:
+        return runner.machine.ids_since(self._clock.now()) if plan.erased else None
 
     def _be_impatient(self) -> None:
         self.health.failed(COMMITS, f"no answer to COMMIT within {PATIENCE:g} s")

@@ -157,12 +157,20 @@ class PurgeRow:
 
 @dataclass(slots=True)
 class StreamCommit:
-    """One stream's part of a transaction of the write path."""
+    """One stream's part of a transaction of the write path.
+
+    Attributes:
+        stream, shelf, epoch: of the stream.
+        plan: what is written.
+        ids_since: the ids of messages that it deletes are kept if these were stored after this
+            time, nanoseconds since the Unix epoch; None: none are.
+    """
 
     stream: int
     shelf: int
     epoch: int
     plan: StreamPlan
+    ids_since: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -302,7 +310,14 @@ class LogReader(Protocol):
     async def message_ids(
         self, stream: int, shelf: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, message id) of [first, last] stored after `since_ts`."""
+        """Return (sequence, time, message id) of [first, last] stored after `since_ts`.
+
+        Of messages that were removed too, as far as their ids are known.
+        """
+        ...
+
+    async def first_removed_id(self, stream: int, since_ts: int) -> int | None:
+        """Return a sequence before which no removed message, stored after a time, left its id."""
         ...
 
     async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
@@ -338,18 +353,30 @@ class LogReader(Protocol):
 
 
 class Sweeper(Protocol):
-    """Deletes the rows of messages that were removed before."""
+    """Deletes the rows of messages that were removed before.
 
-    async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int:
+    The ids of those that were stored after `ids_since`, nanoseconds since the Unix epoch, are kept
+    in the same transaction; None: none are.
+    """
+
+    async def delete_below(
+        self, stream: int, shelf: int, seq: int, limit: int, ids_since: int | None
+    ) -> int:
         """Delete up to `limit` of the oldest rows below `seq`; return how many were deleted."""
         ...
 
-    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int], record: int) -> None:
+    async def delete_rows(
+        self, stream: int, shelf: int, seqs: Sequence[int], record: int, ids_since: int | None
+    ) -> None:
         """Delete rows by sequence, and the records of replaced rows numbered below `record`."""
         ...
 
-    async def delete_purged(self, stream: int, shelf: int) -> None:
+    async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
         """Delete the rows of the recorded purges of a stream, and then the records."""
+        ...
+
+    async def forget_ids(self, stream: int, ts: int) -> None:
+        """Delete kept ids of messages that were stored at a time or before."""
         ...
 
     async def forget_dues(self, stream: int, gone: Sequence[Pending]) -> None:

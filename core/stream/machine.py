@@ -301,6 +301,12 @@ class StreamMachine:
         self._keep(plan, segment, list(range(drop, len(segment))))
         segment.nbytes = sum(plan.sizes)
 
+    # -- message ids -------------------------------------------------------------------------
+
+    def ids_since(self, now: int) -> int | None:
+        """Return since when ids count that messages were stored with; None: there are none."""
+        return now - self.dedup.window if self.dedup.window > 0 and len(self.dedup) else None
+
     # -- apply -------------------------------------------------------------------------------
 
     def apply(self, plan: StreamPlan) -> None:

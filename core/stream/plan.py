@@ -147,6 +147,15 @@ class StreamPlan:
         """Count a message that is answered with an error."""
         self.refused[code] = self.refused.get(code, 0) + 1
 
+    def unwritten_ids(self) -> list[tuple[bytes, int]]:
+        """Return (id, sequence) of messages that are accepted and not written: limits, interest."""
+        segment = self.segment
+        written = 0 if segment is None else len(segment)
+        if not self.ids or written == self.last_seq - self.before:
+            return []
+        seqs = frozenset(() if segment is None else segment.seqs)
+        return [(msg_id, seq) for msg_id, seq in self.ids if seq not in seqs]
+
     @property
     def record(self) -> int:
         """The number under which `replaced` is written: it grows with the plans of a stream.

@@ -308,9 +308,9 @@ def test_a_replaced_row_stays_unseen_while_it_leaves_storage(
             services, held, left = runner.services, asyncio.Event(), asyncio.Event()
             pool, delete_rows = services.reader._pool, services.sweeper.delete_rows  # type: ignore[attr-defined]  # PostgreSQL's
 
-            async def sweep(stream: int, shelf: int, seqs: list[int], record: int) -> None:
+            async def sweep(stream: int, shelf: int, seqs: list[int], *more: Any) -> None:
                 await held.wait()
-                await delete_rows(stream, shelf, seqs, record)
+                await delete_rows(stream, shelf, seqs, *more)
                 left.set()
 
             class SlowPool:
@@ -351,9 +351,9 @@ def test_a_recorded_purge_stays_unseen_while_memory_forgets_its_messages(
             sweeper, gate = runner.services.sweeper, asyncio.Event()
             delete_rows = sweeper.delete_rows
 
-            async def sweep(stream: int, shelf: int, seqs: list[int], record: int) -> None:
+            async def sweep(stream: int, shelf: int, seqs: list[int], *more: Any) -> None:
                 await gate.wait()
-                await delete_rows(stream, shelf, seqs, record)
+                await delete_rows(stream, shelf, seqs, *more)
 
             monkeypatch.setattr(sweeper, "delete_rows", sweep)
             for subject in ("p.keep", "p.x", "p.x", "p.x"):

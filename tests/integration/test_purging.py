@@ -58,12 +58,12 @@ def test_a_purge_that_keeps_some_does_not_keep_what_a_large_one_left_in_storage(
             sweeper, janitor, asked = runner.services.sweeper, node.janitor, asyncio.Event()
             delete_rows, finish = sweeper.delete_rows, janitor.finish
 
-            async def sweep(stream: int, shelf: int, seqs: list[int], record: int) -> None:
+            async def sweep(stream: int, shelf: int, seqs: list[int], *more: Any) -> None:
                 await asked.wait()
                 if 5 in seqs:
                     for _ in range(50):
                         await nc.flush()  # whoever does not wait for this gets far
-                await delete_rows(stream, shelf, seqs, record)
+                await delete_rows(stream, shelf, seqs, *more)
 
             async def note(stream: StreamLog) -> None:
                 asked.set()

@@ -1,4 +1,4 @@
-"""Who publishes what does not stay: into a full stream, for seconds, into streams of its own."""
+"""Who makes what does not stay: messages of a full stream, or for seconds, streams, consumers."""
 
 import json
 from collections import deque
@@ -9,6 +9,8 @@ from tests.ledger.client import Addresses, Client
 from tests.ledger.publishers import direct_get, read_answer
 from tests.ledger.scenario import TTL_S
 from tests.support.wire import Wire
+
+_HIRED = 3  # consumers that are there at a time
 
 
 class Filler(Client):
@@ -92,6 +94,49 @@ class Maker(Client):
         return ask(self, wire, "object", f"$JS.API.STREAM.{verb}.{stream}", known, body)
 
 
+class Hirer(Client):
+    """Makes consumers of RING, changes them, looks whether they are as told, and deletes them.
+
+    As of a stream, the name of one of which something is unknown is not used again.
+    """
+
+    patience = 10.0  # what its node says when PostgreSQL is back is an answer
+    stream = "RING"
+
+    def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
+        super().__init__(name, addresses, directory)
+        self._number = 0
+        self._there: deque[str] = deque()
+
+    def work(self, wire: Wire) -> None:
+        while not self.stopping.wait(0.1):
+            self._number += 1
+            consumer = f"{self.name}-{self._number}"
+            if self._make(wire, consumer, "create") == "ok":
+                self._there.append(consumer)
+            for known in self._there:
+                self._ask(wire, known, "INFO")
+            if len(self._there) > _HIRED:
+                known = self._there.popleft()
+                if self._make(wire, known, "update") == "ok":
+                    self._ask(wire, known, "INFO")
+                    self._ask(wire, known, "DELETE")
+                    self._ask(wire, known, "INFO")
+
+    def _make(self, wire: Wire, consumer: str, action: str) -> str:
+        """Make one or change it: its description is what was done last."""
+        config = {"durable_name": consumer, "description": action, "deliver_policy": "new"}
+        config["ack_policy"] = "explicit"
+        body = {"stream_name": self.stream, "action": action, "config": config}
+        return self._ask(wire, consumer, "CREATE", body, action)
+
+    def _ask(self, wire: Wire, consumer: str, verb: str, body: Any = None, how: str = "") -> str:
+        known: dict[str, Any] = {"op": self.history.next_op(), "stream": self.stream}
+        known |= {"consumer": consumer, "how": how or verb.lower()}
+        subject = f"$JS.API.CONSUMER.{verb}.{self.stream}.{consumer}"
+        return ask(self, wire, "object", subject, known, body)
+
+
 _UNCERTAIN = {10008, 10074}  # nobody leads; nobody tells what became of it
 
 
@@ -101,7 +146,7 @@ def ask(
     """Ask the API and note it; ok, fail, or unknown where nobody can say what came of it."""
     client.history.write(kind, "invoke", **known)
     phase: Any = "unknown"
-    text = ""
+    text = value = ""
     try:
         payload = b"" if body is None else json.dumps(body).encode()
         frame = wire.request(subject, payload)
@@ -110,10 +155,11 @@ def ask(
             text = json.dumps(error) if error else ""
             if error is None:
                 phase = "ok"
+                value = frame.json().get("config", {}).get("description", "")
             elif error["code"] != 503 and error["err_code"] not in _UNCERTAIN:
                 phase = "fail"
     finally:
-        client.history.write(kind, phase, **known, text=text)
+        client.history.write(kind, phase, **known, text=text, value=value)
     return str(phase)
 
 

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 from core.storage.postgres.embedded.directory import SOCKET_NAME
+from tests.ledger import power
 from tests.ledger.guardless import CONTROL_VARIABLE
 from tests.ledger.proxy import Proxy, RouteProxy
 from tests.support.eventually import eventually
@@ -226,3 +227,9 @@ class Cluster:
         for victim in family:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, number)
+
+    def cut_power(self) -> None:
+        """End PostgreSQL as a power cut does. Raises as `power.cut` when it is away."""
+        server = self.postgres.server
+        if server.pid is not None:
+            power.cut(server.pid, self.dsn, server.data)

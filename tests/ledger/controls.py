@@ -3,6 +3,7 @@
 `python -m tests.ledger --control NAME`. Nothing in the product knows of it.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from core.route.database_mesh import DatabaseMesh
 from core.route.handshake import RouteInfo
 from core.route.link import RouteLink
 from core.storage.database_time import DatabaseClock
-from core.storage.postgres import connect
+from core.storage.postgres import catalog, connect, consumer_changes
 from core.storage.postgres.stream_log import PostgresLog
 from core.stream import checks
 from core.stream.dedup import DedupWindow
@@ -27,6 +28,7 @@ from tests.ledger.faults import Fault
 from tests.ledger.run import Plan
 from tests.support.faulty_node import acknowledge_early
 
+_LINGER_S = 1.0
 _DRAIN_S = 20.0  # what is broken need not come to an end
 
 
@@ -104,6 +106,31 @@ def without_trust() -> None:
     _replace(Trust, "is_back", is_back)
 
 
+def without_key_share() -> None:
+    """A change of a consumer keeps no takeover waiting. It takes a while, else none is met."""
+    guard, require = "for key share", catalog._require
+    for name in ("_ADD", "_SET", "_DROP"):
+        _replace(consumer_changes, name, getattr(consumer_changes, name).replace(guard, ""))
+    linger_in_changes()
+
+    async def see(session: Any, stream: int, epoch: int, lock: str) -> None:
+        await require(session, stream, epoch, lock.replace(guard, ""))
+
+    _replace(catalog, "_require", see)
+
+
+def linger_in_changes() -> None:
+    """Consumers are added a second before that is committed."""
+    add = consumer_changes.add
+
+    async def slowly(session: Any, row: Any, epoch: int) -> tuple[int, int]:
+        made = await add(session, row, epoch)
+        await asyncio.sleep(_LINGER_S)
+        return made
+
+    _replace(consumer_changes, "add", slowly)
+
+
 def without_database_time() -> None:
     """Each node believes its own clock."""
     _replace(DatabaseClock, "now", lambda self: self._machine.now())
@@ -164,14 +191,23 @@ CONTROLS: dict[str, Control] = {
     ),
     "no-trust": Control(
         without_trust,
-        frozenset({"stale", "floor", "redelivered"}),
-        # Clients try the first node first: it is the second that leads when its link is cut.
+        frozenset({"stale", "floor"}),
+        # Who leads hears neither PostgreSQL nor its successor, whom most clients go to; its own
+        # observer asks on.
+        (Fault(2, "link-hold", 11.0, 0), Fault(2.1, "hold", 11.0, 0)),
+        13,
+        nodes=2,
+    ),
+    "no-key-share": Control(
+        without_key_share,
+        frozenset({"object"}),
+        # The COMMIT of a change arrives when another node leads, which has not read it.
         tuple(
             fault
-            for begin in (2, 17, 32)
-            for fault in (*_kills(begin), Fault(begin + 4, "cut", 9.0, 0))
+            for begin in (2, 16, 30)
+            for fault in (Fault(begin, "link-hold", 8.5, 0), Fault(begin + 0.1, "hold", 6.9, 0))
         ),
-        48,
+        39,
         nodes=2,
     ),
     "no-database-time": Control(
@@ -192,8 +228,8 @@ CONTROLS: dict[str, Control] = {
     "asynchronous-commit": Control(
         commit_asynchronously,
         frozenset({"lost", "disagreement", "stale", "floor", "redelivered"}),
-        # What of the log is in PostgreSQL's memory alone goes with its processes.
-        tuple(Fault(at, "postgres-kill", 0.0, 0) for at in (3, 6, 9)),
+        # With synchronous commits everything that was acknowledged is before the cut.
+        tuple(Fault(at, "postgres-power", 0.0, 0) for at in (3, 6, 9)),
         12,
     ),
     "no-epochs": Control(

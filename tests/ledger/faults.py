@@ -26,6 +26,7 @@ KINDS = {
     "lock": "the session with the lock terminated",
     "postgres-quit": "immediate stop of PostgreSQL",
     "postgres-kill": "kill -9 of every process of PostgreSQL",
+    "postgres-power": "power cut: of PostgreSQL's log only what was flushed is left",
     "cut": "connections of the leader to PostgreSQL ended, and new ones",
     "hold": "nothing passes between the leader and PostgreSQL",
     "hold-to-node": "PostgreSQL hears the leader, who hears nothing",
@@ -235,6 +236,9 @@ class Chaos:
         if fault.kind in _TERMINATE:
             with contextlib.suppress(OSError, asyncpg.PostgresError):  # it may just be away
                 on(self._cluster.dsn, _TERMINATE[fault.kind])
+        elif fault.kind == "postgres-power":
+            with contextlib.suppress(OSError, asyncpg.PostgresError):  # likewise
+                self._cluster.cut_power()
         else:
             number = signal.SIGQUIT if fault.kind == "postgres-quit" else signal.SIGKILL
             self._cluster.kill_postgres(number)

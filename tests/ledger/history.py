@@ -37,7 +37,8 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
         t: when, monotonic nanoseconds.
         op: of what is asked: the number by which its outcome finds it, unique for a client.
         conn: the number of the client's connection.
-        value: the payload, unique for each message that a client makes: `<client>-<number>`.
+        value: the payload, unique for each message that a client makes: `<client>-<number>`; of an
+            object, its description.
         cseq, count: of a delivery: its consumer sequence, and the how manieth it says to be.
         since: before this time nobody had asked for the delivery.
         time: when the server says to have stored it, nanoseconds since 1970.
@@ -46,8 +47,8 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
         identified: it carries a message id.
         how: ack, nak, term, all; last or seq of a get; seq of a removal, or purge, which takes what
             is before `seq` of a subject; how the whole stream was read in the end: by SQL, or over
-            NATS from who leads, or from another node; create, delete or info of an object, and
-            left: it is there in the end.
+            NATS from who leads, or from another node; create, update, delete or info of an
+            object, and left: it is there in the end.
         floor, pending, unacked: of a consumer; `first`, `last`, `messages`: of a stream.
         subjects, deleted: how many a stream says to have, at the end.
         origin: `<stream> <sequence>` that a copy says to be of.

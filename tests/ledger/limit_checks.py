@@ -105,30 +105,36 @@ def _lived(
 
 
 def objects(view: View) -> Iterator[Violation]:
-    """A stream that was made is there until it is deleted, and gone from then on.
+    """A stream or consumer that was made is there, as it was made, until it is deleted.
 
-    Each is made and deleted by one client, one after the other. One whose making or end is unknown
-    may be there or not.
+    Each is made, changed and deleted by one client, one after the other. One of which something is
+    unknown may be there or not.
     """
-    known: dict[str, Event | None] = {}
-    left: dict[str, Event] = {}
+    known: dict[tuple[str, str], Event | None] = {}
+    left: set[tuple[str, str]] = set()
     for event in view.of("object"):
         if event.how == "left":
-            left[event.stream] = event
+            left.add((event.stream, event.consumer))
         elif event.how == "info":
-            last = known.get(event.stream)
-            if last is not None and event.phase == ("ok" if last.how == "delete" else "fail"):
-                text = f"{event.stream} is {'there' if event.phase == 'ok' else 'gone'}"
-                yield Violation("object", f"{text} after: {last.how}", (last, event))
+            last = known.get((event.stream, event.consumer))
+            name = event.consumer or event.stream
+            if last is None:
+                continue
+            if event.phase == ("ok" if last.how == "delete" else "fail"):
+                text = f"{name} is {'there' if event.phase == 'ok' else 'gone'} after: {last.how}"
+                yield Violation("object", text, (last, event))
+            elif event.phase == "ok" and event.value != last.value:
+                text = f"{name} has another configuration than after: {last.how}"
+                yield Violation("object", text, (last, event))
         elif event.phase != "invoke":
-            known[event.stream] = event if event.phase == "ok" else None
+            known[event.stream, event.consumer] = event if event.phase == "ok" else None
         else:
-            known[event.stream] = None
+            known[event.stream, event.consumer] = None
     if not view.is_final():
         return
-    for name, last in known.items():
-        if last is not None and (name in left) != (last.how == "create"):
-            text = f"{name} is {'there' if name in left else 'gone'} in the end"
+    for key, last in known.items():
+        if last is not None and (key in left) == (last.how == "delete"):
+            text = f"{key[1] or key[0]} is {'there' if key in left else 'gone'} in the end"
             yield Violation("object", f"{text}, after: {last.how}", (last,))
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -158,14 +159,30 @@ class Historian(Protocol):
 
 
 class Observer(Client):
-    """Asks for what streams and consumers say of themselves."""
+    """Asks for what streams and consumers say of themselves.
+
+    Args:
+        streams, consumers: Which ones.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        addresses: Addresses,
+        directory: Path,
+        *,
+        streams: Iterable[str] = STREAMS,
+        consumers: Iterable[str] = CONSUMERS,
+    ) -> None:
+        super().__init__(name, addresses, directory)
+        self._streams, self._consumers = tuple(streams), tuple(consumers)
 
     def work(self, wire: Wire) -> None:
         while not self.stopping.is_set():
-            for stream in STREAMS:
+            for stream in self._streams:
                 observe_stream(self, wire, stream)
-            for consumer, (stream, _) in CONSUMERS.items():
-                observe_consumer(self, wire, stream, consumer)
+            for consumer in self._consumers:
+                observe_consumer(self, wire, CONSUMERS[consumer][0], consumer)
             self.stopping.wait(0.2)
 
 

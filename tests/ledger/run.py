@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ledger import scenario
-from tests.ledger.bounded import Fader, Filler, Maker
+from tests.ledger.bounded import Fader, Filler, Hirer, Maker
 from tests.ledger.checker import Violation, check
 from tests.ledger.client import GONE, Client, header
 from tests.ledger.cluster import Cluster, Node
@@ -129,6 +129,7 @@ class Load:
     def _stay(self, number: int, node: Node, directory: Path, seed: int) -> None:
         """Add who stays with one node."""
         at = (node.addresses, directory)
+        self.publishers.append(Hirer(f"hirer{number}", *at))
         self.followers += [
             OrderedReader(f"ordered{number}", *at),
             SocketReader(f"socket{number}", *at),
@@ -139,6 +140,7 @@ class Load:
             RestConsumer(f"fetch{number}", *at, consumer=f"REST{number}"),
             SocketConsumer(f"feed{number}", *at, consumer=f"SOCKET{number}"),
             Getter(f"getter{number}", *at, seed),
+            Observer(f"observer{number}", *at, streams=("LOG",), consumers=("WORKER",)),
         ]
 
     def start(self) -> None:
@@ -252,6 +254,8 @@ class _Finisher:
                 for name in wire.api("STREAM.NAMES")["streams"]:
                     if name not in scenario.STREAMS:
                         self.history.write("object", stream=name, how="left")
+                for name in wire.api(f"CONSUMER.NAMES.{Hirer.stream}")["consumers"]:
+                    self.history.write("object", stream=Hirer.stream, consumer=name, how="left")
             for node in self._cluster.nodes:
                 with _connected(node) as wire:
                     for name in scenario.STREAMS:

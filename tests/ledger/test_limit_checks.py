@@ -96,13 +96,18 @@ def test_what_has_a_lifetime_is_there_as_long_and_not_for_much_longer() -> None:
         ("create-ok delete-ok left-", True),
         ("create-ok", True),
         ("create-ok left-", False),
+        ("create-ok:1 update-ok:2 info-ok:2 left-", False),
+        ("create-ok:1 update-ok:2 info-ok:1 left-", True),
+        ("create-ok:1 update-unknown info-ok:2", False),
     ],
 )
-def test_what_was_made_is_there_until_it_is_deleted(asked: str, found: bool) -> None:
+@pytest.mark.parametrize("consumer", ["", "C"])
+def test_what_was_made_is_there_until_it_is_deleted(asked: str, found: bool, consumer: str) -> None:
     story = ended(sound())
     for each in asked.split():
-        how, _, phase = each.partition("-")
-        about = {"stream": "T", "how": how}
+        asks, _, value = each.partition(":")
+        how, _, phase = asks.partition("-")
+        about = {"stream": "T", "consumer": consumer, "how": how, "value": value}
         if phase:
             story.ask("object", phase, about=about)  # type: ignore[arg-type]
         else:

@@ -229,12 +229,10 @@ class BatchRules(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """Only rows and head remain; what was put aside is lost."""
-        rows, first = self.bench.store.rows, self.bench.store.head.first_seq
         self.bench.reload()
         self.bench.runner.services.batches.own = lambda: LIMITS
 
         self.open = {}
-        self.ids = {i: seq for i, seq in self.ids.items() if seq in rows and seq >= first}
 
     @invariant()
     def what_is_stored_agrees(self) -> None:

@@ -50,11 +50,10 @@ class _LateStore(MemoryStore):
         else:
             then()
 
-    async def delete_purged(self, stream: int, shelf: int) -> None:
+    async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
         for filters, up_to in self.purges:
             gone = [s for s, row in self.rows.items() if s <= up_to and hit(filters, row.subject)]
-            for seq in gone:
-                del self.rows[seq]
+            self._delete(gone, ids_since)
         self.purges.clear()
 
 

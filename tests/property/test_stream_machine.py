@@ -221,15 +221,13 @@ class StreamRules(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Only rows and head remain; the ids of rows that are gone are forgotten with them.
+        """Only rows, head and the ids of what was removed remain.
 
         What is due leaves before anybody can ask for it.
         """
-        rows, first = self.bench.store.rows, self.bench.store.head.first_seq
+        rows = self.bench.store.rows
         self.bench.reload()
 
-        known = self.model.ids.items()
-        self.model.ids = {i: (s, ts) for i, (s, ts) in known if s in rows and s >= first}
         if self.model.last_seq not in rows or not self.model.messages:
             self.model.last_id = b""
         if self.model.config.allow_msg_ttl:

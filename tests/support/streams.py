@@ -7,7 +7,7 @@ happens between the steps.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -58,14 +58,16 @@ class MemoryStore:
         self.sources: dict[str, Position] = {}
         self.ledger: dict[str, Entry] = {}
         self.consumers = 0
+        self.removed_ids: dict[int, tuple[int, bytes]] = {}
+        """The ids of messages without rows: time and id by sequence."""
         self.replaced_rows: dict[int, int] = {}
         """The sequences that are recorded as replaced, each with the number of its record."""
 
     def commit(self, plan: StreamPlan) -> None:
         """Do what one fenced transaction does."""
         assert plan.before == self.head.last_seq, "the plan does not follow the head"
-        for seq in plan.erased:
-            self.rows.pop(seq, None)
+        self._delete(plan.erased, 0)
+        self.removed_ids |= {seq: (plan.last_ts, i) for i, seq in plan.unwritten_ids()}
         if plan.purge_filters:
             self.purges.append((plan.purge_filters, plan.purge_up_to))
         if plan.ends_replaced:
@@ -195,7 +197,11 @@ class MemoryStore:
         rows = [
             (s, row.ts, find(row.headers or b"", MSG_ID)) for s, row in self._between(first, last)
         ]
-        return [(seq, ts, msg_id) for seq, ts, msg_id in rows if msg_id and ts > since_ts]
+        rows += [(s, *kept) for s, kept in self.removed_ids.items() if first <= s <= last]
+        return sorted((seq, ts, msg_id) for seq, ts, msg_id in rows if msg_id and ts > since_ts)
+
+    async def first_removed_id(self, stream: int, since_ts: int) -> int | None:
+        return min((s for s, (ts, _) in self.removed_ids.items() if ts > since_ts), default=None)
 
     async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
         return min((s for s, row in self._between(first, last) if row.ts >= ts), default=last + 1)
@@ -225,18 +231,30 @@ class MemoryStore:
 
     # -- sweeps ------------------------------------------------------------------------------
 
-    async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int:
+    async def delete_below(
+        self, stream: int, shelf: int, seq: int, limit: int, ids_since: int | None
+    ) -> int:
         gone = [s for s in sorted(self.rows) if s < seq][:limit]
-        for s in gone:
-            del self.rows[s]
+        self._delete(gone, ids_since)
         return len(gone)
 
-    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int], record: int) -> None:
+    def _delete(self, seqs: Iterable[int], ids_since: int | None) -> None:
         for seq in seqs:
-            self.rows.pop(seq, None)
+            row = self.rows.pop(seq, None)
+            msg_id = None if row is None else find(row.headers or b"", MSG_ID)
+            if row is not None and msg_id and ids_since is not None and row.ts > ids_since:
+                self.removed_ids[seq] = (row.ts, msg_id)
+
+    async def forget_ids(self, stream: int, ts: int) -> None:
+        self.removed_ids = {s: kept for s, kept in self.removed_ids.items() if kept[0] > ts}
+
+    async def delete_rows(
+        self, stream: int, shelf: int, seqs: Sequence[int], record: int, ids_since: int | None
+    ) -> None:
+        self._delete(seqs, ids_since)
         self.replaced_rows = {s: n for s, n in self.replaced_rows.items() if n >= record}
 
-    async def delete_purged(self, stream: int, shelf: int) -> None:
+    async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
         """The rows are deleted by sequence before."""
         self.purges.clear()
 

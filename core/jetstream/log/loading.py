@@ -182,18 +182,21 @@ async def _pages(
 
 
 async def _restore_ids(log: StreamLog, head: Head, now: int) -> None:
-    """Read the message ids inside the window, a page of sequences at a time."""
+    """Read the message ids inside the window, a page of sequences at a time.
+
+    Those of removed messages too: whoever repeats one of them must not have it stored again.
+    """
     machine = log.machine
-    if not head.msgs:
-        return
-    newest = await log.rows.range(head.last_seq, 1)
+    newest = await log.rows.range(head.last_seq, 1) if head.msgs else None
     if newest is not None and newest.headers is not None:
         machine.last_msg_id = find(newest.headers[0] or b"", MSG_ID) or b""
     window = machine.config.duplicate_window
     if window <= 0:
         return
     since = now - window
-    first = await log.rows.first_at(since, head.first_seq, head.last_seq)
+    first = await log.rows.first_at(since, 1, head.last_seq)
+    removed = await log.rows.first_removed_id(since)
+    first = first if removed is None else min(first, removed)
     while first <= head.last_seq:
         last = min(first + _PAGE - 1, head.last_seq)
         rows = await log.rows.message_ids(since, first, last)

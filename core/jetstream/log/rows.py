@@ -66,6 +66,10 @@ class StoredRows:
         """Read (sequence, time, message id) of messages stored after a time that have one."""
         return self._reader.message_ids(self._stream, self._shelf, since_ts, first, last)
 
+    def first_removed_id(self, since_ts: int) -> Awaitable[int | None]:
+        """Read a sequence before which no removed message, stored after a time, left its id."""
+        return self._reader.first_removed_id(self._stream, since_ts)
+
     def sourced(self, name: bytes, below: int) -> Awaitable[list[bytes]]:
         """Read what the headers of messages copied from a source say of it, newest first."""
         return self._reader.sourced(self._stream, self._shelf, name, below)

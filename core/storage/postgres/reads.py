@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 
 from core.errors import Unavailable
+from core.storage.postgres import removed_ids
 from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
 from core.storage.postgres.pages import joined, page_of, segment_of
 from core.stream.headers import MSG_ID, SCHEDULE, SCHEDULER, STREAM_SOURCE, TTL, find
@@ -290,18 +291,34 @@ class PostgresReader:
     async def message_ids(
         self, stream: int, shelf: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, message id) of [first, last] stored after `since_ts`."""
+        """Return (sequence, time, message id) of [first, last] stored after `since_ts`.
+
+        Of messages that were removed too, as far as their ids are known.
+        """
         rows = await self._fetch(
-            f"select seq, ts, hdr from jetgate_store.message_{shelf} "
+            f"select seq, ts, hdr, null from jetgate_store.message_{shelf} "
             "where stream = $1 and seq >= $2 and seq <= $3 and ts > $4 and hdr is not null "
-            "order by seq",
+            "union all select u.seq, u.ts, null, u.id from jetgate_store.removed_ids r, "
+            "unnest(r.seqs, r.times, r.ids) as u(seq, ts, id) where r.stream = $1 "
+            "and r.last_ts > $4 and r.last_seq >= $2 and r.first_seq <= $3 "
+            "and u.seq >= $2 and u.seq <= $3 and u.ts > $4 order by 1",
             stream,
             first,
             last,
             since_ts,
         )
-        found = ((r[0], r[1], find(r[2], MSG_ID)) for r in rows)
+        found = ((r[0], r[1], r[3] if r[2] is None else find(r[2], MSG_ID)) for r in rows)
         return [(seq, ts, msg_id) for seq, ts, msg_id in found if msg_id]
+
+    async def first_removed_id(self, stream: int, since_ts: int) -> int | None:
+        """Return a sequence before which no removed message, stored after a time, left its id."""
+        rows = await self._fetch(
+            "select min(first_seq) from jetgate_store.removed_ids "
+            "where stream = $1 and last_ts > $2",
+            stream,
+            since_ts,
+        )
+        return None if rows[0][0] is None else int(rows[0][0])
 
     async def first_at(self, stream: int, shelf: int, ts: int, first: int, last: int) -> int:
         """Return the first sequence in [first, last] stored at or after `ts` (else last + 1).
@@ -336,40 +353,56 @@ class PostgresReader:
 
     # -- removal -----------------------------------------------------------------------------
 
-    async def delete_below(self, stream: int, shelf: int, seq: int, limit: int) -> int:
+    async def delete_below(
+        self, stream: int, shelf: int, seq: int, limit: int, ids_since: int | None
+    ) -> int:
         """Delete up to `limit` of the oldest rows below `seq`; return how many were deleted."""
         rows = await self._delete(
             f"with gone as (delete from jetgate_store.message_{shelf} "
             "where stream = $1 and seq < $2 and seq <= coalesce((select seq from "
             f"jetgate_store.message_{shelf} where stream = $1 and seq < $2 "
-            "order by seq offset $3 limit 1), $2) returning 1) select count(*) from gone",
+            f"order by seq offset $3 limit 1), $2) returning {removed_ids.gone(ids_since)})"
+            f"{removed_ids.keeping('$1', ids_since)} select count(*) from gone",
             stream,
             seq,
             limit,
         )
         return int(rows[0][0])
 
-    async def delete_rows(self, stream: int, shelf: int, seqs: Sequence[int], record: int) -> None:
+    async def delete_rows(
+        self, stream: int, shelf: int, seqs: Sequence[int], record: int, ids_since: int | None
+    ) -> None:
         """Delete rows by sequence; sorted, so that rows of one page share its WAL image.
 
         With them go the records of replaced rows with a number below `record`.
         """
-        # The condition of the records runs last: first the rows, as in a commit.
+        # What nobody selects from runs last: first the rows, as in a commit, then the records.
         await self._delete(
-            "with done as (delete from jetgate_store.replaced where stream = $1 and n < $3) "
-            f"delete from jetgate_store.message_{shelf} "
-            "where stream = $1 and seq = any($2::bigint[])",
+            f"with gone as (delete from jetgate_store.message_{shelf} "
+            "where stream = $1 and seq = any($2::bigint[]) "
+            f"returning {removed_ids.gone(ids_since)})"
+            f"{removed_ids.keeping('$1', ids_since)}, "
+            "done as (delete from jetgate_store.replaced where stream = $1 and n < $3) "
+            "select count(*) from gone",
             stream,
             seqs,
             record,
         )
 
-    async def delete_purged(self, stream: int, shelf: int) -> None:
+    async def delete_purged(self, stream: int, shelf: int, ids_since: int | None) -> None:
         """Delete the rows of the recorded purges of a stream and the records, in one statement."""
         await self._delete(
             "with p as (delete from jetgate_store.purge where stream = $1 "
-            f"returning filters, up_to_seq) delete from jetgate_store.message_{shelf} m "
+            f"returning filters, up_to_seq), gone as (delete from jetgate_store.message_{shelf} m "
             "using p where m.stream = $1 and m.seq <= p.up_to_seq and exists (select 1 from "
-            "unnest(p.filters) f where jetgate_store.subject_matches(f, m.subject))",
+            "unnest(p.filters) f where jetgate_store.subject_matches(f, m.subject)) "
+            f"returning {removed_ids.gone(ids_since)})"
+            f"{removed_ids.keeping('$1', ids_since)} select count(*) from gone",
             stream,
+        )
+
+    async def forget_ids(self, stream: int, ts: int) -> None:
+        """Delete the kept ids of messages that were stored at a time or before."""
+        await self._delete(
+            "delete from jetgate_store.removed_ids where stream = $1 and last_ts <= $2", stream, ts
         )

@@ -22,6 +22,7 @@ from crc32c import crc32c
 
 from core.errors import Fenced, OutcomeUnknown, Refused, Unavailable
 from core.storage.interface import Head, StreamCommit
+from core.storage.postgres import removed_ids
 from core.storage.postgres.connect import DATABASE_ERRORS, READ_ONLY, trouble
 from core.storage.postgres.ledger import ledger_text
 from core.storage.postgres.pages import checksum
@@ -132,13 +133,19 @@ def fence_text(commits: Sequence[StreamCommit]) -> str:
 
 
 def _erase_text(commit: StreamCommit) -> str:
-    if not commit.plan.erased:
-        return ""
-    seqs = _array(sorted(commit.plan.erased), "bigint[]")
-    return (
-        f"delete from jetgate_store.message_{commit.shelf} "
-        f"where stream = {commit.stream} and seq = any({seqs});"
-    )
+    plan, since = commit.plan, commit.ids_since
+    text = ""
+    if plan.erased:
+        seqs = _array(sorted(plan.erased), "bigint[]")
+        text = (
+            f"delete from jetgate_store.message_{commit.shelf} "
+            f"where stream = {commit.stream} and seq = any({seqs})"
+        )
+        if since is not None:
+            kept = removed_ids.keeping(str(commit.stream), since)
+            text = f"with gone as ({text} returning {removed_ids.gone(since)}){kept} select 1"
+        text += ";"
+    return text + removed_ids.keep_text(commit.stream, plan.last_ts, plan.unwritten_ids())
 
 
 def _end_text(commit: StreamCommit) -> str:
@@ -311,6 +318,7 @@ def _has_other_writes(commit: StreamCommit) -> bool:
     return bool(
         plan.erased
         or plan.ends_replaced
+        or plan.unwritten_ids()
         or plan.purge_filters
         or plan.positions
         or plan.firings

@@ -11,6 +11,7 @@ from core.jetstream.lane import Lane
 from core.runtime.tasks import stop
 from core.runtime.turn import Turn
 from core.storage.interface import Head, StreamCommit
+from core.stream.machine import StreamMachine
 from core.stream.plan import StreamPlan
 from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
@@ -43,6 +44,10 @@ class FakeRunner:
         self.gathered -= 1
         self.next_seq += 1
         return _plan(self.next_seq - 1)
+
+    @property
+    def machine(self) -> StreamMachine:
+        raise AssertionError("no plan erases anything here")
 
     def has_work(self) -> bool:
         return self.gathered > 0

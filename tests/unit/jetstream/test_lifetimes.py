@@ -97,7 +97,7 @@ def test_rows_leave_storage_in_the_order_their_messages_left_the_stream(make: An
     pass_time(bench, 1.1)
     swept: list[int] = []
 
-    async def delete_rows(stream: int, shelf: int, rows: list[int], record: int) -> None:
+    async def delete_rows(stream: int, shelf: int, rows: list[int], *_more: object) -> None:
         swept.extend(rows)
 
     bench.store.delete_rows = delete_rows

@@ -1,0 +1,51 @@
+"""The ids of removed messages, kept in the statements that delete their rows.
+
+Within the duplicate window an id must not be taken as new, whoever leads next and whatever has
+become of its message. As long as the row is there it tells the id; a statement that deletes rows
+keeps the ids of the young ones, and a commit those of messages that it accepts and never writes.
+"""
+
+from collections.abc import Sequence
+
+_HEADER = "'\\x" + b"\r\nNats-Msg-Id:".hex() + "'::bytea"
+_INSERT = """insert into jetgate_store.removed_ids
+    (stream, first_seq, last_seq, last_ts, seqs, times, ids)"""
+
+
+def gone(since: int | None) -> str:
+    """Return what a DELETE returns for `keeping`; `since` as there."""
+    if since is None:
+        return "1"
+    return (
+        f"seq, ts, case when ts > {since} and position({_HEADER} in hdr) > 0 "
+        "then jetgate_store.message_id(hdr) end as msg_id"
+    )
+
+
+def keeping(stream: str, since: int | None) -> str:
+    """Return the part of a WITH that keeps ids of the rows of its part `gone`.
+
+    Args:
+        stream: its number, or the parameter that has it.
+        since: those of messages that were stored after this time are kept, nanoseconds since the
+            Unix epoch; None: none are, and the part is empty.
+    """
+    if since is None:
+        return ""
+    return (
+        f", kept as ({_INSERT} select {stream}, min(seq), max(seq), max(ts), array_agg(seq), "
+        "array_agg(ts), array_agg(msg_id) from gone where msg_id is not null having count(*) > 0)"
+    )
+
+
+def keep_text(stream: int, ts: int, ids: Sequence[tuple[bytes, int]]) -> str:
+    """Return the statement that keeps (id, sequence) of messages that have no row; empty: none."""
+    if not ids:
+        return ""
+    seqs = [seq for _, seq in ids]
+    texts = ",".join(f"'\\x{msg_id.hex()}'" for msg_id, _ in ids)
+    return (
+        f"{_INSERT} values ({stream}, {min(seqs)}, {max(seqs)}, {ts}, "
+        f"'{{{','.join(map(str, seqs))}}}', array_fill({ts}::bigint, array[{len(seqs)}]), "
+        f"array[{texts}]::bytea[]);"
+    )
