@@ -16,6 +16,7 @@ from core.errors import OperatorError
 from core.model.codec import decode_lenient
 from core.model.gojson import JsonError
 from core.model.stream import StreamConfig
+from core.model.transactions import STAGE
 
 if TYPE_CHECKING:
     from core.storage.interface import CatalogueNews, CatalogueRow
@@ -86,9 +87,22 @@ class Catalogue:
         """Return a stream by its name."""
         return self._accounts.get(account, {}).get(name)
 
+    def kin(self, account: str, name: str) -> KnownStream | None:
+        """Return the stream that one of this name is led with: its stage, or whose stage it is."""
+        target = name.removeprefix(STAGE)
+        return self.find(account, STAGE + name if target == name else target)
+
     def of(self, account: str) -> Mapping[str, KnownStream]:
         """Return the streams of an account by name."""
         return self._accounts.get(account, {})
+
+    def all(self) -> Iterable[KnownStream]:
+        """Return the streams of all accounts."""
+        return self._streams.values()
+
+    def groups(self) -> Mapping[int, int]:
+        """Return how many streams each lease group has that has any."""
+        return {group: count for group, count in self._groups.items() if count}
 
     def smallest(self, groups: Iterable[int]) -> int:
         """Return which of some lease groups has the fewest streams; of several the lowest."""

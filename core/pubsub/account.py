@@ -62,7 +62,9 @@ _SEARCH_MAX = 16 * ROUTES_MAX
 _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Route([], None)
-_ALL_ACKS = frozenset((ACK_PREFIX + b">",))
+_LED = b"_JG.ACK."
+"""Before the name of a stream: who subscribes to it gets acknowledgements of its consumers."""
+_SHORT_ACK = 9
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
 Watch = Callable[[Member, bool], None]
@@ -92,7 +94,7 @@ class Account:
         self._mappings: Mappings | None = None
         self._sublist: Sublist[Any] = Sublist()
         self._ack_watchers = self._ack_services = 0
-        self._ack_route: Route | None = None
+        self._ack_routes: dict[bytes, Route] = {}
         self._guarded = 0
         self._searched = 0
         self._chance = chance
@@ -145,6 +147,13 @@ class Account:
             self._touch(subscription.subject)
             for watch in self.watchers:
                 watch(subscription, False)
+
+    def untell(self, subscription: ServiceSubscription) -> None:
+        """Have other servers send nothing more for a subscription; what they had sent is taken."""
+        if not subscription.untold:
+            for watch in self.watchers:
+                watch(subscription, False)
+            subscription.untold = True
 
     def subscription_counts(self) -> tuple[int, int]:
         """Return how many subscriptions there are, services included, and ever were."""
@@ -240,9 +249,8 @@ class Account:
 
     def resolve(self, subject: bytes) -> Route:
         """Return the route of a subject that is not in `routes`."""
-        is_ack = subject.startswith(ACK_PREFIX)
-        if is_ack and self._ack_route is not None:
-            return self._ack_route
+        if subject.startswith(ACK_PREFIX):
+            return self._resolve_ack(subject)
         head, _, last = subject.rpartition(b".")
         if last and (route := self.prefixes.get(head)) is not None:
             return route
@@ -255,11 +263,6 @@ class Account:
         onward = None
         if self.split is not None:
             members, onward = self.split(members)
-        if is_ack:  # unique, so not worth keeping
-            route = Route(members, None, onward)
-            if onward is not None and onward.sole is not None and self._has_one_ack_watcher:
-                self._ack_route = route if onward.subjects == _ALL_ACKS else None
-            return route
         if head and not last_matters:
             if len(self.prefixes) >= ROUTES_MAX:
                 _drop(self.prefixes)
@@ -270,9 +273,32 @@ class Account:
             route = self.routes[subject] = Route(members, subject, onward)
         return route
 
-    @property
-    def _has_one_ack_watcher(self) -> bool:
-        return self._ack_watchers == 1 and not self._ack_services
+    def _resolve_ack(self, subject: bytes) -> Route:
+        """Return who else gets an acknowledgement: watchers, and who leads its stream elsewhere.
+
+        Each has a subject of its own, so routes are kept by consumer, while nobody watches.
+        """
+        head = subject.rsplit(b".", 5)[0]
+        if (route := self._ack_routes.get(head)) is not None:
+            return route
+        is_watched = self._ack_watchers or self._ack_services
+        members = self._sublist.match(subject)[0] if is_watched else []
+        if head not in self.acks:
+            leaders = self._sublist.match(_LED + stream_of_ack(subject))[0]
+            members = [*members, *(each for each in leaders if isinstance(each, RemoteInterest))]
+        onward = None
+        if self.split is not None:
+            members, onward = self.split(members)
+        route = Route(members, None, onward)
+        if not is_watched:
+            if len(self._ack_routes) >= ROUTES_MAX:
+                _drop(self._ack_routes)
+            self._ack_routes[head] = route
+        return route
+
+    def take_acks_of(self, stream: str) -> ServiceSubscription:
+        """Have other servers send the acknowledgements of a stream here; to be unsubscribed."""
+        return self.subscribe(_LED + stream.encode(), _nothing)
 
     def has_interest(self, subject: bytes) -> bool:
         """Say whether a message on `subject` would reach anybody now."""
@@ -476,8 +502,8 @@ class Account:
 
     def _touch(self, subject: bytes) -> None:
         """Drop the routes that a subscription to `subject` can change."""
-        if self._ack_route is not None and _may_watch_acks(subject):
-            self._ack_route = None
+        if self._ack_routes and (subject.startswith(_LED) or _may_watch_acks(subject)):
+            _drop(self._ack_routes)
         if not has_wildcard(subject):
             _discard(self.routes, subject)
             _discard(self.prefixes, subject.rpartition(b".")[0])
@@ -497,7 +523,7 @@ class Account:
         """Make all routes anew."""
         _drop(self.routes)
         _drop(self.prefixes)
-        self._ack_route = None
+        _drop(self._ack_routes)
         self._searched = 0
 
 
@@ -511,6 +537,19 @@ def _drop(routes: dict[bytes, Route]) -> None:
     for route in routes.values():
         route.stale = True
     routes.clear()
+
+
+def stream_of_ack(subject: bytes) -> bytes:
+    """Return the stream that an acknowledgement's subject names; empty: none."""
+    tokens = subject.split(b".", 11)
+    place = 2 if len(tokens) == _SHORT_ACK else 4
+    return tokens[place] if len(tokens) >= _SHORT_ACK else b""
+
+
+def _nothing(
+    session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+) -> None:
+    """Take nothing: the subscription is for others to see."""
 
 
 def message_tail(reply: bytes, headers: bytes, payload: bytes) -> bytes:

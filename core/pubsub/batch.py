@@ -22,8 +22,8 @@ def take_together(account: Account, batch: Batch) -> bool:
         route = routes.get(subject)
         if route is None:
             if subject.startswith(ACK_PREFIX):
-                if account.acks:
-                    return False  # it may be for a consumer that is led here
+                if subject.rsplit(b".", 5)[0] in account.acks:
+                    return False  # it is for a consumer that is led here
                 route = account.resolve(subject)
             elif subject.startswith(_REFUSED):
                 return False

@@ -75,6 +75,10 @@ AckCall = Callable[[list[bytes], "Session | None", bytes, bytes, bytes], None]
 """Called with the subject in six parts (`rsplit(b".", 5)`), session, reply, headers, payload."""
 
 
+STRANGERS = b"_jetgate"
+"""The queue group of what one of the nodes of a database answers for all. Nodes do not tell each
+other of it, but only servers that are none."""
+
 MESSAGE = 1 << 60
 """What a message adds to `Subscription.sent`, beside its size."""
 _NBYTES = MESSAGE - 1
@@ -127,10 +131,21 @@ class ServiceSubscription:
     With `intercept` it sees the messages but does not count as interest. With `here` it is for
     what is published on this server alone: the others of a cluster are not told of it. `batch`
     takes several messages as `call` takes each; None: it has to be called for each. `traced` takes
-    a message whose way is traced; None: there is nothing to tell.
+    a message whose way is traced; None: there is nothing to tell. `untold`: other servers were told
+    of it, and then that it has ended (`Account.untell`).
     """
 
-    __slots__ = ("batch", "call", "here", "instead", "intercept", "queue", "subject", "traced")
+    __slots__ = (
+        "batch",
+        "call",
+        "here",
+        "instead",
+        "intercept",
+        "queue",
+        "subject",
+        "traced",
+        "untold",
+    )
 
     def __init__(
         self,
@@ -149,6 +164,7 @@ class ServiceSubscription:
         self.intercept = intercept
         self.here = here
         self.instead = instead
+        self.untold = False
 
 
 Member = Subscription | ServiceSubscription

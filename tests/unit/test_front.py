@@ -1,7 +1,7 @@
 """What the front of a node does with publishes while its own leadership ends."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import cast
 
 from core.front import Front
@@ -24,16 +24,15 @@ class _Server:
 class _Refusals:
     """Notes whether it refuses."""
 
-    has_led = False
     is_known = True
     is_refusing = False
     on_learned: Callable[[], None]
 
-    def start(self) -> None:
-        self.is_refusing = True
+    def groups(self) -> Collection[int]:
+        return (0, 7)
 
-    def stop(self) -> None:
-        self.is_refusing = False
+    def answer(self, groups: Collection[int], *, requests: bool) -> None:
+        self.is_refusing = bool(groups)
 
     async def close(self) -> None:
         self.is_refusing = False
@@ -49,13 +48,13 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
         front.refuse_by(refusals)
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
 
-        front.lead(1)
+        front.claim({0: 5, 7: 5})
         assert (refusals.is_refusing, server.hub.is_holding) == (False, False)
 
-        await front.give_up()
+        front.claim({0: 5}, ending=(7,))
         assert (refusals.is_refusing, server.hub.is_holding) == (False, True)
 
-        front.retired()
+        front.claim({0: 5})
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
         await front.close()
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
-from core.cluster.groups import stream_group
+from core.cluster.groups import Group, stream_group
 from core.errors import ApiError
 from core.jetstream.advisories import Advisories
 from core.jetstream.changes import Change, Changes
@@ -91,6 +91,7 @@ class StreamRunner:
         # Whether the last plan was that of a change: then publishes take their turn first.
         self._changed = False
         self._subscriptions: list[ServiceSubscription] = []
+        self._acks_taken: ServiceSubscription | None = None
         self.machine = StreamMachine(config, services.domain)
         self.log = StreamLog(
             row.stream,
@@ -134,6 +135,7 @@ class StreamRunner:
 
     def start(self) -> None:
         """Take publishes and requests."""
+        self._acks_taken = self.account.take_acks_of(self.name)
         self.listen()
         self.direct.configure(self.config.allow_direct)
         self.consumers.start()
@@ -165,9 +167,42 @@ class StreamRunner:
         if self.has_work():
             self.services.lane.enqueue(self)
 
+    @property
+    def group(self) -> Group:
+        """The nodes that stand for it."""
+        return stream_group(self.stream, self.lease_group, self.config)
+
+    def untell(self) -> None:
+        """Have other servers send nothing more for the stream and its consumers."""
+        own = [*self._subscriptions, *self.direct.subscriptions]
+        if self._acks_taken is not None:
+            own.append(self._acks_taken)
+        for consumer in self.consumers.values():
+            own += consumer.subscriptions
+        for subscription in own:
+            self.account.untell(subscription)
+
+    async def drained(self) -> None:
+        """Return when what was given to it so far is committed, and acknowledgements are applied.
+
+        Raises ApiError: storage is away.
+        """
+        for consumer in self.consumers.values():
+            consumer.acks.apply()
+        while True:
+            await self.submit(self._nothing)
+            if not self._columns.subjects:
+                return
+
+    async def _nothing(self, _now: int) -> StreamPlan:
+        return self.machine.unchanged(self.log.first_seq)
+
     def close(self, *, shutdown: bool = False) -> None:
         """Take nothing any more; waiting pulls are told why."""
         self.log.closed = True
+        if self._acks_taken is not None:
+            self.account.unsubscribe(self._acks_taken)
+            self._acks_taken = None
         self.unlisten()
         self.direct.configure(False)
         self.copier.close(forget=not shutdown)
@@ -576,7 +611,7 @@ class StreamRunner:
 
     def _cluster_info(self, *, with_cluster: bool) -> ClusterInfo | None:
         if (cluster := self.services.cluster) is not None:
-            return cluster.info(stream_group(self.stream, self.config))
+            return cluster.info(self.group)
         return ClusterInfo(leader=self.services.server_name) if with_cluster else None
 
     def consumer_count(self) -> int:

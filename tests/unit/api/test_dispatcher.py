@@ -31,7 +31,7 @@ class FakeAccount:
     def has_interest(self, subject: bytes) -> bool:
         return subject in self.heard
 
-    def subscribe(self, subject: bytes, call: Any) -> bytes:
+    def subscribe(self, subject: bytes, call: Any, queue: bytes) -> bytes:
         self.subjects.append(subject)
         return subject
 
@@ -40,6 +40,31 @@ class FakeAccount:
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.sent.append((subject, json.loads(payload)))
+
+
+PREFIXES = (b"$JS.API.", b"$JG.API.")
+"""Below them other nodes send requests on."""
+
+
+class FakePlaces:
+    """Where requests are served: here, but for those that name what another node leads."""
+
+    def __init__(self, account: FakeAccount) -> None:
+        self.account = account
+        self.led_elsewhere: set[str] = set()
+        self.sent: list[bytes] = []
+
+    def of(self, names: tuple[str, ...], *, is_meta: bool) -> object | None:
+        return self if self.led_elsewhere.intersection(names) else None
+
+    def send(
+        self, link: object, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self.sent.append(subject)
+
+    def listen(self, below: bytes, serve: Any) -> object:
+        self.account.subjects.append(below)
+        return below
 
 
 class Bench:
@@ -67,8 +92,9 @@ class Bench:
             return name in self.elsewhere
 
         registry = SimpleNamespace(is_elsewhere=is_elsewhere)
-        self.server = ApiServer(registry=registry, clock=clock, transactions=None)  # type: ignore[arg-type]  # doubles
-        self.dispatcher = Dispatcher(self.account, self.server, (route,))  # type: ignore[arg-type]  # doubles
+        self.server = ApiServer(registry, clock, None, None)  # type: ignore[arg-type]  # doubles
+        self.places = FakePlaces(self.account)
+        self.dispatcher = Dispatcher(self.account, self.server, self.places, (route,))  # type: ignore[arg-type]  # doubles
 
     def request(
         self, name: str, payload: bytes = b"", headers: bytes = b"", reply: bytes = b"r"
@@ -279,11 +305,25 @@ def test_nobody_listens_elsewhere(subject: str) -> None:
     assert not is_silent(subject.encode())
 
 
+def test_a_request_for_a_stream_that_another_node_leads_is_sent_there_once() -> None:
+    async def steps() -> None:
+        bench = Bench(_success)
+        bench.places.led_elsewhere = {"far"}
+        bench.request("far")
+        bench.request("near")
+        assert len(await bench.settle()) == 1
+        assert bench.places.sent == [b"$JS.API.TEST.far"]
+        bench.dispatcher._on_routed(b"$JS.API.TEST.far", b"r", b"", b"")
+        assert len(await bench.settle()) == 2
+
+    _run(steps())
+
+
 def test_stopping_ends_listening() -> None:
     async def steps() -> None:
         bench = Bench(_success)
         bench.dispatcher.start()
-        assert len(bench.account.subjects) == len(SUBJECTS) + len(OWN_ROUTES)
+        assert len(bench.account.subjects) == len(SUBJECTS) + len(OWN_ROUTES) + len(PREFIXES)
 
         await bench.dispatcher.stop()
 
