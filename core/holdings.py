@@ -85,6 +85,7 @@ class Holdings:
         epoch: the catalogue's, as it was seen last.
         on_loaded: called with the streams of groups that are about to be served.
         on_gained: called with those that are.
+        on_changed: called when other groups are served than before.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Holdings:
         self.epoch = 0
         self.on_loaded: Callable[[list[StreamRunner]], Awaitable[None]]
         self.on_gained: Callable[[list[StreamRunner]], None]
+        self.on_changed: Callable[[], None] = lambda: None
         self._leadership = leadership
         self._registry = registry
         self._transactions = transactions
@@ -267,6 +269,7 @@ class Holdings:
             del self.since[group]
         self.since.update(dict.fromkeys(groups - self.groups, now))
         self.groups = groups
+        self.on_changed()
 
     def tell(self) -> None:
         """Tell peers what is served now."""

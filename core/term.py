@@ -73,6 +73,7 @@ _READERS = 3
 _WRITERS = 3
 # How long, in seconds, the end of a term waits for what was gathered.
 _DRAIN_S = 1.0
+_RECONNECTED = b"RECONNECTED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +258,7 @@ class Term:
         )
         self.holdings.on_loaded = self._expire_overdue
         self.holdings.on_gained = self._gained
+        self.holdings.on_changed = lambda: self.remotes.look()
         self.spreading = Spreading(
             self._cluster or Alone(),
             range(LEASE_GROUPS),
@@ -271,6 +273,7 @@ class Term:
         boxes = Boxes(self.registry.streams, self.registry.exists)
         self.letters = self.registry.services.letters = DeadLetters(boxes)
         self.letters.post = LetterPost(self.asking, places, boxes)
+        self.asking.serve(_RECONNECTED, self._heard_reconnected)
         served = ApiServer(
             self.registry,
             self._clock,
@@ -289,8 +292,9 @@ class Term:
             self._clock,
             options.remotes,
             PostgresRemotes(pools.writers),
-            self.registry.reconnected,
+            self._reconnected,
             attach(partial(connect_trusted, server.hub)),
+            lambda: CATALOGUE in self.holdings.groups,
         )
 
     def _services(self, sweeper: PostgresReader, trust: Trust) -> Services:
@@ -377,6 +381,7 @@ class Term:
             self._cluster.step_down = self._step_down
             self._cluster.leader_since = self.holdings.since
             self._cluster.delete = partial(delete_node, self._pools.writers)
+        self.catalogue.catalogue.on_change.append(self.registry.heard)
         self.transactions.start()
         self.asking.start()
         for dispatcher in self._dispatchers:
@@ -408,6 +413,15 @@ class Term:
         if cluster is not None and system is not None and CATALOGUE in self.holdings.groups:
             advisories = Advisories(system, self._clock, domain=self._hub.domain)
             advisories.domain_led(peer_id(cluster.own), cluster.name, cluster.members)
+
+    def _reconnected(self, api: str) -> None:
+        """Tell streams of all nodes that what they copy from is there again."""
+        self.registry.reconnected(api)
+        self.asking.tell(_RECONNECTED, api.encode())
+
+    async def _heard_reconnected(self, api: bytes) -> bytes:
+        self.registry.reconnected(api.decode())
+        return b""
 
     def _numbers(self) -> tuple[int, int]:
         return len(self.registry.streams), len(self.holdings.groups)
@@ -505,6 +519,8 @@ class Term:
         self.peers.on_offer = lambda _name, _groups: None
         self.peers.on_overtaken = lambda _groups: None
         self.peers.on_unled = lambda: None
+        if (heard := self.registry.heard) in (calls := self.catalogue.catalogue.on_change):
+            calls.remove(heard)
         # Whoever still waits for PostgreSQL waits no longer: it may never answer.
         self._pools.terminate()
         if self._domain is not None:

@@ -56,6 +56,11 @@ class Asking:
         self._subscriptions.clear()
         await stop(*self._tasks)
 
+    def tell(self, verb: bytes, body: bytes) -> None:
+        """Send a request that needs no answer to every other node."""
+        for link in self._places.nodes().values():
+            self._places.send(link, _NODE + verb, b"", b"", body)
+
     async def ask(self, verb: bytes, bodies: Mapping[Link, bytes]) -> list[bytes]:
         """Return the answers of those that answer in time."""
         asked = []
@@ -87,4 +92,6 @@ class Asking:
             task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, answerer: Answerer, reply: bytes, payload: bytes) -> None:
-        self._account.publish(reply, b"", b"", await answerer(payload))
+        answer = await answerer(payload)
+        if reply:
+            self._account.publish(reply, b"", b"", answer)

@@ -83,7 +83,7 @@ class Leaderless:
         if self._stored_get is not None:
             await self._stored_get.close()
 
-    def _learn(self) -> None:
+    def _learn(self, _changes: object) -> None:
         """Answer for other streams than before, or for the first ones."""
         if self._groups:
             self._subscribe()

@@ -197,15 +197,22 @@ class Leadership:
         self._heartbeats = None
         self._window.withdraw()
         self.claims.clear()
-        if self._store.is_open:
-            try:
-                async with asyncio.timeout(0.5):
-                    await self._store.leave(self.row)
-            except (Unavailable, TimeoutError) as error:
-                log.info("the locks end with their session: %s", error)
+        try:
+            async with asyncio.timeout(0.5):
+                await self._leave()
+        except (Unavailable, TimeoutError) as error:
+            log.info("the locks end with their session: %s", error)
         self._store.close()
         # Who asks storage for something next finds out anew.
         self.health.works(SESSION)
+
+    async def _leave(self) -> None:
+        """Take this node out of storage, if it ever was there; its locks with it."""
+        if not self._store.pid:
+            return
+        if not self._store.is_open:  # what it was asked last was cut off
+            await self._store.open()
+        await self._store.leave(self.row)
 
     # -- leading -----------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from core.cluster.catalogue import KnownStream, stored_config
+from core.cluster.catalogue import Change, KnownStream, stored_config
 from core.errors import ApiError, StorageError
 from core.jetstream.refusals import or_not_available
 from core.jetstream.services import Services
@@ -241,6 +241,18 @@ class Registry:
         """Streams that copy this one need not wait to find out."""
         for runner in self.streams.values():
             runner.copier.poke(name, is_new=is_new)
+
+    def heard(self, changes: Sequence[Change]) -> None:
+        """Tell streams that copy what another node has created, changed or deleted."""
+        account, led = self.account.name, self.services.groups()
+        names = {
+            change.stream.name: change.is_new
+            for change in changes
+            if change.stream.account == account and change.stream.lease_group not in led
+        }
+        for runner in self.streams.values() if names else ():
+            for name in runner.copier.origins() & names.keys():
+                runner.copier.poke(name, is_new=names[name])
 
     def reconnected(self, api: str) -> None:
         """Streams that copy from behind an API prefix need not wait either."""

@@ -44,7 +44,7 @@ class Neighbours:
         if mesh is None:
             return  # it has no links: what others do it finds out when it leads
         catalogue, versions = known.catalogue, mesh.versions
-        catalogue.on_change.append(lambda: versions.read(catalogue.version))
+        catalogue.on_change.append(lambda _changes: versions.read(catalogue.version))
         known.shared = versions.read_by_all
         known.has_peers = lambda: self._has_others or bool(mesh.nodes)
         versions.on_heard = self._on_version = known.heard

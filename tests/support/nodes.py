@@ -29,6 +29,7 @@ class Nodes:
     """Processes that end with the block, whatever became of them; `flags` are given to each."""
 
     def __init__(self, dsn: str, count: int, *flags: str) -> None:
+        self.dsn = dsn
         self.all = [JetgateServer(*flags, dsn=dsn) for _ in range(count)]
 
     def __enter__(self) -> Self:

@@ -70,13 +70,13 @@ class At:
 
         await observed(is_led, within=60)
 
-    async def holds(self, name: str, messages: int) -> None:
+    async def holds(self, name: str, messages: int, *, within: float = 60) -> None:
         """Return when a stream has so many messages."""
 
         async def look() -> bool:
             return bool((await self.info(name))["state"]["messages"] == messages)
 
-        await observed(look, within=60)
+        await observed(look, within=within)
 
 
 UNAVAILABLE = 10008
