@@ -16,6 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT, JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.pg import PostgresServer
+from tests.support.remotes import remote
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +34,6 @@ def node(tmp_path_factory: pytest.TempPathFactory, hub: NatsServer) -> Iterator[
     )
     with JetgateServer("--config", str(path), in_memory=True) as server:
         yield server
-
-
-def remote(*arguments: str, on: JetgateServer | str) -> subprocess.CompletedProcess[str]:
-    place = ["--dsn", on] if isinstance(on, str) else ["--data", str(on.data)]
-    return subprocess.run(
-        [sys.executable, "-m", "jetgate", "remote", *arguments, *place],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-        check=False,
-    )
 
 
 def listed(on: JetgateServer) -> dict[str, dict[str, Any]]:

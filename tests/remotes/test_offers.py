@@ -25,12 +25,7 @@ from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
-from tests.support.ports import free_port
-
-
-def leaf_url(hub: NatsServer) -> str:
-    line = next(each for each in hub.config.read_text().splitlines() if "leafnodes" in each)
-    return f"nats-leaf://127.0.0.1:{line.rpartition(' port: ')[2].strip(' }')}"
+from tests.support.remotes import leaf_url, started_hub
 
 
 @contextmanager
@@ -41,11 +36,6 @@ def linked(where: Path) -> Iterator[tuple[NatsServer, JetgateServer]]:
         path.write_text(f'remotes {{ name: gate, url: "{leaf_url(hub)}" }}\n')
         with JetgateServer("--config", str(path), in_memory=True) as node:
             yield hub, node
-
-
-def started_hub() -> NatsServer:
-    leafnodes = f"{{ host: 127.0.0.1, port: {free_port()} }}"
-    return NatsServer({"port": free_port(), "leafnodes": leafnodes})
 
 
 @pytest.fixture

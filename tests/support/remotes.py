@@ -1,0 +1,33 @@
+"""The command `jetgate remote`, and a nats-server that leaf nodes connect to."""
+
+import subprocess
+import sys
+
+from tests.support.jetgate import ROOT, JetgateServer
+from tests.support.natsserver import NatsServer
+from tests.support.ports import free_port
+
+
+def remote(*arguments: str, on: JetgateServer | str) -> subprocess.CompletedProcess[str]:
+    """Run the command on the database of a node, or that of a dsn."""
+    place = ["--dsn", on] if isinstance(on, str) else ["--data", str(on.data)]
+    return subprocess.run(
+        [sys.executable, "-m", "jetgate", "remote", *arguments, *place],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+
+
+def started_hub() -> NatsServer:
+    """A nats-server with a port for leaf nodes."""
+    leafnodes = f"{{ host: 127.0.0.1, port: {free_port()} }}"
+    return NatsServer({"port": free_port(), "leafnodes": leafnodes})
+
+
+def leaf_url(hub: NatsServer) -> str:
+    """The address of that port."""
+    line = next(each for each in hub.config.read_text().splitlines() if "leafnodes" in each)
+    return f"nats-leaf://127.0.0.1:{line.rpartition(' port: ')[2].strip(' }')}"
