@@ -27,6 +27,7 @@ log = logging.getLogger("jetgate.cluster")
 _SECOND = 1_000_000_000
 _GRACE = _SECOND
 """How long a group that nobody leads is left to the node for which it is meant."""
+_FOR_LONG = 1 << 62
 _AT_ONCE = 64
 """How many streams move at once, at most."""
 _LOOK_S = 0.05
@@ -261,7 +262,12 @@ class Spreading:
         for node, groups in to.items():
             log.info("handing %d lease groups over to %s", len(groups), node)
             for some in self._parts(groups):
-                await self._holdings.hand_over({node: some})
+                self._left |= dict.fromkeys(some, _FOR_LONG)
+                try:
+                    await self._holdings.hand_over({node: some})
+                finally:
+                    until = self._clock.monotonic() + _GRACE
+                    self._left |= dict.fromkeys(some, until)
                 await self._taken(node, some)
 
     def _parts(self, groups: Collection[int]) -> Iterator[list[int]]:
@@ -276,11 +282,16 @@ class Spreading:
             yield part
 
     async def _taken(self, node: str, groups: Collection[int]) -> None:
-        """Return when a node leads groups, or that takes too long."""
+        """Return when a node leads groups, or that takes too long; take meanwhile what is offered.
+
+        Two nodes that hand groups over to each other would wait for each other else.
+        """
         until = self._clock.monotonic() + _GRACE
         while self._clock.monotonic() < until:
             if all(self._nodes.leader(group) == node for group in groups):
                 return
+            if self._offered and not (self.is_leaving or self._nodes.is_evacuated):
+                await self._take(self._unled() & self._offered)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self._hurry.wait()

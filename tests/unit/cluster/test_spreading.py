@@ -7,6 +7,7 @@ from typing import Any
 from core.cluster.spreading import Spreading
 from core.storage.health import StorageHealth
 from core.storage.leases import Holder
+from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
 
 GROUPS = range(64)
@@ -25,6 +26,7 @@ class World:
         self.nodes = {"b", "c"}
         self.streams: dict[int, int] = {}
         self.is_settled = True
+        self.takes_at_once = True
         self.moves: list[tuple[str, frozenset[int]]] = []
         self.spreading = Spreading(
             self, GROUPS, self, self, lambda: self.streams, self.clock, StorageHealth(self.clock)
@@ -66,7 +68,10 @@ class World:
     async def hand_over(self, to: Mapping[str, Collection[int]]) -> None:
         for node, groups in to.items():
             self.moves.append((node, frozenset(groups)))
-            self.led_by(node, groups)
+            if self.takes_at_once:
+                self.led_by(node, groups)
+            else:
+                self.let_go(groups)
 
     # what happens
 
@@ -76,7 +81,10 @@ class World:
 
     def ended(self, node: str) -> None:
         self.nodes.discard(node)
-        for group in [group for group, each in self.locks.items() if each == node]:
+        self.let_go([group for group, each in self.locks.items() if each == node])
+
+    def let_go(self, groups: Collection[int]) -> None:
+        for group in groups:
             del self.locks[group]
             del self.told[group]
 
@@ -198,6 +206,39 @@ def test_who_steps_down_leaves_groups_to_those_who_have_least_and_keeps_them_alo
         alone.led_by("a", GROUPS)
         await alone.spreading.step_down(GROUPS)
         assert (alone.groups, alone.moves) == (frozenset(GROUPS), [])
+
+    played(play)
+
+
+def test_what_a_node_hands_over_it_does_not_take_back_before_the_other_could() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS[:2])
+        world.led_by("b", GROUPS[2:32])
+        world.led_by("c", GROUPS[32:])
+        world.takes_at_once = False
+        moves = asyncio.create_task(world.spreading.step_down({1}, "b"))
+        await observed(lambda: world.moves)
+        await world.spreading.settle()
+        assert 1 not in world.groups
+        await world.later(2)
+        assert 1 in world.groups  # nobody else has taken it
+        await moves
+
+    played(play)
+
+
+def test_two_nodes_that_hand_over_to_each_other_need_not_wait() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", [1])
+        world.led_by("b", [each for each in GROUPS if each != 1])
+        world.takes_at_once = False
+        moves = asyncio.create_task(world.spreading.step_down({1}, "b"))
+        await observed(lambda: world.moves)
+        world.let_go([2])
+        world.spreading.offered("a", {2})
+        await observed(lambda: world.groups == {2})
+        world.led_by("b", [1])
+        await moves
 
     played(play)
 
