@@ -1,11 +1,11 @@
 """The front of a node: what clients see of who leads, and of nobody leading.
 
-The front lives as long as the process, terms come and go beneath it. While each group with streams
-is led by this node, or by one to which there is a link, publishes go on. Else they are held:
-sessions are not read, so that nothing gathers here but what one read and the socket's buffers hold.
-Two seconds after a leader was lost they go on all the same, and what is for its streams is refused
-(`core.api.leaderless`). What was once given to a leader is never given to another. A node that has
-just started waits longer: it may be the one that leads, and is loading.
+The front lives as long as the process, terms come and go beneath it. While a group with streams is
+led by this node, or by one to which there is a link, what is for its streams goes on. Else it is
+held (`core.api.held`): a session that brings some is not read on, so that nothing gathers here but
+what one read and the socket's buffers hold. Two seconds after a leader was lost it goes on all the
+same, and is refused (`core.api.leaderless`). What was once given to a leader is never given to
+another. A node that has just started waits longer: it may be the one that leads, and is loading.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from core.cluster.gate import Gate, Stage
 from core.runtime.tasks import spawn, stop
 
 if TYPE_CHECKING:
+    from core.protocol.holding import IsHeld
     from core.pubsub.route import Link
     from core.route.database_mesh import DatabaseMesh
     from core.server import Server
@@ -58,11 +59,15 @@ class Refusals(Protocol):
         """
         ...
 
+    def held(self, groups: Collection[int]) -> IsHeld:
+        """Return which publishes have to wait for the streams of these groups."""
+        ...
+
     async def close(self) -> None: ...
 
 
 class Front:
-    """Whether publishes go on, are held, or are refused.
+    """Whether publishes go on, are held, or are refused, for each stream.
 
     Args:
         server: whose sessions are held.
@@ -241,7 +246,10 @@ class Front:
         if stage is not Stage.HELD:
             self._hub.take_publishes()
             return
-        self._hub.hold_publishes()
+        if refusals is None or not refusals.is_known:
+            self._hub.hold_publishes()
+        else:
+            self._hub.hold_publishes(refusals.held(self.leaderless()))
         if can_refuse and (until := self._gate.until) is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later((until - now) / _SECOND, self._apply)

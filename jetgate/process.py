@@ -289,7 +289,7 @@ class Process:
             self._manager.ready(f"serving: {row.shown}")
             self._say_ready()
         elif not self._life.is_stopping:
-            log.info("no leader is reachable: publishes wait")
+            log.info("some streams have no leader that is reachable: publishes to them wait")
 
     async def _answer(self) -> None:
         """Answer what is asked over HTTP from now on."""

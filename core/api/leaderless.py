@@ -13,6 +13,7 @@ Only requests are answered, and only those of clients of this node.
 from collections.abc import Callable, Collection
 
 from core.api.dispatcher import API_SUBJECTS
+from core.api.held import HeldSubjects
 from core.api.route_table import RouteTable
 from core.api.routes import OWN_ROUTES, ROUTES
 from core.cluster.catalogue import Catalogue
@@ -20,6 +21,7 @@ from core.jetstream.direct.stored_get import StoredGet
 from core.model import codec
 from core.model.api_errors import api_error
 from core.model.response import ErrorBody
+from core.protocol.holding import IsHeld
 from core.pubsub.account import Account, ServiceSubscription
 from core.pubsub.route import ServiceCall, Session
 from core.stream.texts import json_text, refusal
@@ -49,6 +51,7 @@ class Leaderless:
         catalogue.on_change.append(self._learn)
         self._groups: frozenset[int] = frozenset()
         self._answers_requests = False
+        self._held: tuple[tuple[frozenset[int], int], IsHeld] | None = None
         self._table = RouteTable((*ROUTES, *OWN_ROUTES))
         self._subscriptions: list[ServiceSubscription] = []
 
@@ -76,6 +79,19 @@ class Leaderless:
             self._stored_get.listen()
         else:
             self._stored_get.unlisten()
+
+    def held(self, groups: Collection[int]) -> IsHeld:
+        """Return which publishes have to wait for the streams of these groups.
+
+        It is the same object while streams and groups are the same.
+        """
+        key = frozenset(groups), self._catalogue.version
+        if self._held is None or self._held[0] != key:
+            streams = self._catalogue.of(self._account.name).values()
+            configs = [each.config for each in streams if each.lease_group in key[0]]
+            led = [each.name for each in streams if each.lease_group not in key[0]]
+            self._held = key, HeldSubjects(configs, led)
+        return self._held[1]
 
     async def close(self) -> None:
         """Answer nothing any more."""

@@ -1,8 +1,9 @@
 """Messages from one peer on their way to those here.
 
 While the hub holds publishes, because what is to store them is still being loaded, messages are
-kept, up to `max_pending` bytes. What comes beyond that is lost, as if this server was not there.
-Nodes of one database send nothing to whom is not ready, so with them nothing waits (`holds`).
+kept, from the first one that has to wait on, up to `max_pending` bytes. What comes beyond that is
+lost, as if this server was not there. Nodes of one database send nothing to whom is not ready, so
+with them nothing waits (`holds`).
 """
 
 from core.protocol.gather import Batch
@@ -38,7 +39,7 @@ class Incoming:
         found = self._accounts.get(account)
         if found is None:
             return
-        if self._holds and (self._hub.is_holding or self._held):
+        if self._holds and (self._held or self._has_to_wait(subject)):
             self._nbytes += len(headers) + len(payload)
             if self._nbytes <= self._hub.limits.max_pending:
                 self._held.append((found, subject, reply, queues, headers, payload))
@@ -53,6 +54,9 @@ class Incoming:
                 self.deliver(account, subject, reply, (), headers, payload)
         elif (found := self._accounts.get(account)) is not None:
             deliver_batch_here(found, batch)
+
+    def _has_to_wait(self, subject: bytes) -> bool:
+        return self._hub.is_holding and self._hub.is_held(subject)
 
     def release(self) -> None:
         """Deliver what was kept, if publishes are taken now."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from typing import cast
 
 from core.front import Front
+from core.protocol.holding import IsHeld
 from core.pubsub.server import Hub
 from core.runtime.turn import Turn
 from core.server import Server
@@ -34,6 +35,9 @@ class _Refusals:
     def answer(self, groups: Collection[int], *, requests: bool) -> None:
         self.is_refusing = bool(groups)
 
+    def held(self, groups: Collection[int]) -> IsHeld:
+        return lambda subject: subject == b"7" and 7 in groups
+
     async def close(self) -> None:
         self.is_refusing = False
 
@@ -56,6 +60,7 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
 
         front.claim({0: 5})
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
+        assert (server.hub.is_held(b"7"), server.hub.is_held(b"6")) == (True, False)
         await front.close()
 
     asyncio.run(play())
