@@ -16,7 +16,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from core.api.places import Leaders
+from core.api.places import Leaders, Nowhere
+from core.cluster.claims import Offered
 from core.cluster.following import CatalogueFollower
 from core.cluster.leadership import Leadership
 from core.errors import ApiError, Unavailable
@@ -50,6 +51,7 @@ class Peers(Leaders, Protocol):
         offers: Mapping[str, Collection[int]] | None = None,
         *,
         ending: Collection[int] = (),
+        is_asked: bool = False,
     ) -> None:
         """This node serves these groups from now on, and no others."""
         ...
@@ -62,9 +64,37 @@ class Peers(Leaders, Protocol):
         """Return when peers send nothing more for what this node leads no longer."""
         ...
 
-    on_offer: Callable[[str, frozenset[int]], None]
+    on_offer: Offered
     on_overtaken: Callable[[frozenset[int]], None]
     on_unled: Callable[[], None]
+
+
+class Nobody(Nowhere):
+    """Stands for peers where there are none."""
+
+    def __init__(self) -> None:
+        self.on_offer: Offered = lambda _name, _groups, _is_asked: None
+        self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
+        self.on_unled: Callable[[], None] = lambda: None
+
+    def begin(self) -> None:
+        """Nobody is told."""
+
+    def claim(
+        self,
+        claims: Mapping[int, int],
+        offers: Mapping[str, Collection[int]] | None = None,
+        *,
+        ending: Collection[int] = (),
+        is_asked: bool = False,
+    ) -> None:
+        """Nobody is told."""
+
+    def serves(self, is_serving: bool) -> None:
+        """Nobody is told."""
+
+    async def settled(self) -> None:
+        """Nobody sends anything."""
 
 
 class Holdings:
@@ -211,10 +241,13 @@ class Holdings:
 
     # -- hand over ---------------------------------------------------------------------------
 
-    async def hand_over(self, to: Mapping[str, Collection[int]]) -> None:
+    async def hand_over(
+        self, to: Mapping[str, Collection[int]], *, is_asked: bool = False
+    ) -> None:
         """Lead groups no more; `to`: these by the name of who is to lead next, "" for anybody.
 
-        Clients wait meanwhile; what they had sent before is stored first.
+        Clients wait meanwhile; what they had sent before is stored first. `is_asked`: whether a
+        client wanted it.
 
         Raises Unavailable: the groups are given up, and their locks end with the session.
         """
@@ -236,7 +269,7 @@ class Holdings:
             await asyncio.gather(*map(self._let_go, runners))
             self._leaving = frozenset()
             await self._leadership.give(groups)
-            self._peers.claim(self.claims(), to)
+            self._peers.claim(self.claims(), to, is_asked=is_asked)
 
     def _led_with(self, groups: Collection[int]) -> list[StreamRunner]:
         return [r for r in self._registry.streams.values() if r.lease_group in groups]
