@@ -5,7 +5,7 @@ import pytest
 from core.api.held import HeldSubjects
 from core.model.stream import StreamConfig
 
-HELD = HeldSubjects([StreamConfig(name="GONE", subjects=["gone.*", "$KV.gone.>"])], ["LED"])
+HELD = HeldSubjects([StreamConfig(name="GONE", subjects=("gone.*", "$KV.gone.>"))], ["LED"])
 
 
 @pytest.mark.parametrize(
