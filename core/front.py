@@ -81,6 +81,7 @@ class Front:
             and whether a client wanted that.
         on_overtaken: called with groups of this node that a peer leads since.
         on_unled: called when a peer may lead less than before.
+        on_led: called with groups that a peer leads from now on.
     """
 
     def __init__(self, server: Server, mesh: DatabaseMesh | None = None) -> None:
@@ -98,6 +99,8 @@ class Front:
         self.on_offer: Offered = lambda _name, _groups, _is_asked: None
         self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
         self.on_unled: Callable[[], None] = lambda: None
+        self.on_led: Callable[[frozenset[int]], None] = lambda _groups: None
+        self._leaders: dict[int, Link] = {}
         if mesh is not None:
             mesh.on_leader = self._peers_changed
             mesh.on_offer = lambda *offer: self.on_offer(*offer)
@@ -204,6 +207,10 @@ class Front:
     def _peers_changed(self) -> None:
         self.look()
         self.on_unled()
+        before, self._leaders = self._leaders, {} if self._mesh is None else {**self._mesh.leaders}
+        led = (group for group, link in self._leaders.items() if before.get(group) is not link)
+        if groups := frozenset(led):
+            self.on_led(groups)
 
     def leaderless(self) -> frozenset[int]:
         """Return the groups with streams that nobody leads whom this node can reach.

@@ -67,6 +67,7 @@ class Peers(Leaders, Protocol):
     on_offer: Offered
     on_overtaken: Callable[[frozenset[int]], None]
     on_unled: Callable[[], None]
+    on_led: Callable[[frozenset[int]], None]
 
 
 class Nobody(Nowhere):
@@ -76,6 +77,7 @@ class Nobody(Nowhere):
         self.on_offer: Offered = lambda _name, _groups, _is_asked: None
         self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
         self.on_unled: Callable[[], None] = lambda: None
+        self.on_led: Callable[[frozenset[int]], None] = lambda _groups: None
 
     def begin(self) -> None:
         """Nobody is told."""
@@ -195,6 +197,7 @@ class Holdings:
         self._transactions.go_on(led)
         self.tell()
         self._registry.tell_led(led)
+        self._registry.led_anew(groups)
         self.on_gained(led)
 
     async def _load(self, groups: frozenset[int]) -> list[StreamRunner]:
@@ -241,9 +244,7 @@ class Holdings:
 
     # -- hand over ---------------------------------------------------------------------------
 
-    async def hand_over(
-        self, to: Mapping[str, Collection[int]], *, is_asked: bool = False
-    ) -> None:
+    async def hand_over(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
         """Lead groups no more; `to`: these by the name of who is to lead next, "" for anybody.
 
         Clients wait meanwhile; what they had sent before is stored first. `is_asked`: whether a

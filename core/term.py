@@ -330,6 +330,7 @@ class Term:
         self.peers.on_offer = self.spreading.offered
         self.peers.on_overtaken = self.leadership.lose
         self.peers.on_unled = self._peers_changed
+        self.peers.on_led = self.registry.led_anew
         await self.spreading.settle()
         spreads = spawn(self.spreading.run(), name="spreading")
         spreads.add_done_callback(self._ended)
@@ -449,6 +450,7 @@ class Term:
         self.peers.on_offer = lambda _name, _groups, _is_asked: None
         self.peers.on_overtaken = lambda _groups: None
         self.peers.on_unled = lambda: None
+        self.peers.on_led = lambda _groups: None
         if (heard := self.registry.heard) in (calls := self.catalogue.catalogue.on_change):
             calls.remove(heard)
         # Whoever still waits for PostgreSQL waits no longer: it may never answer.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from core.cluster.catalogue import Change, KnownStream, stored_config
@@ -253,6 +253,14 @@ class Registry:
         for runner in self.streams.values() if names else ():
             for name in runner.copier.origins() & names.keys():
                 runner.copier.poke(name, is_new=names[name])
+
+    def led_anew(self, groups: Collection[int]) -> None:
+        """Streams that copy one whose leader is another now ask that one for a consumer."""
+        known = self.services.catalogue.catalogue.of(self.account.name)
+        for runner in self.streams.values():
+            for name in runner.copier.origins():
+                if name in known and known[name].lease_group in groups:
+                    runner.copier.poke(name, is_new=True)
 
     def reconnected(self, api: str) -> None:
         """Streams that copy from behind an API prefix need not wait either."""

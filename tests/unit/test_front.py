@@ -7,6 +7,7 @@ from typing import cast
 from core.front import Front
 from core.protocol.holding import IsHeld
 from core.pubsub.server import Hub
+from core.route.database_mesh import DatabaseMesh
 from core.runtime.turn import Turn
 from core.server import Server
 from tests.support.sessions import ManualClock
@@ -64,3 +65,36 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
         await front.close()
 
     asyncio.run(play())
+
+
+class _Mesh:
+    """The links of a node, and who leads what behind them."""
+
+    is_beginning, stood_still, nodes = False, 0, ()
+    on_leader: Callable[[], None]
+    on_offer: object
+    on_overtaken: object
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, object] = {}
+
+    def led(self, **links: list[int]) -> None:
+        self.leaders = {group: name for name, groups in links.items() for group in groups}
+        self.on_leader()
+
+
+def test_groups_that_a_peer_leads_from_now_on_are_told_once() -> None:
+    async def play() -> list[set[int]]:
+        told: list[set[int]] = []
+        mesh = _Mesh()
+        front = Front(cast(Server, _Server()), cast(DatabaseMesh, mesh))
+        front.on_led = lambda groups: told.append(set(groups))
+        mesh.led(one=[0, 7])
+        mesh.led(one=[0, 7])
+        mesh.led(one=[0], two=[7, 8])
+        mesh.led(one=[0])
+        mesh.led(one=[0, 8])
+        await front.close()
+        return told
+
+    assert asyncio.run(play()) == [{0, 7}, {7, 8}, {8}]

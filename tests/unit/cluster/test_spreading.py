@@ -68,9 +68,7 @@ class World:
         self.led_by("a", taken)
         return taken
 
-    async def hand_over(
-        self, to: Mapping[str, Collection[int]], *, is_asked: bool = False
-    ) -> None:
+    async def hand_over(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
         self.asked.append(is_asked)
         for node, groups in to.items():
             self.moves.append((node, frozenset(groups)))
