@@ -1,4 +1,4 @@
-"""What answers requests about the streams of one account while a node can lead: clients' and nodes'.
+"""What answers requests about the streams of one account: those of clients, and of other nodes.
 
 Its parts know each other, and nothing of who takes lease groups. Where another node is to answer,
 the request goes there (`core.api.places`), or both are asked (`core.api.gathering`).

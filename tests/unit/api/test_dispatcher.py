@@ -17,7 +17,6 @@ from core.model.stream import StreamDeleteResponse, StreamPageRequest
 from core.subjects.subject import matches
 from tests.support.eventually import observed
 
-
 AUDIT = b"$JS.EVENT.ADVISORY.API"
 SESSION: Any = SimpleNamespace(
     started=1_700_000_000_123_456_789,
@@ -33,12 +32,12 @@ SESSION: Any = SimpleNamespace(
 class FakeAccount:
     """Keeps what is published and subscribed."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: str) -> None:
         self.sent: list[tuple[bytes, Any]] = []
         self.subjects: list[bytes] = []
         self.heard: set[bytes] = set()
         self.name = "$G"
-        self.hub = SimpleNamespace(server_name="server")
+        self.hub = SimpleNamespace(server_name=server)
 
     def has_interest(self, subject: bytes) -> bool:
         return subject in self.heard
@@ -91,8 +90,9 @@ class Bench:
         level: Level = Level.BEFORE_BODY,
         *,
         may_wait: bool = False,
+        server: str = "server",
     ) -> None:
-        self.account = FakeAccount()
+        self.account = FakeAccount(server)
         request: type[msgspec.Struct] = Nothing
         if body in (Body.JSON, Body.OPTIONAL, Body.NEEDED):
             request = StreamPageRequest
@@ -427,14 +427,12 @@ class Pair:
             self.served.append(call.headers)
             return StreamDeleteResponse(success=True)
 
-        self.asked, self.leading = Bench(handler), Bench(handler)
-        self.asked.account.hub.server_name = "asked"
-        self.leading.account.hub.server_name = "leading"
+        self.asked, self.leading = Bench(handler, server="asked"), Bench(handler, server="leading")
         self.asked.places.led_elsewhere = {"far"}
         self.leading.account.heard.add(AUDIT)
 
     async def request(self, headers: bytes, *, session: Any = SESSION) -> list[Any]:
-        """Ask about `far`; return the audits of it, and the header blocks that were served."""
+        """Ask about `far`; return the audits of it."""
         subject = b"$JS.API.TEST.far"
         self.asked.dispatcher.on_request(session, subject, b"r", headers, b"body")
         assert await self.asked.settle() == []
@@ -461,8 +459,7 @@ def test_the_audit_of_a_request_that_was_sent_on_names_the_client_as_its_own_nod
     headers: bytes,
 ) -> None:
     async def steps() -> None:
-        near, pair = Bench(_success), Pair()
-        near.account.hub.server_name = "asked"
+        near, pair = Bench(_success, server="asked"), Pair()
         for bench in (near, pair.asked):
             bench.account.heard.add(AUDIT)
         near.dispatcher.on_request(SESSION, b"$JS.API.TEST.far", b"r", b"", b"body")
