@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from core.api.audit import Audit
+from core.api.audit import Audit, without_client
 from core.api.call import LARGE_BODY, ApiServer, Body, Call, in_thread_if
 from core.api.places import Places
 from core.api.route_table import RouteTable
@@ -109,6 +109,8 @@ class QueuedRequest:
     payload: bytes
     is_routed: bool = False
     """Whether another node has sent it on."""
+    client: bytes = b""
+    """What that node says of the client, for the audit."""
 
 
 class Dispatcher:
@@ -175,6 +177,7 @@ class Dispatcher:
             return
         link = self._places.of(found[1], is_meta=self._is_meta)
         if link is not None:
+            headers = self._audit.introduce(session, headers)
             self._places.send(link, subject, reply, headers, payload)
             return
         self._take(QueuedRequest(*found, session, subject, reply, headers, payload))
@@ -182,7 +185,10 @@ class Dispatcher:
     def _on_routed(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         found = self.find(subject)
         if found is not None:
-            request = QueuedRequest(*found, None, subject, reply, headers, payload, is_routed=True)
+            headers, client = without_client(headers)
+            request = QueuedRequest(
+                *found, None, subject, reply, headers, payload, is_routed=True, client=client
+            )
             self._take(request)
 
     def _take(self, waiting: QueuedRequest) -> None:
@@ -279,8 +285,8 @@ class Dispatcher:
             is_elsewhere = await self._server.registry.is_elsewhere(names[0])
             link = self._places.of(names, is_meta=False) if is_elsewhere else None
             if link is not None and not waiting.is_routed:
-                payload, headers = waiting.payload, waiting.headers
-                self._places.send(link, waiting.subject, waiting.reply, headers, payload)
+                headers = self._audit.introduce(waiting.session, waiting.headers)
+                self._places.send(link, waiting.subject, waiting.reply, headers, waiting.payload)
                 return None
             if is_elsewhere:
                 error = api_error("JSClusterNotAvail")
@@ -299,7 +305,9 @@ class Dispatcher:
         if waiting.reply:
             self._account.publish(waiting.reply, b"", response.headers(), answer)
         if audited:
-            self._audit.record(waiting.session, waiting.subject, waiting.payload, answer)
+            self._audit.record(
+                waiting.session, waiting.client, waiting.subject, waiting.payload, answer
+            )
 
 
 def _request(waiting: QueuedRequest, strict: bool) -> msgspec.Struct:

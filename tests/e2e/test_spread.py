@@ -3,12 +3,16 @@ nothing of what clients see.
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from typing import Any
 
 import nats
 import pytest
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
@@ -18,6 +22,7 @@ from tests.support.spread import PATIENT, At, at_each
 from tests.support.transactions import App
 
 FLAGS = ("--user", "app", "--pass", "a", "--system-user", "sys", "--system-pass", "s")
+AUDIT = "$JS.EVENT.ADVISORY.API"
 NO_PEERS = 10005
 WHO = {"user": "app", "password": "a"}
 
@@ -209,3 +214,80 @@ def test_a_node_that_is_evacuated_leads_nothing_until_nodes_come_or_go(
 
     with Nodes(durable.fresh_database(), 3, *FLAGS) as nodes:
         run(nodes, scenario)
+
+
+async def audited(audits: Subscription, requests: set[str]) -> dict[str, list[Any]]:
+    """Read audits until each of some requests has one; return all of these, without times."""
+    found: dict[str, list[Any]] = {request: [] for request in requests}
+    while not all(found.values()):
+        audit = json.loads((await audits.next_msg(PATIENT)).data)
+        audit["client"].pop("rtt", None)
+        found.setdefault(audit.get("request", ""), []).append(audit)
+    return found
+
+
+def test_the_audit_of_a_request_names_its_client_whichever_node_serves_it(nodes: Nodes) -> None:
+    async def scenario(one: At, two: At, three: At) -> None:
+        await one.stream("AUD")
+        audits = await three.client.subscribe(AUDIT)
+
+        async def is_heard() -> bool:
+            """Whether the node that is asked knows of the listener."""
+            await two.info("AUD")
+            with contextlib.suppress(TimeoutError):
+                audit = json.loads((await audits.next_msg(1)).data)
+                return bool(audit["client"]["server"] == two.name)
+            return False
+
+        await observed(is_heard, within=60)
+        forged = {"Nats-Request-Info": '{"name":"forged","server":"forged"}'}
+        subject = "$JS.API.STREAM.INFO.AUD"
+        asked: list[tuple[str, dict[str, str] | None]] = [
+            ('{"offset":1}', None),
+            ('{"offset":2}' + " " * 300_000, {"a": "b"}),
+            ('{"offset":3}', forged),
+        ]
+        for body, headers in asked:
+            await two.client.request(subject, body.encode(), timeout=PATIENT, headers=headers)
+        # What the node serves itself comes behind whatever else it would publish.
+        await two.ask("$JS.API.STREAM.NAMES", '{"offset":4}')
+
+        bodies = {body for body, _ in asked}
+        found = await audited(audits, {'{"offset":4}', *bodies})
+
+        (own,) = found['{"offset":4}']
+        assert own["client"]["server"] == own["server"] == two.name
+        for body in bodies:
+            (audit,) = found[body]
+            assert (audit["server"], audit["subject"]) == (one.name, subject)
+            assert audit["client"] == own["client"]
+
+    run(nodes, scenario)
+
+
+def test_the_audit_of_a_request_about_the_cluster_names_its_client_too(nodes: Nodes) -> None:
+    async def scenario(one: At, two: At, three: At) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            operators = list[Client]()
+            for at in (one, two, three):
+                address = "nats://{}:{}".format(*at.node.address)
+                operators.append(await nats.connect(address, user="sys", password="s"))
+                stack.push_async_callback(operators[-1].close)
+            audits = await operators[0].subscribe(AUDIT)
+
+            async def heard(operator: Client, name: str) -> bool:
+                await operator.request("$JS.API.SERVER.REMOVE", b'{"peer":"x"}', timeout=PATIENT)
+                with contextlib.suppress(TimeoutError):
+                    audit = json.loads((await audits.next_msg(1)).data)
+                    found.append(audit)
+                    return bool(audit["client"]["server"] == name)
+                return False
+
+            found = list[Any]()
+            for operator, at in zip(operators, (one, two, three), strict=True):
+                await observed(partial(heard, operator, at.name), within=60)
+            assert {audit["client"]["user"] for audit in found} == {"sys"}
+            assert {audit["client"]["acc"] for audit in found} == {"$SYS"}
+            assert len({audit["server"] for audit in found}) == 1
+
+    run(nodes, scenario)
