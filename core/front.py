@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from core.cluster.claims import Offered
 from core.cluster.gate import Gate, Stage
 from core.runtime.tasks import spawn, stop
 
@@ -71,7 +72,8 @@ class Front:
 
     Attributes:
         on_change: called when all that has streams is led, or no longer is.
-        on_offer: called with the name of a node, and the groups that a peer has released for it.
+        on_offer: called with the name of a node, and the groups that a peer has released for it,
+            and whether a client wanted that.
         on_overtaken: called with groups of this node that a peer leads since.
         on_unled: called when a peer may lead less than before.
     """
@@ -88,12 +90,12 @@ class Front:
         self._has_term = False
         self._timer: asyncio.TimerHandle | None = None
         self._led = asyncio.Event()
-        self.on_offer: Callable[[str, frozenset[int]], None] = lambda _name, _groups: None
+        self.on_offer: Offered = lambda _name, _groups, _is_asked: None
         self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
         self.on_unled: Callable[[], None] = lambda: None
         if mesh is not None:
             mesh.on_leader = self._peers_changed
-            mesh.on_offer = lambda name, groups: self.on_offer(name, groups)
+            mesh.on_offer = lambda *offer: self.on_offer(*offer)
             mesh.on_overtaken = lambda groups: self.on_overtaken(groups)
 
     @property
@@ -145,15 +147,17 @@ class Front:
         offers: Mapping[str, Collection[int]] | None = None,
         *,
         ending: Collection[int] = (),
+        is_asked: bool = False,
     ) -> None:
         """This node serves these groups from now on, and no others.
 
-        `offers`: what it has released, by the name of the node that is to lead it. `ending`: groups
-        for which it still stores what has reached it: that is not refused as well.
+        `offers`: what it has released, by the name of the node that is to lead it. `is_asked`: a
+        client wanted that. `ending`: groups for which it still stores what has reached it: that is
+        not refused as well.
         """
         self._own, self._ending = frozenset(claims), frozenset(ending)
         if self._mesh is not None:
-            self._mesh.claim(claims, offers or {})
+            self._mesh.claim(claims, offers or {}, is_asked=is_asked)
         self.look()
 
     def serves(self, is_serving: bool) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from typing import TYPE_CHECKING, Protocol
 
 from core.api.places import Leaders
+from core.cluster.claims import Offered
 from core.cluster.following import CatalogueFollower
 from core.cluster.leadership import Leadership
 from core.errors import ApiError, Unavailable
@@ -50,6 +51,7 @@ class Peers(Leaders, Protocol):
         offers: Mapping[str, Collection[int]] | None = None,
         *,
         ending: Collection[int] = (),
+        is_asked: bool = False,
     ) -> None:
         """This node serves these groups from now on, and no others."""
         ...
@@ -62,7 +64,7 @@ class Peers(Leaders, Protocol):
         """Return when peers send nothing more for what this node leads no longer."""
         ...
 
-    on_offer: Callable[[str, frozenset[int]], None]
+    on_offer: Offered
     on_overtaken: Callable[[frozenset[int]], None]
     on_unled: Callable[[], None]
 
@@ -211,10 +213,11 @@ class Holdings:
 
     # -- hand over ---------------------------------------------------------------------------
 
-    async def hand_over(self, to: Mapping[str, Collection[int]]) -> None:
+    async def hand_over(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
         """Lead groups no more; `to`: these by the name of who is to lead next, "" for anybody.
 
-        Clients wait meanwhile; what they had sent before is stored first.
+        Clients wait meanwhile; what they had sent before is stored first. `is_asked`: whether a
+        client wanted it.
 
         Raises Unavailable: the groups are given up, and their locks end with the session.
         """
@@ -236,7 +239,7 @@ class Holdings:
             await asyncio.gather(*map(self._let_go, runners))
             self._leaving = frozenset()
             await self._leadership.give(groups)
-            self._peers.claim(self.claims(), to)
+            self._peers.claim(self.claims(), to, is_asked=is_asked)
 
     def _led_with(self, groups: Collection[int]) -> list[StreamRunner]:
         return [r for r in self._registry.streams.values() if r.lease_group in groups]

@@ -26,6 +26,7 @@ from core.api.letter_post import LetterPost
 from core.api.places import Nowhere, Places
 from core.api.routes import CLUSTER_ROUTES, META_ROUTES, OWN_ROUTES, ROUTES
 from core.client.loopback import attach
+from core.cluster.claims import Offered
 from core.cluster.following import CatalogueFollower
 from core.cluster.leadership import Leadership
 from core.cluster.members import REPLICAS_MAX, Alone, Cluster, peer_id
@@ -107,7 +108,7 @@ class _Nobody(Nowhere):
     """Stands for peers where there are none."""
 
     def __init__(self) -> None:
-        self.on_offer: Callable[[str, frozenset[int]], None] = lambda _name, _groups: None
+        self.on_offer: Offered = lambda _name, _groups, _is_asked: None
         self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
         self.on_unled: Callable[[], None] = lambda: None
 
@@ -120,6 +121,7 @@ class _Nobody(Nowhere):
         offers: Mapping[str, Collection[int]] | None = None,
         *,
         ending: Collection[int] = (),
+        is_asked: bool = False,
     ) -> None:
         """Nobody is told."""
 
@@ -516,7 +518,7 @@ class Term:
             log.warning(
                 "stopped before everything gathered was written; nothing of it was acknowledged"
             )
-        self.peers.on_offer = lambda _name, _groups: None
+        self.peers.on_offer = lambda _name, _groups, _is_asked: None
         self.peers.on_overtaken = lambda _groups: None
         self.peers.on_unled = lambda: None
         if (heard := self.registry.heard) in (calls := self.catalogue.catalogue.on_change):

@@ -31,7 +31,7 @@ _AT_ONCE = 64
 """How many streams move at once, at most."""
 _LOOK_S = 0.05
 _PINNED = 10 * _SECOND
-"""How long a group stays at least where it was handed over to."""
+"""How long a group stays at least where a client wanted it."""
 _CALM = 2 * _SECOND
 """How long nothing has to have changed before groups move so that all have about the same."""
 
@@ -73,7 +73,9 @@ class Groups(Protocol):
     @property
     def groups(self) -> Collection[int]: ...
     async def gain(self, groups: Collection[int]) -> frozenset[int]: ...
-    async def hand_over(self, to: Mapping[str, Collection[int]]) -> None: ...
+    async def hand_over(
+        self, to: Mapping[str, Collection[int]], *, is_asked: bool = False
+    ) -> None: ...
 
 
 class Spreading:
@@ -116,6 +118,7 @@ class Spreading:
         self._hurry = asyncio.Event()
         self._free_since: dict[int, int] = {}
         self._offered: set[int] = set()
+        self._asked: set[int] = set()
         self._left: dict[int, int] = {}
         self._pinned: dict[int, int] = {}
         self._members: frozenset[str] = frozenset()
@@ -127,10 +130,17 @@ class Spreading:
         """Look at once: a leader is gone, or has let go."""
         self._hurry.set()
 
-    def offered(self, name: str, groups: Collection[int]) -> None:
-        """Take groups that another node has released for this one, and leave it others."""
+    def offered(self, name: str, groups: Collection[int], is_asked: bool) -> None:
+        """Take groups that another node has released for this one, and leave it others.
+
+        `is_asked`: because a client wanted it, so levelling does not take them away at once.
+        """
         if name == self._nodes.own:
             self._offered |= set(groups)
+            if is_asked:
+                self._asked |= set(groups)
+            else:
+                self._asked -= set(groups)
             self._hurry.set()
         else:
             until = self._clock.monotonic() + _GRACE
@@ -202,10 +212,11 @@ class Spreading:
         }
         if not mine:
             return
-        offered = frozenset(self._offered)
+        offered, asked = frozenset(self._offered), frozenset(self._asked)
         taken = await self._holdings.gain(mine)
-        self._pinned |= dict.fromkeys(taken & offered, self._clock.monotonic() + _PINNED)
+        self._pinned |= dict.fromkeys(taken & asked, self._clock.monotonic() + _PINNED)
         self._offered -= offered  # more may have come meanwhile
+        self._asked -= asked
         self._changed = self._clock.monotonic()
 
     def _tell(self, holders: Mapping[int, Holder]) -> None:
@@ -243,25 +254,27 @@ class Spreading:
     async def step_down(self, groups: Collection[int], successor: str = "") -> None:
         """Hand groups over to a node; without a name to those for which they are meant then.
 
-        Without any other node they stay. Raises Unavailable.
+        Without any other node they stay. Raises Unavailable. Who could lead on does this because
+        a client has asked for it, and then levelling does not undo it at once.
         """
+        is_asked = not (self.is_leaving or self._nodes.is_evacuated)
         own = frozenset(groups) & frozenset(self._holdings.groups)
         able = self._nodes.able() if own else ()
         if successor in able:
-            await self._move({successor: own})
+            await self._move({successor: own}, is_asked=is_asked)
         elif able:
             meant = self._meant(leaving=(self._nodes.own,))
             to: dict[str, list[int]] = {}
             for group in own:
                 to.setdefault(meant[group], []).append(group)
-            await self._move(to)
+            await self._move(to, is_asked=is_asked)
 
-    async def _move(self, to: Mapping[str, Collection[int]]) -> None:
+    async def _move(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
         """Hand groups over, some at a time: publishes wait until those are led again."""
         for node, groups in to.items():
             log.info("handing %d lease groups over to %s", len(groups), node)
             for some in self._parts(groups):
-                await self._holdings.hand_over({node: some})
+                await self._holdings.hand_over({node: some}, is_asked=is_asked)
                 await self._taken(node, some)
 
     def _parts(self, groups: Collection[int]) -> Iterator[list[int]]:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from msgspec.structs import replace
 
-from core.cluster.claims import groups_of, heard, mask_of, told
+from core.cluster.claims import Offered, groups_of, heard, mask_of, told
 from core.errors import ProtocolError
 from core.pubsub.route import STRANGERS
 from core.pubsub.server import Hub
@@ -45,7 +45,8 @@ class DatabaseMesh(Mesh):
 
     Attributes:
         on_leader: called when a group may have another leader among the peers, or none.
-        on_offer: called with the name of a node, and the groups that a peer has released for it.
+        on_offer: called with the name of a node, and the groups that a peer has released for it,
+            and whether a client wanted that.
         on_overtaken: called with the groups of this node that a peer leads since.
         versions: what of the catalogue this node and the others have read.
         own: the groups that this node has told that it leads, with their claims.
@@ -57,11 +58,12 @@ class DatabaseMesh(Mesh):
     def __init__(self, hub: Hub, settings: ClusterSettings) -> None:
         super().__init__(hub, settings)
         self.on_leader: Callable[[], None] = lambda: None
-        self.on_offer: Callable[[str, frozenset[int]], None] = lambda _name, _groups: None
+        self.on_offer: Offered = lambda _name, _groups, _is_asked: None
         self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
         self.own: dict[int, int] = {}
         self.leaders: dict[int, RouteLink] = {}
         self._offers: tuple[tuple[str, str], ...] = ()
+        self._is_asked = False
         self._secret = b""
         self._is_evacuated = False
         self._api, self._strange = LocalInterest(), LocalInterest()
@@ -93,14 +95,22 @@ class DatabaseMesh(Mesh):
         """Tell peers that what is to come is the interest of more groups."""
         self._begin_interest(self.say_to_all)
 
-    def claim(self, claims: Mapping[int, int], offers: Mapping[str, Collection[int]]) -> None:
+    def claim(
+        self,
+        claims: Mapping[int, int],
+        offers: Mapping[str, Collection[int]],
+        *,
+        is_asked: bool = False,
+    ) -> None:
         """Tell peers which groups this node leads, and serves what they send it.
 
         `offers`: the groups that it has just released, by the name of who is to lead them.
+        `is_asked`: whether a client wanted that.
         """
         self._tell_api(was=_CATALOGUE in self.own, leads=_CATALOGUE in claims)
         self.own = dict(claims)
         self._offers = tuple((name, mask_of(groups)) for name, groups in offers.items() if name)
+        self._is_asked = is_asked
         self._tell_strangers(is_leading=bool(claims))
         self.announce()
         self._look()
@@ -176,6 +186,7 @@ class DatabaseMesh(Mesh):
             super().own_info(),
             claims=tuple(told(self.own)),
             offers=self._offers,
+            asked=self._is_asked,
             catalogue=self.versions.own,
             evacuated=self._is_evacuated,
         )
@@ -229,7 +240,7 @@ class DatabaseMesh(Mesh):
             raise ProtocolError(reason=f"bad INFO: {error}") from error
         if link.info.offers != before.offers:
             for name, groups in offers.items():
-                self.on_offer(name, groups)
+                self.on_offer(name, groups, link.info.asked)
         self.on_leader()
 
     def gone(self, link: RouteLink) -> None:

@@ -25,8 +25,9 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     `nonce` and `proof` (`core.route.proof`); `begins`: what is to come until the next INFO is the
     interest of who leads; `claims`: the lease groups that the node leads and serves now
     (`core.cluster.claims`); `offers`: groups that it has released, each with the name of the node
-    that is to lead them next, others wait for a while; `catalogue`: the version that it has read
-    (`core.route.versions`); `evacuated`: the node is to lead nothing.
+    that is to lead them next, others wait for a while; `asked`: a client wanted these to move;
+    `catalogue`: the version that it has read (`core.route.versions`); `evacuated`: the node is to
+    lead nothing.
     """
 
     server_id: str
@@ -56,6 +57,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     begins: bool = msgspec.field(name="jetgate_begins", default=False)
     claims: tuple[tuple[int, str], ...] = msgspec.field(name="jetgate_claims", default=())
     offers: tuple[tuple[str, str], ...] = msgspec.field(name="jetgate_offers", default=())
+    asked: bool = msgspec.field(name="jetgate_asked", default=False)
     catalogue: int = msgspec.field(name="jetgate_catalogue", default=0)
     evacuated: bool = msgspec.field(name="jetgate_evacuated", default=False)
 
@@ -112,6 +114,7 @@ def without_leadership(info: RouteInfo) -> RouteInfo:
         begins=False,
         claims=(),
         offers=(),
+        asked=False,
         catalogue=0,
     )
 

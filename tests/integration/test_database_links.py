@@ -69,16 +69,20 @@ def test_nodes_of_one_database_are_linked_and_learn_who_leads_behind_its_interes
             assert not one.leaders
             assert [each.leader_name(3) for each in (one, two)] == [one.hub.server_name] * 2
 
-            heard: list[tuple[str, frozenset[int]]] = []
+            heard: list[tuple[str, frozenset[int], bool]] = []
             for mesh in (two, three):
                 mesh.on_offer = lambda *offer: heard.append(offer)
             one.claim({0: 7}, {})
             await observed(lambda: 3 not in two.leaders)
-            one.claim({0: 7}, {two.hub.server_name: [3]})
+            one.claim({0: 7}, {two.hub.server_name: [3]}, is_asked=True)
             await observed(lambda: len(heard) == 2)
             two.claim({3: 9}, {})
             await observed(lambda: 3 in one.leaders and 3 in three.leaders)
-            assert set(heard) == {(two.hub.server_name, frozenset((3,)))}
+            assert set(heard) == {(two.hub.server_name, frozenset((3,)), True)}
+            heard.clear()
+            two.claim({}, {one.hub.server_name: [3]})
+            await observed(lambda: heard)
+            assert heard[0] == (one.hub.server_name, frozenset((3,)), False)
 
     run(scenario)
 

@@ -330,7 +330,7 @@ class Peers:
     stood_still = 0
     info = RouteInfo(server_id="another")
 
-    def claim(self, claims: dict[int, int], offers: object) -> None:
+    def claim(self, claims: dict[int, int], offers: object, *, is_asked: bool) -> None:
         self.happenings.note(f"tell of {len(claims)} groups")
         if not claims:
             self.has_let_go.set()

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
+import pytest
+
 from core.cluster.spreading import Spreading
 from core.storage.health import StorageHealth
 from core.storage.leases import Holder
@@ -26,6 +28,7 @@ class World:
         self.streams: dict[int, int] = {}
         self.is_settled = True
         self.moves: list[tuple[str, frozenset[int]]] = []
+        self.asked: list[bool] = []
         self.spreading = Spreading(
             self, GROUPS, self, self, lambda: self.streams, self.clock, StorageHealth(self.clock)
         )
@@ -63,7 +66,8 @@ class World:
         self.led_by("a", taken)
         return taken
 
-    async def hand_over(self, to: Mapping[str, Collection[int]]) -> None:
+    async def hand_over(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
+        self.asked.append(is_asked)
         for node, groups in to.items():
             self.moves.append((node, frozenset(groups)))
             self.led_by(node, groups)
@@ -145,8 +149,8 @@ def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -
         world.led_by("b", GROUPS)
         for group in (1, 2):
             del world.locks[group], world.told[group]
-        world.spreading.offered("a", {1})
-        world.spreading.offered("c", {2})
+        world.spreading.offered("a", {1}, False)
+        world.spreading.offered("c", {2}, False)
         await world.spreading.settle()
         assert world.groups == {1}
         await world.later(1.5)
@@ -167,6 +171,7 @@ def test_streams_are_levelled_once_nothing_has_changed_for_a_while() -> None:
         shares = [sum(world.streams.get(g, 0) for g in groups) for _, groups in world.moves]
         assert sum(shares) == 8
         assert sum(world.streams.get(g, 0) for g in world.groups) == 4
+        assert not any(world.asked)
         before = list(world.moves)
         await world.later(10)
         assert world.moves == before
@@ -180,6 +185,7 @@ def test_many_streams_move_some_at_a_time() -> None:
         world.streams = dict.fromkeys(GROUPS, 10)
         await world.spreading.step_down(GROUPS, "b")
         assert {node for node, _ in world.moves} == {"b"}
+        assert all(world.asked)
         assert max(len(groups) for _, groups in world.moves) <= 6
         assert not world.groups
 
@@ -191,6 +197,7 @@ def test_who_steps_down_leaves_groups_to_those_who_have_least_and_keeps_them_alo
         world.led_by("a", GROUPS)
         await world.spreading.step_down(GROUPS)
         assert {node for node, _ in world.moves} == {"b", "c"}
+        assert all(world.asked)
         assert not world.groups
 
         alone = World()
@@ -202,9 +209,32 @@ def test_who_steps_down_leaves_groups_to_those_who_have_least_and_keeps_them_alo
     played(play)
 
 
-def test_who_leaves_takes_nothing() -> None:
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_what_a_client_wanted_here_stays_for_a_while_and_nothing_else_does(is_asked: bool) -> None:
     async def play(world: World) -> None:
+        world.nodes = {"b"}
+        world.led_by("a", [group for group in GROUPS[:32] if group != 1])
+        world.led_by("b", GROUPS[32:])
+        world.streams = {1: 2, 10: 1, 11: 1}
+        world.spreading.offered("a", [1], is_asked)
+        await world.later(0)
+        assert 1 in world.groups
+        moved = [("b", frozenset((1,)))]
+        await world.later(3)
+        assert world.moves == ([] if is_asked else moved)
+        await world.later(10)
+        assert world.moves == moved
+
+    played(play)
+
+
+def test_who_leaves_takes_nothing_and_hands_over_what_may_move_again() -> None:
+    async def play(world: World) -> None:
+        world.led_by("a", GROUPS[:10])
         world.spreading.is_leaving = True
+        await world.spreading.step_down(world.groups)
+        assert len(world.moves) == 2
+        assert not any(world.asked)
         await world.later(0)
         await world.later(5)
         assert not world.groups
@@ -219,9 +249,10 @@ def test_a_node_that_is_evacuated_hands_everything_over_and_takes_nothing() -> N
     world.is_evacuated = True
     asyncio.run(world.spreading.settle())
     assert not world.groups
+    assert not any(world.asked)
     del world.locks[40]
     world.told.pop(40, None)
-    world.spreading.offered("a", [40])
+    world.spreading.offered("a", [40], False)
     for _ in range(3):
         asyncio.run(world.spreading.settle())
         world.clock.advance(2)
