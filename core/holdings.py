@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from core.api.places import Leaders
+from core.api.places import Leaders, Nowhere
 from core.cluster.claims import Offered
 from core.cluster.following import CatalogueFollower
 from core.cluster.leadership import Leadership
@@ -67,6 +67,34 @@ class Peers(Leaders, Protocol):
     on_offer: Offered
     on_overtaken: Callable[[frozenset[int]], None]
     on_unled: Callable[[], None]
+
+
+class Nobody(Nowhere):
+    """Stands for peers where there are none."""
+
+    def __init__(self) -> None:
+        self.on_offer: Offered = lambda _name, _groups, _is_asked: None
+        self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
+        self.on_unled: Callable[[], None] = lambda: None
+
+    def begin(self) -> None:
+        """Nobody is told."""
+
+    def claim(
+        self,
+        claims: Mapping[int, int],
+        offers: Mapping[str, Collection[int]] | None = None,
+        *,
+        ending: Collection[int] = (),
+        is_asked: bool = False,
+    ) -> None:
+        """Nobody is told."""
+
+    def serves(self, is_serving: bool) -> None:
+        """Nobody is told."""
+
+    async def settled(self) -> None:
+        """Nobody sends anything."""
 
 
 class Holdings:

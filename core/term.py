@@ -10,32 +10,22 @@ loaded from storage.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from core.api.asking import Asking
-from core.api.call import ApiServer
-from core.api.dispatcher import Dispatcher
-from core.api.domain import serve_domain
-from core.api.gathering import Gathering
-from core.api.letter_post import LetterPost
-from core.api.places import Nowhere, Places
-from core.api.routes import CLUSTER_ROUTES, META_ROUTES, OWN_ROUTES, ROUTES
+from core.api.serving import Serving
 from core.client.loopback import attach
-from core.cluster.claims import Offered
 from core.cluster.following import CatalogueFollower
 from core.cluster.leadership import Leadership
 from core.cluster.members import REPLICAS_MAX, Alone, Cluster, peer_id
 from core.cluster.spreading import Spreading
 from core.errors import OperatorError, Unavailable
-from core.holdings import Holdings, Peers
+from core.holdings import Holdings, Nobody, Peers
 from core.jetstream.advisories import Advisories
-from core.jetstream.dead_letters.boxes import Boxes
-from core.jetstream.dead_letters.letters import DeadLetters
 from core.jetstream.janitor import Janitor
 from core.jetstream.lane import Lane, Work
 from core.jetstream.log.tail import TailBudget
@@ -48,7 +38,6 @@ from core.jetstream.timers import Timers
 from core.jetstream.transactions.transactions import Transactions
 from core.jetstream.trust import Trust
 from core.model.account import ServerLimits
-from core.pubsub.account import ServiceSubscription
 from core.pubsub.server import SYSTEM_ACCOUNT
 from core.recovery import CATALOGUE, check_consumers, find_fenced, lead_again
 from core.remote.keeper import Remotes
@@ -74,7 +63,6 @@ _READERS = 3
 _WRITERS = 3
 # How long, in seconds, the end of a term waits for what was gathered.
 _DRAIN_S = 1.0
-_RECONNECTED = b"RECONNECTED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,34 +90,6 @@ class TermOptions:
     remotes: tuple[Remote, ...] = ()
     cluster: Cluster | None = None
     peers: Peers | None = None
-
-
-class _Nobody(Nowhere):
-    """Stands for peers where there are none."""
-
-    def __init__(self) -> None:
-        self.on_offer: Offered = lambda _name, _groups, _is_asked: None
-        self.on_overtaken: Callable[[frozenset[int]], None] = lambda _groups: None
-        self.on_unled: Callable[[], None] = lambda: None
-
-    def begin(self) -> None:
-        """Nobody is told."""
-
-    def claim(
-        self,
-        claims: Mapping[int, int],
-        offers: Mapping[str, Collection[int]] | None = None,
-        *,
-        ending: Collection[int] = (),
-        is_asked: bool = False,
-    ) -> None:
-        """Nobody is told."""
-
-    def serves(self, is_serving: bool) -> None:
-        """Nobody is told."""
-
-    async def settled(self) -> None:
-        """Nobody sends anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +156,7 @@ class Term:
         peers: told what it leads.
         spreading: what it is to lead.
         registry: the streams.
+        serving: what answers requests.
         api: the counters of API requests.
         has_own_catalogue: whether what it knows of the catalogue ends with it.
     """
@@ -216,7 +177,7 @@ class Term:
         self._account = server.hub.accounts[options.account]
         self._options = options
         self._cluster = options.cluster
-        self.peers: Peers = options.peers or _Nobody()
+        self.peers: Peers = options.peers or Nobody()
         self._pools = pools
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_loaded = False
@@ -270,31 +231,21 @@ class Term:
             server.clock,
             leadership.health,
         )
-        places = Places(self._account, catalogue.catalogue, self.peers)
-        self.asking = Asking(self._account, places)
-        boxes = Boxes(self.registry.streams, self.registry.exists)
-        self.letters = self.registry.services.letters = DeadLetters(boxes)
-        self.letters.post = LetterPost(self.asking, places, boxes)
-        self.asking.serve(_RECONNECTED, self._heard_reconnected)
-        served = ApiServer(
+        self.serving = Serving(
             self.registry,
-            self._clock,
             self.transactions,
-            Gathering(self.asking, self.registry, places),
-            domain=self._hub.domain,
+            self.peers,
+            server.hub.accounts.get(SYSTEM_ACCOUNT),
+            limits=self._limits,
             strict=options.strict,
-            own=self._limits,
-            trust=trust,
         )
-        self.api = served.counters
-        self._dispatchers = self._dispatchers_of(served, places)
-        self._domain: ServiceSubscription | None = None
+        self.api = self.serving.counters
         self.remotes = Remotes(
             self._account,
             self._clock,
             options.remotes,
             PostgresRemotes(pools.writers),
-            self._reconnected,
+            self.serving.reconnected,
             attach(partial(connect_trusted, server.hub)),
             lambda: CATALOGUE in self.holdings.groups,
         )
@@ -326,17 +277,6 @@ class Term:
             resources=Resources(self._turn, memory, file) if memory or file else None,
             batches=Quota(lambda: batch_limits(self._limits())),
         )
-
-    def _dispatchers_of(self, served: ApiServer, places: Places) -> list[Dispatcher]:
-        """Return who serves requests: those of the account, and those of the system account."""
-        if self._cluster is None:
-            return [Dispatcher(self._account, served, places)]
-        routes = (*CLUSTER_ROUTES, *ROUTES, *OWN_ROUTES)
-        dispatchers = [Dispatcher(self._account, served, places, routes)]
-        if (system := self._hub.accounts.get(SYSTEM_ACCOUNT)) is not None:
-            places = Places(system, self.catalogue.catalogue, self.peers)
-            dispatchers.append(Dispatcher(system, served, places, META_ROUTES, is_meta=True))
-        return dispatchers
 
     def _leases(self) -> dict[int, int]:
         """Return the tokens of the lease groups that this node leads."""
@@ -385,10 +325,7 @@ class Term:
             self._cluster.delete = partial(delete_node, self._pools.writers)
         self.catalogue.catalogue.on_change.append(self.registry.heard)
         self.transactions.start()
-        self.asking.start()
-        for dispatcher in self._dispatchers:
-            dispatcher.start()
-        self._domain = serve_domain(self._account, self._hub.domain)
+        self.serving.start()
         self.peers.serves(True)
         self.peers.on_offer = self.spreading.offered
         self.peers.on_overtaken = self.leadership.lose
@@ -415,15 +352,6 @@ class Term:
         if cluster is not None and system is not None and CATALOGUE in self.holdings.groups:
             advisories = Advisories(system, self._clock, domain=self._hub.domain)
             advisories.domain_led(peer_id(cluster.own), cluster.name, cluster.members)
-
-    def _reconnected(self, api: str) -> None:
-        """Tell streams of all nodes that what they copy from is there again."""
-        self.registry.reconnected(api)
-        self.asking.tell(_RECONNECTED, api.encode())
-
-    async def _heard_reconnected(self, api: bytes) -> bytes:
-        self.registry.reconnected(api.decode())
-        return b""
 
     def _numbers(self) -> tuple[int, int]:
         return len(self.registry.streams), len(self.holdings.groups)
@@ -525,14 +453,10 @@ class Term:
             calls.remove(heard)
         # Whoever still waits for PostgreSQL waits no longer: it may never answer.
         self._pools.terminate()
-        if self._domain is not None:
-            self._account.unsubscribe(self._domain)
         await self.transactions.stop()
-        await self.letters.stop()
-        for dispatcher in self._dispatchers:
-            await dispatcher.stop()
+        await self.serving.stop()
         self.peers.serves(False)
-        await self.asking.stop()
+        await self.serving.asking.stop()
         self.states.close()
         self.registry.close()
         self._turn.run()
@@ -540,7 +464,7 @@ class Term:
     async def _finish_work(self) -> None:
         await self.remotes.stop()
         await self.transactions.stop()
-        await self.letters.stop()
+        await self.serving.letters.stop()
         if not self.deposed.is_set() and self._tasks:
             await self.lane.drain()
             await self.states.drain()

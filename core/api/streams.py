@@ -130,7 +130,9 @@ async def purge(server: ApiServer, call: Call[StreamPurgeRequest]) -> StreamPurg
         raise api_error("JSStreamSealed")
     if runner.config.deny_purge:
         raise api_error("JSStreamPurgeFailed", err="stream purge not permitted")
-    purged = await runner.purge(request.filter or None, request.seq or None, request.keep or None)
+    purged = await runner.requests.purge(
+        request.filter or None, request.seq or None, request.keep or None
+    )
     return StreamPurgeResponse(success=True, purged=purged)
 
 

@@ -115,7 +115,7 @@ class Registry:
             if runner.machine.expiry is None:
                 continue
             try:
-                await runner.trim()
+                await runner.requests.trim()
             except ApiError as error:
                 log.warning("expiry of stream %s waits: %s", runner.name, error)
 

@@ -281,7 +281,7 @@ class TransactionRules(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         """The stream is purged."""
-        self._serve(self.target.runner.purge(None, None, None))
+        self._serve(self.target.runner.requests.purge(None, None, None))
 
     @rule(seconds=st.sampled_from([1, 3000, 4000]))
     def sweep(self, seconds: int) -> None:

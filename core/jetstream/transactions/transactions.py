@@ -303,4 +303,4 @@ class Transactions:
         below = await stage.log.first_at_time(oldest)
         below = min([below, *(seq for seq in needed if seq is not None)])
         if below > stage.log.first_seq:
-            await stage.purge(None, below, None)
+            await stage.requests.purge(None, below, None)
