@@ -455,9 +455,11 @@ class Term:
             calls.remove(heard)
         # Whoever still waits for PostgreSQL waits no longer: it may never answer.
         self._pools.terminate()
+        # At once, so that each request is answered by one of them.
+        self.serving.unlisten()
+        self.peers.serves(False)
         await self.transactions.stop()
         await self.serving.stop()
-        self.peers.serves(False)
         await self.serving.asking.stop()
         self.states.close()
         self.registry.close()

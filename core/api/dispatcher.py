@@ -151,12 +151,16 @@ class Dispatcher:
             self._subscriptions.append(self._places.listen(prefix, self._on_routed))
         self._account.is_silent = is_silent
 
-    async def stop(self) -> None:
-        """Unsubscribe; queued requests are dropped."""
+    def unlisten(self) -> None:
+        """Take no requests any more."""
         self._account.is_silent = None
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
         self._subscriptions.clear()
+
+    async def stop(self) -> None:
+        """Take no requests any more; those in queues are dropped."""
+        self.unlisten()
         await stop(*self._tasks)
         self._queues.clear()
         self.waiting = 0

@@ -31,7 +31,7 @@ _RECONNECTED = b"RECONNECTED"
 
 
 class Serving:
-    """The answers of one term. Life cycle: `start`, `stop`, then `asking.stop`.
+    """The answers of one term. Life cycle: `start`, `unlisten`, `stop`, then `asking.stop`.
 
     Args:
         registry: the streams of the account that are led here; its services get the dead letters.
@@ -97,10 +97,17 @@ class Serving:
         account, services = self._registry.account, self._registry.services
         self._domain = serve_domain(account, services.domain)
 
-    async def stop(self) -> None:
-        """Answer no client any more, and store no dead letters; safe without `start`."""
+    def unlisten(self) -> None:
+        """Take no requests of clients any more; safe without `start`."""
         if self._domain is not None:
             self._registry.account.unsubscribe(self._domain)
+            self._domain = None
+        for dispatcher in self._dispatchers:
+            dispatcher.unlisten()
+
+    async def stop(self) -> None:
+        """Answer no client any more, and store no dead letters; safe without `start`."""
+        self.unlisten()
         await self.letters.stop()
         for dispatcher in self._dispatchers:
             await dispatcher.stop()

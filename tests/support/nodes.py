@@ -91,10 +91,11 @@ def leader_of(nodes: Iterable[JetgateServer], stream: str) -> JetgateServer:
 def leads(address: tuple[str, int], stream: str, timeout: float = 2.0) -> bool:
     """Whether the node at an address says that it leads a stream itself; `timeout`: seconds.
 
-    What was sent on to a leader that stands still is never answered.
+    What was sent on to a leader that stands still is never answered; without anybody who answers
+    requests, the answer is empty.
     """
     with (
-        contextlib.suppress(OSError, Closed, Silence, AssertionError),
+        contextlib.suppress(OSError, Closed, Silence, AssertionError, ValueError),
         Wire(address, timeout=timeout) as wire,
     ):
         own = wire.hello()["server_name"]
