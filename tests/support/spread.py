@@ -2,18 +2,23 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import nats
 from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import NoRespondersError, TimeoutError
 from nats.js import JetStreamContext
+from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.nodes import Nodes
 
 PATIENT = 60.0
+_UNANSWERED = 2.0
+"""Seconds after which what was given to a leader that is gone is sent again."""
 
 
 class At:
@@ -77,6 +82,43 @@ class At:
             return bool((await self.info(name))["state"]["messages"] == messages)
 
         await observed(look, within=within)
+
+    async def store(self, subject: str, payload: bytes, **headers: str) -> int:
+        """Publish until it is acknowledged, with a message id: stored once; its sequence."""
+        sent = {"Nats-Msg-Id": f"{subject} {payload.decode()}", **headers}
+
+        async def look() -> int:
+            with suppress(TimeoutError, NoStreamResponseError, ServiceUnavailableError):
+                ack = await self.js.publish(subject, payload, timeout=_UNANSWERED, headers=sent)
+                return ack.seq
+            return 0
+
+        return await observed(look, within=60)
+
+    async def acknowledge(self, message: Msg) -> None:
+        """Acknowledge a message until that is answered: it is never delivered again then."""
+
+        async def look() -> bool:
+            with suppress(TimeoutError, NoRespondersError):
+                await self.client.request(message.reply, b"+ACK", timeout=_UNANSWERED)
+                return True
+            return False
+
+        await observed(look, within=60)
+
+    async def hears(self, other: "At") -> None:
+        """Return when messages published at another node reach what this client subscribes to."""
+        mark = self.client.new_inbox()
+        got = await self.client.subscribe(mark)
+
+        async def look() -> bool:
+            await other.client.publish(mark)
+            with suppress(TimeoutError):
+                return bool(await got.next_msg(timeout=0.2))
+            return False
+
+        await observed(look, within=60)
+        await got.unsubscribe()
 
 
 UNAVAILABLE = 10008
