@@ -27,6 +27,7 @@ log = logging.getLogger("jetgate.cluster")
 _SECOND = 1_000_000_000
 _GRACE = _SECOND
 """How long a group that nobody leads is left to the node for which it is meant."""
+_NEVER = 1 << 63
 _AT_ONCE = 64
 """How many streams move at once, at most."""
 _LOOK_S = 0.05
@@ -274,8 +275,16 @@ class Spreading:
         for node, groups in to.items():
             log.info("handing %d lease groups over to %s", len(groups), node)
             for some in self._parts(groups):
-                await self._holdings.hand_over({node: some}, is_asked=is_asked)
+                await self._release(node, some, is_asked=is_asked)
                 await self._taken(node, some)
+
+    async def _release(self, node: str, groups: Collection[int], *, is_asked: bool) -> None:
+        """Hand groups over; they are left to that node for a while, which may be slower to look."""
+        self._left |= dict.fromkeys(groups, _NEVER)
+        try:
+            await self._holdings.hand_over({node: groups}, is_asked=is_asked)
+        finally:
+            self._left |= dict.fromkeys(groups, self._clock.monotonic() + _GRACE)
 
     def _parts(self, groups: Collection[int]) -> Iterator[list[int]]:
         streams, part, count = self._streams(), list[int](), 0

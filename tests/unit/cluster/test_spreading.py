@@ -9,6 +9,7 @@ import pytest
 from core.cluster.spreading import Spreading
 from core.storage.health import StorageHealth
 from core.storage.leases import Holder
+from tests.support.eventually import observed
 from tests.support.sessions import ManualClock
 
 GROUPS = range(64)
@@ -29,6 +30,7 @@ class World:
         self.is_settled = True
         self.moves: list[tuple[str, frozenset[int]]] = []
         self.asked: list[bool] = []
+        self.is_slow = False
         self.spreading = Spreading(
             self, GROUPS, self, self, lambda: self.streams, self.clock, StorageHealth(self.clock)
         )
@@ -71,6 +73,9 @@ class World:
         for node, groups in to.items():
             self.moves.append((node, frozenset(groups)))
             self.led_by(node, groups)
+            if self.is_slow:
+                for group in groups:
+                    del self.locks[group], self.told[group]
 
     # what happens
 
@@ -188,6 +193,24 @@ def test_many_streams_move_some_at_a_time() -> None:
         assert all(world.asked)
         assert max(len(groups) for _, groups in world.moves) <= 6
         assert not world.groups
+
+    played(play)
+
+
+def test_what_was_handed_over_is_left_to_a_node_that_is_slow_and_not_for_ever() -> None:
+    async def play(world: World) -> None:
+        world.nodes = {"b"}
+        world.led_by("a", GROUPS[:32])
+        world.led_by("b", GROUPS[32:])
+        world.streams = {1: 1, 40: 1}  # by these alone `a` would be the one to lead it
+        world.is_slow = True
+        moving = asyncio.create_task(world.spreading.step_down([1], "b"))
+        await observed(lambda: world.moves)
+        await world.later(0.5)
+        assert 1 not in world.groups
+        await world.later(1)
+        assert 1 in world.groups
+        await moving
 
     played(play)
 
