@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from core.api.places import Places
-from core.pubsub.account import Account, ServiceSubscription, Session
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn, stop
 
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
     from core.pubsub.route import Link
 
 _WITHIN_S = 2.0
-_NODE = b"_JG.NODE."
+_NODE = b"NODE."
+_ANSWER = b"ANSWER."
 
 Answerer = Callable[[bytes], Awaitable[bytes]]
 """Returns the answer to the body of a request."""
@@ -25,17 +25,13 @@ class Asking:
     """Asks other nodes, and answers them. Life cycle: `serve`, `start`, `stop`.
 
     Args:
-        account: whose streams it is about.
         places: the other nodes.
     """
 
-    def __init__(self, account: Account, places: Places) -> None:
-        self._account = account
+    def __init__(self, places: Places) -> None:
         self._places = places
-        self._inbox = b"_JG.ANSWER.%b." % nuid().encode()
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
         self._answerers: dict[bytes, Answerer] = {}
-        self._subscriptions: list[ServiceSubscription] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, verb: bytes, answer: Answerer) -> None:
@@ -44,16 +40,13 @@ class Asking:
 
     def start(self) -> None:
         """Answer other nodes, and listen to their answers."""
-        self._subscriptions = [
-            self._places.listen(_NODE, self._on_asked),
-            self._account.subscribe(self._inbox + b"*", self._on_answer),
-        ]
+        self._places.listen(_NODE, self._on_asked)
+        self._places.listen(_ANSWER, self._on_answer)
 
     async def stop(self) -> None:
         """Answer nothing any more."""
-        for subscription in self._subscriptions:
-            self._account.unsubscribe(subscription)
-        self._subscriptions.clear()
+        self._places.unlisten(_NODE)
+        self._places.unlisten(_ANSWER)
         await stop(*self._tasks)
 
     def tell(self, verb: bytes, body: bytes) -> None:
@@ -65,7 +58,7 @@ class Asking:
         """Return the answers of those that answer in time."""
         asked = []
         for link, body in bodies.items():
-            reply = self._inbox + nuid().encode()
+            reply = _ANSWER + nuid().encode()
             self._asked[reply] = future = asyncio.get_running_loop().create_future()
             asked.append((reply, future))
             self._places.send(link, _NODE + verb, reply, b"", body)
@@ -77,11 +70,8 @@ class Asking:
                 self._asked.pop(reply, None)
         return [future.result() for _, future in asked if future.done()]
 
-    def _on_answer(
-        self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        future = self._asked.pop(subject, None) if session is None else None
-        if future is not None:
+    def _on_answer(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        if (future := self._asked.pop(subject, None)) is not None:
             future.set_result(payload)
 
     def _on_asked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
@@ -93,5 +83,5 @@ class Asking:
 
     async def _answer(self, answerer: Answerer, reply: bytes, payload: bytes) -> None:
         answer = await answerer(payload)
-        if reply:
-            self._account.publish(reply, b"", b"", answer)
+        for link in self._places.nodes().values() if reply else ():  # who has asked knows it
+            self._places.send(link, reply, b"", b"", answer)

@@ -148,7 +148,7 @@ class Dispatcher:
             self._account.subscribe(subject, self.on_request, STRANGERS) for subject in API_SUBJECTS
         ]
         for prefix in (PREFIX, OWN_PREFIX):
-            self._subscriptions.append(self._places.listen(prefix, self._on_routed))
+            self._places.listen(prefix, self._on_routed)
         self._account.is_silent = is_silent
 
     def unlisten(self) -> None:
@@ -157,6 +157,8 @@ class Dispatcher:
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
         self._subscriptions.clear()
+        for prefix in (PREFIX, OWN_PREFIX):
+            self._places.unlisten(prefix)
 
     async def stop(self) -> None:
         """Take no requests any more; those in queues are dropped."""

@@ -4,17 +4,15 @@ What names none is served by the node that has it. One for a stream that nobody 
 that can create it. A request goes one hop: who gets it from another node serves it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Protocol
 
 from core.cluster.catalogue import Catalogue
 from core.protocol.routed import routed_message
-from core.pubsub.account import Account
-from core.pubsub.route import MESSAGE, Link, ServiceCall, ServiceSubscription, Session
+from core.pubsub.account import NODES, Account, NodeCall
+from core.pubsub.route import MESSAGE, Link
 
 _CATALOGUE = 0
-_ROUTED = b"_JG.ROUTED."
-"""Before the subject of a request that another node sends on."""
 
 
 class Leaders(Protocol):
@@ -89,20 +87,16 @@ class Places:
     def send(
         self, link: Link, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
-        """Send a request on."""
-        name, routed = self._account.name.encode(), _ROUTED + subject
-        line = routed_message(name, routed, reply, (), headers, payload)
+        """Send a request on: past the subscriptions there, to what `listen` has named."""
+        name = NODES + self._account.name.encode()
+        line = routed_message(name, subject, reply, (), headers, payload)
         link.send(line, MESSAGE + len(headers) + len(payload))
         self._account.turn.arm()
 
-    def listen(self, below: bytes, serve: Callable[..., None]) -> ServiceSubscription:
-        """Have `serve` called with requests that other nodes send on, with a subject below one."""
+    def listen(self, below: bytes, serve: NodeCall) -> None:
+        """Have `serve` called with what other nodes send on subjects that begin so."""
+        self._account.node_calls[below] = serve
 
-        def take(
-            session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-        ) -> None:
-            if session is None:  # no client can
-                serve(subject.removeprefix(_ROUTED), reply, headers, payload)
-
-        call: ServiceCall = take
-        return self._account.subscribe(_ROUTED + below + b">", call, intercept=True)
+    def unlisten(self, below: bytes) -> None:
+        """End what `listen` began, if it did."""
+        self._account.node_calls.pop(below, None)

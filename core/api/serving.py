@@ -62,7 +62,7 @@ class Serving:
         catalogue = services.catalogue.catalogue
         places = Places(account, catalogue, leaders)
         self._registry = registry
-        self.asking = Asking(account, places)
+        self.asking = Asking(places)
         self.asking.serve(_RECONNECTED, self._heard_reconnected)
         boxes = Boxes(registry.streams, registry.exists)
         self.letters = services.letters = DeadLetters(boxes)

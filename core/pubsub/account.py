@@ -67,6 +67,10 @@ _LED = b"_JG.ACK."
 _SHORT_ACK = 9
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
+NODES = b"_JG."
+"""Before the name of an account: what nodes send each other, which no client can."""
+NodeCall = Callable[[bytes, bytes, bytes, bytes], None]
+"""Called with subject, reply, headers, payload of what another node sends."""
 Watch = Callable[[Member, bool], None]
 """Called with a subscription, and whether it was made or has ended."""
 Split = Callable[[list[Any]], tuple[list[Member], Onward | None]]
@@ -90,6 +94,8 @@ class Account:
         self.is_silent: Callable[[bytes], bool] | None = None
         """Which subjects get no answer that nobody listens (503), though nobody does."""
         self.watchers: list[Watch] = []
+        self.node_calls: dict[bytes, NodeCall] = {}
+        """What takes messages of other nodes, by how their subjects begin."""
         self.split: Split | None = None
         self._mappings: Mappings | None = None
         self._sublist: Sublist[Any] = Sublist()

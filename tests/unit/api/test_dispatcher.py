@@ -75,9 +75,12 @@ class FakePlaces:
         self.sent.append(subject)
         self.headers.append(headers)
 
-    def listen(self, below: bytes, serve: Any) -> object:
+    def listen(self, below: bytes, serve: Any) -> None:
         self.account.subjects.append(below)
-        return below
+
+    def unlisten(self, below: bytes) -> None:
+        if below in self.account.subjects:
+            self.account.subjects.remove(below)
 
 
 class Bench:
