@@ -129,7 +129,6 @@ class Account:
         call: ServiceCall,
         queue: bytes = b"",
         *,
-        intercept: bool = False,
         here: bool = False,
         instead: bool = False,
     ) -> ServiceSubscription:
@@ -138,7 +137,7 @@ class Account:
         With `here`, only with those of clients of this server; with `instead`, in the place of
         other servers.
         """
-        subscription = ServiceSubscription(subject, call, queue, intercept, here, instead)
+        subscription = ServiceSubscription(subject, call, queue, here, instead)
         self._ack_services += _may_watch_acks(subject)
         self._sublist.insert(subject, subscription)
         self._touch(subject)
@@ -408,8 +407,7 @@ class Account:
                 route.onward.take_group(group[0].queue)
         for service in route.services:
             service.call(source, subject, reply, headers, payload)
-            if not service.intercept:
-                delivered = True
+            delivered = True
         return delivered
 
     def deliver_run(self, route: Route, subject: bytes, payloads: list[bytes]) -> None:

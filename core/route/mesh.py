@@ -461,4 +461,4 @@ class Mesh:
 
 def _is_told(service: ServiceSubscription) -> bool:
     """Whether other servers are told of a subscription inside the process."""
-    return not (service.here or service.intercept or service.untold)
+    return not (service.here or service.untold)
