@@ -33,11 +33,13 @@ def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]]) -> None
         async with asyncio.timeout(150), at_each(nodes) as (one, two, three):
             await scenario(one, two, three)
 
-    asyncio.run(within_time())
-    for node in nodes.all:
-        if node.process is None:
-            node.start()
-    nodes.settled()
+    try:
+        asyncio.run(within_time())
+    finally:  # what fails here is not to fail in the next test
+        for node in nodes.all:
+            if node.process is None:
+                node.start()
+        nodes.settled()
 
 
 def numbered(begin: int, end: int) -> list[bytes]:
